@@ -1,0 +1,34 @@
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+# A study is run alone: --configfile replaces the default study, it is never merged with it.
+if not workflow.configfiles:
+
+    configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/timing.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        STUDY.report,
+
+
+rule data:
+    input:
+        STUDY.data_records(),
+
+
+rule runs:
+    input:
+        STUDY.run_records(),

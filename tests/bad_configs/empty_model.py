@@ -1,0 +1,5 @@
+"""Defines another name than build."""
+
+
+def make(input_shape, classes):
+    """Returns nothing."""

@@ -1,0 +1,61 @@
+"""A results folder with one tiny data set and one run, for the tests of the measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from batchscope import names, records
+
+DATASET = "tiny-0123abcd"
+RUN = names.run_name(
+    {
+        "dataset": DATASET,
+        "model": "small_cnn",
+        "batch_size": 16,
+        "learning_rate": 0.1,
+        "optimizer": "sgd",
+        "epochs": 1,
+        "seed": 3,
+    }
+)
+COUNTS = {"train": 70, "validation": 20, "test": 30}
+
+
+def write_dataset(results: Path, classes: int = 3) -> None:
+    """Writes a prepared data set of 8 x 8 grey noise."""
+    folder = records.dataset_folder(results, DATASET)
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(5)
+    for split, count in COUNTS.items():
+        images = random.integers(0, 17, (count, 8, 8, 1), np.uint8)
+        np.save(folder / f"{split}_images.npy", images)
+        np.save(folder / f"{split}_labels.npy", random.integers(0, classes, count).astype(np.int32))
+    record = {"dataset": DATASET, "scale": 1 / 16, "classes": classes}
+    records.write_json(
+        folder / "record.json", record | {"input_shape": [8, 8, 1], "counts": COUNTS}
+    )
+
+
+def write_run(results: Path, status: str = "finished", with_weights: bool = True) -> Any:
+    """Writes a run whose trained weights are the initial ones, moved; returns its model."""
+    folder = records.run_folder(results, RUN)
+    folder.mkdir(parents=True)
+    records.write_json(folder / "record.json", {"run": RUN, "status": status})
+    if not with_weights:
+        return None
+    from batchscope import models
+
+    model = models.build("small_cnn", (8, 8, 1), 3, 3)
+    trainable, state = models.weights(model)
+    records.write_weights(folder / "initial.npz", trainable, state)
+    random = np.random.default_rng(6)
+    moved = {
+        key: (array + 0.05 * random.standard_normal(array.shape)).astype(np.float32)
+        for key, array in trainable.items()
+    }
+    for which in ("final", "best"):
+        records.write_weights(folder / f"{which}.npz", moved, state)
+    models.set_weights(model, moved, state)
+    return model

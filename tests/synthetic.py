@@ -1,0 +1,221 @@
+"""Results of a made-up study on disk: plausible numbers without any training."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from batchscope import names, records
+
+DATASET = names.token("digits", "1f0a93c2")
+LAYERS = ("conv_1", "conv_2", "dense_1", "output")
+MEASURES: dict[str, dict[str, Any]] = {
+    measure: {name: setting.birth for name, setting in settings.items()}
+    for measure, settings in names.MEASURES.items()
+}
+
+
+@dataclass
+class Experiment:
+    """As much of the plan's experiment as tables need."""
+
+    name: str
+    title: str
+    question: str
+    runs: list[str]
+    measures: dict[str, dict[str, Any]]
+    vary: dict[str, list] = field(default_factory=dict)
+
+
+@dataclass
+class Study:
+    """As much of the plan's study as tables need."""
+
+    name: str
+    experiments: dict[str, Experiment]
+    machine: str = "local"
+    folder_name: str = "made_up"
+
+
+def grid(
+    batch_sizes: Iterable[int] = (16, 32, 64, 128, 256),
+    seeds: Iterable[int] = range(6),
+    cases: Iterable[dict[str, Any]] = ({},),
+    **factors: Any,
+) -> list[str]:
+    """Returns the names of the runs of a product of batch sizes, cases and seeds."""
+    base = {"dataset": DATASET, "model": "small_cnn", "optimizer": "sgd", "epochs": 40}
+    base |= {"learning_rate": 0.05, **factors}
+    return [
+        names.run_name({**base, "batch_size": size, **case, "seed": seed})
+        for case, size, seed in itertools.product(cases, batch_sizes, seeds)
+    ]
+
+
+def study(
+    runs: list[str], measures: dict[str, dict[str, Any]] | None = None, name: str = "gap"
+) -> Study:
+    """Returns a study of one experiment."""
+    chosen = MEASURES if measures is None else measures
+    question = "Does the gap widen with batch size?"
+    return Study("made_up", {name: Experiment(name, "The gap", question, runs, chosen)})
+
+
+def write(
+    results: Path, planned: Study, failed: dict[str, str] | None = None, patience: bool = False
+) -> None:
+    """Writes the records of every run of a study.
+
+    Args:
+        results: The folder of all results.
+        planned: The study.
+        failed: Run -> its status, where it is not `finished`; `missing` writes nothing.
+        patience: Whether trainings stop early, large batches later.
+    """
+    failed = failed or {}
+    for experiment in planned.experiments.values():
+        for run in experiment.runs:
+            status = failed.get(run, records.FINISHED)
+            if status != records.MISSING:
+                _write_run(results, planned, experiment, run, status, patience)
+    counts = {"train": 1149, "validation": 288, "test": 360}
+    dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
+    dataset |= {"source": "scikit-learn", "split_seed": 0, "skipped_count": 0, "bytes": 115008}
+    records.write_json(records.dataset_folder(results, DATASET) / "record.json", dataset)
+
+
+def _write_run(
+    results: Path, planned: Study, experiment: Experiment, run: str, status: str, patience: bool
+) -> None:
+    factors = names.parse_run(run)
+    size, seed, rate = factors["batch_size"], factors["seed"], factors["learning_rate"]
+    generator = np.random.default_rng([size, seed, int(rate * 1e6)])
+    epochs = int(factors["epochs"])
+    if patience:
+        epochs = min(epochs, int(epochs * 0.15 * (size / 16) ** 0.5 + generator.integers(5)))
+    finished = status == records.FINISHED
+    if not finished:
+        epochs = 7 if status == records.DIVERGED else 0
+    history = _history(size, rate, epochs, generator, diverges=not finished)
+    folder = records.run_folder(results, run)
+    records.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, history)
+    validation = [row["validation_loss"] for row in history if row["validation_loss"] is not None]
+    record = {
+        "run": run,
+        "version": "train-v1",
+        "factors": factors,
+        "status": status,
+        "message": "" if finished else f"the training ended: {status}",
+        "dataset": factors["dataset"],
+        "model": factors["model"],
+        "parameters": 9098,
+        "epochs_run": epochs,
+        "steps_run": epochs * math.ceil(1149 / size),
+        "best_epoch": epochs if finished else None,
+        "best_validation_loss": min(validation) if validation else None,
+        "best_monitor": min(validation) if validation else None,
+        "stop_reason": ("patience" if patience else "epochs") if finished else status,
+        "effective_learning_rate": rate,
+        "contended_seconds": epochs * 0.4,
+        "threads": 1,
+        "device": "cpu",
+        "resumed": 0,
+        "weights": {},
+        "versions": {"tensorflow": "2.21.0", "keras": "3.15.1"},
+        "machine": {"cpu": "A CPU", "cores": 2, "memory_gb": 8.0, "gpu": None, "name": "local"},
+        "finished_at": "2026-11-21T00:00:00Z",
+    }
+    records.write_json(folder / "record.json", record)
+    for measure, settings in experiment.measures.items():
+        path = records.measure_path(
+            results, run, measure, names.settings_name(measure, settings)
+        )
+        values, details = _values(measure, settings, size, rate, generator)
+        if measure == "time_epoch":
+            timing = names.timing_name(factors)
+            path = records.timing_path(
+                results, planned.machine, timing, names.settings_name(measure, settings)
+            )
+        elif not finished:
+            values, details = dict.fromkeys(values), {}
+        records.write_json(
+            path, records.measure_record(measure, run, settings, status, values, **details)
+        )
+
+
+def _history(
+    size: int, rate: float, epochs: int, generator: np.random.Generator, diverges: bool
+) -> list[dict[str, Any]]:
+    speed = 0.25 * (16 / size) ** 0.45 * (rate / 0.05) ** 0.5
+    rows = []
+    for epoch in range(1, epochs + 1):
+        train = 2.3 * math.exp(-speed * epoch**0.8) + 0.004 * math.exp(generator.normal(0, 0.2))
+        validation = train + 0.05 + 0.01 * math.log2(size) + abs(generator.normal(0, 0.01))
+        if diverges:
+            train, validation = train * 9.0**epoch, validation * 9.0**epoch
+        last = diverges and epoch == epochs
+        rows.append(
+            {
+                "epoch": epoch,
+                "step": epoch * math.ceil(1149 / size),
+                "learning_rate": rate,
+                "train_loss": None if last else train,
+                "train_accuracy": math.exp(-train / 2),
+                "validation_loss": None if last else validation,
+                "validation_accuracy": math.exp(-validation / 2),
+                "seconds": 0.4,
+            }
+        )
+    return rows
+
+
+def _values(
+    measure: str,
+    settings: dict[str, Any],
+    size: int,
+    rate: float,
+    generator: np.random.Generator,
+) -> tuple[dict[str, float], dict[str, Any]]:
+    doublings = math.log2(size / 16)
+    if measure == "evaluate":
+        train, test = 0.01 * 1.35**doublings, 0.075 * 1.15**doublings
+        train, test = (x * math.exp(generator.normal(0, 0.1)) for x in (train, test))
+        validation = (0.9 * test + 0.1 * train) * math.exp(generator.normal(0, 0.05))
+        losses = {"train": train, "validation": validation, "test": test}
+        values = {f"{split}_loss": loss for split, loss in losses.items()}
+        values |= {
+            f"{split}_accuracy": round(math.exp(-loss / 3) * 360) / 360
+            for split, loss in losses.items()
+        }
+        return values | {
+            "generalisation_gap": test - train,
+            "generalisation_gap_accuracy": values["train_accuracy"] - values["test_accuracy"],
+            "generalisation_gap_ratio": test / train,
+        }, {}
+    if measure == "weight_distance":
+        moved = 4.2 * 0.82**doublings * (rate / 0.05) ** 0.4 * math.exp(generator.normal(0, 0.03))
+        shares = np.array([0.3, 0.5, 0.75, 0.32])
+        rows = {
+            layer: {"distance": moved * share, "relative": moved * share / 3}
+            for layer, share in zip(LAYERS, shares.tolist(), strict=True)
+        }
+        return {"weight_distance": moved, "weight_distance_relative": moved / 6}, {"layers": rows}
+    if measure == "sharpness":
+        values = {}
+        for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
+            scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
+            value = scale * 2.1**doublings * math.exp(generator.normal(0, 0.3))
+            values[f"sharpness_{space}_{names.format_number(epsilon)}"] = value
+        return values, {}
+    seconds = 0.09 + 3.2 / size
+    return {
+        "seconds_per_epoch": seconds,
+        "seconds_per_epoch_q1": seconds * 0.97,
+        "seconds_per_epoch_q3": seconds * 1.06,
+        "images_per_second": 1149 / seconds,
+    }, {}

@@ -1,0 +1,113 @@
+"""Losses, accuracies and generalisation gaps of a run."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+from batchscope import datasets, measures, names, records
+from batchscope.measures import evaluate
+from measured_run import COUNTS, DATASET, RUN, write_dataset, write_run
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    write_dataset(folder)
+    model = write_run(folder)
+    return folder, model
+
+
+def test_same_numbers_as_keras(results, tmp_path):
+    folder, model = results
+    output = tmp_path / "out.json"
+    evaluate.write(folder, RUN, "default", output)
+    record = records.read_json(output)
+    values = record["values"]
+    assert tuple(values) == evaluate.columns(record["settings"])
+    assert record["counts"] == COUNTS
+    model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    dataset = datasets.load(folder, DATASET)
+    for split in records.SPLITS:
+        loss, accuracy = model.evaluate(
+            dataset.images(split) / 16.0, dataset.labels(split), verbose=0
+        )
+        assert values[f"{split}_loss"] == pytest.approx(loss, rel=1e-5)
+        assert values[f"{split}_accuracy"] == pytest.approx(accuracy, abs=1e-6)
+    difference = values["test_loss"] - values["train_loss"]
+    assert values["generalisation_gap"] == difference
+    assert values["generalisation_gap_ratio"] == values["test_loss"] / values["train_loss"]
+    accuracies = values["train_accuracy"] - values["test_accuracy"]
+    assert values["generalisation_gap_accuracy"] == accuracies
+
+
+def test_twice_the_same_bytes(results, tmp_path):
+    for name in ("one", "two"):
+        evaluate.write(results[0], RUN, "w=best", tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_chunks_dropout_and_penalty():
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            keras.layers.Dense(5, activation="relu", kernel_regularizer="l2"),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    random = np.random.default_rng(0)
+    images = random.standard_normal((1300, 4)).astype(np.float32)
+    labels = random.integers(0, 2, 1300).astype(np.int32)
+    loss, accuracy = evaluate.evaluator(model, 1.0)(images, labels)
+    model.compile(loss="binary_crossentropy", metrics=["accuracy"])
+    expected = model.evaluate(images, labels, batch_size=1300, verbose=0)
+    assert loss == pytest.approx(expected[0], rel=1e-5)
+    assert accuracy == pytest.approx(expected[1], abs=1e-6)
+
+
+def gaps(train_loss, test_loss):
+    metrics = {"train_loss": train_loss, "train_accuracy": 0.75}
+    return evaluate.generalisation_gaps(metrics | {"test_loss": test_loss, "test_accuracy": 0.5})
+
+
+def test_gaps_by_hand():
+    assert gaps(0.5, 2.0) == {
+        "generalisation_gap": 1.5,
+        "generalisation_gap_accuracy": 0.25,
+        "generalisation_gap_ratio": 4.0,
+    }
+
+
+@pytest.mark.parametrize("train_loss", [0.0, 1e-12, 1e-7])
+def test_ratio_is_null_where_the_training_loss_vanishes(train_loss):
+    measured = gaps(train_loss, 0.5)
+    assert measured["generalisation_gap_ratio"] is None
+    assert measured["generalisation_gap"] == 0.5 - train_loss
+
+
+def test_gaps_without_finite_loss_are_null():
+    measured = gaps(float("nan"), 0.5)
+    assert measured["generalisation_gap"] is None
+    assert measured["generalisation_gap_ratio"] is None
+
+
+@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
+def test_unfinished_run_has_null_values(tmp_path, status):
+    write_run(tmp_path, status, with_weights=False)
+    output = tmp_path / "out.json"
+    evaluate.write(tmp_path, RUN, "default", output)
+    record = records.read_json(output)
+    assert record["status"] == status
+    assert set(record["values"].values()) == {None}
+    assert tuple(record["values"]) == evaluate.columns({})
+
+
+def test_every_measure_of_a_run_has_its_module():
+    assert set(measures.MODULES) == set(names.MEASURES) - {"time_epoch"}
+    for measure in measures.MODULES:
+        settings = names.parse_settings(measure, "default")
+        assert measures.module(measure).columns(settings)
+        assert callable(measures.module(measure).write)
+    with pytest.raises(ValueError, match="Expected one of"):
+        measures.module("flatness")

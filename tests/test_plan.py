@@ -1,0 +1,344 @@
+"""From a configuration to runs."""
+
+import ast
+import copy
+import time
+from pathlib import Path
+
+import pytest
+from batchscope import definitions, names, plan
+from batchscope.errors import ConfigError
+
+MODEL_FILE = Path(__file__).parent / "bad_configs" / "tiny_model.py"
+
+
+def config(**changes):
+    """A small study; `experiment` and `defaults` change those, the rest the top level."""
+    experiment = {"vary": {"batch_size": [16, 32]}, "seeds": 2, **changes.pop("experiment", {})}
+    defaults = {
+        "dataset": "digits",
+        "model": "small_cnn",
+        "optimizer": "sgd",
+        "learning_rate": 0.1,
+        "epochs": 2,
+        **changes.pop("defaults", {}),
+    }
+    return {"study": "s", "defaults": defaults, "experiments": {"a": experiment}, **changes}
+
+
+def factors(study, *wanted):
+    return [tuple(run.factors[name] for name in wanted) for run in study.runs.values()]
+
+
+def problems(raw, scale="full"):
+    with pytest.raises(ConfigError) as raised:
+        plan.make(raw, scale)
+    return raised.value.problems
+
+
+def test_golden_tokens():
+    """Frozen: these stand in the names of everybody's runs."""
+    study = plan.make(
+        config(experiment={"vary": {"batch_size": [8], "dataset": ["digits", "mnist"]}})
+    )
+    assert list(study.datasets) == ["digits-065f9c58", "mnist-2f01a1fe"]
+    assert plan.model_token("mine", str(MODEL_FILE)) == "mine-58f02d97"
+
+
+def test_runs_are_named_by_what_they_are():
+    study = plan.make(config())
+    assert list(study.runs) == [
+        f"digits-065f9c58+small_cnn+bs={bs}+lr=0.1+opt=sgd+ep=2+seed={seed}"
+        for bs in (16, 32)
+        for seed in (0, 1)
+    ]
+    for name, run in study.runs.items():
+        assert run.name == name
+        assert names.parse_run(name) == run.factors
+        assert list(names.parse_run(name)) == list(run.factors)
+    experiment = study.experiments["a"]
+    assert experiment.runs == tuple(study.runs)
+    assert experiment.datasets == ("digits-065f9c58",) and experiment.models == ("small_cnn",)
+    assert (experiment.title, experiment.question, experiment.measures) == ("a", "", {})
+    assert study.models == {"small_cnn": None}
+    assert (study.title, study.folder_name, study.warnings) == ("s", "s", ())
+
+
+def test_precedence_is_defaults_set_cases_vary_seed():
+    study = plan.make(
+        config(
+            defaults={"momentum": 0.1, "epochs": 1, "batch_size": 1},
+            experiment={
+                "set": {"momentum": 0.2},
+                "cases": [{"epochs": 3}, {"epochs": 4, "optimizer": "rmsprop"}],
+                "vary": {"batch_size": [16, 8]},
+                "seeds": [7],
+            },
+        )
+    )
+    wanted = ("momentum", "epochs", "optimizer", "batch_size", "seed")
+    assert factors(study, *wanted) == [
+        (0.2, 3, "sgd", 16, 7),
+        (0.2, 3, "sgd", 8, 7),
+        (0.2, 4, "rmsprop", 16, 7),
+        (0.2, 4, "rmsprop", 8, 7),
+    ]
+
+
+def test_nothing_is_inherited_between_experiments():
+    raw = config()
+    raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": [0, 5]}
+    raw["experiments"]["a"]["set"] = {"momentum": 0.9}
+    study = plan.make(raw)
+    assert [study.runs[run].factors["momentum"] for run in study.experiments["b"].runs] == [0, 0]
+
+
+def test_experiments_share_runs():
+    raw = config()
+    raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": 3}
+    study = plan.make(raw)
+    assert len(study.runs) == 5
+    assert set(study.experiments["a"].runs) & set(study.experiments["b"].runs)
+
+
+def test_birth_values_are_not_spelled():
+    spelled = config(defaults={"momentum": 0, "patience": 0, "threads": 1, "device": "cpu"})
+    assert list(plan.make(spelled).runs) == list(plan.make(config()).runs)
+
+
+def test_measures_as_list_and_as_map_are_the_same():
+    first = ["evaluate", {"sharpness": {"examples": "all", "epsilons": [1e-3]}}]
+    second = {"evaluate": None, "sharpness": {"examples": 0, "epsilons": ["1e-3"]}}
+    made = [plan.make(config(experiment={"measure": given})) for given in (first, second)]
+    measures = [study.experiments["a"].measures for study in made]
+    assert measures[0] == measures[1]
+    assert list(measures[0]) == ["evaluate", "sharpness"]
+    assert set(measures[0]["sharpness"]) == set(names.MEASURES["sharpness"])
+    assert names.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
+
+
+def test_user_model_carries_the_digest_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(MODEL_FILE.read_text())
+    raw = config(models={"net": "net.py", "alias": "small_cnn"}, defaults={"model": "net"})
+    study = plan.make(raw)
+    ((token, path),) = study.models.items()
+    assert path == "net.py" and token.startswith("net-")
+    Path("net.py").write_text(MODEL_FILE.read_text() + "\n# changed\n")
+    assert list(plan.make(raw).models) != [token]
+    raw["defaults"]["model"] = "alias"
+    assert plan.make(raw).models == {"small_cnn": None}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from nets import build",
+        "from nets import *",
+        "build = make()",
+        "class build: ...",
+        "if True:\n    build = 3",
+        "import nets.build as build",
+    ],
+)
+def test_ways_to_define_build(text, tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(text)
+    plan.make(config(models={"net": str(path)}))
+
+
+def test_one_model_under_two_names_is_one_run_twice():
+    raw = config(
+        models={"alias": "small_cnn"},
+        experiment={"vary": {"batch_size": [8], "model": ["small_cnn", "alias"]}},
+    )
+    assert problems(raw) == [
+        "experiments.a.vary.model[1]: received 'alias' again (as in [0]); every value once is "
+        "expected."
+    ]
+
+
+def test_reduced_replaces_whole_keys():
+    raw = config(
+        experiment={"cases": [{"momentum": 0.5}, {"momentum": 0.9}], "title": "Kept"},
+        datasets={"tiny": {"source": "digits"}},
+        reduced={
+            "defaults": {"epochs": 1},
+            "datasets": {"tiny": {"split": {"train": 20, "validation": 5, "test": 5}}},
+            "experiments": {
+                "a": {
+                    "vary": {"batch_size": [64]},
+                    "seeds": [3],
+                    "cases": None,
+                    "set": {"dataset": "tiny"},
+                }
+            },
+        },
+    )
+    before = copy.deepcopy(raw)
+    full, reduced = plan.make(raw), plan.make(raw, "reduced")
+    assert raw == before
+    assert (len(full.runs), full.folder_name, full.reduced) == (8, "s", False)
+    assert (reduced.folder_name, reduced.reduced) == ("s-reduced", True)
+    assert factors(reduced, "batch_size", "epochs", "seed", "momentum") == [(64, 1, 3, 0.0)]
+    assert reduced.experiments["a"].title == "Kept"
+    ((token, definition),) = reduced.datasets.items()
+    assert token.startswith("tiny-") and definition["split"]["train"] == 20
+
+
+def test_faults_of_the_other_scale_do_not_stop_this_one():
+    raw = config(reduced={"experiments": {"a": {"vary": {"batch_size": [5000]}}}})
+    assert plan.make(raw)
+    (line,) = problems(raw, "reduced")
+    assert line.startswith("reduced.experiments.a.vary.batch_size[0]: received 5000")
+
+
+def test_one_fault_of_a_default_is_one_line():
+    raw = config(defaults={"batch_size": 2000, "momentum": 0.9, "optimizer": "adam"})
+    del raw["experiments"]["a"]["vary"]
+    raw["experiments"]["b"] = {"seeds": 3}
+    assert [line.partition(":")[0] for line in problems(raw)] == [
+        "defaults.batch_size",
+        "defaults.momentum",
+    ]
+
+
+def test_momentum_only_where_an_optimizer_has_it():
+    good = config(
+        experiment={
+            "cases": [
+                {"optimizer": "sgd", "momentum": 0.9, "nesterov": True},
+                {"optimizer": "rmsprop", "momentum": 0.9},
+                {"optimizer": "adam"},
+            ]
+        }
+    )
+    assert len(plan.make(good).runs) == 12
+
+
+def test_missing_gpu_is_a_warning(monkeypatch):
+    raw = config(experiment={"vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]}})
+    monkeypatch.setattr(plan, "gpu_present", lambda: True)
+    assert plan.make(raw).warnings == ()
+    monkeypatch.setattr(plan, "gpu_present", lambda: False)
+    assert plan.make(raw).warnings == (
+        "experiments.a.vary.device[1]: received 'gpu'; no NVIDIA GPU is seen on this machine. "
+        "Install its driver, run on a machine that has one, or set device: cpu.",
+    )
+
+
+def test_built_in_models_are_those_of_the_models_module():
+    tree = ast.parse((Path(plan.__file__).parent / "models.py").read_text())
+    (builders,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and node.target.id == "BUILDERS"
+    )
+    assert sorted(key.value for key in builders.keys) == list(plan.BUILT_IN_MODELS)
+
+
+def test_growing_a_grid_keeps_every_name():
+    small = plan.make(config())
+    grown = plan.make(
+        config(experiment={"vary": {"batch_size": [8, 16, 32, 64]}, "seeds": 3}, title="Other")
+    )
+    assert set(small.runs) < set(grown.runs)
+
+
+def test_unused_data_sets_are_left_out():
+    raw = config(
+        datasets={"unused": {"source": "digits", "split": {"train": 9, "validation": 1, "test": 1}}}
+    )
+    assert list(plan.make(raw).datasets) == ["digits-065f9c58"]
+
+
+def test_five_thousand_runs_are_planned_at_once():
+    raw = config(
+        max_runs=5000,
+        experiment={
+            "vary": {"batch_size": list(range(1, 101))},
+            "seeds": 50,
+            "measure": ["evaluate", "sharpness", "time_epoch"],
+        },
+    )
+    plan.make(raw)
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        assert len(plan.make(raw).runs) == 5000
+        times.append(time.process_time() - start)
+    assert min(times) < 1.0
+
+
+# --- Definitions of data sets
+
+
+@pytest.mark.parametrize(
+    ("split", "members", "counts"),
+    [
+        ((0.6, 0.2, 0.2), 178, (108, 35, 35)),
+        ((0.8, 0.1, 0.1), 12500, (10000, 1250, 1250)),
+        ((0.5, 0.1, 0.1), 99, (49, 9, 9)),
+        ((0.7, 0.2, 0.1), 10, (7, 2, 1)),
+        ((0.3, 0.3, 0.3), 10, (3, 3, 3)),
+        ((600, 200, 200), 5000, (600, 200, 200)),
+        ((0.9, 0.05, 0.05), 10, (10, 0, 0)),
+    ],
+)
+def test_split_counts(split, members, counts):
+    named = dict(zip(("train", "validation", "test"), split, strict=True))
+    assert definitions.split_counts(named, members) == counts
+
+
+CATS = {"source": "cats_vs_dogs", "image_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("raw", "size"),
+    [
+        ({"source": "digits"}, 1087),
+        ({"source": "mnist"}, 50000),
+        ({"source": "mnist", "split": {"validation": 6000}}, 54000),
+        ({"source": "mnist", "path": "local.npz"}, None),
+        ({**CATS, "split": {"train": 600, "validation": 200, "test": 200}}, 1200),
+        ({**CATS, "split": {"train": 0.8, "validation": 0.1, "test": 0.1}}, None),
+        ({**CATS, "per_class": 50, "split": {"train": 0.8, "validation": 0.1, "test": 0.1}}, 80),
+        ({"source": "npz", "path": "x.npz"}, None),
+    ],
+)
+def test_training_size(raw, size):
+    assert definitions.training_size(definitions.resolve(raw)) == size
+
+
+def test_digest_is_of_what_is_meant():
+    def token(**keys):
+        return definitions.token("d", definitions.resolve({"source": "mnist", **keys}))
+
+    sha256 = "0a" * 32
+    assert token() == token(split={"seed": 0}) == token(split={"validation": 10000.0})
+    assert token() == token(path=None, sha256=None)
+    assert token(path="a.npz") != token(path="b.npz") != token()
+    assert token(path="a.npz", sha256=sha256) == token(path="b.npz", sha256=sha256)
+    assert token(split={"seed": 1}) != token() != token(split={"validation": 6000})
+
+
+def test_a_path_of_digits_stays_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("2020").touch()
+    raw = config(datasets={"mine": {"source": "npz", "path": "2020"}}, defaults={"dataset": "mine"})
+    (definition,) = plan.make(raw).datasets.values()
+    assert definition == {
+        "source": "npz",
+        "path": "2020",
+        "sha256": None,
+        "scale": None,
+        "split": None,
+    }
+
+
+def test_digits_are_as_scikit_learn_has_them():
+    datasets = pytest.importorskip("sklearn.datasets")
+    import numpy
+
+    labels = datasets.load_digits().target
+    assert tuple(numpy.bincount(labels)) == definitions.class_members({"source": "digits"})

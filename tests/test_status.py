@@ -1,0 +1,198 @@
+"""What exists, what is missing, and what the rest takes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from batchscope import definitions, names, plan, records, status
+
+CONFIG = """
+study: s
+defaults:
+  {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.1, epochs: 8}
+experiments:
+  a:
+    vary: {batch_size: [16, 32, 64]}
+    seeds: 2
+    measure: [evaluate, time_epoch]
+  b:
+    set: {batch_size: 16}
+    seeds: 3
+    measure: [evaluate]
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    from batchscope import config
+
+    return config.study(tmp_path / "config.yaml")
+
+
+def finish(results, run, seconds, word="finished", weights=1000):
+    folder = records.run_folder(results, run)
+    epochs = names.parse_run(run)["epochs"]
+    record = {"status": word, "contended_seconds": seconds, "epochs_run": epochs}
+    records.write_json(folder / "record.json", record)
+    for name in ("final.npz", "best.npz"):
+        (folder / name).write_bytes(bytes(weights))
+
+
+def test_of_an_empty_folder(study, tmp_path):
+    found = status.overview(study, tmp_path / "nothing")
+    assert found.total.runs == 7
+    assert found.total.statuses == {
+        "finished": 0,
+        "diverged": 0,
+        "out_of_memory": 0,
+        "missing": 7,
+    }
+    assert [row.missing_measures for row in found.experiments] == [
+        {"evaluate": 6, "time_epoch": 3},
+        {"evaluate": 3},
+    ]
+    assert found.total.missing_measures == {"evaluate": 7, "time_epoch": 3}
+    assert found.untimed_runs == 7 and found.train_seconds == 0
+    assert found.missing_data == ("digits-065f9c58",)
+    assert found.unsized == ("small_cnn on digits-065f9c58",)
+    assert not found.complete
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_of_a_study_half_done(study, tmp_path):
+    runs = list(study.runs)
+    finish(tmp_path, runs[0], 8.0)  # batch 16
+    finish(tmp_path, runs[1], 16.0)
+    finish(tmp_path, runs[2], 1.0, "diverged")  # batch 32
+    records.write_json(records.measure_path(tmp_path, runs[0], "evaluate", "default"), {})
+    records.write_json(records.dataset_folder(tmp_path, "digits-065f9c58") / "record.json", {})
+    found = status.overview(study, tmp_path)
+    assert found.total.statuses == {
+        "finished": 2,
+        "diverged": 1,
+        "out_of_memory": 0,
+        "missing": 4,
+    }
+    assert found.total.missing_measures["evaluate"] == 6
+    assert found.missing_data == () and found.untimed_runs == 0
+    assert found.train_seconds == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
+    size = status.folder_bytes(records.run_folder(tmp_path, runs[0]))
+    assert found.disk_bytes == pytest.approx(4 * size, rel=0.2)
+    assert found.unsized == ()
+
+
+def test_runs_of_another_horizon_tell_the_time(study, tmp_path):
+    other = names.run_name({**next(iter(study.runs.values())).factors, "epochs": 2, "seed": 9})
+    finish(tmp_path, other, 1.0)
+    found = status.overview(study, tmp_path)
+    assert found.untimed_runs == 0
+    assert found.train_seconds == pytest.approx(7 * 4.0)
+
+
+def test_a_complete_study(study, tmp_path):
+    records.write_json(records.dataset_folder(tmp_path, "digits-065f9c58") / "record.json", {})
+    for run in study.runs:
+        finish(tmp_path, run, 1.0)
+    for experiment in study.experiments.values():
+        for path in status.measure_files(study, experiment, tmp_path):
+            records.write_json(path, {})
+    found = status.overview(study, tmp_path)
+    assert found.complete and found.disk_bytes == 0
+    text = status.describe(study, found, "c.yaml", 2)
+    assert "all exist" in text and "Time left" not in text
+
+
+def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    text = status.main(str(path), "full", tmp_path / "results")
+    lines = text.splitlines()
+    assert lines[0] == f"Study s ({path}): 7 runs in 2 experiments."
+    assert lines[2].split()[:3] == ["experiment", "runs", "finished"]
+    assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "3"]
+    assert lines[4].split() == ["b", "3", "0", "0", "0", "3", "evaluate", "3"]
+    assert lines[5].split() == ["all", "7", "0", "0", "0", "7", "evaluate", "7,", "time_epoch", "3"]
+    assert "Data to prepare: digits-065f9c58." in lines
+    assert any("unknown for 7 runs" in line for line in lines)
+    assert any("not known yet: small_cnn on digits-065f9c58" in line for line in lines)
+
+
+def test_records_of_another_version_tell_nothing(study, tmp_path):
+    folder = records.run_folder(tmp_path, "digits-065f9c58+small_cnn+old")
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps({"status": "finished"}))
+    assert status.overview(study, tmp_path).untimed_runs == 7
+
+
+@pytest.mark.parametrize(
+    ("known", "batch_size", "seconds"),
+    [
+        ({32: 4.0}, 32, 4.0),
+        ({32: 4.0}, 16, 8.0),
+        ({32: 4.0}, 64, 4.0),
+        ({16: 8.0, 64: 2.0}, 32, 4.0),
+    ],
+)
+def test_seconds_of_an_epoch_at_another_batch_size(known, batch_size, seconds):
+    assert status.epoch_seconds(known, batch_size) == pytest.approx(seconds)
+
+
+def test_a_file_stored_once_counts_once(tmp_path):
+    (tmp_path / "final").write_bytes(bytes(100))
+    (tmp_path / "best").hardlink_to(tmp_path / "final")
+    assert status.folder_bytes(tmp_path) == 100
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kept"), [(1, 1), (4, 4), (5, 5), (7, 5), (8, 6), (31, 7), (32, 8), (40, 8)]
+)
+def test_snapshots_are_those_that_training_keeps(epochs, kept):
+    assert status._weight_files(epochs) == 2 + kept
+    assert kept == sum(e <= 5 or e & (e - 1) == 0 for e in range(1, epochs + 1))
+
+
+def test_bytes_of_data(tmp_path):
+    def size(**raw):
+        return status.data_bytes(definitions.resolve(raw))
+
+    split = {"train": 0.8, "validation": 0.1, "test": 0.1}
+    assert size(source="mnist") == 70000 * 788
+    assert size(source="digits") == 1797 * 68
+    cats = {"source": "cats_vs_dogs", "image_size": 64, "split": split}
+    assert size(**cats, per_class=100) == 64 * 64 * 3 * 200
+    assert size(**cats) == 64 * 64 * 3 * 25000
+    folder = {"source": "image_folder", "path": "x", "image_size": 8, "split": split}
+    assert size(**folder) is None
+    Path(tmp_path / "x.npz").write_bytes(bytes(77))
+    assert size(source="npz", path=str(tmp_path / "x.npz")) == 77
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (89, "89 s"), (600, "10 min"), (36000, "10.0 h")]
+)
+def test_durations_read_well(seconds, text):
+    assert status.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1500, "2 kB"), (7_100_000, "7 MB"), (2.5e9, "2.5 GB")]
+)
+def test_sizes_read_well(count, text):
+    assert status.size(count) == text
+
+
+def test_plan_imports_the_standard_library_only():
+    """The Snakefile pays for it in every dry run."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from batchscope import plan;"
+        "loaded = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names);"
+        "print(sorted(name for name in loaded if not name.startswith('_')))"
+    )
+    workflow = Path(plan.__file__).parent.parent
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, cwd=workflow, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['batchscope']"

@@ -1,0 +1,1 @@
+"""Batchscope's library: what the batch size does to training."""

@@ -1,0 +1,121 @@
+"""Starts TensorFlow and Keras: threads, device, and what their import may leave out."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from batchscope.errors import UserError
+
+# Packages that Keras imports only where they are installed, for features that nothing here
+# uses. Importing them takes about as long as TensorFlow itself.
+OPTIONAL = ("sklearn", "matplotlib", "pandas")
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@contextlib.contextmanager
+def without(*packages: str) -> Iterator[None]:
+    """Makes imports of packages fail inside the block; those already imported stay."""
+    blocked = [name for name in packages if name not in sys.modules]
+    for name in blocked:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for name in blocked:
+            del sys.modules[name]
+
+
+def quiet() -> None:
+    """Keeps TensorFlow's notes off the terminal; to be called before it is imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """Keeps what native code writes to stderr inside the block, unless the block raises.
+
+    TensorFlow's libraries report on themselves while they load, before any setting of theirs
+    can silence them.
+    """
+    with tempfile.TemporaryFile() as kept:
+        sys.stderr.flush()
+        stderr = os.dup(2)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            kept.seek(0)
+            os.write(stderr, kept.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Leaves the garbage collector out of a large import, and the import out of it for good.
+
+    Modules are never garbage: searching them takes a sixth of the import, and again and again
+    later.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+        gc.freeze()
+
+
+def start(threads: int = 1, device: str = "cpu") -> None:
+    """Imports TensorFlow and Keras and sets them up; before any module that imports Keras.
+
+    Args:
+        threads: Threads that one operation may use. With one thread, operations run one
+            after the other too, so that sums always have the same order.
+        device: `cpu` or `gpu`.
+
+    Raises:
+        UserError: If TensorFlow is already running with other settings, or finds no GPU
+            where one is asked for.
+    """
+    quiet()
+    for variable in _THREAD_VARIABLES:
+        os.environ[variable] = str(threads)
+    if device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    with without(*OPTIONAL), hushed(), _uncollected():
+        import keras  # noqa: F401
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(min(threads, 2))
+        _use(tf, device)
+    except RuntimeError as error:
+        raise UserError(f"TensorFlow: runs already; start a new process ({error}).") from None
+
+
+def _use(tf: object, device: str) -> None:
+    gpus = tf.config.list_physical_devices("GPU")
+    if device == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+        return
+    if not gpus:
+        raise UserError(
+            "device: received 'gpu', but TensorFlow finds no GPU here; install "
+            "tensorflow[and-cuda] on a machine with an NVIDIA GPU, or use device: cpu."
+        )
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)

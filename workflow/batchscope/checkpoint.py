@@ -1,0 +1,65 @@
+"""The state of an unfinished training on disk."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from batchscope import records
+from batchscope.errors import UserError
+
+
+def save(
+    path: Path,
+    key: str,
+    progress: dict[str, Any],
+    variables: list[keras.Variable],
+    best: dict[str, np.ndarray],
+) -> None:
+    """Writes a checkpoint atomically.
+
+    Args:
+        path: The file.
+        key: What the checkpoint belongs to; `load` takes it for nothing else.
+        progress: JSON-like position of the training. Floats survive exactly.
+        variables: Every variable that a step changes: weights, moving statistics, generators
+            and the optimizer's.
+        best: The best weights so far.
+    """
+    members = {f"variable:{i}": variable.numpy() for i, variable in enumerate(variables)}
+    members.update({f"best:{name}": value for name, value in best.items()})
+    # Python's JSON writes NaN and the shortest exact text of a float, and reads both.
+    members["progress"] = np.array(json.dumps({"key": key, **progress}))
+    records.write_arrays(path, members)
+
+
+def load(
+    path: Path, key: str, variables: list[keras.Variable]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+    """Sets the variables to a checkpoint's and returns its progress and best weights.
+
+    Returns None, and sets nothing, where there is no checkpoint or it belongs to something
+    else: other code, another machine's half-written file.
+    """
+    if not path.exists():
+        return None
+    try:
+        members = records.read_arrays(path)
+        progress = json.loads(str(members["progress"]))
+    except (UserError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+    if progress.pop("key", None) != key:
+        return None
+    values = [members.get(f"variable:{i}") for i in range(len(variables))]
+    for value, variable in zip(values, variables, strict=True):
+        if value is None or value.shape != tuple(variable.shape):
+            return None
+    for value, variable in zip(values, variables, strict=True):
+        variable.assign(value)
+    best = {k.removeprefix("best:"): v for k, v in members.items() if k.startswith("best:")}
+    return progress, best

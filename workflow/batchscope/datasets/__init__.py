@@ -1,0 +1,227 @@
+"""Data sets on disk: read or download them, check, split and load them.
+
+`prepare` makes one folder per data set, whose name carries the digest of its definition, and
+`load` maps its arrays into memory. A definition is a map with these keys:
+
+- `source`: `digits`, `mnist`, `cats_vs_dogs`, `image_folder` or `npz`;
+- `path`: the user's file or folder, relative to where snakemake runs; what has a public
+  source is downloaded without it;
+- `sha256`: the expected SHA-256 of that file, or of the download;
+- `image_size`: photographs are stretched to this square, in pixels;
+- `channels`: 3 (RGB) or 1 (grey);
+- `per_class`: the first so many readable photographs of each class, in numeric file order;
+- `scale`: an image's numbers are multiplied by it before the network sees them;
+- `split`: `train`, `validation`, `test` and `seed` (see `batchscope.datasets.splits`).
+
+What a definition leaves out has the default of `batchscope.definitions`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import definitions, names, records
+from batchscope.datasets import arrays, photographs, splits
+from batchscope.datasets.raw import Images, Raw, Request
+from batchscope.errors import UserError
+
+# A new source is one function and one line here.
+SOURCES: dict[str, Callable[[Request], Raw]] = {
+    "digits": arrays.digits,
+    "mnist": arrays.mnist,
+    "cats_vs_dogs": photographs.cats_vs_dogs,
+    "image_folder": photographs.image_folder,
+    "npz": arrays.npz,
+}
+
+SKIPPED_LISTED = 100  # skipped files named in a record; all are counted
+_ROWS = 1024  # images copied at once
+_STALE = 24 * 3600.0  # seconds after which a killed process's scratch folder is removed
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared data set; its arrays are mapped from disk when they are asked for."""
+
+    folder: Path
+    record: dict[str, Any]
+
+    @cached_property
+    def scale(self) -> float:
+        """Factor that turns stored images into what a network sees."""
+        return float(self.record["scale"])
+
+    @cached_property
+    def classes(self) -> int:
+        """Number of classes."""
+        return int(self.record["classes"])
+
+    @cached_property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Height, width, channels."""
+        height, width, channels = self.record["input_shape"]
+        return (height, width, channels)
+
+    def images(self, split: str) -> np.ndarray:
+        """Returns images of a split, shape (n, height, width, channels), read-only."""
+        return self._array(split, "images", (*self._count(split), *self.input_shape))
+
+    def labels(self, split: str) -> np.ndarray:
+        """Returns classes of a split, int32 of shape (n,), read-only."""
+        return self._array(split, "labels", self._count(split))
+
+    def _count(self, split: str) -> tuple[int]:
+        return (int(self.record["counts"][split]),)
+
+    def _array(self, split: str, what: str, shape: tuple[int, ...]) -> np.ndarray:
+        path = self.folder / f"{split}_{what}.npy"
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise UserError(f"{path}: cannot be read ({error}); {_again(self.folder)}") from None
+        if array.shape != shape:
+            raise UserError(
+                f"{path}: received shape {array.shape}; the record says {shape}; "
+                f"{_again(self.folder)}"
+            )
+        return array
+
+
+def _again(folder: Path) -> str:
+    return f"delete {folder} and run snakemake again."
+
+
+def load(results: Path | str, token: str) -> Dataset:
+    """Returns a prepared data set, checked against its record.
+
+    Raises:
+        UserError: If it was not prepared, or its files do not fit its record.
+    """
+    folder = records.dataset_folder(results, token)
+    record = records.read_json(folder / "record.json")
+    missing = {"scale", "classes", "input_shape", "counts"} - set(record)
+    if missing:
+        raise UserError(f"{folder}: its record lacks {sorted(missing)}; {_again(folder)}")
+    dataset = Dataset(folder, record)
+    for split in records.SPLITS:
+        dataset.images(split)
+        dataset.labels(split)
+    return dataset
+
+
+def prepare(token: str, definition: dict[str, Any], results: Path | str) -> None:
+    """Reads or downloads a data set, splits it and writes its folder.
+
+    The arrays are made in a scratch folder beside it; the record is written last, so that a
+    folder with a record is whole, whatever dies before.
+
+    Args:
+        token: Name of the folder under `results/data`.
+        definition: See this module.
+        results: The results folder. Downloads are kept in its `downloads`.
+
+    Raises:
+        UserError: If the source cannot be had or does not hold what it should.
+    """
+    name = names.split_token(token)[0]
+    where = f"datasets.{name}"
+    if definition.get("source") not in SOURCES:
+        known = ", ".join(SOURCES)
+        raise UserError(
+            f"{where}.source: received {definition.get('source')!r}; expected one of {known}."
+        )
+    resolved = definitions.resolve(definition)
+    definition = {
+        key: value for key, value in resolved.items() if value is not definitions.REQUIRED
+    }
+    folder = records.dataset_folder(results, token)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale(folder)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{token}.", suffix=".tmp", dir=folder.parent))
+    try:
+        request = Request(where, definition, scratch, Path(results) / "downloads")
+        raw = SOURCES[definition["source"]](request)
+        record = _write_splits(request, raw)
+        _publish(scratch, folder, {"dataset": token, "definition": definition, **record})
+    except OSError as error:
+        place = f" {error.filename}" if error.filename else ""
+        raise UserError(f"{where}: {error.strerror or error}{place}.") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _remove_stale(folder: Path) -> None:
+    for scratch in folder.parent.glob(f".{folder.name}.*.tmp"):
+        if time.time() - scratch.stat().st_mtime > _STALE:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
+    rows = splits.assign(
+        request.where, raw.labels, len(raw.class_names), request.split, raw.drawn, raw.stratified
+    )
+    chosen = {
+        split: (raw.images, raw.labels, rows[split]) if split in rows else (*raw.given[split], None)
+        for split in records.SPLITS
+    }
+    scale = request.scale(1 / 255 if raw.images.dtype == np.uint8 else 1.0, raw.scale)
+    counts, class_counts, total = {}, {}, 0
+    for split, (images, labels, picked) in chosen.items():
+        labels = labels if picked is None else labels[picked]
+        counts[split] = len(labels)
+        class_counts[split] = np.bincount(labels, minlength=len(raw.class_names)).tolist()
+        np.save(request.scratch / f"{split}_labels.npy", labels.astype(np.int32))
+        total += _write_images(request.scratch / f"{split}_images.npy", images, picked)
+    return {
+        "scale": scale,
+        "classes": len(raw.class_names),
+        "class_names": list(raw.class_names),
+        "input_shape": list(raw.images.shape[1:]),
+        "counts": counts,
+        "class_counts": class_counts,
+        "source": raw.source,
+        "source_sha256": raw.source_sha256,
+        "split_seed": request.split_seed,
+        "skipped": raw.skipped[:SKIPPED_LISTED],
+        "skipped_count": len(raw.skipped),
+        "bytes": total,
+    }
+
+
+def _write_images(path: Path, images: Images, rows: np.ndarray | None) -> int:
+    """Writes chosen images (or all), a part at a time; returns their bytes.
+
+    Plain writes, not a map of the file: a full disk is then an error, not a signal.
+    """
+    rows = np.arange(len(images)) if rows is None else rows
+    header = {
+        "descr": np.lib.format.dtype_to_descr(images.dtype),
+        "fortran_order": False,
+        "shape": (len(rows), *images.shape[1:]),
+    }
+    total = 0
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, len(rows), _ROWS):
+            total += file.write(np.ascontiguousarray(images[rows[start : start + _ROWS]]).data)
+    return total
+
+
+def _publish(scratch: Path, folder: Path, record: dict[str, Any]) -> None:
+    files = [f"{split}_{what}.npy" for split in records.SPLITS for what in ("images", "labels")]
+    record["sha256"] = {file: records.file_sha256(scratch / file) for file in files}
+    folder.mkdir(exist_ok=True)
+    (folder / "record.json").unlink(missing_ok=True)
+    for file in files:
+        with records.atomic_path(folder / file) as target:
+            (scratch / file).replace(target)
+    records.write_json(folder / "record.json", record)

@@ -1,0 +1,278 @@
+"""Sources that are arrays already: scikit-learn's digits, MNIST, the user's npz."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.metadata
+import importlib.util
+import math
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import records
+from batchscope.datasets import download
+from batchscope.datasets.raw import Raw, Request
+from batchscope.errors import UserError
+
+MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
+MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
+
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+
+
+def digits(request: Request) -> Raw:
+    """Returns the 1,797 handwritten digits that come with scikit-learn.
+
+    8x8 pixels of 0 to 16, kept as bytes and scaled by 1/16. The file that its `load_digits`
+    reads is read here, since importing that function takes seconds. Source: E. Alpaydin and
+    C. Kaynak, "Optical recognition of handwritten digits", UCI, test set.
+
+    Raises:
+        UserError: If scikit-learn is not installed, or without its data.
+    """
+    spec = importlib.util.find_spec("sklearn")
+    folder = Path(spec.origin or "").parent if spec else Path()
+    path = folder / "datasets" / "data" / "digits.csv.gz"
+    try:
+        table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    except _DAMAGED as error:
+        raise UserError(
+            f"{request.where}: scikit-learn's digits cannot be read ({error}); install the "
+            "project's dependencies again."
+        ) from None
+    return Raw(
+        table[:, :-1].reshape(-1, 8, 8, 1),
+        table[:, -1].astype(np.int32),
+        [str(digit) for digit in range(10)],
+        f"scikit-learn {importlib.metadata.version('scikit-learn')}, digits",
+        {path.name: records.file_sha256(path)},
+        scale=1 / 16,
+    )
+
+
+def mnist(request: Request) -> Raw:
+    """Returns MNIST: 60,000 images to be split, and the official 10,000 to test with.
+
+    From Keras's `mnist.npz` (downloaded, or the user's copy) or from a folder with the four
+    idx files, gzipped or not. `split.validation` is a number of images in all, not per class.
+    """
+    path = download.local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
+    reader = _idx_folder if path.is_dir() else _mnist_npz
+    sets, checksums = reader(request.where, path)
+    for name, (images, labels) in sets.items():
+        _check_images(f"{request.where}: {path}: {name}", images)
+        _check_labels(f"{request.where}: {path}: {name}", labels, len(images))
+    (images, labels), (test_images, test_labels) = sets["train"], sets["test"]
+    classes = _classes(f"{request.where}: {path}: train", labels, [test_labels])
+    return Raw(
+        _stored(images, str(path)),
+        labels.astype(np.int32),
+        [str(index) for index in range(classes)],
+        _source(request, MNIST_URL),
+        checksums,
+        given={"test": (_stored(test_images, str(path)), test_labels.astype(np.int32))},
+        stratified=False,
+    )
+
+
+def _source(request: Request, url: str) -> str:
+    return str(request.definition.get("path") or url)
+
+
+def _mnist_npz(where: str, path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    arrays = _read_npz(where, path)
+    keys = ("x_train", "y_train", "x_test", "y_test")
+    missing = [key for key in keys if key not in arrays]
+    if missing:
+        raise UserError(
+            f"{where}: {path}: missing {', '.join(missing)}; Keras's mnist.npz is expected."
+        )
+    sets = {name: (arrays[f"x_{name}"], arrays[f"y_{name}"]) for name in ("train", "test")}
+    return sets, {path.name: records.file_sha256(path)}
+
+
+def _idx_folder(where: str, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    sets, checksums = {}, {}
+    for name, prefix in (("train", "train"), ("test", "t10k")):
+        pair = []
+        for what, dimensions in (("images", 3), ("labels", 1)):
+            path = _idx_path(where, folder, f"{prefix}-{what}", dimensions)
+            pair.append(_read_idx(where, path, dimensions))
+            checksums[path.name] = records.file_sha256(path)
+        sets[name] = tuple(pair)
+    return sets, checksums
+
+
+def _idx_path(where: str, folder: Path, stem: str, dimensions: int) -> Path:
+    for dot in ("-", "."):
+        for ending in ("", ".gz"):
+            path = folder / f"{stem}{dot}idx{dimensions}-ubyte{ending}"
+            if path.is_file():
+                return path
+    raise UserError(
+        f"{where}.path: {folder} has no {stem}-idx{dimensions}-ubyte (or .gz); MNIST's four idx "
+        "files are expected."
+    )
+
+
+def _read_idx(where: str, path: Path, dimensions: int) -> np.ndarray:
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        magic, *shape = struct.unpack_from(f">{1 + dimensions}I", data)
+    except (*_DAMAGED, struct.error) as error:
+        raise UserError(f"{where}: {path}: cannot be read ({error}).") from None
+    start = 4 * (1 + dimensions)
+    if magic != 0x0800 + dimensions or len(data) - start != math.prod(shape):
+        raise UserError(
+            f"{where}: {path}: received {len(data)} bytes with shape {tuple(shape)}; a whole idx "
+            f"file of bytes in {dimensions} dimension(s) is expected."
+        )
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def npz(request: Request) -> Raw:
+    """Returns the user's own arrays.
+
+    Keys `images` and `labels`, or `x_train`, `y_train` and, each with its labels,
+    `x_validation` and `x_test`; a split that is not in the file is drawn from the training
+    part. Images of shape (n, height, width[, channels]): bytes, or floats kept as float32.
+    Labels are integers from 0 on.
+    """
+    path = request.needed_path("an npz file")
+    where = f"{request.where}: {path}"
+    download.check_local(request, path)
+    arrays = _read_npz(request.where, path)
+    pairs = {name: keys for name, keys in _NPZ_KEYS.items() if keys[0] in arrays}
+    if "both" in pairs and "train" in pairs:
+        raise UserError(f"{where}: received images and x_train; expected one of them.")
+    if "both" in pairs:
+        pairs = {"train": pairs["both"]}
+    if "train" not in pairs:
+        raise UserError(
+            f"{where}: received {', '.join(arrays) or 'nothing'}; expected images and labels, or "
+            "x_train and y_train."
+        )
+    sets = {name: _pair(where, arrays, *keys) for name, keys in pairs.items()}
+    images, labels = sets.pop("train")
+    for name, (other, _) in sets.items():
+        if other.shape[1:] != images.shape[1:] or other.dtype != images.dtype:
+            raise UserError(
+                f"{where}: {pairs[name][0]}: received {_look(other)}; expected the look of "
+                f"{pairs['train'][0]}, {_look(images)}."
+            )
+    classes = _classes(
+        f"{where}: {pairs['train'][1]}", labels, [labels for _, labels in sets.values()]
+    )
+    return Raw(
+        images,
+        labels,
+        [str(index) for index in range(classes)],
+        str(request.definition["path"]),
+        {path.name: records.file_sha256(path)},
+        given=sets,
+    )
+
+
+_NPZ_KEYS = {
+    "both": ("images", "labels"),
+    "train": ("x_train", "y_train"),
+    "validation": ("x_validation", "y_validation"),
+    "test": ("x_test", "y_test"),
+}
+
+
+def _pair(
+    where: str, arrays: dict[str, np.ndarray], images_key: str, labels_key: str
+) -> tuple[np.ndarray, np.ndarray]:
+    if labels_key not in arrays:
+        raise UserError(f"{where}: {images_key} has no {labels_key}; both are expected.")
+    images, labels = arrays[images_key], arrays[labels_key]
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    _check_images(f"{where}: {images_key}", images)
+    _check_labels(f"{where}: {labels_key}", labels, len(images))
+    return _stored(images, f"{where}: {images_key}"), labels.astype(np.int32)
+
+
+def _look(images: np.ndarray) -> str:
+    return f"{images.dtype} {images.shape[1:]}"
+
+
+def _read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("one array")
+        with archive:
+            return {key: archive[key] for key in archive.files}
+    except _DAMAGED as error:
+        raise UserError(
+            f"{where}: {path}: cannot be read ({error}); an npz of plain arrays is expected."
+        ) from None
+
+
+def _check_images(where: str, images: np.ndarray) -> None:
+    if images.ndim not in (3, 4) or 0 in images.shape:
+        raise UserError(
+            f"{where}: received shape {images.shape}; (n, height, width[, channels]) is expected."
+        )
+    if images.dtype.kind not in "uif":
+        raise UserError(f"{where}: received {images.dtype}; bytes or floats are expected.")
+    if images.dtype.kind == "f" and not np.isfinite(images).all():
+        raise UserError(f"{where}: received NaN or infinity; finite numbers are expected.")
+
+
+def _check_labels(where: str, labels: np.ndarray, count: int) -> None:
+    if labels.shape != (count,):
+        raise UserError(
+            f"{where}: received labels of shape {labels.shape}; ({count},) is expected."
+        )
+    if labels.dtype.kind not in "ui":
+        raise UserError(f"{where}: received {labels.dtype} labels; integers are expected.")
+    if labels.min() < 0:
+        raise UserError(f"{where}: received label {labels.min()}; 0 or more is expected.")
+
+
+def _classes(where: str, labels: np.ndarray, others: list[np.ndarray]) -> int:
+    """Returns the number of classes of the training labels, which must be 0, 1, 2 and so on."""
+    present = np.unique(labels)
+    if len(present) < 2:
+        raise UserError(f"{where}: received one class; at least two are expected.")
+    if present[-1] != len(present) - 1:
+        absent = np.setdiff1d(np.arange(len(present)), present)[0]
+        raise UserError(
+            f"{where}: received labels {present[0]} to {present[-1]} without {absent}; every "
+            "class from 0 on is expected."
+        )
+    for other in others:
+        if other.max() > present[-1]:
+            raise UserError(
+                f"{where}: received labels 0 to {present[-1]}, but {other.max()} in another "
+                "split; the classes of the training set are expected."
+            )
+    return len(present)
+
+
+def _stored(images: np.ndarray, where: str) -> np.ndarray:
+    """Returns images as they are kept: with channels, as bytes or float32."""
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            stored = images.astype(np.float32, copy=False)
+        if not np.isfinite(stored).all():
+            raise UserError(f"{where}: received numbers beyond float32; smaller ones are expected.")
+        return stored
+    if images.min() < 0 or images.max() > 255:
+        raise UserError(
+            f"{where}: received integers {images.min()} to {images.max()}; bytes from 0 to 255, "
+            "or floats, are expected."
+        )
+    return images.astype(np.uint8, copy=False)

@@ -1,0 +1,80 @@
+"""Files from the network, checked and kept."""
+
+from __future__ import annotations
+
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from batchscope import records
+from batchscope.datasets.raw import Request
+from batchscope.errors import UserError
+
+_TIMEOUT = 60.0  # seconds without a byte
+
+
+def local_or_downloaded(request: Request, url: str, sha256: str | None) -> Path:
+    """Returns the user's own file or folder, else the download of a public one.
+
+    Args:
+        request: What is asked for; its `sha256` is checked against a file of the user's, and
+            against a download in place of the published one.
+        url: The public file.
+        sha256: Its published SHA-256, where there is one.
+
+    Raises:
+        UserError: If the file is missing, cannot be downloaded or is not the expected one.
+    """
+    path = request.path()
+    if path is not None:
+        check_local(request, path)
+        return path
+    expected = request.sha256 or sha256
+    target = request.downloads / url.rpartition("/")[2]
+    if not target.is_file() or (expected and records.file_sha256(target) != expected):
+        _fetch(request.where, url, target, expected)
+    return target
+
+
+def check_local(request: Request, path: Path) -> None:
+    """Checks the user's file against the SHA-256 of the definition, if there is one.
+
+    Raises:
+        UserError: If it differs, or the path is a folder.
+    """
+    if request.sha256 and path.is_dir():
+        raise UserError(
+            f"{request.where}.sha256: received one, but path {path} is a folder; a file is "
+            "expected, or no sha256."
+        )
+    _check(f"{request.where}.path: {path}", path, request.sha256)
+
+
+def _check(where: str, path: Path, sha256: str | None) -> None:
+    if sha256 is None:
+        return
+    received = records.file_sha256(path)
+    if received != sha256:
+        raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.")
+
+
+def _fetch(where: str, url: str, target: Path, sha256: str | None) -> None:
+    hint = f"download it yourself and name the file as {where}.path"
+    try:
+        with records.atomic_path(target) as temporary:
+            with (
+                urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
+                open(temporary, "wb") as file,
+            ):
+                shutil.copyfileobj(response, file, 1 << 20)
+                expected = response.headers.get("Content-Length")
+            size = temporary.stat().st_size
+            if expected is not None and size != int(expected):
+                raise UserError(
+                    f"{where}: {url} ended after {size} of {expected} bytes; try again, or {hint}."
+                )
+            _check(f"{where}: {url}", temporary, sha256)
+    except (OSError, urllib.error.URLError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UserError(f"{where}: {url} cannot be downloaded ({reason}); {hint}.") from None

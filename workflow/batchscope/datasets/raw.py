@@ -1,0 +1,137 @@
+"""What a source of data is asked for, and what it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Request:
+    """A data set to be read.
+
+    Attributes:
+        where: Place in the configuration, for errors: `datasets.digits`.
+        definition: See `batchscope.datasets`.
+        scratch: Folder for files that are needed until the data set is written.
+        downloads: Folder where downloads are kept.
+    """
+
+    where: str
+    definition: dict[str, Any]
+    scratch: Path
+    downloads: Path
+
+    @property
+    def split(self) -> dict[str, Any]:
+        """The `split` of the definition; empty where there is none."""
+        return self.definition.get("split") or {}
+
+    @property
+    def split_seed(self) -> int:
+        """Seed of the split."""
+        return int(self.split.get("seed", 0))
+
+    @property
+    def sha256(self) -> str | None:
+        """SHA-256 that the user expects of the file."""
+        text = self.definition.get("sha256")
+        return str(text).lower() if text else None
+
+    def path(self) -> Path | None:
+        """Returns the user's file or folder, or None.
+
+        Raises:
+            UserError: If it does not exist.
+        """
+        text = self.definition.get("path")
+        if not text:
+            return None
+        path = Path(str(text)).expanduser()
+        if not path.exists():
+            raise UserError(f"{self.where}.path: received {text!r}, which does not exist.")
+        return path
+
+    def needed_path(self, what: str) -> Path:
+        """Returns the user's file or folder.
+
+        Raises:
+            UserError: If none is given or it does not exist; `what` says what is expected.
+        """
+        path = self.path()
+        if path is None:
+            raise UserError(f"{self.where}.path: missing; {what} is expected.")
+        return path
+
+    def scale(self, usual: float, of_source: float | None) -> float:
+        """Returns the factor of the definition, else the source's, else the usual one."""
+        value = self.definition.get("scale")
+        if value is not None:
+            return float(value)
+        return usual if of_source is None else of_source
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """Images of one size in a file without a header, read by row numbers.
+
+    The file is mapped for one read at a time, so that a data set larger than the memory never
+    fills it.
+
+    Attributes:
+        path: The file.
+        shape: Number, height, width, channels.
+        dtype: Type of a number in the file.
+    """
+
+    path: Path
+    shape: tuple[int, int, int, int]
+    dtype: np.dtype = np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        """Returns the number of images."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """Returns a copy of the chosen images."""
+        return np.array(np.memmap(self.path, self.dtype, "r", shape=self.shape)[rows])
+
+
+Images = np.ndarray | OnDisk
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A data set as its source gives it, not yet split.
+
+    Attributes:
+        images: Examples to be split, shape (n, height, width, channels), uint8 or float32.
+        labels: Their classes, integers of shape (n,).
+        class_names: Name of each class.
+        source: Where they come from, for people.
+        source_sha256: SHA-256 of each file that was read, by its name.
+        given: Splits that the source itself fixes: name -> (images, labels).
+        scale: Factor for the images, where it is not the usual one.
+        stratified: Whether the split is drawn class by class.
+        skipped: Files that could not be read: maps of `file` and `reason`.
+    """
+
+    images: Images
+    labels: np.ndarray
+    class_names: list[str]
+    source: str
+    source_sha256: dict[str, str] = field(default_factory=dict)
+    given: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    scale: float | None = None
+    stratified: bool = True
+    skipped: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """The splits, besides train, that are drawn from `images`."""
+        return tuple(split for split in ("validation", "test") if split not in self.given)

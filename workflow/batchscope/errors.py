@@ -1,0 +1,17 @@
+"""Errors that are meant for the user: their message is all that is shown."""
+
+
+class UserError(Exception):
+    """Something the user can mend; the door prints the message and no traceback."""
+
+
+class ConfigError(UserError):
+    """Every problem found in a configuration, one line each.
+
+    Args:
+        problems: Lines of the form ``where: what was received; what is expected.``
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(self.problems))

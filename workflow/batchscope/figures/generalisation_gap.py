@@ -1,0 +1,30 @@
+"""The generalisation gap of loss and accuracy against batch size."""
+
+from __future__ import annotations
+
+import pandas
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from batchscope.figures import Tables, against_batch_size, canvas
+from batchscope.figures.against_batch_size import Panel
+
+_PANELS = [
+    Panel("generalisation_gap", "Loss, difference", "test − training loss (nats)"),
+    Panel("generalisation_gap_ratio", "Loss, ratio", "test loss / training loss"),
+    Panel(
+        "generalisation_gap_accuracy", "Accuracy, difference", "training − test accuracy (points)"
+    ),
+]
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns factors, status and all forms of the gap of every run."""
+    return against_batch_size.select(tables.runs, [panel.column for panel in _PANELS])
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure."""
+    figure = against_batch_size.draw(frame, _PANELS)
+    figure.axes[2].yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+    return figure

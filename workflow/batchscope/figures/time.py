@@ -1,0 +1,87 @@
+"""Time per epoch, epochs until a training stopped, and total training time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from batchscope import frames
+from batchscope.figures import Tables, against_batch_size, canvas
+from batchscope.figures.against_batch_size import Panel
+
+_EPOCH = Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)")
+_STOP = Panel("epochs_run", "Epochs until it stopped", "epochs")
+_TOTAL = Panel("train_seconds", "Total training time", "total time (s)")
+_QUARTILES = ("seconds_per_epoch_q1", "seconds_per_epoch_q3")
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns factors, status, the timing job's quartiles, epochs and total time of every run."""
+    columns = [_EPOCH.column, *_QUARTILES, _STOP.column, _TOTAL.column]
+    if "epochs" not in frames.varying(tables.runs):
+        columns.append("epochs")
+    return against_batch_size.select(tables.runs, columns)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure."""
+    figure, grid = canvas.panels(1, 3)
+    groups = frames.series(frame)
+    handles = _draw_timing(grid[0, 0], frame, groups)
+    for axes, panel in zip(grid[0, 1:], (_STOP, _TOTAL), strict=True):
+        against_batch_size.draw_panel(axes, frame, panel, groups)
+        _from_zero(axes, frame[panel.column].to_numpy(float))
+    canvas.lift_title(grid[0, 0], frame)  # beside the others
+    canvas.grow(figure, canvas.failure_height(frame) / 72)
+    canvas.legend(figure, handles, [group.label for group in groups])
+    canvas.notes(figure, frame, _timing_note(), _horizon_note(frame))
+    return figure
+
+
+def _draw_timing(axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]) -> list:
+    """Draws one point per timing configuration, with its quartiles."""
+    sizes = sorted(frame["batch_size"].unique().tolist())
+    handles = []
+    for index, group in enumerate(groups):
+        columns = ["batch_size", _EPOCH.column, *_QUARTILES]
+        timed = group.frame[columns].dropna(subset=[_EPOCH.column]).drop_duplicates("batch_size")
+        timed = timed.sort_values("batch_size")
+        middle = timed[_EPOCH.column].to_numpy(float)
+        low, high = (timed[name].to_numpy(float) for name in _QUARTILES)
+        offset = against_batch_size.dodge(index, len(groups), sizes)
+        bar = axes.errorbar(
+            np.log2(timed["batch_size"].to_numpy(float)) + offset,
+            middle,
+            yerr=np.nan_to_num([middle - low, high - middle]),
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            elinewidth=1.2,
+            **canvas.line_style(index),
+        )
+        handles.append(bar)
+    values = frame[_EPOCH.column].to_numpy(float)
+    against_batch_size.finish(axes, _EPOCH, sizes, values, frame[_QUARTILES[1]].dropna())
+    _from_zero(axes, values)
+    return handles
+
+
+def _from_zero(axes: Axes, values: np.ndarray) -> None:
+    """Starts a linear axis at zero, so that heights compare as times do."""
+    if np.isfinite(values).any() and axes.get_yscale() == "linear":
+        axes.set_ylim(bottom=0)
+
+
+def _timing_note() -> str:
+    return (
+        "Time per epoch: median and quartiles of one timing job per configuration. "
+        "Total: epochs run × time per epoch, validation apart."
+    )
+
+
+def _horizon_note(frame: pandas.DataFrame) -> str:
+    finished = frame[frame["status"] == canvas.FINISHED]
+    if len(finished) and (finished["epochs_run"] == finished["epochs"]).all():
+        return "Every finished training ran all its epochs: none stopped early."
+    return ""

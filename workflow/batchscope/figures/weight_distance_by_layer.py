@@ -1,0 +1,66 @@
+"""Distance of each layer's weights from the initial ones against batch size."""
+
+from __future__ import annotations
+
+import pandas
+from matplotlib.figure import Figure
+
+from batchscope import frames
+from batchscope.figures import Tables, against_batch_size, canvas
+from batchscope.figures.against_batch_size import Panel
+
+_COLUMNS = 4
+_MOST = 24  # panels
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run and layer: factors, status and distances."""
+    layers = against_batch_size.with_absent(tables.layers, tables.runs)
+    layers["position"] = layers["position"].astype("Int64")
+    columns = [*against_batch_size.factor_columns(layers), "position", "layer"]
+    return layers[[*columns, "distance", "relative"]].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one panel per layer, in the model's order."""
+    layers = _layers(frame)
+    shown = layers[:_MOST]
+    columns = max(1, min(_COLUMNS, len(shown)))
+    rows = max(1, -(-len(shown) // columns))
+    figure, grid = canvas.panels(rows, columns, width=2.5, height=2.1)
+    groups = frames.series(frame)
+    handles: list = []
+    for axes, layer in zip(grid.flat, shown, strict=False):
+        # Runs that failed have no layers; they are marked in every panel.
+        chosen = frame[(frame["layer"] == layer) | frame["layer"].isna()]
+        parts = [_of_layer(group, layer) for group in groups]
+        panel = Panel("distance", layer, "‖w − w₀‖")
+        handles = against_batch_size.draw_panel(axes, chosen, panel, parts)
+    for axes in list(grid.flat)[max(len(shown), 1) :]:
+        axes.remove()
+    if not shown:
+        canvas.empty(grid[0, 0])
+    for index, axes in enumerate(figure.axes):
+        if index % columns:
+            axes.set_ylabel("")
+        if index < len(shown) - columns:
+            axes.set_xlabel("")
+    canvas.legend(figure, handles, [group.label for group in groups])
+    runs = frame.drop_duplicates([*frames.varying(frame), "batch_size", "seed"])
+    canvas.notes(figure, runs, _cut_note(layers))
+    return figure
+
+
+def _of_layer(group: frames.Series, layer: str) -> frames.Series:
+    rows = group.frame
+    return frames.Series(group.label, group.factors, rows[rows["layer"] == layer])
+
+
+def _layers(frame: pandas.DataFrame) -> list[str]:
+    return list(frame.sort_values("position", kind="stable")["layer"].dropna().drop_duplicates())
+
+
+def _cut_note(layers: list[str]) -> str:
+    if len(layers) <= _MOST:
+        return ""
+    return f"The first {_MOST} of {len(layers)} layers; all of them are in the CSV file."

@@ -1,0 +1,176 @@
+"""What the workflow's rules ask about a study: paths, inputs, threads. No Snakemake in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from batchscope import config as configuration
+from batchscope import names, plan, records
+from batchscope.errors import ConfigError, UserError
+
+RESULTS = "results"
+DEFAULT_CONFIG = "config.yaml"
+TABLES = ("runs.csv", "history.csv", "layers.csv")
+
+# Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
+_HERE = Path(__file__).parent
+
+
+def _code(*patterns: str) -> list[str]:
+    found = [path for pattern in patterns for path in _HERE.glob(pattern)]
+    return sorted(os.path.relpath(path) for path in found if path.suffix != ".pyc")
+
+
+TABLE_CODE = _code("tables.py", "frames.py")
+FIGURE_CODE = _code("figures/*.py", "frames.py")
+REPORT_CODE = _code("report.py", "report/*.py", "statistics.py", "../templates/*")
+
+
+def activate() -> None:
+    """Lets jobs find the Python that runs Snakemake, whether or not its venv is activated.
+
+    A rule's conda environment still comes before it.
+    """
+    folder = os.path.dirname(sys.executable)
+    path = os.environ.get("PATH", "")
+    if path.partition(os.pathsep)[0] != folder:
+        os.environ["PATH"] = f"{folder}{os.pathsep}{path}"
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """A study as the rules see it.
+
+    Attributes:
+        study: The plan.
+        config_path: The configuration file, as it was given.
+        scale: `full` or `reduced`.
+        partial: Whether to report on whatever exists, and to compute nothing.
+    """
+
+    study: plan.Study
+    config_path: str
+    scale: str
+    partial: bool
+
+    @classmethod
+    def of(cls, configfiles: list[Any], given: dict[str, Any]) -> Jobs:
+        """Plans the study of Snakemake's configuration; ends the process on a problem in it.
+
+        Args:
+            configfiles: Files that Snakemake read; one is expected.
+            given: What Snakemake made of them and of `--config`.
+        """
+        try:
+            return cls._of([str(path) for path in configfiles], given)
+        except UserError as error:
+            sys.exit(str(error))  # an exception would add a traceback of the Snakefile
+
+    @classmethod
+    def _of(cls, configfiles: list[str], given: dict[str, Any]) -> Jobs:
+        paths = list(dict.fromkeys(configfiles))
+        if len(paths) != 1:
+            raise ConfigError(
+                [f"--configfile: received {len(paths)} files; one study at a time is expected."]
+            )
+        raw = configuration.read(paths[0])
+        options = configuration.check_overrides(given, raw)
+        study = configuration.study(paths[0], options["scale"])
+        for warning in study.warnings:
+            print(warning, file=sys.stderr)
+        return cls(study, paths[0], options["scale"], options["partial"])
+
+    # Files ---------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> str:
+        """Folder of the study's tables and figures."""
+        return f"{RESULTS}/studies/{self.study.folder_name}"
+
+    @property
+    def report(self) -> str:
+        """The study's report: the default configuration's lies where anyone finds it."""
+        default = Path(self.config_path).resolve() == Path(DEFAULT_CONFIG).resolve()
+        if default and not self.study.reduced:
+            return f"{RESULTS}/report.html"
+        return f"{self.folder}/report.html"
+
+    def data_records(self) -> list[str]:
+        """Records of the study's data sets."""
+        return [f"{RESULTS}/data/{token}/record.json" for token in self.study.datasets]
+
+    def run_records(self) -> list[str]:
+        """Records of the study's runs."""
+        return [f"{RESULTS}/runs/{run}/record.json" for run in self.study.runs]
+
+    def table_inputs(self, experiment: str) -> list[str]:
+        """Records behind an experiment's tables; in a partial report those that exist."""
+        paths = list(dict.fromkeys(self._records(experiment)))
+        return [path for path in paths if os.path.exists(path)] if self.partial else paths
+
+    def _records(self, experiment: str) -> Iterator[str]:
+        found = self.study.experiments[experiment]
+        settings = {
+            measure: names.settings_name(measure, values)
+            for measure, values in found.measures.items()
+        }
+        for run in found.runs:
+            yield f"{RESULTS}/runs/{run}/record.json"
+            for measure, name in settings.items():
+                if measure == "time_epoch":
+                    timing = names.timing_name(self.study.runs[run].factors)
+                    path = records.timing_path(RESULTS, self.study.machine, timing, name)
+                    yield str(path)
+                else:
+                    yield f"{RESULTS}/runs/{run}/{measure}/{name}.json"
+
+    def tables(self) -> list[str]:
+        """Tables of every experiment."""
+        return [
+            f"{self.folder}/{name}/{table}" for name in self.study.experiments for table in TABLES
+        ]
+
+    def figures(self) -> list[str]:
+        """Figure folders of every experiment."""
+        return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
+
+    # Per job -------------------------------------------------------------------------------
+
+    def definition(self, dataset: str) -> str:
+        """Definition of a data set, as JSON."""
+        try:
+            return json.dumps(self.study.datasets[dataset], sort_keys=True)
+        except KeyError:
+            known = ", ".join(self.study.datasets)
+            sys.exit(f"{self.config_path}: no data set {dataset}; its data sets are: {known}.")
+
+    def local_data(self, dataset: str) -> list[str]:
+        """The local file or folder that a data set is read from, if it names one."""
+        path = self.study.datasets.get(dataset, {}).get("path")
+        return [path] if path else []
+
+    def model_file(self, model: str) -> list[str]:
+        """The user's model file, or nothing for a built-in model."""
+        path = self.study.models.get(model)
+        return [path] if path else []
+
+
+def dataset_record(name: str) -> str:
+    """Record of the data set of a run or of a timing configuration."""
+    return f"{RESULTS}/data/{name.split('+')[0]}/record.json"
+
+
+def model_of(name: str) -> str:
+    """Model token of a run or of a timing configuration."""
+    return name.split("+")[1]
+
+
+def factors_of(name: str) -> dict[str, Any]:
+    """Factors of a run, or of a timing configuration."""
+    return names.parse_run(name) if "+seed=" in name else names.parse_timing(name)

@@ -1,0 +1,186 @@
+"""The mean loss over a data set and its gradient, in chunks; shared by training and measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+# Examples per forward pass outside training: large enough for full speed on a CPU, small
+# enough that the activations of a 128x128 network stay under 1 GB.
+CHUNK = 512
+
+
+def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
+    """Returns images as float32 times `scale`: bytes become numbers inside the graph."""
+    return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
+
+
+def logits(outputs: tf.Tensor) -> tf.Tensor:
+    """Returns the logits behind a classifier's outputs, or the outputs where they are logits.
+
+    A cross-entropy from probabilities cannot exceed 16.1 in float32 (Keras clips them at
+    1e-7) and has no gradient beyond. Keras's softmax and sigmoid leave their input on what
+    they return; TensorFlow's are found as the operation that made the tensor.
+    """
+    kept = getattr(outputs, "_keras_logits", None)
+    if kept is not None:
+        return kept
+    if tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
+        return outputs.op.inputs[0]
+    return outputs
+
+
+def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
+    """Returns a function (labels, outputs) -> (loss, hit) per example for a classifier.
+
+    One output unit means binary cross-entropy, several mean categorical cross-entropy, both
+    computed from the logits. `outputs` must be what the model returned, untouched.
+    """
+
+    def binary(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        numbers = logits(outputs)[:, 0]
+        targets = tf.cast(labels, numbers.dtype)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=numbers)
+        return losses, tf.equal(numbers > 0, labels > 0)
+
+    def categorical(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        numbers = logits(outputs)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=numbers)
+        predicted = tf.argmax(numbers, axis=-1, output_type=labels.dtype)
+        return losses, tf.equal(predicted, labels)
+
+    return binary if model.output_shape[-1] == 1 else categorical
+
+
+def switch_off_dropout(model: keras.Model) -> None:
+    """Sets the rate of every dropout layer (and of noise) to 0: training mode adds nothing."""
+    for layer in model._flatten_layers(include_self=False):
+        for strength in ("rate", "stddev"):
+            if isinstance(getattr(layer, strength, None), float):
+                setattr(layer, strength, 0.0)
+
+
+def _sum(losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
+
+
+class Objective:
+    """Mean loss f(x) of a model over fixed examples, as a function of its trainable weights.
+
+    The model runs in inference mode: no dropout, moving statistics in batch normalisation
+    (unless `batch_statistics`). Sums over chunks are kept in float64 and divided once by the
+    number of examples, so that loss and gradient are of the same mean. Penalties that the
+    model's layers add (`model.losses`) are part of f.
+
+    Args:
+        model: A built classifier.
+        images: Examples, shape (n, height, width, channels), any dtype.
+        labels: Integer classes, shape (n,).
+        scale: Factor that turns the images into what the model was trained on.
+        chunk: Examples per forward pass.
+        batch_statistics: Normalise by the statistics of each chunk in place of the moving
+            ones. The model's dropout layers are switched off for good, and its moving
+            statistics drift (they play no part), so the model must be the caller's own.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        images: np.ndarray,
+        labels: np.ndarray,
+        scale: float,
+        chunk: int = CHUNK,
+        batch_statistics: bool = False,
+    ) -> None:
+        self.model = model
+        self.examples = len(images)
+        self.variables = model.trainable_variables
+        self.shapes = [tuple(variable.shape) for variable in self.variables]
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.size = sum(self.sizes)
+        self.evaluations = 0  # of loss and gradient
+        per_example = example_losses(model)
+        if batch_statistics:
+            switch_off_dropout(model)
+        # Chunks are on the device once; every later call only computes.
+        starts = range(0, self.examples, chunk)
+        self._chunks = [
+            (
+                tf.constant(images[start : start + chunk]),
+                tf.constant(np.asarray(labels[start : start + chunk], np.int32)),
+            )
+            for start in starts
+        ]
+
+        def total(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            """Returns the losses of a chunk, its hits and its share of the penalties."""
+            outputs = model(scaled(images, scale), training=batch_statistics)
+            losses, hits = per_example(labels, outputs)
+            # Each penalty is the weights' own or a mean over the chunk: times the chunk's
+            # size, it becomes its weighted mean over the chunks once all is divided.
+            count = tf.cast(tf.shape(labels)[0], losses.dtype)
+            penalties = count * tf.add_n(model.losses) if model.losses else tf.zeros(())
+            return losses, hits, penalties
+
+        @tf.function(reduce_retracing=True)
+        def sums(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            losses, hits, penalties = total(images, labels)
+            return _sum(losses, penalties), tf.math.count_nonzero(hits)
+
+        @tf.function(reduce_retracing=True)
+        def sum_and_gradient(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            values = [variable.value for variable in self.variables]
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(values)
+                losses, _, penalties = total(images, labels)
+                summed = tf.reduce_sum(losses) + penalties
+            gradients = tape.gradient(
+                summed, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+            flat = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)
+            return _sum(losses, penalties), flat
+
+        self._sums = sums
+        self._sum_and_gradient = sum_and_gradient
+
+    def weights(self) -> np.ndarray:
+        """Returns the trainable weights as one float64 vector, shape (size,)."""
+        parts = [variable.numpy().reshape(-1) for variable in self.variables]
+        return np.concatenate(parts).astype(np.float64)
+
+    def set_weights(self, flat: np.ndarray) -> None:
+        """Sets the trainable weights from one vector, shape (size,), rounded to float32."""
+        start = 0
+        for variable, shape, size in zip(self.variables, self.shapes, self.sizes, strict=True):
+            variable.assign(flat[start : start + size].reshape(shape).astype(np.float32))
+            start += size
+
+    def loss_and_accuracy(self) -> tuple[float, float]:
+        """Returns mean loss and accuracy at the current weights."""
+        sums = [self._sums(images, labels) for images, labels in self._chunks]
+        loss = sum(float(total) for total, _ in sums) / self.examples
+        hits = sum(int(hits) for _, hits in sums)
+        return loss, hits / self.examples
+
+    def loss(self, flat: np.ndarray) -> float:
+        """Returns the mean loss at the given weights, which stay set."""
+        self.set_weights(flat)
+        return self.loss_and_accuracy()[0]
+
+    def loss_and_gradient(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
+        """Returns mean loss and its gradient, float64 of shape (size,), at the given weights.
+
+        The weights stay set.
+        """
+        self.evaluations += 1
+        self.set_weights(flat)
+        loss, gradient = 0.0, np.zeros(self.size)
+        for images, labels in self._chunks:
+            chunk_loss, chunk_gradient = self._sum_and_gradient(images, labels)
+            loss += float(chunk_loss)
+            gradient += chunk_gradient.numpy()
+        return loss / self.examples, gradient / self.examples

@@ -1,0 +1,138 @@
+"""Loss and accuracy of a run's weights on train, validation and test data, without dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchscope import names, records
+
+if TYPE_CHECKING:
+    import keras
+
+# A mean loss below the rounding of a float32 probability near 1 has no digits of its own.
+SMALLEST_LOSS = float(np.finfo(np.float32).eps)
+
+Evaluator = Callable[[np.ndarray, np.ndarray], tuple[float, float]]
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that the measure fills, whatever its settings."""
+    metrics = tuple(
+        f"{split}_{metric}" for split in records.SPLITS for metric in ("loss", "accuracy")
+    )
+    gaps = ("generalisation_gap", "generalisation_gap_accuracy", "generalisation_gap_ratio")
+    return metrics + gaps
+
+
+def generalisation_gaps(metrics: dict[str, float]) -> dict[str, float | None]:
+    """Returns the three forms of the generalisation gap.
+
+    - `generalisation_gap`: test loss minus training loss.
+    - `generalisation_gap_accuracy`: training accuracy minus test accuracy, as a share.
+    - `generalisation_gap_ratio`: test loss over training loss. None where the training loss is
+      below 1.2e-7, the rounding of a float32 probability near 1: the quotient then measures
+      that rounding.
+
+    All grow with the gap. None stands for what is not finite.
+
+    Args:
+        metrics: `train_loss`, `train_accuracy`, `test_loss`, `test_accuracy`.
+    """
+    train, test = metrics["train_loss"], metrics["test_loss"]
+    gaps = {
+        "generalisation_gap": test - train,
+        "generalisation_gap_accuracy": metrics["train_accuracy"] - metrics["test_accuracy"],
+        "generalisation_gap_ratio": test / train if train >= SMALLEST_LOSS else math.nan,
+    }
+    return {key: value if math.isfinite(value) else None for key, value in gaps.items()}
+
+
+def evaluator(model: keras.Model, scale: float) -> Evaluator:
+    """Returns a function (images, labels) -> mean loss and accuracy, dropout off.
+
+    The images are read in chunks, so that an array on disk need not fit into memory. Penalties
+    that the layers add are part of the loss, as in training.
+
+    Args:
+        model: A built classifier.
+        scale: Factor that turns the images into what the model was trained on.
+    """
+    import tensorflow as tf
+
+    from batchscope import losses
+
+    per_example = losses.example_losses(model)
+
+    @tf.function(reduce_retracing=True)
+    def sums(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        outputs = model(losses.scaled(images, scale), training=False)
+        example_loss, hits = per_example(labels, outputs)
+        penalty = tf.add_n(model.losses) if model.losses else tf.constant(0.0)
+        total = tf.reduce_sum(tf.cast(example_loss, tf.float64))
+        return total, tf.math.count_nonzero(hits), penalty
+
+    def evaluate(images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+        total, hits = 0.0, 0
+        for start in range(0, len(images), losses.CHUNK):
+            rows = slice(start, start + losses.CHUNK)
+            chunk = images[rows]
+            chunk_total, chunk_hits, penalty = sums(
+                tf.constant(chunk), tf.constant(np.asarray(labels[rows], np.int32))
+            )
+            total += float(chunk_total) + len(chunk) * float(penalty)
+            hits += int(chunk_hits)
+        return total / len(images), hits / len(images)
+
+    return evaluate
+
+
+def write(
+    results: Path | str,
+    run: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Evaluates a run and writes the record.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Name of the settings, as in the path.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the run or its data are missing.
+    """
+    parsed = names.parse_settings("evaluate", settings)
+    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
+    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
+    details: dict[str, Any] = {}
+    if status == records.FINISHED:
+        metrics, details["counts"] = _evaluate_run(results, run, parsed["weights"], model_file)
+        values.update(metrics)
+        values.update(generalisation_gaps(metrics))
+    record = records.measure_record("evaluate", run, parsed, status, values, **details)
+    records.write_json(output, record)
+
+
+def _evaluate_run(
+    results: Path | str, run: str, which: str, model_file: Path | str | None
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Returns losses and accuracies by column, and the number of examples of each split."""
+    from batchscope import datasets, models
+
+    dataset = datasets.load(results, names.parse_run(run)["dataset"])
+    evaluate = evaluator(models.load(results, run, which, model_file), dataset.scale)
+    metrics, counts = {}, {}
+    for split in records.SPLITS:
+        images, labels = dataset.images(split), dataset.labels(split)
+        metrics[f"{split}_loss"], metrics[f"{split}_accuracy"] = evaluate(images, labels)
+        counts[split] = len(labels)
+    return metrics, counts

@@ -1,0 +1,138 @@
+"""The random subspace in which sharpness is searched: x + A y, A normal, n x p."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from batchscope.errors import UserError
+
+MEGABYTE = 10**6
+LARGEST_CONDITION = 1e10  # of the Gram matrix: beyond it the box has under 6 sure digits
+_TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
+
+Column = Callable[[int], np.ndarray]
+
+
+def normal_column(size: int, seed: int, index: int) -> np.ndarray:
+    """Returns column `index` of A: float32 of N(0, 1), shape (size,), by itself reproducible.
+
+    Unit variance and no normalisation: the only scale that fits the ratios of tables 3 and 4
+    of Keskar et al. 2017 (arXiv 1609.04836), which does not state it.
+    """
+    sequence = np.random.SeedSequence(seed, spawn_key=(index,))
+    return np.random.default_rng(sequence).standard_normal(size, np.float32)
+
+
+class Subspace:
+    """The matrix A of a random subspace, kept in memory or made again at each product.
+
+    The columns are the same whatever the limit; products then differ by rounding alone (they
+    are summed in float32, as precise as the weights that they are added to; what the box is
+    made of is summed in float64).
+
+    Args:
+        size: Rows n, the number of weights.
+        dimensions: Columns p.
+        seed: Of the columns.
+        memory_mb: Limit on the columns held at any time, in MB (10^6 bytes).
+        column: Index -> column, float32 of shape (n,); normal columns of `seed` by default.
+
+    Raises:
+        UserError: If p exceeds n, or the limit is too small for one block of columns.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        dimensions: int,
+        seed: int = 0,
+        memory_mb: float = 2048,
+        column: Column | None = None,
+    ) -> None:
+        if dimensions > size:
+            raise UserError(
+                f"sharpness.dimensions: received {dimensions}; at most the number of trainable"
+                f" weights, {size}, is expected."
+            )
+        self.size = size
+        self.dimensions = dimensions
+        self._column = column or (lambda index: normal_column(size, seed, index))
+        fit = int(memory_mb * MEGABYTE // (4 * size))
+        self.in_memory = dimensions <= fit
+        # A regenerated block leaves room for the one column that is being made.
+        self.block = dimensions if self.in_memory else fit - 1
+        if self.block < 1:
+            needed = 2 * 4 * size / MEGABYTE
+            raise UserError(
+                f"sharpness.memory_mb: received {memory_mb:g}; at least {np.ceil(needed):.0f} is"
+                f" expected, for two of the subspace's columns of {size} weights."
+            )
+        self._kept = self._make(0, dimensions) if self.in_memory else None
+
+    def _make(self, start: int, stop: int) -> np.ndarray:
+        block = np.empty((stop - start, self.size), np.float32)
+        for row, index in enumerate(range(start, stop)):
+            block[row] = self._column(index)
+        return block
+
+    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yields the columns' indices and the columns, as rows of a float32 matrix."""
+        for start in range(0, self.dimensions, self.block):
+            stop = min(start + self.block, self.dimensions)
+            kept = self._kept if self._kept is not None else self._make(start, stop)
+            yield slice(start, stop), kept
+            del kept  # before the next block is made
+
+    def times(self, y: np.ndarray) -> np.ndarray:
+        """Returns A y, float32 of shape (n,)."""
+        result = None
+        for columns, block in self.blocks():
+            part = y[columns].astype(np.float32) @ block
+            result = part if result is None else result + part
+        return result
+
+    def transposed_times(self, vector: np.ndarray) -> np.ndarray:
+        """Returns the transpose of A times a vector of shape (n,): float64 of shape (p,)."""
+        vector = vector.astype(np.float32)
+        parts = [block @ vector for _, block in self.blocks()]
+        return np.concatenate(parts).astype(np.float64)
+
+    def coordinates(self, x: np.ndarray) -> tuple[np.ndarray, float]:
+        """Returns A's pseudo-inverse times x, shape (p,), and the Gram matrix's condition.
+
+        A has full column rank, so that the pseudo-inverse is (A^T A)^-1 A^T.
+
+        Raises:
+            UserError: If the Gram matrix A^T A is too ill-conditioned.
+        """
+        gram, projection = self._gram(x)
+        condition = float(np.linalg.cond(gram))
+        if not condition <= LARGEST_CONDITION:
+            raise UserError(
+                f"sharpness.dimensions: received {self.dimensions}, which makes the subspace of"
+                f" {self.size} weights ill-conditioned ({condition:.1e}); fewer are expected."
+            )
+        return np.linalg.solve(gram, projection), condition
+
+    def _gram(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns A^T A and A^T x, summed in float64."""
+        gram = np.zeros((self.dimensions, self.dimensions))
+        projection = np.zeros(self.dimensions)
+        for columns, block in self.blocks():
+            for rows in self._tiles():
+                tile = block[:, rows].astype(np.float64)
+                gram[columns, columns] += tile @ tile.T
+                projection[columns] += tile @ x[rows]
+            for index in range(columns.stop, self.dimensions):
+                other = self._column(index)
+                for rows in self._tiles():
+                    tile = block[:, rows].astype(np.float64)
+                    gram[columns, index] += tile @ other[rows].astype(np.float64)
+                gram[index, columns] = gram[columns, index]
+        return gram, projection
+
+    def _tiles(self) -> Iterator[slice]:
+        for start in range(0, self.size, _TILE):
+            yield slice(start, start + _TILE)

@@ -1,0 +1,197 @@
+"""The built-in networks, each a function (input_shape, classes) -> keras.Model.
+
+Every layer has a name of its own, so that the paths of variables never depend on what else a
+process built. What a document leaves open is chosen in the docstring of its network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+from keras import layers
+
+Shape = tuple[int, int, int]
+
+
+def _chain(name: str, input_shape: Shape, parts: list[layers.Layer]) -> keras.Model:
+    # Functional on purpose: a Sequential puts its own name before those of its variables.
+    inputs = outputs = keras.Input(input_shape, name="images")
+    for part in parts:
+        outputs = part(outputs)
+    return keras.Model(inputs, outputs, name=name)
+
+
+def _sigmoid_or_softmax(classes: int) -> layers.Layer:
+    """Returns an output layer: one sigmoid unit for two classes, else a softmax."""
+    if classes == 2:
+        return layers.Dense(1, activation="sigmoid", name="output")
+    return layers.Dense(classes, activation="softmax", name="output")
+
+
+def small_cnn(input_shape: Shape, classes: int) -> keras.Model:
+    """Returns the default study's network: two small convolutions and a dense layer.
+
+    Two of [convolution 3x3 same, ReLU, 2x2 max pool] with 8 and 16 filters, dense 64 ReLU,
+    softmax; Keras's own initialisation. Takes images from 4x4 on. 6,058 parameters at 8x8x1
+    with 10 classes. Made for this project; no document describes it.
+    """
+    return _chain(
+        "small_cnn",
+        input_shape,
+        [
+            layers.Conv2D(8, 3, padding="same", activation="relu", name="conv_1"),
+            layers.MaxPooling2D(2, name="pool_1"),
+            layers.Conv2D(16, 3, padding="same", activation="relu", name="conv_2"),
+            layers.MaxPooling2D(2, name="pool_2"),
+            layers.Flatten(name="flatten"),
+            layers.Dense(64, activation="relu", name="dense_1"),
+            layers.Dense(classes, activation="softmax", name="output"),
+        ],
+    )
+
+
+def campbell_cnn(input_shape: Shape, classes: int) -> keras.Model:
+    """Returns the network of Campbell's figure 2, for MNIST's 28x28 digits.
+
+    Two of [convolution 4x4, 2x2 max pool], flatten, dropout, dense 500, dropout, dense
+    softmax; ReLU everywhere else; every kernel and every bias from RandomNormal with Keras's
+    defaults (mean 0, standard deviation 0.05).
+
+    Left open by the document and chosen here: 16 and 32 filters, no padding, dropout rates
+    0.25 (before the dense layer) and 0.5 (before the output). 270,006 parameters at 28x28x1
+    with 10 classes. The document sets all random seeds to 1000; that seed is the factor
+    `seed` here, so a study of the document has `seeds: [1000]`.
+
+    Source: D. Campbell, "Impact of Batch Size on Performance of TensorFlow Based
+    Convolutional Neural Networks", section III.
+    """
+
+    def normal() -> dict[str, str]:
+        return {"kernel_initializer": "random_normal", "bias_initializer": "random_normal"}
+
+    return _chain(
+        "campbell_cnn",
+        input_shape,
+        [
+            layers.Conv2D(16, 4, activation="relu", name="conv_1", **normal()),
+            layers.MaxPooling2D(2, name="pool_1"),
+            layers.Conv2D(32, 4, activation="relu", name="conv_2", **normal()),
+            layers.MaxPooling2D(2, name="pool_2"),
+            layers.Flatten(name="flatten"),
+            layers.Dropout(0.25, name="dropout_1"),
+            layers.Dense(500, activation="relu", name="dense_1", **normal()),
+            layers.Dropout(0.5, name="dropout_2"),
+            layers.Dense(classes, activation="softmax", name="output", **normal()),
+        ],
+    )
+
+
+def chang_vgg(input_shape: Shape, classes: int) -> keras.Model:
+    """Returns the VGG-like network of Chang and Pathak, for cats and dogs.
+
+    Five of [convolution 3x3 same, ReLU, 2x2 max pool] with 4, 8, 16, 32 and 64 filters, two
+    dense layers of 256 ReLU units, one sigmoid unit (a softmax for more than two classes);
+    Glorot initialisation, zero biases. 353,161 parameters at 128x128x3 with two classes.
+    Takes images from 32x32 on.
+
+    Source: D. Chang and A. Pathak, "Effect of Batch Size on Neural Net Training", figure 4.
+    """
+    parts: list[layers.Layer] = []
+    for index, filters in enumerate((4, 8, 16, 32, 64), 1):
+        parts += [
+            layers.Conv2D(filters, 3, padding="same", activation="relu", name=f"conv_{index}"),
+            layers.MaxPooling2D(2, name=f"pool_{index}"),
+        ]
+    parts += [
+        layers.Flatten(name="flatten"),
+        layers.Dense(256, activation="relu", name="dense_1"),
+        layers.Dense(256, activation="relu", name="dense_2"),
+        _sigmoid_or_softmax(classes),
+    ]
+    return _chain("chang_vgg", input_shape, parts)
+
+
+def lheureux_cnn(input_shape: Shape, classes: int) -> keras.Model:
+    """Returns the one-convolution network of Lheureux's cats-and-dogs listing.
+
+    Convolution 3x3 same with 32 filters, 2x2 max pool, dense 128, ReLU and He-uniform kernels
+    in both; one sigmoid unit (a softmax for more than two classes). 40,961,153 parameters at
+    the document's 200x200x3.
+
+    Source: A. Lheureux, listing `get_accuracy_for_batch_size` in the article on how to
+    maximise GPU utilisation by the batch size.
+    """
+    he = {"activation": "relu", "kernel_initializer": "he_uniform"}
+    return _chain(
+        "lheureux_cnn",
+        input_shape,
+        [
+            layers.Conv2D(32, 3, padding="same", name="conv_1", **he),
+            layers.MaxPooling2D(2, name="pool_1"),
+            layers.Flatten(name="flatten"),
+            layers.Dense(128, name="dense_1", **he),
+            _sigmoid_or_softmax(classes),
+        ],
+    )
+
+
+def benchmark_cnn(input_shape: Shape, classes: int) -> keras.Model:
+    """Returns the network of the "Batch Size Benchmarking" post, for 256x256x3 patches.
+
+    One convolution, four of [convolution, batch normalisation, tanh, 2x2 max pool], three
+    dense layers.
+
+    Left open by the document and chosen here: 3x3 same convolutions, the first with 8 filters
+    and no activation (none is named), then 8, 16, 32 and 64; dense layers of 128 and 64 tanh
+    units and a softmax. 2,131,538 trainable parameters at 256x256x3 with 10 classes (and 240
+    moving statistics). Takes images from 16x16 on.
+
+    Source: the blog post "Batch Size Benchmarking" of 2019-03-11, which names no author.
+    """
+    parts: list[layers.Layer] = [layers.Conv2D(8, 3, padding="same", name="conv_1")]
+    for index, filters in enumerate((8, 16, 32, 64), 2):
+        parts += [
+            layers.Conv2D(filters, 3, padding="same", name=f"conv_{index}"),
+            layers.BatchNormalization(name=f"norm_{index}"),
+            layers.Activation("tanh", name=f"tanh_{index}"),
+            layers.MaxPooling2D(2, name=f"pool_{index}"),
+        ]
+    parts += [
+        layers.Flatten(name="flatten"),
+        layers.Dense(128, activation="tanh", name="dense_1"),
+        layers.Dense(64, activation="tanh", name="dense_2"),
+        layers.Dense(classes, activation="softmax", name="output"),
+    ]
+    return _chain("benchmark_cnn", input_shape, parts)
+
+
+def keskar_f1(input_shape: Shape, classes: int) -> keras.Model:
+    """Returns network F1 of Keskar et al.: five dense layers with batch normalisation.
+
+    The image as one vector, five of [dense 512, batch normalisation, ReLU], softmax.
+    1,462,794 trainable parameters at 28x28x1 with 10 classes (and 5,120 moving statistics).
+
+    Source: N. S. Keskar et al., "On Large-Batch Training for Deep Learning: Generalization
+    Gap and Sharp Minima", arXiv 1609.04836.
+    """
+    parts: list[layers.Layer] = [layers.Flatten(name="flatten")]
+    for index in range(1, 6):
+        parts += [
+            layers.Dense(512, name=f"dense_{index}"),
+            layers.BatchNormalization(name=f"norm_{index}"),
+            layers.Activation("relu", name=f"relu_{index}"),
+        ]
+    parts.append(layers.Dense(classes, activation="softmax", name="output"))
+    return _chain("keskar_f1", input_shape, parts)
+
+
+# A new network is one function above and one line here.
+BUILDERS: dict[str, Callable[[Shape, int], keras.Model]] = {
+    "small_cnn": small_cnn,
+    "campbell_cnn": campbell_cnn,
+    "chang_vgg": chang_vgg,
+    "lheureux_cnn": lheureux_cnn,
+    "benchmark_cnn": benchmark_cnn,
+    "keskar_f1": keskar_f1,
+}

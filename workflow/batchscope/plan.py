@@ -1,0 +1,700 @@
+"""From a configuration to the runs of a study: every check of meaning, no heavy import.
+
+Precedence of a run's factors: defaults, set, cases, vary, seed. All problems are found at
+once; what depends on a part that is broken is not reported beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import itertools
+import math
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from batchscope import definitions, names, values
+from batchscope.errors import ConfigError
+from batchscope.problems import Place, Problem, merged, missing, received, show, unknown, within
+
+BUILT_IN_MODELS = (
+    "benchmark_cnn",
+    "campbell_cnn",
+    "chang_vgg",
+    "keskar_f1",
+    "lheureux_cnn",
+    "small_cnn",
+)
+MAX_RUNS = 1000
+EXPECTED_SEED = "a seed given by the experiment's own key 'seeds'"
+
+_CORE = tuple(name for name, factor in names.FACTORS.items() if factor.core and name != "seed")
+_FACTORS = tuple(name for name in names.FACTORS if name != "seed")
+_SEED_COUNT = names.Parameter(
+    "seeds", "seeds", "int", None, "Number of seeds.", minimum=1, maximum=2**32
+)
+_RUN_COUNT = names.Parameter("max_runs", "max_runs", "int", None, "Most runs.", minimum=1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run.
+
+    Attributes:
+        name: Its name in paths.
+        factors: Every factor by full name, as the name spells it; data set and model are
+            tokens.
+    """
+
+    name: str
+    factors: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of a study.
+
+    Attributes:
+        name: Its name in paths.
+        title: Heading; the name where none is given.
+        question: The question that it answers, or an empty text.
+        set: Factor -> value of every run, over the defaults.
+        cases: Factors that move together; one empty map where there are none.
+        vary: Factor -> values.
+        seeds: Seeds of every combination.
+        runs: Names of its runs, in order: cases, then vary as written, then seeds.
+        measures: Measure -> every setting, by full name.
+        datasets: Tokens of its data sets.
+        models: Tokens of its models.
+    """
+
+    name: str
+    title: str
+    question: str
+    set: dict[str, Any]
+    cases: tuple[dict[str, Any], ...]
+    vary: dict[str, tuple[Any, ...]]
+    seeds: tuple[int, ...]
+    runs: tuple[str, ...]
+    measures: dict[str, dict[str, Any]]
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A planned study.
+
+    Attributes:
+        name: Its name.
+        title: Heading; the name where none is given.
+        machine: Name of the machine that times belong to.
+        reduced: Whether this is the reduced form.
+        folder_name: Its folder below `results/studies`.
+        datasets: Token -> resolved definition of every data set that a run uses.
+        models: Token -> the user's model file, or None for a built-in model.
+        experiments: By name, in the order of the file.
+        runs: Every distinct run by name.
+        warnings: What does not stop a study but may surprise.
+    """
+
+    name: str
+    title: str
+    machine: str
+    reduced: bool
+    folder_name: str
+    datasets: dict[str, dict[str, Any]]
+    models: dict[str, str | None]
+    experiments: dict[str, Experiment]
+    runs: dict[str, Run]
+    warnings: tuple[str, ...] = field(default=())
+
+
+def make(config: dict[str, Any], scale: str = "full") -> Study:
+    """Returns the study of a configuration that fits the schema.
+
+    Args:
+        config: As `config.load` returns it.
+        scale: `full`, or `reduced` for the smaller form.
+
+    Raises:
+        ConfigError: With every problem of meaning.
+    """
+    study, problems = draft(config, scale)
+    if study is None:
+        raise ConfigError([problem.line for problem in problems])
+    return study
+
+
+def draft(
+    config: dict[str, Any], scale: str = "full", found: Iterable[Problem] = ()
+) -> tuple[Study | None, list[Problem]]:
+    """Returns the study, or None and every problem of meaning.
+
+    Args:
+        config: A configuration, which may be broken where `found` says so.
+        scale: `full` or `reduced`.
+        found: Problems of structure; nothing at or below their places is looked at.
+    """
+    planner = _Planner(config, scale, [problem.place for problem in found])
+    study = planner.study()
+    problems = merged(planner.problems)
+    return (None if problems or planner.found else study), problems
+
+
+def reduced_definitions(config: dict[str, Any]) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Yields place and whole definition of each data set that `reduced` changes."""
+    bases = _map(config.get("datasets"))
+    for name, keys in _map(_map(config.get("reduced")).get("datasets")).items():
+        if isinstance(bases.get(name), dict) and isinstance(keys, dict):
+            yield ("reduced", "datasets", name), {**bases[name], **keys}
+
+
+def model_token(name: str, path: str) -> str:
+    """Returns the token of a user's model: its name and a digest of its file's bytes."""
+    sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return names.token(name, names.digest(sha256))
+
+
+def gpu_present() -> bool:
+    """Whether this machine shows an NVIDIA GPU, without asking a framework."""
+    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+
+
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _reduce(config: dict[str, Any]) -> tuple[dict[str, Any], list[Place]]:
+    """Returns the reduced configuration, and the places whose values `reduced` gave."""
+    reduced, replaced = _map(config.get("reduced")), []
+    config = {**config, "defaults": {**_map(config.get("defaults"))}}
+    for name, value in _map(reduced.get("defaults")).items():
+        config["defaults"][name] = value
+        replaced.append(("defaults", name))
+    for section in ("datasets", "experiments"):
+        config[section] = dict(_map(config.get(section)))
+        for name, keys in _map(reduced.get(section)).items():
+            if not isinstance(config[section].get(name), dict):
+                continue
+            body = {**config[section][name], **_map(keys)}
+            if section == "experiments":  # a key without a value takes that key away
+                body = {key: value for key, value in body.items() if value is not None}
+            config[section][name] = body
+            replaced.extend((section, name, key) for key in _map(keys))
+    return config, replaced
+
+
+class _Broken(Exception):
+    """A value whose problem is already reported."""
+
+
+@dataclass
+class _Grid:
+    """The factors of one experiment, resolved."""
+
+    place: Place
+    defaults: dict[str, Any]
+    set: dict[str, Any]
+    cases: list[dict[str, Any]]
+    vary: dict[str, tuple[Any, ...]]
+    seeds: tuple[int, ...] | range
+
+    @property
+    def complete(self) -> bool:
+        """Whether every case has every core factor; a broken value is not here."""
+        given = {*self.defaults, *self.set, *self.vary}
+        return all(given | set(case) >= set(_CORE) for case in self.cases)
+
+    @property
+    def size(self) -> int:
+        return math.prod(
+            [len(self.cases), len(self.seeds), *(len(items) for items in self.vary.values())]
+        )
+
+    def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
+        """Yields the case, factors without seed, and the function from factor to place."""
+        births = {name: factor.birth for name, factor in names.FACTORS.items()}
+        choices = [list(enumerate(items)) for items in self.vary.values()]
+        varied = tuple(self.vary)
+        for index, case in enumerate(self.cases):
+            base = {**births, **self.defaults, **self.set, **case}
+            for chosen in itertools.product(*choices):
+                picked = {name: item[1] for name, item in zip(varied, chosen, strict=True)}
+                where = {name: item[0] for name, item in zip(varied, chosen, strict=True)}
+                yield index, {**base, **picked}, self._finder(index, case, where)
+
+    def _finder(
+        self, index: int, case: dict[str, Any], where: dict[str, int]
+    ) -> Callable[[str], Place]:
+        def find(factor: str) -> Place:
+            if factor in where:
+                return (*self.place, "vary", factor, where[factor])
+            if factor in case:
+                return (*self.place, "cases", index, factor)
+            if factor in self.set:
+                return (*self.place, "set", factor)
+            return ("defaults", factor)
+
+        return find
+
+
+class _Planner:
+    """One pass over a configuration; collects problems, warnings and runs."""
+
+    def __init__(self, config: dict[str, Any], scale: str, found: list[Place]) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: dict[str, None] = {}
+        self.found = found
+        self.scale = scale
+        self.replaced: list[Place] = []
+        self._check_reduced(config)
+        if scale == "reduced":
+            config, self.replaced = _reduce(config)
+        self.config = config
+        self.runs: dict[str, Run] = {}
+        self.datasets: dict[str, tuple[str, dict[str, Any]] | None] = {}
+        self.models: dict[str, tuple[str, str | None] | None] = {}
+        self.sizes: dict[str, int | None] = {}  # training images by data set
+
+    # Problems.
+
+    def _origin(self, place: Place) -> Place:
+        """The place in the file: what `reduced` replaced stands there."""
+        return ("reduced", *place) if within(place, self.replaced) else place
+
+    def report(self, problem: Problem) -> None:
+        place = self._origin(problem.place)
+        if not within(place, self.found):
+            self.problems.append(Problem(place, problem.text))
+
+    def _broken(self, *roots: Place) -> bool:
+        """Whether a problem lies at or below a root, in the file or in `reduced`."""
+        places = itertools.chain(self.found, (problem.place for problem in self.problems))
+        wide = [*roots, *(("reduced", *root) for root in roots)]
+        return any(within(place, wide) for place in places)
+
+    # Sections.
+
+    def study(self) -> Study | None:
+        self._read_datasets()
+        self._read_models()
+        defaults = self._scalars(("defaults",), self.config.get("defaults"))
+        experiments = {}
+        for name, body in _map(self.config.get("experiments")).items():
+            if isinstance(body, dict):
+                experiments[name] = self._experiment(name, body, defaults)
+        self._check_total()
+        if self.problems or self.found:
+            return None
+        name = self.config["study"]
+        reduced = self.scale == "reduced"
+        return Study(
+            name=name,
+            title=self.config.get("title", name),
+            machine=self.config.get("machine", "local"),
+            reduced=reduced,
+            folder_name=f"{name}-reduced" if reduced else name,
+            datasets=self._used("dataset", self.datasets),
+            models=self._used("model", self.models),
+            experiments=experiments,
+            runs=self.runs,
+            warnings=tuple(self.warnings),
+        )
+
+    def _used(self, factor: str, known: dict[str, Any]) -> dict[str, Any]:
+        used = dict.fromkeys(run.factors[factor] for run in self.runs.values())
+        by_token = dict(entry for entry in known.values() if entry is not None)
+        return {token: by_token[token] for token in used}
+
+    def _check_reduced(self, config: dict[str, Any]) -> None:
+        if self.scale == "reduced" and "reduced" not in config:
+            expected = "a section with what scale=reduced replaces"
+            self.report(missing(("reduced",), expected))
+        reduced = _map(config.get("reduced"))
+        for section, noun in (("datasets", "data set"), ("experiments", "experiment")):
+            known = _map(config.get(section))
+            for name in _map(reduced.get(section)):
+                if name not in known:
+                    self.report(unknown(("reduced", section, name), noun, known))
+
+    def _read_datasets(self) -> None:
+        given = {**definitions.BUILT_IN, **_map(self.config.get("datasets"))}
+        for name, raw in given.items():
+            place = ("datasets", name)
+            self.datasets[name] = None
+            if self._broken(place):
+                continue
+            definition = definitions.resolve(raw)
+            for problem in definitions.problems(place, definition):
+                self.report(problem)
+            if not self._broken(place):
+                token = definitions.token(name, definition)
+                self.datasets[name] = (token, definition)
+                self.sizes[token] = definitions.training_size(definition)
+
+    def _read_models(self) -> None:
+        self.models.update({name: (name, None) for name in BUILT_IN_MODELS})
+        for name, path in _map(self.config.get("models")).items():
+            place = ("models", name)
+            if name in BUILT_IN_MODELS and path != name:
+                text = "a name of its own is expected: this one is a built-in model's."
+                self.report(Problem(place, f"received {show(path)}; {text}"))
+                continue
+            self.models[name] = None
+            if path in BUILT_IN_MODELS:
+                self.models[name] = (path, None)
+            elif not self._broken(place) and self._model_file(place, path):
+                self.models[name] = (model_token(name, path), path)
+
+    def _model_file(self, place: Place, path: str) -> bool:
+        if not path.endswith(".py") or not Path(path).is_file():
+            expected = "an existing Python file or a built-in model"
+            self.report(received(place, path, expected, BUILT_IN_MODELS))
+            return False
+        try:
+            tree = ast.parse(Path(path).read_bytes(), path)
+        except (SyntaxError, ValueError) as error:
+            at = f" (line {error.lineno}: {error.msg})" if isinstance(error, SyntaxError) else ""
+            self.report(received(place, path, f"a file of valid Python{at}"))
+            return False
+        if not _binds_build(tree):
+            expected = "a file that defines build(input_shape, classes)"
+            self.report(received(place, path, expected))
+            return False
+        return True
+
+    # Factors.
+
+    def _scalars(self, place: Place, mapping: Any) -> dict[str, Any]:
+        """Returns the sound factors of a map from factors to values."""
+        result = {}
+        for name, raw in _map(mapping).items():
+            if self._known_factor((*place, name)):
+                try:
+                    result[name] = self._factor(name, (*place, name), raw)
+                except _Broken:
+                    continue
+        return result
+
+    def _lists(self, place: Place, mapping: Any) -> dict[str, tuple[Any, ...]]:
+        result = {}
+        for name, raw in _map(mapping).items():
+            at = (*place, name)
+            if not self._known_factor(at) or within(self._origin(at), self.found):
+                continue
+            if not isinstance(raw, list) or not raw:
+                expected = "a list of at least one value"
+                self.report(received(at, raw, expected))
+                continue
+            result[name] = self._distinct(at, raw, functools.partial(self._factor, name))
+        return result
+
+    def _distinct(
+        self, place: Place, raw: list[Any], read: Callable[[Place, Any], Any]
+    ) -> tuple[Any, ...]:
+        seen: dict[Any, int] = {}
+        for index, item in enumerate(raw):
+            try:
+                value = read((*place, index), item)
+            except _Broken:
+                continue
+            if value in seen:
+                text = f"received {show(item)} again (as in [{seen[value]}]); "
+                self.report(Problem((*place, index), text + "every value once is expected."))
+            seen.setdefault(value, index)
+        return tuple(seen)
+
+    def _known_factor(self, place: Place) -> bool:
+        name = place[-1]
+        if name == "seed":
+            text = f"{EXPECTED_SEED} is expected."
+            self.report(Problem(place, f"received a seed; {text}"))
+        elif name not in names.FACTORS:
+            self.report(unknown(place, "factor", _FACTORS))
+        else:
+            return True
+        return False
+
+    def _factor(self, name: str, place: Place, raw: Any) -> Any:
+        if name in ("dataset", "model"):
+            known = self.datasets if name == "dataset" else self.models
+            if not isinstance(raw, str) or raw not in known:
+                expected = f"one of {', '.join(sorted(known))}"
+                self.report(received(place, raw, expected, sorted(known)))
+                raise _Broken
+            if known[raw] is None:  # reported where it is defined
+                raise _Broken
+            return known[raw][0]
+        return self._coerce(place, names.FACTORS[name], raw)
+
+    def _coerce(self, place: Place, parameter: names.Parameter, raw: Any) -> Any:
+        try:
+            return values.coerce(parameter, raw)
+        except ValueError:
+            self.report(received(place, raw, parameter.expected, parameter.choices))
+            raise _Broken from None
+
+    # Experiments.
+
+    def _experiment(
+        self, name: str, body: dict[str, Any], defaults: dict[str, Any]
+    ) -> Experiment | None:
+        place = ("experiments", name)
+        raw_cases = body.get("cases")
+        raw_cases = raw_cases if isinstance(raw_cases, list) and raw_cases else [{}]
+        grid = _Grid(
+            place=place,
+            defaults=defaults,
+            set=self._scalars((*place, "set"), body.get("set")),
+            cases=[
+                self._scalars((*place, "cases", index), case)
+                for index, case in enumerate(raw_cases)
+            ],
+            vary=self._lists((*place, "vary"), body.get("vary")),
+            seeds=self._seeds((*place, "seeds"), body),
+        )
+        measures = self._measures((*place, "measure"), body.get("measure"))
+        self._check_twice(place, body, raw_cases)
+        self._check_complete(place, body, raw_cases)
+        if self._broken(place, *self._inherited(grid)) or not grid.complete:
+            return None
+        runs = self._expand(grid, measures)
+        if not runs:
+            return None
+        return Experiment(
+            name=name,
+            title=body.get("title", name),
+            question=body.get("question", ""),
+            set=grid.set,
+            cases=tuple(grid.cases),
+            vary=grid.vary,
+            seeds=tuple(grid.seeds),
+            runs=tuple(runs),
+            measures=measures,
+            datasets=tuple(dict.fromkeys(self.runs[run].factors["dataset"] for run in runs)),
+            models=tuple(dict.fromkeys(self.runs[run].factors["model"] for run in runs)),
+        )
+
+    def _inherited(self, grid: _Grid) -> list[Place]:
+        """Places of the defaults that an experiment does not give itself."""
+        own = {*grid.set, *grid.vary, *set.intersection(*map(set, grid.cases))}
+        return [("defaults", name) for name in _map(self.config.get("defaults")) if name not in own]
+
+    def _seeds(self, place: Place, body: dict[str, Any]) -> tuple[int, ...] | range:
+        raw = body.get("seeds")
+        if within(self._origin(place), self.found):
+            return ()
+        if raw is None:
+            expected = "a positive whole number or a list of whole numbers"
+            self.report(missing(place, expected))
+            return ()
+        if isinstance(raw, list):
+            seed = names.FACTORS["seed"]
+            return self._distinct(place, raw, lambda at, item: self._coerce(at, seed, item))
+        try:
+            return range(self._coerce(place, _SEED_COUNT, raw))
+        except _Broken:
+            return ()
+
+    def _check_twice(self, place: Place, body: dict[str, Any], cases: list[Any]) -> None:
+        by_case = dict.fromkeys(name for case in cases for name in _map(case))
+        homes = {"set": _map(body.get("set")), "cases": by_case, "vary": _map(body.get("vary"))}
+        for factor in names.FACTORS:
+            given = [home for home, factors in homes.items() if factor in factors]
+            if len(given) > 1 and factor != "seed":
+                at = (*place, given[-1], factor)
+                text = f"received in {_listed(given)}; one of them is expected."
+                self.report(Problem(at, text))
+
+    def _check_complete(self, place: Place, body: dict[str, Any], cases: list[Any]) -> None:
+        """Reports factors that a run must have and nothing gives."""
+        homes = [("defaults",), *((*place, home) for home in ("set", "vary", "cases"))]
+        if any(within(self._origin(home), self.found) for home in homes):
+            return  # a whole map is unreadable: nothing is known of what it gives
+        given = {*_map(self.config.get("defaults")), *_map(body.get("set"))}
+        given |= {*_map(body.get("vary"))} | set.intersection(*(set(_map(case)) for case in cases))
+        if any(name not in names.FACTORS for name in given):
+            return  # most likely a core factor, misspelt, and reported
+        for factor in _CORE:
+            if factor not in given:
+                expected = names.FACTORS[factor].expected
+                text = f"missing; {expected} is expected, here or in defaults, vary or every case."
+                self.report(Problem((*place, "set", factor), text))
+
+    def _measures(self, place: Place, raw: Any) -> dict[str, dict[str, Any]]:
+        result: dict[str, dict[str, Any]] = {}
+        for at, name, settings in _measure_items(place, raw):
+            if name not in names.MEASURES:
+                known = sorted(names.MEASURES)
+                self.report(received(at, name, f"one of {', '.join(known)}", known))
+                continue
+            if name in result:
+                text = f"received '{name}' again; every measure once is expected."
+                self.report(Problem(at, text))
+                continue
+            result[name] = self._settings(at, name, settings)
+        return result
+
+    def _settings(self, place: Place, measure: str, given: Any) -> dict[str, Any]:
+        parameters = names.MEASURES[measure]
+        settings = {name: parameter.birth for name, parameter in parameters.items()}
+        for name, raw in _map(given).items():
+            at = (*place, name)
+            if name not in parameters:
+                self.report(unknown(at, "setting", parameters))
+                continue
+            if within(self._origin(at), self.found):
+                continue
+            try:
+                settings[name] = self._setting(at, parameters[name], raw)
+            except _Broken:
+                continue
+        try:
+            names.settings_name(measure, settings)
+        except ValueError:
+            text = f"a name of at most {names.MAX_NAME_LENGTH} characters is expected."
+            self.report(Problem(place, f"received too many settings to spell; {text}"))
+        return settings
+
+    def _setting(self, place: Place, parameter: names.Parameter, raw: Any) -> Any:
+        if not parameter.many or not isinstance(raw, list) or not raw:
+            return self._coerce(place, parameter, raw)
+        items = self._distinct(place, raw, lambda at, item: self._item(at, parameter, item))
+        if len(items) < len(raw):
+            raise _Broken
+        return self._coerce(place, parameter, items)
+
+    def _item(self, place: Place, parameter: names.Parameter, raw: Any) -> Any:
+        try:
+            return values.coerce_item(parameter, raw)
+        except ValueError:
+            self.report(received(place, raw, parameter.expected_item, parameter.choices))
+            raise _Broken from None
+
+    # Runs.
+
+    def _max_runs(self) -> int:
+        try:
+            return values.coerce(_RUN_COUNT, self.config.get("max_runs", MAX_RUNS))
+        except ValueError:
+            return MAX_RUNS  # the schema reports it
+
+    def _expand(self, grid: _Grid, measures: dict[str, Any]) -> list[str]:
+        if grid.size > self._max_runs():
+            text = f"received {grid.size} runs; at most {self._max_runs()} (max_runs) are expected."
+            self.report(Problem(grid.place, text))
+            return []
+        runs: list[str] = []
+        cases: dict[str, int] = {}  # run -> the case that gave it
+        timed = "time_epoch" in measures
+        for index, factors, find in grid.combinations():
+            self._check_combination(factors, find)
+            for seed in grid.seeds:
+                run = {**factors, "seed": seed}
+                name = self._run_name(grid.place, run, timed)
+                if name is None:
+                    return []
+                if name in cases:  # values of vary and seeds are distinct: it is the case
+                    text = f"received the runs of cases[{cases[name]}] again; "
+                    place = (*grid.place, "cases", index)
+                    self.report(Problem(place, text + "every run once is expected."))
+                    return []
+                cases[name] = index
+                runs.append(name)
+                self.runs.setdefault(name, Run(name, run))
+        return runs
+
+    def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
+        try:
+            name = names.run_name(factors)
+            if timed:
+                names.timing_name(factors)
+        except ValueError:
+            text = (
+                f"received a run whose name has more than {names.MAX_NAME_LENGTH} characters; "
+                "shorter names of data set and model are expected."
+            )
+            self.report(Problem(place, text))
+            return None
+        return name
+
+    def _check_total(self) -> None:
+        limit = self._max_runs()
+        if len(self.runs) > limit and not self.problems:
+            text = (
+                f"received {len(self.runs)} runs in all experiments; at most {limit} are expected."
+            )
+            self.report(Problem(("max_runs",), text))
+
+    def _check_combination(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        self._check_batch_size(factors, find)
+        self._check_momentum(factors, find)
+        if factors["device"] == "gpu" and not gpu_present():
+            place = self._origin(find("device"))
+            self.warnings[
+                Problem(
+                    place,
+                    "received 'gpu'; no NVIDIA GPU is seen on this machine. Install its driver, "
+                    "run on a machine that has one, or set device: cpu.",
+                ).line
+            ] = None
+
+    def _check_batch_size(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        size = self.sizes.get(factors["dataset"])
+        if size is not None and factors["batch_size"] > size:
+            name = names.split_token(factors["dataset"])[0]
+            text = (
+                f"received {factors['batch_size']}; at most {size} is expected, "
+                f"the training images of {name}."
+            )
+            self.report(Problem(find("batch_size"), text))
+
+    def _check_momentum(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        optimizer, momentum = factors["optimizer"], factors["momentum"]
+        if momentum and optimizer not in ("sgd", "rmsprop"):
+            text = (
+                f"received {momentum:g} for {optimizer}; it is expected of sgd and rmsprop alone."
+            )
+            self.report(Problem(find("momentum"), text))
+        if factors["nesterov"] and (optimizer != "sgd" or not momentum):
+            given = optimizer if momentum else f"{optimizer} without momentum"
+            text = f"received true for {given}; sgd with a momentum above 0 is expected."
+            self.report(Problem(find("nesterov"), text))
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]])
+
+
+def _binds_build(tree: ast.Module) -> bool:
+    """Whether a module may bind the name `build`."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == "build":
+            return True
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            bound = {alias.asname or alias.name for alias in node.names}
+            if bound & {"build", "*"}:
+                return True
+        if any(
+            isinstance(part, ast.Name) and part.id == "build" and isinstance(part.ctx, ast.Store)
+            for part in ast.walk(node)
+        ):
+            return True
+    return False
+
+
+def _measure_items(place: Place, raw: Any) -> Iterator[tuple[Place, str, Any]]:
+    """Yields place, name and settings of what is measured, from a list or a map."""
+    if isinstance(raw, dict):
+        for name, settings in raw.items():
+            yield (*place, name), name, settings
+    for index, item in enumerate(raw if isinstance(raw, list) else ()):
+        if isinstance(item, str):
+            yield (*place, index), item, None
+        for name, settings in _map(item).items():
+            yield (*place, index, name), name, settings

@@ -1,0 +1,121 @@
+"""What is wrong with a configuration: a place, what was received, what is expected."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Place = tuple[str | int, ...]
+
+_SHOWN = 60  # characters of a received value
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem.
+
+    Attributes:
+        place: Keys and positions from the root of the configuration.
+        text: What was received, what is expected, the nearest fix.
+    """
+
+    place: Place
+    text: str
+
+    @property
+    def line(self) -> str:
+        """The problem as the user reads it."""
+        return f"{place_text(self.place)}: {self.text}"
+
+
+def place_text(place: Place) -> str:
+    """Returns a place as text: `experiments.gap.vary.learning_rate[2]`."""
+    text = ""
+    for part in place:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{_clip(part)}" if text else _clip(part)
+    return text
+
+
+def _clip(text: str) -> str:
+    text = text if text.isprintable() else repr(text)[1:-1]
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def show(value: Any) -> str:
+    """Returns a received value in words, on one line."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{_clip(value)}'" if value else "an empty text"
+    if isinstance(value, dict):
+        return "a map" if value else "an empty map"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    return _clip(str(value))
+
+
+def nearest(text: Any, known: Iterable[str]) -> str | None:
+    """Returns the known name that a misspelt one most likely stands for."""
+    known = list(known)
+    plain = str(text).lower().replace("-", "_").replace(" ", "_")
+    if plain in known:
+        return plain
+    matches = difflib.get_close_matches(plain, known, n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def _hint(text: Any, known: Iterable[str]) -> str:
+    match = nearest(text, known)
+    return f" Did you mean '{match}'?" if match else ""
+
+
+def received(place: Place, value: Any, expected: str, known: Iterable[str] = ()) -> Problem:
+    """Returns the problem of a value that is not what is expected there."""
+    text = f"received {show(value)}; {expected} {_verb(expected)} expected."
+    return Problem(place, text + (_hint(value, known) if isinstance(value, str) else ""))
+
+
+def _verb(expected: str) -> str:
+    return "are" if expected.startswith(("at most", "at least", "two ")) else "is"
+
+
+def missing(place: Place, expected: str) -> Problem:
+    """Returns the problem of a key that is not there."""
+    return Problem(place, f"missing; {expected} is expected.")
+
+
+def unknown(place: Place, noun: str, known: Iterable[str]) -> Problem:
+    """Returns the problem of a key that is none of the known ones."""
+    known = sorted(known)
+    listed = ", ".join(known) or "none"
+    return Problem(
+        place, f"unknown {noun}.{_hint(place[-1], known)} Known {_plural(noun)}: {listed}."
+    )
+
+
+def _plural(noun: str) -> str:
+    return noun if noun.endswith("s") else f"{noun}s"
+
+
+def within(place: Place, roots: Iterable[Place]) -> bool:
+    """Whether a place is one of `roots` or lies below one."""
+    return any(place[: len(root)] == root for root in roots)
+
+
+def merged(problems: Iterable[Problem]) -> list[Problem]:
+    """Returns the problems sorted by place, the first of each place only."""
+    by_place: dict[Place, Problem] = {}
+    for problem in problems:
+        by_place.setdefault(problem.place, problem)
+    return [by_place[place] for place in sorted(by_place, key=_order)]
+
+
+def _order(place: Place) -> list[tuple[bool, int, str]]:
+    return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in place]

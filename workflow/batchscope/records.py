@@ -1,0 +1,247 @@
+"""The files on disk: where they lie, their keys, status words, and atomic writes."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope.errors import UserError
+
+# A run's status. The first three are results; `missing` is what is shown where no record is.
+FINISHED = "finished"
+DIVERGED = "diverged"
+OUT_OF_MEMORY = "out_of_memory"
+MISSING = "missing"
+
+SPLITS = ("train", "validation", "test")
+HISTORY_COLUMNS = (
+    "epoch",
+    "step",
+    "learning_rate",
+    "train_loss",
+    "train_accuracy",
+    "validation_loss",
+    "validation_accuracy",
+    "seconds",
+)
+
+
+def dataset_folder(results: Path | str, dataset: str) -> Path:
+    """Returns the folder of prepared arrays of a data set's token."""
+    return Path(results) / "data" / dataset
+
+
+def run_folder(results: Path | str, run: str) -> Path:
+    """Returns the folder of one training run."""
+    return Path(results) / "runs" / run
+
+
+def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
+    """Returns the file of one measure of a run, by the name of its settings."""
+    return run_folder(results, run) / measure / f"{settings}.json"
+
+
+def timing_path(
+    results: Path | str, machine: str, timing: str, settings: str, measure: str = "time_epoch"
+) -> Path:
+    """Returns the file of one timing measure, by machine and timing configuration."""
+    return Path(results) / "timing" / machine / timing / measure / f"{settings}.json"
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path | str) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; moves it over `path` when the block succeeds.
+
+    The bytes reach the disk before the name does, so that a reader sees the old file or the
+    whole new one, whatever dies. Folders are made as needed.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # mkstemp makes private files
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Writes a text file atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path | str, record: dict[str, Any]) -> None:
+    """Writes a record atomically, as strict JSON: NaN and infinities become null."""
+    text = json.dumps(_plain(record), indent=1, allow_nan=False)
+    write_text(path, text + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def read_json(path: Path | str) -> dict[str, Any]:
+    """Reads a record.
+
+    Raises:
+        UserError: If the file is missing or is no JSON object.
+    """
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: missing; run snakemake to make it.") from None
+    except ValueError as error:
+        raise UserError(f"{path}: expected JSON ({error}); delete it and run again.") from None
+    if not isinstance(record, dict):
+        raise UserError(f"{path}: expected a JSON object. Received: {type(record).__name__}.")
+    return record
+
+
+def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    """Writes rows as CSV atomically; floats in their shortest exact form, None as empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
+
+
+def file_sha256(path: Path | str) -> str:
+    """Returns the SHA-256 of a file's bytes, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_weights(
+    path: Path | str, trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
+) -> None:
+    """Writes a model's weights atomically as an npz without pickles.
+
+    Args:
+        path: The file.
+        trainable: Variable's path (`conv_1/kernel`) -> array, in the model's order.
+        state: The same for what is no parameter (moving statistics), in the model's order.
+    """
+    write_arrays(path, weight_members(trainable, state))
+
+
+def weight_members(
+    trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Returns weights under the names that they have in a file: `trainable:...`, `state:...`."""
+    return {
+        **{f"trainable:{name}": value for name, value in trainable.items()},
+        **{f"state:{name}": value for name, value in state.items()},
+    }
+
+
+def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:
+    """Writes named arrays atomically as an uncompressed npz without pickles."""
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, allow_pickle=False, **members)
+
+
+def read_arrays(path: Path | str) -> dict[str, np.ndarray]:
+    """Reads an npz; nothing is unpickled.
+
+    Raises:
+        UserError: If the file is missing or damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except FileNotFoundError:
+        raise UserError(f"{path}: missing; run snakemake to make it.") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise UserError(f"{path}: expected an npz ({error}); delete it and run again.") from None
+
+
+def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Reads what `write_weights` wrote: trainable weights and state, in the model's order."""
+    trainable, state = {}, {}
+    for key, value in read_arrays(path).items():
+        kind, _, name = key.partition(":")
+        (trainable if kind == "trainable" else state)[name] = value
+    return trainable, state
+
+
+def layer_of(variable: str) -> str:
+    """Returns the layer of a variable's path: `conv_1` of `conv_1/kernel`."""
+    return variable.rpartition("/")[0] or variable
+
+
+def measure_record(
+    measure: str,
+    run: str,
+    settings: dict[str, Any],
+    status: str,
+    values: dict[str, float | None],
+    **details: Any,
+) -> dict[str, Any]:
+    """Returns the record of a measure.
+
+    Args:
+        measure: Name of the measure.
+        run: Name of the run (or of the timing configuration).
+        settings: Every setting, by full name.
+        status: `finished`, or the run's own status where there is nothing to measure.
+        values: Column of the tables -> number; all that the tables read of this record.
+        **details: Whatever else a reader needs to trust the values.
+    """
+    return {
+        "measure": measure,
+        "run": run,
+        "settings": settings,
+        "status": status,
+        "values": values,
+        **details,
+    }
+
+
+def link(source: Path | str, target: Path | str) -> None:
+    """Makes `target` a second name of `source`, or a copy where links are not to be had."""
+    with atomic_path(target) as temporary:
+        temporary.unlink()
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)

@@ -1,0 +1,204 @@
+"""The report: tables, figures and records of a study -> one self-contained HTML page.
+
+`read` collects what lies on disk, `build` turns it into a page without touching a file of the
+study, `write` does both. Figures are embedded as images (`data:` addresses), so that the ids and
+styles of two SVG files can never meet, and nothing in one can run or fetch. The page's own
+Content-Security-Policy forbids every request.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup
+
+from batchscope import names, records
+from batchscope.report import answers, gaps, places, runs_table
+from batchscope.report.content import Figure, Inputs, Rows, read
+from batchscope.report.text import marked, moment, number, plural
+
+if TYPE_CHECKING:
+    from batchscope.plan import Experiment, Study
+
+__all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+TEMPLATE_FILES = tuple(TEMPLATES / name for name in ("report.html.j2", "report.css", "report.js"))
+
+
+def write(
+    study: Study,
+    results: Path | str,
+    config_path: Path | str,
+    output: Path | str,
+    partial: bool = False,
+) -> None:
+    """Writes a study's report.
+
+    Args:
+        study: The plan.
+        results: Folder of the results.
+        config_path: The configuration, shown as written.
+        output: The HTML file.
+        partial: Whether to build the report from whatever exists.
+
+    Raises:
+        UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
+    """
+    inputs = read(study, results, config_path, partial)
+    records.write_text(output, build(study, inputs))
+
+
+def build(study: Study, inputs: Inputs) -> str:
+    """Returns the report as HTML.
+
+    Every text is escaped by the template, except for our own style sheet and script.
+
+    Args:
+        study: The plan.
+        inputs: What lies on disk, from `read`.
+    """
+    rows = runs_table.complete(study, inputs.rows)
+    table, print_rule = runs_table.build(rows)
+    found = gaps.find(study, rows, inputs)
+    script = _asset("report.js")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        title=study.title or study.name,
+        summary=_summary(rows, inputs),
+        notes=_notes(study, rows, inputs),
+        experiments=_experiments(study, rows, inputs),
+        reading=answers.READING,
+        table=table,
+        files=inputs.files,
+        gaps=found,
+        datasets=[
+            places.dataset(token, inputs.datasets[token])
+            for token in study.datasets
+            if token in inputs.datasets
+        ],
+        machines=places.machines(inputs),
+        config_name=inputs.config_name,
+        config_text=inputs.config_text,
+        commands=gaps.commands(study, inputs.config_name),
+        policy=_policy(script),
+        style=Markup("\n" + _asset("report.css") + print_rule),
+        script=Markup(script),
+    )
+
+
+def _asset(name: str) -> str:
+    """Returns one of our own files; refuses what could end its element early."""
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    if "</" in text:
+        raise ValueError(f"Expected no closing tag in {name}.")
+    return text
+
+
+def _policy(script: str) -> str:
+    """Returns a policy under which only this script runs and nothing is fetched."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _summary(rows: Rows, inputs: Inputs) -> str:
+    runs = runs_table.distinct(rows)
+    counts = Counter(row["status"] for row in runs.values())
+    known = [status for status in gaps.STATUS_WORDS if counts[status]]
+    parts = [f"{counts[status]} {gaps.STATUS_WORDS[status]}" for status in known]
+    parts += [f"{count} {status}" for status, count in counts.items() if status not in known]
+    experiments = plural(len(rows), "experiment")
+    text = f"{plural(len(runs), 'training run')} in {experiments}: {', '.join(parts)}."
+    ends = [record["finished_at"] for record in inputs.runs.values() if record.get("finished_at")]
+    return f"{text} The last training ended at {moment(str(max(ends)))}." if ends else text
+
+
+def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
+    notes = list(study.warnings)
+    if study.reduced:
+        notes.append(
+            "This is the reduced form of the study: smaller than what it stands for, so its "
+            "numbers are a trial of the method and no reproduction."
+        )
+    statuses = {row["status"] for row in runs_table.distinct(rows).values()}
+    if records.MISSING in statuses or inputs.missing_measures:
+        notes.append(
+            "This report is partial: it was built from what existed. What is missing is listed "
+            "below, with what would mend it."
+        )
+    elif inputs.partial:
+        notes.append("A partial report was asked for; nothing turned out to be missing.")
+    return notes
+
+
+def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any]]:
+    """Returns what the page shows of each experiment; figures are numbered throughout."""
+    shown, drawn = [], 0
+    for name, experiment in study.experiments.items():
+        found = inputs.answers.get(name, [])
+        figures = inputs.figures.get(name, [])
+        shown.append(
+            {
+                "id": f"experiment-{name}",
+                "title": experiment.title or name,
+                "question": experiment.question,
+                "scope": _scope(experiment, rows[name]),
+                "headlines": answers.headlines(found),
+                "answers": answers.groups(found),
+                "sources": answers.sources(found),
+                "no_answer": _no_answer(rows[name]),
+                "figures": [_figure(drawn + i, one) for i, one in enumerate(figures, 1)],
+            }
+        )
+        drawn += len(figures)
+    return shown
+
+
+def _figure(position: int, figure: Figure) -> dict[str, Any]:
+    return {
+        "number": position,
+        "title": figure.title.rstrip("."),
+        "caption": marked(figure.caption),
+        "source": figure.source,
+        "width": figure.width,
+        "height": figure.height,
+        "data": figure.data,
+    }
+
+
+def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
+    """Returns what was varied, in one sentence."""
+    varied = []
+    for factor in names.FACTORS:
+        values = sorted({row.get(factor, "") for row in rows} - {""}, key=_sort_key)
+        if len(values) > 1:
+            shown = ", ".join(values) if len(values) <= 12 else f"{len(values)} values"
+            varied.append(f"{factor.replace('_', ' ')} {shown}")
+    return f"{plural(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
+
+
+def _sort_key(text: str) -> tuple[float, str]:
+    value = number(text)
+    return (math.inf if value is None else value, text)
+
+
+def _no_answer(rows: list[dict[str, str]]) -> str:
+    if not any(row["status"] == records.FINISHED for row in rows):
+        return "No answer yet: no run of this experiment has finished."
+    return "No answer in numbers: no outcome that this study asks about was measured."

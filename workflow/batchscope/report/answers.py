@@ -1,0 +1,109 @@
+"""The answers of an experiment, in words and numbers that claim no more than its seeds carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchscope import statistics
+from batchscope.report.text import format_interval, format_p, plural
+
+READING = (
+    "Values are means over seeds with 95 % intervals by Student's t; for times, which are taken "
+    "once per configuration, the median with its quartiles. The change per doubling is the mean "
+    "over seeds of the slope against the base-2 logarithm of the batch size. Paired "
+    "seeds are those that finished at every batch size; they alone are compared. p tests the direction that was stated beforehand: Page's "
+    "trend test with seeds as blocks, or sign flips where there are two batch sizes; adjusted "
+    "by Holm's method over all tests of the study. \u201cRises\u201d or \u201cfalls\u201d is said "
+    f"where the adjusted p is below {statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired "
+    "seeds or more. \u201cNot resolved\u201d means that these seeds do not show it, and not that "
+    "there is no difference."
+)
+_TESTS = {"page": "Page", "sign_flip": "sign flips"}
+
+
+def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Returns the verdicts as pairs of what is said and of which outcomes, best first.
+
+    Times are left out: they have no seeds, and stand in the table.
+    """
+    tested = [answer for answer in answers if not answer["timed"]]
+    lines: dict[str, list[str]] = {}
+    for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
+        series = f"{answer['series']}: " if answer["series"] else ""
+        if _resolved(answer):
+            said, words = "As the batch size grows", _effect(answer)
+        else:
+            said, words = _capital(answer["verdict"]), _lower(answer["label"])
+        lines.setdefault(said, []).append(series + words)
+    return [(said, "; ".join(outcomes) + ".") for said, outcomes in lines.items()]
+
+
+def _resolved(answer: dict[str, Any]) -> bool:
+    return answer["verdict"] == answer["direction"]
+
+
+def _effect(answer: dict[str, Any]) -> str:
+    words = f"{_lower(answer['label'])} {answer['direction']}"
+    slope = format_interval(*_bounds(answer["slope"]))
+    if slope is None:
+        return words
+    interval = f" [{slope.low}, {slope.high}]" if slope.low else ""
+    return f"{words} (by {slope.value}{interval} per doubling)"
+
+
+def _lower(label: str) -> str:
+    return label[:1].lower() + label[1:]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def groups(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns one table per series; batch sizes stand in its head, exceptions in its cells."""
+    by_series: dict[str, list[dict[str, Any]]] = {}
+    for answer in answers:
+        by_series.setdefault(answer["series"], []).append(answer)
+    references = sources(answers)
+    tables = []
+    for series, group in by_series.items():
+        smallest = min(answer["smallest"]["batch_size"] for answer in group)
+        largest = max(answer["largest"]["batch_size"] for answer in group)
+        rows = [_row(answer, smallest, largest, references) for answer in group]
+        tables.append({"title": series, "smallest": smallest, "largest": largest, "rows": rows})
+    return tables
+
+
+def sources(answers: list[dict[str, Any]]) -> list[str]:
+    """Returns who stated the directions, each once, in order of appearance."""
+    found = [part.strip() for answer in answers for part in answer["source"].split(";")]
+    return list(dict.fromkeys(part for part in found if part))
+
+
+def _row(
+    answer: dict[str, Any], smallest: int, largest: int, references: list[str]
+) -> dict[str, Any]:
+    low, high = answer["smallest"], answer["largest"]
+    cited = [part.strip() for part in answer["source"].split(";") if part.strip()]
+    return {
+        "title": answer["label"],
+        "column": answer["outcome"],
+        "unit": answer["unit"],
+        "smallest": format_interval(*_bounds(low)),
+        "smallest_at": low["batch_size"] if low["batch_size"] != smallest else None,
+        "largest": format_interval(*_bounds(high)),
+        "largest_at": high["batch_size"] if high["batch_size"] != largest else None,
+        "slope": format_interval(*_bounds(answer["slope"])),
+        "seeds": "" if answer["timed"] else plural(answer["pairs"], "paired seed"),
+        "expected": answer["direction"],
+        "references": [references.index(part) + 1 for part in cited],
+        "p": format_p(answer["p_holm"]),
+        "raw_p": f"{_TESTS[answer['test']]} {format_p(answer['p'])}" if answer["test"] else "",
+        "verdict": answer["verdict"],
+        "resolved": _resolved(answer),
+        "note": answer["note"],
+    }
+
+
+def _bounds(part: dict[str, Any]) -> tuple[float | None, float | None, float | None]:
+    return part["value"], part["low"], part["high"]

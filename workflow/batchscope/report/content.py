@@ -1,0 +1,233 @@
+"""What a report shows, read from the results folder."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from batchscope import figures, frames, names, records, statistics, tables
+from batchscope.errors import UserError
+
+if TYPE_CHECKING:
+    from batchscope.plan import Study
+
+LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
+Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of an experiment, ready to embed.
+
+    Attributes:
+        title: Short title, without a full stop.
+        caption: What is drawn, and how it is to be read.
+        source: `data:` address of the image.
+        width: Width in CSS pixels, or None if the image does not say.
+        height: Height in CSS pixels, or None.
+        data: Path of the CSV it was drawn from, for people; may be empty.
+    """
+
+    title: str
+    caption: str
+    source: str
+    width: int | None = None
+    height: int | None = None
+    data: str = ""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything a report shows besides the plan.
+
+    Attributes:
+        config_name: Path of the configuration, as given.
+        config_text: Its text, as written.
+        rows: Experiment -> rows of its runs.csv, as text (empty where there is no value).
+        answers: Experiment -> what `statistics.answers` says of it.
+        figures: Experiment -> its figures, in order.
+        runs: Run -> record of its training, where there is one.
+        timings: Records of the timing jobs.
+        datasets: Data set's token -> its record, where there is one.
+        missing_measures: Measure -> finished runs without its record.
+        files: Paths of the tables, for people.
+        partial: Whether the report was asked for with only a part of the results.
+    """
+
+    config_name: str
+    config_text: str
+    rows: Rows
+    answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    figures: dict[str, list[Figure]] = field(default_factory=dict)
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    timings: list[dict[str, Any]] = field(default_factory=list)
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    missing_measures: dict[str, list[str]] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    partial: bool = False
+
+
+def read(
+    study: Study, results: Path | str, config_path: Path | str, partial: bool = False
+) -> Inputs:
+    """Reads what a report shows.
+
+    Args:
+        study: The plan.
+        results: Folder of the results.
+        config_path: The configuration, shown as written.
+        partial: Whether tables and figures may be missing.
+
+    Raises:
+        UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
+    """
+    results = Path(results)
+    rows: Rows = {}
+    drawn, files, found = {}, [], []
+    for name in study.experiments:
+        folder = results / "studies" / study.folder_name / name
+        path = folder / tables.RUNS
+        if path.exists():
+            rows[name] = _read_rows(path)
+            found.append(frames.read(path))
+            files.append(_shown(path, results))
+        elif not partial:
+            raise UserError(f"{path}: missing; run snakemake to make it.")
+        drawn[name] = read_figures(folder / "figures", results, partial)
+    return Inputs(
+        config_name=_nearest(config_path),
+        config_text=Path(config_path).read_text(encoding="utf-8"),
+        rows=rows,
+        answers=_answers(found),
+        figures=drawn,
+        runs=_read_runs(study, results),
+        timings=_read_timings(study, results),
+        datasets={
+            token: records.read_json(path)
+            for token in study.datasets
+            if (path := records.dataset_folder(results, token) / "record.json").exists()
+        },
+        missing_measures=_missing_measures(study, results, rows),
+        files=files,
+        partial=partial,
+    )
+
+
+def _shown(path: Path, results: Path) -> str:
+    """Returns a path below the results for people: it says nothing of the machine's folders."""
+    return (Path(results.name or "results") / path.relative_to(results)).as_posix()
+
+
+def _nearest(path: Path | str) -> str:
+    """Returns a path relative to the working folder where it lies in it."""
+    path = Path(path)
+    here = Path.cwd()
+    inside = path.is_absolute() and path.is_relative_to(here)
+    return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
+
+
+def _read_rows(path: Path) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        rows = [{key: value or "" for key, value in row.items() if key} for row in reader]
+    if not {"run", "status"}.issubset(reader.fieldnames or ()):
+        raise UserError(f"{path}: expected the columns run and status; delete it and run again.")
+    return rows
+
+
+def _answers(found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+    """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
+    answers: dict[str, list[dict[str, Any]]] = {}
+    filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
+    if filled:
+        for answer in statistics.answers(pandas.concat(filled, ignore_index=True)):
+            answers.setdefault(answer["experiment"], []).append(answer)
+    return answers
+
+
+def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
+    """Reads the figures that a folder lists."""
+    listing = folder / figures.LISTING
+    if not listing.exists() and partial:
+        return []
+    try:
+        entries = json.loads(listing.read_text(encoding="utf-8"))
+        return [_figure(folder, entry, results) for entry in entries]
+    except FileNotFoundError as error:
+        raise UserError(f"{error.filename}: missing; run snakemake to make it.") from None
+    except (ValueError, TypeError, KeyError):
+        message = "expected a list of figures; delete its folder and run again."
+        raise UserError(f"{listing}: {message}") from None
+
+
+def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
+    path = folder / f"{entry['name']}.svg"
+    data = path.with_suffix(".csv")
+    source, width, height = _embedded(path)
+    return Figure(
+        title=entry["title"],
+        caption=entry["caption"],
+        source=source,
+        width=width,
+        height=height,
+        data=_shown(data, results) if data.exists() else "",
+    )
+
+
+def _embedded(path: Path) -> tuple[str, int | None, int | None]:
+    """Returns an image's `data:` address, and its width and height in CSS pixels."""
+    content, kind = path.read_bytes(), "svg+xml"
+    number = rb"([\d.]+)"
+    form = rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ " + number + rb" " + number + rb"\""
+    match = re.search(form, content[:8192])
+    # Matplotlib's unit is the point: 72 to the inch, where CSS has 96 pixels.
+    width, height = (round(float(side) * 96 / 72) for side in match.groups()) if match else (0, 0)
+    png = path.with_suffix(".png")
+    if len(content) > LARGE_SVG_BYTES and png.exists() and png.stat().st_size < len(content):
+        content, kind = png.read_bytes(), "png"
+    address = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+    return address, width or None, height or None
+
+
+def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
+    paths = {run: records.run_folder(results, run) / "record.json" for run in study.runs}
+    return {run: records.read_json(path) for run, path in paths.items() if path.exists()}
+
+
+def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
+    paths: dict[Path, None] = {}
+    for experiment in study.experiments.values():
+        if "time_epoch" in experiment.measures:
+            settings = names.settings_name("time_epoch", experiment.measures["time_epoch"])
+            for run in experiment.runs:
+                timing = names.timing_name(study.runs[run].factors)
+                paths[records.timing_path(results, study.machine, timing, settings)] = None
+    return [records.read_json(path) for path in paths if path.exists()]
+
+
+def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list[str]]:
+    """Returns measure -> finished runs of an experiment that asks for it, without its record."""
+    missing: dict[str, dict[str, None]] = {}
+    for name, experiment in study.experiments.items():
+        finished = [row["run"] for row in rows.get(name, ()) if row["status"] == records.FINISHED]
+        for measure, settings in experiment.measures.items():
+            text = names.settings_name(measure, settings)
+            for run in finished:
+                if not _measure_path(study, results, run, measure, text).exists():
+                    missing.setdefault(measure, {})[run] = None
+    return {measure: list(runs) for measure, runs in missing.items()}
+
+
+def _measure_path(study: Study, results: Path, run: str, measure: str, settings: str) -> Path:
+    if measure != "time_epoch":
+        return records.measure_path(results, run, measure, settings)
+    timing = names.timing_name(names.parse_run(run))
+    return records.timing_path(results, study.machine, timing, settings)

@@ -1,0 +1,124 @@
+"""What diverged, ran out of memory or is missing, what would mend it, and how to repeat it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from batchscope import records
+from batchscope.report.content import Inputs, Rows
+from batchscope.report.runs_table import distinct
+from batchscope.report.text import plural
+
+if TYPE_CHECKING:
+    from batchscope.plan import Study
+
+DEFAULT_CONFIG = "config.yaml"
+CORES = 8  # as in the README's commands
+STATUS_WORDS = {
+    records.FINISHED: "finished",
+    records.DIVERGED: "diverged",
+    records.OUT_OF_MEMORY: "out of memory",
+    records.MISSING: "missing",
+}
+_MENDING = {
+    records.DIVERGED: (
+        "The loss became NaN or infinite, and the training ended there. This is a result: it "
+        "stays in the tables and figures and is not tried again. A lower learning_rate, or "
+        "another learning_rate_scaling, may avoid it; either is a new run."
+    ),
+    records.OUT_OF_MEMORY: (
+        "The device refused the memory that a step takes. This is a result: it records a limit "
+        "of this machine and is not tried again. A smaller batch_size or a smaller model fits, "
+        "or a device with more memory: there, delete the run's folder and run again."
+    ),
+    records.MISSING: (
+        "Not run yet, or the job failed or was killed; the job's log says why. A training that "
+        "was killed goes on from its last checkpoint. This command runs what is missing:"
+    ),
+}
+_MISSING_MEASURE = (
+    "These runs finished, but this measure of them was not made yet, or its job failed; the "
+    "job's log says why. This command makes what is missing:"
+)
+
+
+class Gap(NamedTuple):
+    """Runs that share a fate other than finished, and what would mend it."""
+
+    title: str
+    text: str
+    entries: list[tuple[str, str]]  # run and message
+    command: str = ""
+
+    @property
+    def summary(self) -> str:
+        """How many runs."""
+        return plural(len(self.entries), "run")
+
+
+def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
+    """Returns the gaps of a study: by status, then by measure."""
+    command = snakemake(study, inputs.config_name)
+    by_status: dict[str, list[tuple[str, str]]] = {}
+    for run, row in distinct(rows).items():
+        by_status.setdefault(row["status"], []).append((run, _message(row)))
+    by_status.pop(records.FINISHED, None)
+    order = list(STATUS_WORDS)
+    gaps = []
+    for status in sorted(by_status, key=lambda word: order.index(word) if word in order else 9):
+        word = STATUS_WORDS.get(status, status)
+        text = _MENDING.get(status, "The run's record says why.")
+        mend = command if status == records.MISSING else ""
+        gaps.append(Gap(word[:1].upper() + word[1:], text, by_status[status], mend))
+    for measure, runs in inputs.missing_measures.items():
+        items = [(run, "") for run in runs]
+        gaps.append(Gap(f"Missing: {measure}", _MISSING_MEASURE, items, command))
+    return gaps
+
+
+def _message(row: dict[str, str]) -> str:
+    message = row.get("message", "")
+    if row["status"] != records.DIVERGED or not row.get("epochs_run"):
+        return message
+    return f"{message} (epochs_run {row['epochs_run']})".strip()
+
+
+def snakemake(study: Study, config_name: str, target: str = "", how: str = "") -> str:
+    """Returns the command that runs a study, or one file of it.
+
+    Args:
+        study: The plan.
+        config_name: Path of its configuration.
+        target: The file; empty for the whole study.
+        how: Arguments that say where it runs; empty for some cores of this machine.
+    """
+    parts = ["snakemake", target, how or f"--cores {CORES}"]
+    if config_name != DEFAULT_CONFIG:
+        parts.append(f"--configfile {_quoted(config_name)}")
+    if study.reduced:
+        parts.append("--config scale=reduced")
+    return " ".join(part for part in parts if part)
+
+
+def _quoted(path: str) -> str:
+    """Returns a path as a shell takes it."""
+    if re.fullmatch(r"[\w./+=@%-]+", path):
+        return path
+    return "'" + path.replace("'", "'\"'\"'") + "'"
+
+
+def commands(study: Study, config_name: str) -> list[tuple[str, str]]:
+    """Returns pairs of words and the command that they announce."""
+    plan = "python workflow/run.py plan"
+    if config_name != DEFAULT_CONFIG:
+        plan += f" {_quoted(config_name)}"
+    found = [
+        ("What would run, how long it takes and the disk that it needs:", plan),
+        ("The whole study, up to this page:", snakemake(study, config_name)),
+        ("On a SLURM cluster:", snakemake(study, config_name, how="--profile slurm")),
+    ]
+    if study.runs:
+        target = f"results/runs/{next(iter(study.runs))}/record.json"
+        found.append(("One training alone, here the first:", snakemake(study, config_name, target)))
+    return found

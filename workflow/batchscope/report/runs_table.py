@@ -1,0 +1,226 @@
+"""The table of runs: which columns, in which order, and their cells."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from markupsafe import Markup, escape
+
+from batchscope import names, records, tables
+from batchscope.report.content import Rows
+from batchscope.report.text import ABSENT, common_decimals, format_number, marked, number, plain
+
+if TYPE_CHECKING:
+    from batchscope.plan import Study
+
+PRINTED_COLUMNS = 11  # what an A4 page holds
+# Outcomes that are shown at first, in this order; the others wait in the list of columns.
+USUAL_OUTCOMES = (
+    "train_loss",
+    "test_loss",
+    "train_accuracy",
+    "test_accuracy",
+    "generalisation_gap",
+    "epochs_run",
+    "seconds_per_epoch",
+    "weight_distance",
+    "sharpness_full_0.001",
+    "validation_loss",
+    "validation_accuracy",
+    "best_validation_loss",
+    "train_seconds",
+)
+# What was given and is no outcome: told once, above the table, where all runs share it.
+_GIVEN_COLUMNS = (
+    *names.FACTORS,
+    "study",
+    "machine",
+    "dataset_digest",
+    "model_digest",
+    "parameters",
+    *(f"{split}_examples" for split in records.SPLITS),
+)
+
+
+class Cell(NamedTuple):
+    """A cell: shown text, exact text if it differs, CSS class."""
+
+    text: str
+    full: str = ""
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column.
+
+    Attributes:
+        name: Its name in runs.csv.
+        label: The name, with places where it may break.
+        kind: `number` or `text`: how it is sorted and aligned.
+        doc: What it holds, with its unit; may be empty.
+        usual: Whether it is shown at first.
+        decimals: Decimals that all its cells share, or None.
+    """
+
+    name: str
+    label: Markup
+    kind: str
+    doc: str
+    usual: bool
+    decimals: int | None = None
+
+    @property
+    def explained(self) -> Markup:
+        """What it holds, as HTML."""
+        return marked(self.doc)
+
+
+def complete(study: Study, rows: Rows) -> Rows:
+    """Returns a row for every planned run, its factors as in paths; without a record: `missing`."""
+    found = {name: {row["run"]: _tidy(row) for row in group} for name, group in rows.items()}
+    return {
+        name: [
+            found.get(name, {}).get(run) or _missing_row(study, name, run)
+            for run in experiment.runs
+        ]
+        for name, experiment in study.experiments.items()
+    }
+
+
+def _tidy(row: dict[str, str]) -> dict[str, str]:
+    """Returns a row with its factors as they stand in names: 0.1 and 1e-5, true and false."""
+    return {**row, **{name: _given(row[name]) for name in names.FACTORS if name in row}}
+
+
+def _given(text: str) -> str:
+    if text in ("True", "False"):
+        return text.lower()
+    value = number(text)
+    return text if value is None or not math.isfinite(value) else names.format_number(value)
+
+
+def _missing_row(study: Study, experiment: str, run: str) -> dict[str, str]:
+    row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
+    row.update({key: plain(value) for key, value in study.runs[run].factors.items()})
+    for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
+        row[key], digest = names.split_token(row[key])
+        row[f"{key}_digest"] = digest or ""
+    return {**row, "status": records.MISSING}
+
+
+def distinct(rows: Rows) -> dict[str, dict[str, str]]:
+    """Returns one row per run: a run may stand in several experiments."""
+    return {row["run"]: row for group in rows.values() for row in group}
+
+
+def build(rows: Rows) -> tuple[dict[str, Any], str]:
+    """Returns the table, and the style rule that leaves out the columns that are not printed."""
+    everything = [row for group in rows.values() for row in group]
+    columns = _columns(everything)
+    table = {
+        "columns": columns,
+        "rows": [[_cell(row, column) for column in columns] for row in everything],
+        "same": [(name, value) for name, value in _same(everything) if _telling(name, value)],
+        "selects": _selects(everything, columns),
+    }
+    return table, _print_rule(columns)
+
+
+def _columns(rows: list[dict[str, str]]) -> list[Column]:
+    """Returns the columns: what tells runs apart, the status, outcomes, the rest, the name."""
+    present = list(dict.fromkeys(name for row in rows for name in row))
+    filled = {name: {row[name] for row in rows if row.get(name)} for name in present}
+    told = {name for name, _ in _same(rows)}
+    identity = [
+        name
+        for name in ("experiment", *names.FACTORS)
+        if len(filled.get(name, ())) > 1 or name == "batch_size"
+    ]
+    sharpness = [name for name in present if name.startswith("sharpness_")]
+    outcomes = dict.fromkeys((*USUAL_OUTCOMES, *sharpness))
+    front = [*identity, "status", *(name for name in outcomes if filled.get(name))]
+    middle = [name for name in present if name != "run" and name not in told]
+    order = dict.fromkeys([*front, *middle, *(name for name in present if name in told), "run"])
+    return [
+        _column(name, filled[name], usual=name in front or name == "run")
+        for name in order
+        if name in present
+    ]
+
+
+def _column(name: str, filled: set[str], usual: bool) -> Column:
+    documented = tables.describe(name)
+    values = [number(text) for text in filled]
+    numeric = bool(filled) and None not in values
+    if documented is not None:
+        numeric = documented.kind in ("int", "float")
+    aligned = numeric and name not in names.FACTORS
+    unit = f" [{documented.unit}]" if documented and documented.unit else ""
+    return Column(
+        name=name,
+        label=Markup("_<wbr>").join(escape(part) for part in name.split("_")),
+        kind="number" if numeric else "text",
+        doc=f"{documented.doc}{unit}" if documented else "",
+        usual=usual,
+        decimals=common_decimals([v for v in values if v is not None]) if aligned else None,
+    )
+
+
+def _cell(row: dict[str, str], column: Column) -> Cell:
+    text = row.get(column.name, "")
+    css = "n" if column.kind == "number" else ""
+    if not text:
+        return Cell(ABSENT, "", css)
+    if column.name == "status":
+        return Cell(text, "", "" if text == records.FINISHED else "bad")
+    value = number(text) if css else None
+    if value is None or column.name in names.FACTORS:
+        return Cell(text, "", css)
+    aligned = column.decimals is not None
+    shown = f"{value:.{column.decimals}f}" if aligned else format_number(value)
+    return Cell(shown, "" if number(shown) == value else text, css)
+
+
+def _same(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """Returns what was given and has one value in all rows (where there is any)."""
+    same = []
+    for name in _GIVEN_COLUMNS:
+        values = {row.get(name, "") for row in rows} - {""}
+        if len(values) == 1 and name != "batch_size":
+            same.append((name, _given(values.pop())))
+    return same
+
+
+def _telling(name: str, value: str) -> bool:
+    """Returns whether a shared value is worth a reader's time: not one that stands elsewhere."""
+    if name in ("study", "machine", "dataset_digest", "model_digest"):
+        return False
+    factor = names.FACTORS.get(name)
+    return factor is None or factor.core or value != plain(factor.birth)
+
+
+def _selects(rows: list[dict[str, str]], columns: list[Column]) -> list[dict[str, Any]]:
+    """Returns the drop-down filters: status, and experiment where there are several."""
+    selects = []
+    for name, label in (("status", "Status"), ("experiment", "Experiment")):
+        counts = Counter(row.get(name, "") for row in rows)
+        positions = [index for index, column in enumerate(columns) if column.name == name]
+        if positions and (name == "status" or len(counts) > 1):
+            options = list(counts.items())
+            selects.append({"label": label, "column": positions[0], "options": options})
+    return selects
+
+
+def _print_rule(columns: list[Column]) -> str:
+    usual = [column for column in columns if column.usual and column.name != "run"]
+    printed = usual[:PRINTED_COLUMNS]
+    hidden = [
+        f".runs :is(th, td):nth-child({index})"
+        for index, column in enumerate(columns, 1)
+        if column not in printed
+    ]
+    return f"@media print {{ {', '.join(hidden)} {{ display: none; }} }}\n" if hidden else ""

@@ -1,0 +1,434 @@
+"""Intervals, trend tests and the answers that an experiment gives.
+
+Runs are paired by seed: a seed fixes initial weights and data order at every batch size.
+Directions are stated beforehand, in `OUTCOMES`, each with its source.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from batchscope import frames
+
+if TYPE_CHECKING:
+    import pandas
+
+LEAST_SEEDS = 6  # paired seeds below which no verdict is given
+LEVEL = 0.05
+EXACT_SIGN_FLIPS = 16  # pairs up to which every flip is counted: 65,536
+NAN = float("nan")
+
+
+class Interval(NamedTuple):
+    """A mean with its confidence interval; NaN where there is none."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+def t_interval(values: Any, confidence: float = 0.95) -> Interval:
+    """Returns the mean and its Student's t-interval.
+
+    Args:
+        values: Numbers; those that are not finite are left out.
+        confidence: Coverage.
+
+    Returns:
+        The interval; its ends are NaN for fewer than two numbers.
+    """
+    values = np.asarray(values, float).ravel()
+    mean, low, high, n = t_intervals(values[None, :], confidence)
+    return Interval(float(mean[0]), float(low[0]), float(high[0]), int(n[0]))
+
+
+def t_intervals(
+    values: np.ndarray, confidence: float = 0.95
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns mean, low, high and n of each row: `t_interval` of many at once.
+
+    Args:
+        values: Shape (rows, numbers); what is not finite is left out.
+        confidence: Coverage.
+    """
+    finite = np.isfinite(values)
+    n = finite.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(finite, values, 0.0).sum(axis=1) / n
+        deviations = np.where(finite, values - mean[:, None], 0.0)
+        error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n)
+    half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, NAN)
+    return mean, mean - half, mean + half, n
+
+
+def slopes_per_doubling(values: np.ndarray, batch_sizes: np.ndarray) -> np.ndarray:
+    """Returns the least-squares slope against log2(batch size), one per seed.
+
+    Args:
+        values: Shape (seeds, batch sizes).
+        batch_sizes: Shape (batch sizes,), at least two of them distinct.
+    """
+    doublings = np.log2(np.asarray(batch_sizes, float))
+    centred = doublings - doublings.mean()
+    if not centred.any():
+        raise ValueError("Expected at least two batch sizes. Received: one.")
+    return np.asarray(values, float) @ centred / (centred @ centred)
+
+
+def page_trend(values: np.ndarray, direction: str) -> float:
+    """Returns the p-value of Page's trend test (Page 1963), with seeds as blocks.
+
+    Args:
+        values: Shape (seeds, batch sizes): at least 2 and 3, ordered by batch size.
+        direction: `rises` or `falls`, stated before the runs.
+    """
+    values = np.asarray(values, float) * _sign(direction)
+    return float(stats.page_trend_test(values).pvalue)
+
+
+def sign_flip(differences: Any, alternative: str = "two-sided", draws: int = 1 << 16) -> float:
+    """Returns the p-value of the sign-flip test that paired differences centre on zero.
+
+    Exact up to 16 pairs; beyond that by random flips from a fixed generator.
+
+    Args:
+        differences: Shape (pairs,).
+        alternative: `two-sided`, `rises` (mean above zero) or `falls`.
+        draws: Random flips beyond 16 pairs.
+    """
+    differences = np.asarray(differences, float)
+    n = len(differences)
+    if n == 0:
+        return NAN
+    if alternative == "falls":
+        differences = -differences
+    if n <= EXACT_SIGN_FLIPS:
+        bits = np.arange(1 << n)[:, None] >> np.arange(n) & 1
+        sums, extra = (1 - 2 * bits) @ differences, 0
+    else:
+        generator = np.random.default_rng(0)
+        signs = generator.integers(0, 2, (draws, n), np.int8) * 2 - 1
+        sums, extra = signs @ differences, 1  # the flip that was observed
+    observed = differences.sum()
+    slack = 1e-12 * np.abs(differences).sum()  # sums in another order round otherwise
+    if alternative == "two-sided":
+        hits = np.abs(sums) >= abs(observed) - slack
+    else:
+        hits = sums >= observed - slack
+    return float((hits.sum() + extra) / (len(sums) + extra))
+
+
+def holm(p_values: Any) -> np.ndarray:
+    """Returns Holm's adjusted p-values (Holm 1979); NaN stays NaN and does not count."""
+    p_values = np.asarray(p_values, float)
+    adjusted = np.full(p_values.shape, NAN)
+    tested = np.flatnonzero(np.isfinite(p_values))
+    order = tested[np.argsort(p_values[tested], kind="stable")]
+    weights = len(order) - np.arange(len(order))
+    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * weights), 1.0)
+    return adjusted
+
+
+class Equivalence(NamedTuple):
+    """Whether paired differences lie within a margin."""
+
+    equivalent: bool
+    p: float
+    interval: Interval  # at confidence 1 - 2 * level
+
+
+def equivalence(differences: Any, margin: float, level: float = LEVEL) -> Equivalence:
+    """Tests that the mean difference lies within +-margin: two one-sided paired t-tests.
+
+    Args:
+        differences: Shape (pairs,); those that are not finite are left out.
+        margin: Largest difference that counts as none, written down before the runs.
+        level: Size of each of the two tests.
+
+    Raises:
+        ValueError: If the margin is not positive.
+    """
+    if not margin > 0:
+        raise ValueError(f"Expected a positive margin. Received: {margin!r}")
+    differences = np.asarray(differences, float)
+    differences = differences[np.isfinite(differences)]
+    interval = t_interval(differences, 1 - 2 * level)
+    if interval.n < 2:
+        return Equivalence(False, NAN, interval)
+    error = float(differences.std(ddof=1)) / math.sqrt(interval.n)
+    if error == 0:
+        p = 0.0 if abs(interval.mean) < margin else 1.0
+    else:
+        nearest = min(interval.mean + margin, margin - interval.mean)
+        p = float(stats.t.sf(nearest / error, interval.n - 1))
+    return Equivalence(p < level, p, interval)
+
+
+def binomial_half_width(share: Any, items: Any) -> Any:
+    """Returns 1.96 * sqrt(p(1-p)/n): the 95 % half width of a share counted on n items."""
+    share = np.asarray(share, float)
+    return 1.96 * np.sqrt(share * (1 - share) / np.asarray(items, float))
+
+
+def _sign(direction: str) -> int:
+    signs = {"rises": 1, "falls": -1}
+    if direction not in signs:
+        raise ValueError(f"Expected rises or falls. Received: {direction!r}")
+    return signs[direction]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A column that an experiment is asked about.
+
+    Attributes:
+        column: Column of runs.csv.
+        label: Words for it.
+        unit: Unit, or an empty string.
+        direction: What it does with growing batch size, stated beforehand.
+        source: Who states it.
+        timed: Whether it rests on one timing job per configuration: no seeds, no verdict.
+    """
+
+    column: str
+    label: str
+    unit: str
+    direction: str
+    source: str
+    timed: bool = False
+
+
+_KESKAR = "Keskar et al. 2017, arXiv 1609.04836"
+_CHANG = "Chang and Pathak 2020"
+OUTCOMES: dict[str, Outcome] = {
+    outcome.column: outcome
+    for outcome in (
+        Outcome("test_accuracy", "Test accuracy", "", "falls", _KESKAR),
+        Outcome("generalisation_gap", "Generalisation gap", "", "rises", _KESKAR),
+        Outcome("best_validation_loss", "Best validation loss", "", "rises", _CHANG),
+        Outcome(
+            "weight_distance",
+            "Distance from the initial weights",
+            "",
+            "falls",
+            f"{_KESKAR}; Hoffer et al. 2017, arXiv 1705.08741",
+        ),
+        Outcome("epochs_run", "Epochs until the training stopped", "epochs", "rises", _CHANG),
+        Outcome("seconds_per_epoch", "Time per epoch", "s", "falls", _CHANG, timed=True),
+        Outcome("train_seconds", "Total training time", "s", "rises", _CHANG, timed=True),
+    )
+}
+_SHARPNESS = Outcome("", "Sharpness", "% of 1 + loss", "rises", _KESKAR)
+_SHARPNESS_COLUMN = re.compile(r"sharpness_(full|subspace)_([0-9.e-]+)")
+
+
+def outcome(column: str) -> Outcome | None:
+    """Returns what is asked about a column, or None."""
+    match = _SHARPNESS_COLUMN.fullmatch(column)
+    if match:
+        space = {"full": "full space", "subspace": "random subspace"}[match[1]]
+        label = f"Sharpness, {space}, epsilon {match[2]}"
+        return replace(_SHARPNESS, column=column, label=label)
+    return OUTCOMES.get(column)
+
+
+def _outcomes(columns: Any) -> list[Outcome]:
+    """Returns what is asked about a frame's columns, in the registry's order."""
+    known = [OUTCOMES[column] for column in OUTCOMES if column in columns]
+    sharpness = [found for name in columns if name not in OUTCOMES and (found := outcome(name))]
+    timed = [item for item in known if item.timed]
+    return [item for item in known if not item.timed] + sharpness + timed
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """One outcome of one series, as seeds by batch sizes.
+
+    Attributes:
+        seeds: Every seed of the series.
+        batch_sizes: Batch sizes at which at least one run gave a value, ascending.
+        values: Shape (seeds, batch sizes); NaN where a run gave none.
+        empty: Batch sizes at which no run gave a value.
+    """
+
+    seeds: list[int]
+    batch_sizes: list[int]
+    values: np.ndarray
+    empty: list[int]
+
+    @property
+    def complete(self) -> np.ndarray:
+        """The rows of seeds with a value at every batch size: all that is compared."""
+        return self.values[np.isfinite(self.values).all(axis=1)]
+
+
+def pair(rows: pandas.DataFrame, column: str) -> Pairs:
+    """Returns an outcome as seeds by batch sizes; NaN where a run did not finish."""
+    seeds = sorted(rows["seed"].unique().tolist())
+    sizes = sorted(rows["batch_size"].unique().tolist())
+    values = np.full((len(seeds), len(sizes)), NAN)
+    # A timing job ran whatever became of the trainings; else only finished runs count.
+    ran = rows["status"] == "finished"
+    finished = rows if column == "seconds_per_epoch" else rows[ran]
+    columns = (finished["seed"], finished["batch_size"], finished[column].astype(float))
+    for seed, size, value in zip(*columns, strict=True):
+        values[seeds.index(seed), sizes.index(size)] = value
+    used = np.isfinite(values).any(axis=0)
+    return Pairs(
+        seeds,
+        [size for size, keep in zip(sizes, used, strict=True) if keep],
+        values[:, used],
+        [size for size, keep in zip(sizes, used, strict=True) if not keep],
+    )
+
+
+def answers(frame: pandas.DataFrame) -> list[dict[str, Any]]:
+    """Returns what the runs say about every outcome of every series.
+
+    Args:
+        frame: The rows of runs.csv of one experiment, or of all experiments of a study, one
+            below the other: Holm's adjustment runs over all that is passed.
+
+    Returns:
+        One mapping per experiment, outcome and series: `experiment`, `outcome` (column),
+        `label`, `unit`, `series` (words; empty for the only one), `factors`, `smallest` and
+        `largest` (batch size, value, low, high, n), `slope` per doubling (value, low, high),
+        `change` from smallest to largest in pairs (value, low, high), `seeds`, `pairs`
+        (complete ones), `batch_sizes`, `direction`, `source`, `test` (`page`, `sign_flip` or
+        None), `p`, `p_holm`, `verdict` and `note`. Numbers that do not exist are None.
+    """
+    found = []
+    experiments = frame["experiment"].unique() if "experiment" in frame else [None]
+    for experiment in experiments:
+        rows = frame if experiment is None else frame[frame["experiment"] == experiment]
+        groups = frames.series(rows)
+        for asked in _outcomes([name for name in rows.columns if rows[name].notna().any()]):
+            for group in groups:
+                answer = _answer(asked, group)
+                if answer:
+                    found.append({"experiment": experiment, **answer})
+    adjusted = holm([answer["p"] if answer["p"] is not None else NAN for answer in found])
+    for answer, p_holm in zip(found, adjusted, strict=True):
+        answer["p_holm"] = _number(p_holm)
+        answer["verdict"] = _verdict(answer)
+        answer["note"] = _note(answer)
+    return found
+
+
+def _answer(asked: Outcome, group: frames.Series) -> dict[str, Any] | None:
+    pairs = pair(group.frame, asked.column)
+    if not pairs.batch_sizes:
+        return None
+    if asked.column == "epochs_run" and _all_ran_out(group.frame):
+        return None  # nothing could stop early: the horizon, not an outcome
+    complete, seeds = pairs.complete, len(pairs.seeds)
+    slope = change = t_interval([])
+    test, p = None, NAN
+    if len(pairs.batch_sizes) > 1 and len(complete):
+        slope = t_interval(slopes_per_doubling(complete, pairs.batch_sizes))
+        change = t_interval(complete[:, -1] - complete[:, 0])
+        if not asked.timed:
+            test, p = _trend(complete, asked.direction)
+    if asked.timed:
+        # Seeds share their configuration's timing: an interval over them would be false.
+        slope, change = (Interval(item.mean, NAN, NAN, item.n) for item in (slope, change))
+    return {
+        "outcome": asked.column,
+        "label": asked.label,
+        "unit": asked.unit,
+        "series": group.label,
+        "factors": group.factors,
+        "smallest": _end(group.frame, asked, pairs, 0),
+        "largest": _end(group.frame, asked, pairs, -1),
+        "slope": _interval(slope),
+        "change": _interval(change),
+        "seeds": seeds,
+        "pairs": len(complete),
+        "batch_sizes": pairs.batch_sizes,
+        "empty_batch_sizes": pairs.empty,
+        "direction": asked.direction,
+        "source": asked.source,
+        "timed": asked.timed,
+        "test": test,
+        "p": _number(p),
+    }
+
+
+def _all_ran_out(rows: pandas.DataFrame) -> bool:
+    finished = rows[rows["status"] == "finished"]
+    return bool((finished["epochs_run"] == finished["epochs"]).all())
+
+
+def _trend(complete: np.ndarray, direction: str) -> tuple[str | None, float]:
+    """Returns the test's name and its p: Page's for three sizes or more, sign flips for two."""
+    if len(complete) < 2:
+        return None, NAN
+    if complete.shape[1] > 2:
+        return "page", page_trend(complete, direction)
+    return "sign_flip", sign_flip(complete[:, 1] - complete[:, 0], direction)
+
+
+def _end(rows: pandas.DataFrame, asked: Outcome, pairs: Pairs, index: int) -> dict[str, Any]:
+    size = pairs.batch_sizes[index]
+    interval = t_interval(pairs.values[:, index])
+    if asked.timed:
+        interval = _quartiles(rows[rows["batch_size"] == size], asked.column, interval)
+    return {"batch_size": int(size), **_interval(interval), "n": interval.n}
+
+
+def _quartiles(rows: pandas.DataFrame, column: str, interval: Interval) -> Interval:
+    """Returns the value with the timing job's quartiles where the frame holds them."""
+    low, high = f"{column}_q1", f"{column}_q3"
+    if low not in rows or high not in rows:
+        return Interval(interval.mean, NAN, NAN, interval.n)
+    return Interval(interval.mean, float(rows[low].mean()), float(rows[high].mean()), interval.n)
+
+
+def _interval(interval: Interval) -> dict[str, float | None]:
+    return {
+        "value": _number(interval.mean),
+        "low": _number(interval.low),
+        "high": _number(interval.high),
+    }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _verdict(answer: dict[str, Any]) -> str:
+    if answer["timed"]:
+        return "not tested"
+    if len(answer["batch_sizes"]) < 2:
+        return "one batch size"
+    if answer["pairs"] < LEAST_SEEDS:
+        return f"not enough seeds ({answer['pairs']} of {LEAST_SEEDS})"
+    if answer["p_holm"] is not None and answer["p_holm"] < LEVEL:
+        return answer["direction"]
+    return "not resolved"
+
+
+def _note(answer: dict[str, Any]) -> str:
+    """Returns what a reader must know beside the verdict, or an empty string."""
+    notes = []
+    if answer["timed"]:
+        notes.append("timed once per configuration, so seeds give it no interval")
+    if answer["empty_batch_sizes"]:
+        sizes = ", ".join(str(size) for size in answer["empty_batch_sizes"])
+        notes.append(f"no finished run at batch size {sizes}")
+    some_failed = answer["pairs"] < answer["seeds"]
+    if some_failed and len(answer["batch_sizes"]) > 1 and not answer["timed"]:
+        notes.append(f"{answer['pairs']} of {answer['seeds']} seeds finished at every batch size")
+    low, high = answer["slope"]["low"], answer["slope"]["high"]
+    if low is not None and answer["verdict"] == "not resolved" and low * high > 0:
+        way = "rises" if low > 0 else "falls"
+        if way != answer["direction"]:
+            notes.append(f"the interval of its slope says that it {way}, against what was stated")
+    return "; ".join(notes)

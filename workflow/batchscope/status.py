@@ -1,0 +1,383 @@
+"""What of a study exists, what is missing, and roughly what the rest takes in time and disk."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from batchscope import definitions, names, plan, records
+
+# Interpreter, imports and compilation of one job that needs TensorFlow, in seconds of a core.
+START_SECONDS = 4.0
+_STARTS = ("train", "evaluate", "sharpness", "time_epoch")
+
+_STATUSES = (records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING)
+_SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
+_FOLDERS = 3  # most run folders whose bytes are counted
+_CATS = 25000  # photographs in the archive
+
+
+@dataclass(frozen=True)
+class ExperimentStatus:
+    """Where one experiment stands.
+
+    Attributes:
+        name: Its name.
+        runs: Its runs.
+        statuses: Status word -> runs; all four words are there.
+        missing_measures: Measure -> files that are missing.
+    """
+
+    name: str
+    runs: int
+    statuses: dict[str, int]
+    missing_measures: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Where a study stands; a run that two experiments share counts once here.
+
+    Attributes:
+        experiments: One per experiment, in the order of the file.
+        total: The same for the whole study.
+        missing_data: Tokens of data sets that are not prepared.
+        train_seconds: Seconds of one core that the missing trainings take, as far as known.
+        untimed_runs: Missing runs of which nothing tells how long they take.
+        start_seconds: Seconds of one core to start the missing jobs.
+        disk_bytes: Bytes that missing data and runs take, as far as known.
+        unsized: Missing data sets and models on data sets of which nothing tells the size.
+    """
+
+    experiments: tuple[ExperimentStatus, ...]
+    total: ExperimentStatus
+    missing_data: tuple[str, ...]
+    train_seconds: float
+    untimed_runs: int
+    start_seconds: float
+    disk_bytes: float
+    unsized: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether data, runs and measures all exist."""
+        return not (
+            self.missing_data
+            or self.total.statuses[records.MISSING]
+            or any(self.total.missing_measures.values())
+        )
+
+
+def overview(study: plan.Study, results: Path | str) -> Overview:
+    """Returns where a study stands.
+
+    Args:
+        study: The planned study.
+        results: The results folder; it need not exist.
+
+    Raises:
+        UserError: If a record is damaged.
+    """
+    results = Path(results)
+    statuses = {run: run_status(results, run) for run in study.runs}
+    files = {
+        name: measure_files(study, experiment, results)
+        for name, experiment in study.experiments.items()
+    }
+    present = {path: path.exists() for found in files.values() for path in found}
+    gone = {path: measure for found in files.values() for path, measure in found.items()}
+    experiments = tuple(
+        _experiment(name, experiment.runs, statuses, files[name], present)
+        for name, experiment in study.experiments.items()
+    )
+    total = _experiment("all", study.runs, statuses, gone, present)
+    missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
+    history = _History(results, {_subject(run.factors) for run in missing})
+    seconds = [history.seconds(run.factors) for run in missing]
+    data = tuple(
+        token
+        for token in study.datasets
+        if not (records.dataset_folder(results, token) / "record.json").exists()
+    )
+    sizes = {token: data_bytes(study.datasets[token]) for token in data}
+    run_sizes = [(_subject(run.factors), history.bytes(run.factors)) for run in missing]
+    unsized = [token for token, size in sizes.items() if size is None]
+    unsized += [f"{model} on {dataset}" for (dataset, model), size in run_sizes if size is None]
+    jobs = Counter({"train": len(missing), **total.missing_measures})
+    return Overview(
+        experiments=experiments,
+        total=total,
+        missing_data=data,
+        train_seconds=sum(value for value in seconds if value is not None),
+        untimed_runs=seconds.count(None),
+        start_seconds=START_SECONDS * sum(jobs[name] for name in _STARTS),
+        disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in run_sizes)]),
+        unsized=tuple(dict.fromkeys(unsized)),
+    )
+
+
+def run_status(results: Path | str, run: str) -> str:
+    """Returns a run's status, or `missing` where there is no record."""
+    path = records.run_folder(results, run) / "record.json"
+    return records.read_json(path)["status"] if path.exists() else records.MISSING
+
+
+def measure_files(
+    study: plan.Study, experiment: plan.Experiment, results: Path | str
+) -> dict[Path, str]:
+    """Returns every file that an experiment's measures write, with its measure."""
+    found = {}
+    for measure, values in experiment.measures.items():
+        settings = names.settings_name(measure, values)
+        for run in experiment.runs:
+            if measure == "time_epoch":
+                timing = names.timing_name(study.runs[run].factors)
+                path = records.timing_path(results, study.machine, timing, settings)
+            else:
+                path = records.measure_path(results, run, measure, settings)
+            found[path] = measure
+    return found
+
+
+def _experiment(
+    name: str,
+    runs: Iterable[str],
+    statuses: dict[str, str],
+    files: dict[Path, str],
+    present: dict[Path, bool],
+) -> ExperimentStatus:
+    counts = Counter(statuses[run] for run in runs)
+    missing = dict.fromkeys(files.values(), 0)
+    for path, measure in files.items():
+        missing[measure] += not present[path]
+    return ExperimentStatus(
+        name, counts.total(), {word: counts[word] for word in _STATUSES}, missing
+    )
+
+
+def _subject(factors: dict[str, Any]) -> tuple[str, str]:
+    return factors["dataset"], factors["model"]
+
+
+def _setting(factors: dict[str, Any]) -> tuple[Any, ...]:
+    """What times must share to be compared; batch sizes are bridged by `epoch_seconds`."""
+    return (*_subject(factors), factors["device"], factors["threads"])
+
+
+class _History:
+    """What finished runs of the same models on the same data sets took.
+
+    Args:
+        results: The results folder.
+        subjects: Data set and model tokens of interest.
+    """
+
+    def __init__(self, results: Path, subjects: set[tuple[str, str]]) -> None:
+        self._times: dict[tuple[Any, ...], dict[int, list[float]]] = {}
+        self._bytes: dict[tuple[str, str], list[float]] = {}
+        read: Counter[tuple[str, str]] = Counter()
+        for name in _run_names(results):
+            subject = tuple(name.split("+")[:2])
+            if subject in subjects and read[subject] < _SAMPLES:
+                read[subject] += self._learn(results, name)
+
+    def _learn(self, results: Path, name: str) -> bool:
+        if run_status(results, name) != records.FINISHED:
+            return False
+        folder = records.run_folder(results, name)
+        record = records.read_json(folder / "record.json")
+        try:
+            factors = names.parse_run(name)
+            seconds = record["contended_seconds"] / record["epochs_run"]
+        except (ValueError, KeyError, TypeError, ZeroDivisionError):
+            return False  # of another version of this program: tells nothing
+        by_batch = self._times.setdefault(_setting(factors), {})
+        by_batch.setdefault(factors["batch_size"], []).append(seconds)
+        sizes = self._bytes.setdefault(_subject(factors), [])
+        if len(sizes) < _FOLDERS:
+            sizes.append(folder_bytes(folder) / _weight_files(record["epochs_run"]))
+        return True
+
+    def seconds(self, factors: dict[str, Any]) -> float | None:
+        """Returns the seconds that a run takes for all its epochs, or None."""
+        times = self._times.get(_setting(factors))
+        if not times:
+            return None
+        means = {batch: statistics.fmean(values) for batch, values in times.items()}
+        return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
+
+    def bytes(self, factors: dict[str, Any]) -> float | None:
+        """Returns the bytes of a run's folder, or None."""
+        sizes = self._bytes.get(_subject(factors))
+        return statistics.fmean(sizes) * _weight_files(factors["epochs"]) if sizes else None
+
+
+def _run_names(results: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(results / "runs"))
+    except FileNotFoundError:
+        return []
+
+
+def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
+    """Returns the seconds of an epoch at a batch size, from those at others.
+
+    Between two known batch sizes it is interpolated on logarithmic axes. Below the smallest
+    the number of steps decides, above the largest the number of images.
+
+    Args:
+        known: Batch size -> seconds per epoch; at least one.
+        batch_size: The batch size in question.
+    """
+    low = max((batch for batch in known if batch <= batch_size), default=None)
+    high = min((batch for batch in known if batch >= batch_size), default=None)
+    if low is None:
+        return known[high] * high / batch_size
+    if high is None or low == high or min(known[low], known[high]) <= 0:
+        return known[low]
+    share = math.log(batch_size / low) / math.log(high / low)
+    return known[low] ** (1 - share) * known[high] ** share
+
+
+def _weight_files(epochs: int) -> int:
+    """Files of weights that a run keeps: final, best and the snapshots up to its epochs."""
+    early = min(epochs, 5)
+    return 2 + early + max(0, epochs.bit_length() - 3)
+
+
+def folder_bytes(folder: Path) -> float:
+    """Returns the bytes below a folder; a file that is stored once for several counts once."""
+    total = 0.0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):  # a running job moves its files
+                found = os.stat(os.path.join(parent, name))
+                total += found.st_size / found.st_nlink
+    return total
+
+
+def data_bytes(definition: dict[str, Any]) -> float | None:
+    """Returns roughly the bytes that a prepared data set takes, or None where it is unknown."""
+    source = definition["source"]
+    if source == "digits":
+        return sum(definitions.class_members(definition) or ()) * (8 * 8 + 4)
+    if source == "mnist":
+        return 70000 * (28 * 28 + 4)
+    if source == "npz":
+        return float(os.path.getsize(definition["path"]))
+    image = definition["image_size"] ** 2 * definition.get("channels", 3)
+    if source == "cats_vs_dogs":
+        return image * (2 * (definition["per_class"] or _CATS / 2))
+    return None
+
+
+# --- For people ----------------------------------------------------------------------------
+
+
+def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -> str:
+    """Returns an overview as text."""
+    total = found.total
+    count = len(found.experiments)
+    lines = [
+        f"Study {study.folder_name} ({config_path}): {_many(total.runs, 'run')} in "
+        f"{_many(count, 'experiment')}.",
+        "",
+        *_table([*found.experiments, *([total] if count > 1 else [])]),
+        "",
+    ]
+    if found.complete:
+        lines.append("Data, runs and measures all exist: only tables, figures and report may run.")
+    else:
+        if found.missing_data:
+            lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
+        lines += [_time_line(found, cores), _disk_line(found)]
+    return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
+
+
+def _table(rows: list[ExperimentStatus]) -> list[str]:
+    head = ["experiment", "runs", *(word.replace("_", " ") for word in _STATUSES)]
+    cells = [[*head, "measures missing"]]
+    for row in rows:
+        gaps = [f"{name} {count}" for name, count in row.missing_measures.items() if count]
+        counts = [str(row.statuses[word]) for word in _STATUSES]
+        cells.append([row.name, str(row.runs), *counts, ", ".join(gaps) or "none"])
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+    return [
+        "  ".join(
+            [
+                line[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:], strict=True)),
+                line[-1],
+            ]
+        )
+        for line in cells
+    ]
+
+
+def _time_line(found: Overview, cores: int) -> str:
+    missing = found.total.statuses[records.MISSING]
+    timed = missing - found.untimed_runs
+    parts = []
+    if timed:
+        parts.append(f"about {duration(found.train_seconds)} of training for {_many(timed, 'run')}")
+    if found.untimed_runs:
+        parts.append(
+            f"unknown for {_many(found.untimed_runs, 'run')} (no run of that model on that data "
+            "set has finished)"
+        )
+    parts.append(f"about {duration(found.start_seconds)} to start jobs")
+    wall = (found.train_seconds + found.start_seconds) / cores
+    left = "" if found.untimed_runs else f"; together {duration(wall)} on {_many(cores, 'core')}"
+    return f"Time left: {', '.join(parts)}{left}. What measures take comes on top."
+
+
+def _disk_line(found: Overview) -> str:
+    text = f"Disk needed: about {size(found.disk_bytes)}"
+    if not found.unsized:
+        return f"{text}."
+    return f"{text}, and what is not known yet: {', '.join(found.unsized)}."
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Returns seconds in the unit that reads best."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def size(count: float) -> str:
+    """Returns bytes in the unit that reads best."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def main(config_path: str, scale: str, results: Path | str) -> str:
+    """Returns what would run of a configuration file, as text.
+
+    Raises:
+        UserError: If the configuration has a problem or a record is damaged.
+    """
+    from batchscope import config  # YAML and the schema, which a library caller need not have
+
+    study = config.study(config_path, scale)
+    return describe(study, overview(study, results), config_path, _cores())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

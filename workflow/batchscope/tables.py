@@ -1,0 +1,378 @@
+"""Records on disk -> tidy tables: one row per run, per run and epoch, per run and layer.
+
+Figures, statistics and report read these tables and never the records behind them.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from batchscope import names, records
+
+if TYPE_CHECKING:
+    from batchscope.plan import Experiment, Study
+
+RUNS, HISTORY, LAYERS = "runs.csv", "history.csv", "layers.csv"
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of runs.csv: what it holds, and its unit (or an empty string)."""
+
+    doc: str
+    unit: str = ""
+    kind: str = "float"  # or int, str, bool
+
+
+def _factor_columns() -> dict[str, Column]:
+    factors = {}
+    for name, factor in names.FACTORS.items():
+        doc = f"Factor: {factor.doc[0].lower()}{factor.doc[1:]}"
+        factors[name] = Column(doc, factor.unit, factor.kind)
+        if name in ("dataset", "model"):
+            what = "data set's definition" if name == "dataset" else "user's model file"
+            digest = f"Digest of the {what} (8 hexadecimal digits); empty where there is none."
+            factors[f"{name}_digest"] = Column(digest, kind="str")
+    return factors
+
+
+def _split_columns() -> dict[str, Column]:
+    found = {}
+    for split in records.SPLITS:
+        found[f"{split}_loss"] = Column(f"Mean loss over the {split} split, dropout off.")
+        found[f"{split}_accuracy"] = Column(
+            f"Share of the {split} split that is classified rightly, dropout off.", "share"
+        )
+    return found
+
+
+# Every column of runs.csv, in the table's order; `{...}` stands for a setting of the measure.
+COLUMNS: dict[str, Column] = {
+    "run": Column("Name of the run: its folder under results/runs.", kind="str"),
+    "study": Column("Name of the study.", kind="str"),
+    "experiment": Column("Name of the experiment.", kind="str"),
+    "machine": Column("Name of the machine, as in the configuration.", kind="str"),
+    **_factor_columns(),
+    "status": Column("finished, diverged, out_of_memory or missing.", kind="str"),
+    "message": Column("What the run says about its status.", kind="str"),
+    **_split_columns(),
+    "generalisation_gap": Column("test_loss - train_loss."),
+    "generalisation_gap_accuracy": Column("train_accuracy - test_accuracy.", "share"),
+    "generalisation_gap_ratio": Column(
+        "test_loss / train_loss; empty where the training loss is no more than rounding."
+    ),
+    "best_validation_loss": Column("Lowest validation loss at the end of an epoch."),
+    "best_train_loss": Column(
+        "Lowest training loss of an epoch: the mean over its updates, dropout on."
+    ),
+    "best_epoch": Column("Epoch whose weights are kept as the best.", kind="int"),
+    "epochs_run": Column("Epochs until the training stopped.", "epochs", "int"),
+    "steps_run": Column("Updates until the training stopped.", "updates", "int"),
+    "stop_reason": Column("epochs, patience, diverged or out_of_memory.", kind="str"),
+    "effective_learning_rate": Column("Learning rate after scaling."),
+    "parameters": Column("Trainable weights of the model.", kind="int"),
+    "seconds_per_epoch": Column(
+        "Time of one epoch, validation apart: median of a timing job that had the machine to "
+        "itself.",
+        "s",
+    ),
+    "seconds_per_epoch_q1": Column("Lower quartile of the timing job's blocks.", "s"),
+    "seconds_per_epoch_q3": Column("Upper quartile of the timing job's blocks.", "s"),
+    "images_per_second": Column("Training images per second in the timing job.", "images/s"),
+    "train_seconds": Column("epochs_run * seconds_per_epoch: validation apart.", "s"),
+    "contended_seconds": Column(
+        "What the training measured of itself while others ran; in no figure.", "s"
+    ),
+    "weight_distance": Column("Euclidean distance of the weights from the initial ones."),
+    "weight_distance_relative": Column(
+        "weight_distance over the Euclidean norm of the initial weights."
+    ),
+    "sharpness_{space}_{epsilon}": Column(
+        "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space or a "
+        "random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric 2.1).",
+        "% of 1 + loss",
+    ),
+    "train_examples": Column("Examples in the training split.", "examples", "int"),
+    "validation_examples": Column("Examples in the validation split.", "examples", "int"),
+    "test_examples": Column("Examples in the test split.", "examples", "int"),
+}
+HISTORY_FIRST = ("run", *names.FACTORS, "status")
+# The rate of an epoch beside the factor that it follows from.
+_EPOCH_NAMES = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
+HISTORY_COLUMNS = (
+    *HISTORY_FIRST,
+    *(_EPOCH_NAMES.get(name, name) for name in records.HISTORY_COLUMNS),
+)
+LAYER_COLUMNS = (*HISTORY_FIRST, "position", "layer", "distance", "relative")
+
+_RECORD_COLUMNS = (
+    "message",
+    "best_validation_loss",
+    "best_epoch",
+    "epochs_run",
+    "steps_run",
+    "stop_reason",
+    "effective_learning_rate",
+    "parameters",
+    "contended_seconds",
+)
+_PATTERNS = {
+    name: re.compile(re.sub(r"\\\{\w+\\\}", r"[a-z0-9.-]+", re.escape(name)))
+    for name in COLUMNS
+    if "{" in name
+}
+
+
+def describe(column: str) -> Column | None:
+    """Returns what a column holds, or None for one that is not documented."""
+    name = _registered(column)
+    return COLUMNS[name] if name else None
+
+
+def _registered(column: str) -> str | None:
+    if column in COLUMNS:
+        return column
+    return next((name for name, form in _PATTERNS.items() if form.fullmatch(column)), None)
+
+
+def _position(column: str) -> int:
+    """Returns a column's place in the table; what is not documented comes last."""
+    order = list(COLUMNS)
+    name = _registered(column)
+    return order.index(name) if name else len(order)
+
+
+def measure_columns(measure: str, settings: dict[str, Any]) -> list[str]:
+    """Returns the columns that a measure with these settings gives, for tables without values."""
+    if measure == "evaluate":
+        gaps = ("generalisation_gap", "generalisation_gap_accuracy", "generalisation_gap_ratio")
+        return [*_split_columns(), *gaps]
+    if measure == "weight_distance":
+        return ["weight_distance", "weight_distance_relative"]
+    if measure == "sharpness":
+        return [
+            f"sharpness_{space}_{names.format_number(float(epsilon))}"
+            for space in settings["spaces"]
+            for epsilon in settings["epsilons"]
+        ]
+    return []
+
+
+def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run of an experiment, in the plan's order.
+
+    Whatever is not on disk is NaN (or empty), and a run without a record has the status
+    `missing`.
+
+    Args:
+        results: The folder of all results.
+        study: The plan.
+        experiment: Name of one of its experiments.
+    """
+    reader = _Reader(Path(results), study)
+    chosen = study.experiments[experiment]
+    rows = []
+    for run in chosen.runs:
+        row = {"run": run, "study": study.name, "experiment": experiment}
+        row.update({"machine": study.machine, **_factors(run)})
+        rows.append(row | reader.run(run, chosen.measures))
+    columns = [name for name in COLUMNS if name not in _PATTERNS]
+    for measure, settings in chosen.measures.items():
+        columns += measure_columns(measure, settings)
+    frame = pandas.DataFrame(rows, columns=_ordered([*columns, *_keys(rows)]))
+    return frame.astype({name: _dtype(name) for name in frame.columns})
+
+
+def _ordered(columns: list[str]) -> list[str]:
+    return sorted(dict.fromkeys(columns), key=_position)  # stable: settings keep their order
+
+
+def _keys(rows: list[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        yield from row
+
+
+def _dtype(column: str) -> str:
+    kind = (describe(column) or Column("")).kind
+    if kind == "int":
+        return "Int64"  # whole numbers that may be missing
+    return {"str": "object", "bool": "bool"}.get(kind, "float64")
+
+
+def _factors(run: str) -> dict[str, Any]:
+    """Returns a run's factors, data set and model by their plain names beside their digests."""
+    found: dict[str, Any] = {}
+    for name, value in names.parse_run(run).items():
+        if name in ("dataset", "model"):
+            found[name], found[f"{name}_digest"] = names.split_token(str(value))
+        else:
+            found[name] = value
+    return found
+
+
+class _Reader:
+    """Reads a study's records, each shared file once."""
+
+    def __init__(self, results: Path, study: Study) -> None:
+        self.results = results
+        self.study = study
+        self._shared: dict[Path, dict[str, Any] | None] = {}
+
+    def run(self, run: str, measures: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        """Returns the columns that the files of one run give."""
+        record = _read(records.run_folder(self.results, run) / "record.json")
+        row: dict[str, Any] = {"status": records.MISSING, **self._examples(run)}
+        if record is not None:
+            row["status"] = record["status"]
+            row.update({name: record.get(name) for name in _RECORD_COLUMNS})
+            row["best_train_loss"] = _lowest(_history(self.results, run), "train_loss")
+        for measure, settings in measures.items():
+            row.update(self._measure(run, measure, settings))
+        row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
+        return row
+
+    def _measure(self, run: str, measure: str, settings: dict[str, Any]) -> dict[str, Any]:
+        name = names.settings_name(measure, settings)
+        if measure == "time_epoch":
+            timing = names.timing_name(names.parse_run(run))
+            machine = self.study.machine
+            record = self._once(records.timing_path(self.results, machine, timing, name))
+        else:
+            record = _read(records.measure_path(self.results, run, measure, name))
+        return record["values"] if record else {}
+
+    def _examples(self, run: str) -> dict[str, Any]:
+        dataset = run.partition("+")[0]
+        record = self._once(records.dataset_folder(self.results, dataset) / "record.json")
+        counts = (record or {}).get("counts", {})
+        return {f"{split}_examples": counts.get(split) for split in records.SPLITS}
+
+    def _once(self, path: Path) -> dict[str, Any] | None:
+        if path not in self._shared:
+            self._shared[path] = _read(path)
+        return self._shared[path]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    return records.read_json(path) if path.exists() else None
+
+
+def _product(epochs: float | None, seconds: float | None) -> float:
+    return NAN if epochs is None or seconds is None else epochs * seconds
+
+
+def _history(results: Path | str, run: str) -> list[dict[str, str]]:
+    path = records.run_folder(results, run) / "history.csv"
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _lowest(rows: list[dict[str, str]], column: str) -> float:
+    values = [_float(row[column]) for row in rows]
+    return min((value for value in values if math.isfinite(value)), default=NAN)
+
+
+def _float(text: str) -> float:
+    return float(text) if text else NAN
+
+
+def histories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and epoch: factors, status and the history's columns.
+
+    A rate's schedule is in `epoch_learning_rate`; `learning_rate` is the factor.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in HISTORY_COLUMNS}
+    for first, run in _each(results, study.experiments[experiment]):
+        rows = _history(results, run)
+        for name, value in first.items():
+            columns[name] += [value] * len(rows)
+        for name in records.HISTORY_COLUMNS:
+            columns[_EPOCH_NAMES.get(name, name)] += [_float(row[name]) for row in rows]
+    return pandas.DataFrame(columns).astype({"epoch": "Int64", "step": "Int64"})
+
+
+def _each(results: Path | str, experiment: Experiment) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yields the first columns of the long tables, and the run, for every run on disk."""
+    for run in experiment.runs:
+        record = _read(records.run_folder(results, run) / "record.json")
+        if record is not None:
+            factors = _factors(run)
+            known = {name: factors[name] for name in names.FACTORS}
+            yield {"run": run, **known, "status": record["status"]}, run
+
+
+def layers(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and layer: its distance from the initial weights.
+
+    Empty where the experiment does not measure `weight_distance`.
+    """
+    chosen = study.experiments[experiment]
+    settings = chosen.measures.get("weight_distance")
+    rows = []
+    if settings is not None:
+        name = names.settings_name("weight_distance", settings)
+        for first, run in _each(results, chosen):
+            record = _read(records.measure_path(results, run, "weight_distance", name)) or {}
+            for position, (layer, found) in enumerate(record.get("layers", {}).items()):
+                rows.append({**first, "position": position, "layer": layer, **found})
+    return pandas.DataFrame(rows, columns=LAYER_COLUMNS)
+
+
+def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
+    """Writes runs.csv, history.csv and layers.csv of an experiment, each atomically."""
+    for name, table in ((RUNS, collect), (HISTORY, histories), (LAYERS, layers)):
+        with records.atomic_path(Path(folder) / name) as temporary:
+            table(results, study, experiment).to_csv(temporary, index=False, lineterminator="\n")
+
+
+def datasets(results: Path | str, study: Study) -> pandas.DataFrame:
+    """Returns one row per prepared data set of a study, for the report."""
+    rows = []
+    for token in dict.fromkeys(run.partition("+")[0] for run in _runs(study)):
+        record = _read(records.dataset_folder(results, token) / "record.json")
+        if record is None:
+            continue
+        name, digest = names.split_token(token)
+        shape = "x".join(str(size) for size in record["input_shape"])
+        counts = {f"{split}_examples": record["counts"].get(split) for split in records.SPLITS}
+        keys = ("classes", "source", "split_seed", "skipped_count", "bytes")
+        rest = {key: record.get(key) for key in keys}
+        rows.append(
+            {"dataset": name, "dataset_digest": digest, "input_shape": shape, **counts, **rest}
+        )
+    return pandas.DataFrame(rows)
+
+
+def machines(results: Path | str, study: Study) -> pandas.DataFrame:
+    """Returns one row per distinct machine and set of versions behind a study's runs.
+
+    Columns: `runs` (how many), what a record says under `machine`, `device`, `threads` and one
+    `version_{package}` for each package.
+    """
+    found: dict[tuple, dict[str, Any]] = {}
+    for run in _runs(study):
+        record = _read(records.run_folder(results, run) / "record.json")
+        if record is None:
+            continue
+        row = dict(record.get("machine") or {})
+        row.update({key: record.get(key) for key in ("device", "threads")})
+        versions = record.get("versions") or {}
+        row.update({f"version_{name}": value for name, value in versions.items()})
+        key = tuple(sorted((name, str(value)) for name, value in row.items()))
+        found.setdefault(key, {"runs": 0, **row})["runs"] += 1
+    return pandas.DataFrame(list(found.values()))
+
+
+def _runs(study: Study) -> list[str]:
+    return list(dict.fromkeys(run for item in study.experiments.values() for run in item.runs))

@@ -1,0 +1,1 @@
+"""Timing measures: jobs that have the machine to themselves."""

@@ -1,0 +1,174 @@
+"""Seconds per epoch of a training configuration, alone on the machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import machine, names, records
+from batchscope.versions import VERSIONS
+
+# Long enough for memory pools, caches and the processor's frequency to settle.
+WARM_UP_SECONDS = 0.5
+# Small enough that no model diverges within a timing: a step's time does not depend on it.
+LEARNING_RATE = 1e-6
+
+COLUMNS = (
+    "seconds_per_epoch",
+    "seconds_per_epoch_q1",
+    "seconds_per_epoch_q3",
+    "images_per_second",
+)
+
+RunSteps = Callable[[int, int], float]
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that the measure fills."""
+    return COLUMNS
+
+
+def windows(steps_per_epoch: int, steps: int) -> Iterator[list[tuple[int, int]]]:
+    """Yields blocks of `steps` consecutive steps, epoch after epoch, without end.
+
+    Each block is a list of pieces (start, stop) that do not cross the end of an epoch.
+    """
+    position = 0
+    while True:
+        pieces, left = [], steps
+        while left:
+            stop = min(position + left, steps_per_epoch)
+            pieces.append((position, stop))
+            left -= stop - position
+            position = stop % steps_per_epoch
+        yield pieces
+
+
+def examples_in(pieces: list[tuple[int, int]], batch_size: int, examples: int) -> int:
+    """Returns the examples that the steps of a block train on; an epoch's last is smaller."""
+    return sum(min(stop * batch_size, examples) - start * batch_size for start, stop in pieces)
+
+
+def time_blocks(
+    run_steps: RunSteps, examples: int, batch_size: int, blocks: int, block_seconds: float
+) -> list[dict[str, float]]:
+    """Times blocks of steps after a warm-up.
+
+    Args:
+        run_steps: Runs the steps [start, stop) of an epoch; returns the seconds they took.
+        examples: Examples in an epoch.
+        batch_size: Examples per step.
+        blocks: Blocks to time.
+        block_seconds: Least seconds that a block should take.
+
+    Returns:
+        Per block: steps, examples, seconds, and seconds_per_epoch: the block's time per
+        example times the examples of an epoch, so that the last, smaller batch has the
+        weight that it has in an epoch.
+    """
+    steps_per_epoch = math.ceil(examples / batch_size)
+    warm = windows(steps_per_epoch, 1)
+    spent, done, last = 0.0, 0, 0.0
+    while spent < WARM_UP_SECONDS or done < 3:
+        last = sum(run_steps(*piece) for piece in next(warm))
+        spent += last
+        done += 1
+    steps = max(1, math.ceil(block_seconds / last))
+    timed = []
+    for pieces, _ in zip(windows(steps_per_epoch, steps), range(blocks), strict=False):
+        seconds = sum(run_steps(*piece) for piece in pieces)
+        seen = examples_in(pieces, batch_size, examples)
+        timed.append(
+            {
+                "steps": steps,
+                "examples": seen,
+                "seconds": seconds,
+                "seconds_per_epoch": seconds / seen * examples,
+            }
+        )
+    return timed
+
+
+def summary(blocks: list[dict[str, float]], examples: int) -> dict[str, float]:
+    """Returns the median and the quartiles of the blocks, and images per second."""
+    seconds = [block["seconds_per_epoch"] for block in blocks]
+    low, median, high = np.percentile(seconds, [25, 50, 75])
+    return {
+        "seconds_per_epoch": float(median),
+        "seconds_per_epoch_q1": float(low),
+        "seconds_per_epoch_q3": float(high),
+        "images_per_second": float(examples / median),
+    }
+
+
+def write(
+    results: Path | str,
+    machine_name: str,
+    timing: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Times a configuration's epochs and writes the record.
+
+    Validation, checkpoints and tracing are no part of it.
+
+    Args:
+        results: The folder of all results.
+        machine_name: Name of this machine in the configuration.
+        timing: Name of the timing configuration.
+        settings: Name of the settings.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+    """
+    from batchscope import datasets, loop, models
+
+    factors = names.parse_timing(timing)
+    parsed = names.parse_settings("time_epoch", settings)
+    data = datasets.load(results, factors["dataset"])
+    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file)
+    every = {name: factor.birth for name, factor in names.FACTORS.items()}
+    optimizer = loop.make_optimizer({**every, **factors, "learning_rate": LEARNING_RATE})
+    steps = loop.StepLoop(
+        model,
+        optimizer,
+        data.images("train"),
+        data.labels("train"),
+        data.scale,
+        factors["batch_size"],
+    )
+    order = loop.epoch_order(0, 0, steps.examples)
+
+    def run_steps(start: int, stop: int) -> float:
+        return steps.run(order, start, stop, loop.Totals())[2]
+
+    steps.compile()
+    before = machine.load()
+    blocks = time_blocks(
+        run_steps,
+        steps.examples,
+        factors["batch_size"],
+        parsed["blocks"],
+        parsed["block_seconds"],
+    )
+    record = records.measure_record(
+        "time_epoch",
+        timing,
+        parsed,
+        records.FINISHED,
+        summary(blocks, steps.examples),
+        version=VERSIONS["time_epoch"],
+        factors=factors,
+        steps_per_epoch=steps.steps,
+        blocks=blocks,
+        threads=factors["threads"],
+        device=factors["device"],
+        load={"before": before, "after": machine.load()},
+        versions=machine.versions(),
+        machine=machine.describe(machine_name),
+    )
+    records.write_json(output, record)

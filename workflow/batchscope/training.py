@@ -1,0 +1,335 @@
+"""One training run: factors in; weights, history and record out."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from batchscope import checkpoint, datasets, losses, machine, models, names, records
+from batchscope.loop import StepLoop, Totals, effective_learning_rate, epoch_order, make_optimizer
+from batchscope.versions import VERSIONS
+
+# A Python signal handler only runs between calls into the graph.
+CHUNK_SECONDS = 5.0
+CHECKPOINT_SECONDS = 30.0
+FIRST_CHUNK_STEPS = 16
+
+
+class Interrupted(Exception):
+    """A signal asked the training to stop; its checkpoint is written."""
+
+
+@dataclass
+class Progress:
+    """Where a training stands; all of it goes into the checkpoint.
+
+    Attributes:
+        epoch: Epochs completed.
+        step: Steps done of the epoch after them.
+        loss: Sum of the losses over those steps' examples.
+        hits: Correct ones among those examples.
+        epoch_seconds: Seconds that those steps took.
+        contended_seconds: Seconds that all steps took, while other jobs shared the machine.
+        best_epoch: Epoch of the best weights; 0 before there is one.
+        best_value: The monitored value there.
+        resumed: Times that the training went on from a checkpoint.
+        history: One row per completed epoch.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    hits: int = 0
+    epoch_seconds: float = 0.0
+    contended_seconds: float = 0.0
+    best_epoch: int = 0
+    best_value: float = math.nan
+    resumed: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How a training is cut into calls; none of it changes a number.
+
+    Attributes:
+        chunk_seconds: The most seconds of steps in one call into the graph.
+        chunk_steps: The most steps in one call; None for no such limit.
+        checkpoint_seconds: Seconds between two checkpoints.
+    """
+
+    chunk_seconds: float = CHUNK_SECONDS
+    chunk_steps: int | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+
+class Training:
+    """A run's model, optimizer, data and progress.
+
+    Args:
+        run: The run's name.
+        results: The results folder, with the prepared data set in it.
+        model_file: The user's own model file, where the run's model is one.
+        limits: How the training is cut.
+    """
+
+    def __init__(
+        self, run: str, results: Path, model_file: str | None = None, limits: Limits | None = None
+    ) -> None:
+        self.run = run
+        self.results = results
+        self.folder = records.run_folder(results, run)
+        self.factors = names.parse_run(run)
+        self.limits = limits or Limits()
+        self.data = datasets.load(results, self.factors["dataset"])
+        self.model = models.build(
+            self.factors["model"],
+            self.data.input_shape,
+            self.data.classes,
+            self.factors["seed"],
+            model_file,
+        )
+        self.initial = models.weights(self.model)
+        self.optimizer = make_optimizer(self.factors)
+        self.loop = StepLoop(
+            self.model,
+            self.optimizer,
+            self.data.images("train"),
+            self.data.labels("train"),
+            self.data.scale,
+            self.factors["batch_size"],
+        )
+        self.validation = losses.Objective(
+            self.model,
+            self.data.images("validation"),
+            self.data.labels("validation"),
+            self.data.scale,
+        )
+        # `model.variables` has the generators of dropout, which `model.weights` leaves out.
+        self.variables = [*self.model.variables, *self.optimizer.variables]
+        self.progress = Progress()
+        self.best: dict[str, np.ndarray] = {}
+        self.stopping = False
+        self._checkpointed = time.monotonic()
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.folder / "checkpoint.npz"
+
+    @property
+    def _key(self) -> str:
+        return f"{VERSIONS['train']} {self.run}"
+
+    def stop(self, signum: int, frame: FrameType | None) -> None:
+        """Signal handler: stops the training after the current call into the graph."""
+        self.stopping = True
+
+    def fit(self) -> tuple[str, str, str]:
+        """Trains to the end, from the last checkpoint where there is one.
+
+        Returns:
+            Status, the reason for the end, and a sentence for people.
+
+        Raises:
+            Interrupted: If a signal stopped it; the checkpoint is written.
+        """
+        self._resume()
+        self.loop.compile()
+        while self.progress.epoch < self.factors["epochs"]:
+            if not self._train_epoch() or not self._end_epoch():
+                where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
+                return records.DIVERGED, "diverged", f"The loss was no longer finite at {where}."
+            waited = self.progress.epoch - self.progress.best_epoch
+            if 0 < self.factors["patience"] <= waited:
+                sentence = f"No better {self.factors['monitor']} for {waited} epochs."
+                return records.FINISHED, "patience", sentence
+            self._pause()
+        return records.FINISHED, "epochs", "All epochs were trained."
+
+    def _resume(self) -> None:
+        loaded = checkpoint.load(self._checkpoint, self._key, self.variables)
+        if loaded is not None:
+            self.progress, self.best = Progress(**loaded[0]), loaded[1]
+            self.progress.resumed += 1
+
+    def _train_epoch(self) -> bool:
+        """Runs the rest of an epoch; returns whether every loss was finite."""
+        progress = self.progress
+        order = epoch_order(self.factors["seed"], progress.epoch, self.loop.examples)
+        size = FIRST_CHUNK_STEPS
+        while progress.step < self.loop.steps:
+            if self.limits.chunk_steps:
+                size = min(size, self.limits.chunk_steps)
+            stop = min(progress.step + size, self.loop.steps)
+            start = progress.step
+            totals = Totals(progress.loss, progress.hits)
+            progress.step, totals, seconds = self.loop.run(order, start, stop, totals)
+            progress.loss, progress.hits = totals
+            progress.epoch_seconds += seconds
+            progress.contended_seconds += seconds
+            if not math.isfinite(progress.loss):
+                return False
+            # Half of the limit: steps take longer when other jobs join.
+            size = max(1, int((stop - start) / seconds * self.limits.chunk_seconds / 2))
+            if progress.step < self.loop.steps:
+                self._pause()
+        return True
+
+    def _end_epoch(self) -> bool:
+        """Records a completed epoch; returns whether weights and losses are finite."""
+        progress = self.progress
+        trainable, state = models.weights(self.model)
+        loss, accuracy = self.validation.loss_and_accuracy()
+        if not math.isfinite(loss) or not _finite(trainable):
+            return False
+        row = {
+            "epoch": progress.epoch + 1,
+            "step": (progress.epoch + 1) * self.loop.steps,
+            "learning_rate": float(self.optimizer.learning_rate.numpy()),
+            "train_loss": progress.loss / self.loop.examples,
+            "train_accuracy": progress.hits / self.loop.examples,
+            "validation_loss": loss,
+            "validation_accuracy": accuracy,
+            "seconds": progress.epoch_seconds,
+        }
+        progress.history.append(row)
+        progress.epoch += 1
+        progress.step, progress.loss, progress.hits, progress.epoch_seconds = 0, 0.0, 0, 0.0
+        if _better(row[self.factors["monitor"]], progress.best_value, self.factors["monitor"]):
+            progress.best_value = row[self.factors["monitor"]]
+            progress.best_epoch = progress.epoch
+            self.best = records.weight_members(trainable, state)
+        if _is_snapshot(progress.epoch):
+            path = self.folder / "epochs" / f"{progress.epoch}.npz"
+            records.write_weights(path, trainable, state)
+        return True
+
+    def _pause(self) -> None:
+        """Writes a checkpoint when one is due; obeys a signal.
+
+        Raises:
+            Interrupted: If a signal asked for it.
+        """
+        due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
+        if due or self.stopping:
+            progress = asdict(self.progress)
+            checkpoint.save(self._checkpoint, self._key, progress, self.variables, self.best)
+            self._checkpointed = time.monotonic()
+        if self.stopping:
+            raise Interrupted
+
+    def write(self, status: str, reason: str, message: str) -> None:
+        """Writes weights, history and record of a run that is over; the record last."""
+        empty: dict[str, np.ndarray] = {}
+        out_of_memory = status == records.OUT_OF_MEMORY
+        trainable, state = (empty, empty) if out_of_memory else models.weights(self.model)
+        final = self.folder / "final.npz"
+        best = self.folder / "best.npz"
+        records.write_weights(final, trainable, state)
+        if (
+            self.best
+            and not out_of_memory
+            and not _same(self.best, records.weight_members(trainable, state))
+        ):
+            records.write_arrays(best, self.best)
+        else:
+            records.link(final, best)
+        initial = self._write_initial()
+        progress = self.progress
+        records.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
+        best_row = progress.history[progress.best_epoch - 1] if progress.best_epoch else {}
+        records.write_json(
+            self.folder / "record.json",
+            {
+                "run": self.run,
+                "version": VERSIONS["train"],
+                "factors": self.factors,
+                "status": status,
+                "stop_reason": reason,
+                "message": message,
+                "parameters": sum(value.size for value in self.initial[0].values()),
+                "epochs_run": progress.epoch,
+                "steps_run": progress.epoch * self.loop.steps + progress.step,
+                "best_epoch": progress.best_epoch or None,
+                "best_monitor": progress.best_value,
+                "best_validation_loss": best_row.get("validation_loss"),
+                "effective_learning_rate": effective_learning_rate(self.factors),
+                "contended_seconds": progress.contended_seconds,
+                "resumed": progress.resumed,
+                "threads": self.factors["threads"],
+                "device": self.factors["device"],
+                "weights": {
+                    "initial": records.file_sha256(initial),
+                    "final": records.file_sha256(final),
+                    "best": records.file_sha256(best),
+                },
+                "versions": machine.versions(),
+                "machine": machine.describe(),
+                "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            },
+        )
+        self._checkpoint.unlink(missing_ok=True)
+
+    def _write_initial(self) -> Path:
+        """Writes the initial weights; all runs of a model and seed share one file."""
+        own = self.folder / "initial.npz"
+        records.write_weights(own, *self.initial)
+        shape = "x".join(map(str, self.data.input_shape))
+        name = f"{self.factors['model']}+{shape}+{self.data.classes}+seed={self.factors['seed']}"
+        shared = self.results / "initial" / f"{name}.npz"
+        if not shared.exists():
+            records.link(own, shared)
+        elif records.file_sha256(shared) == records.file_sha256(own):
+            records.link(shared, own)
+        return own
+
+
+def train(
+    run: str, results: Path, model_file: str | None = None, limits: Limits | None = None
+) -> str:
+    """Trains one run and writes its folder; returns its status.
+
+    A loss that is not finite and an allocator's refusal are results: they are recorded and
+    nothing is raised.
+
+    Raises:
+        Interrupted: If SIGTERM or SIGINT stopped the training; it goes on from its checkpoint
+            when it is started again.
+    """
+    training = Training(run, results, model_file, limits)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, training.stop)
+    try:
+        status, reason, message = training.fit()
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        first = str(error).strip().splitlines()[0]
+        status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", first
+    training.write(status, reason, message)
+    return status
+
+
+def _better(value: float, best: float, monitor: str) -> bool:
+    if math.isnan(best):
+        return True
+    return value > best if monitor.endswith("accuracy") else value < best
+
+
+def _is_snapshot(epoch: int) -> bool:
+    """Whether weights are kept after this epoch: the first five, then powers of two."""
+    return epoch <= 5 or epoch & (epoch - 1) == 0
+
+
+def _finite(arrays: dict[str, np.ndarray]) -> bool:
+    return all(np.isfinite(value).all() for value in arrays.values())
+
+
+def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in other)

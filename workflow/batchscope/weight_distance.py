@@ -1,0 +1,98 @@
+"""How far training moved the weights: the distance from the initial ones, by layer."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import names, records
+
+Arrays = dict[str, np.ndarray]
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that the measure fills, whatever its settings."""
+    return "weight_distance", "weight_distance_relative"
+
+
+def squared_norms(arrays: Arrays) -> dict[str, float]:
+    """Returns the sum of squares of each array, in float64."""
+    norms = {}
+    for key, array in arrays.items():
+        flat = array.reshape(-1).astype(np.float64)
+        norms[key] = float(np.dot(flat, flat))
+    return norms
+
+
+def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
+    """Returns D = ||w - w_0||_2 and D / ||w_0||_2, of all weights and of each layer.
+
+    Args:
+        initial: Trainable weights w_0: variable's path (`conv_1/kernel`) -> array.
+        trained: The same variables, w.
+
+    Returns:
+        `distance`, `relative` (None where ||w_0|| = 0, as of biases that start at 0), and
+        `layers`: layer -> the same two, in the model's order. The squares of the layers'
+        distances add up to the square of the whole.
+
+    Raises:
+        ValueError: If the two do not hold the same variables of the same shapes.
+    """
+    shapes = {key: array.shape for key, array in initial.items()}
+    if shapes != {key: array.shape for key, array in trained.items()}:
+        raise ValueError("Expected initial and trained weights of one model.")
+    moved = squared_norms({key: trained[key].astype(np.float64) - initial[key] for key in initial})
+    start = squared_norms(initial)
+    layers: dict[str, list[str]] = {}
+    for key in initial:
+        layers.setdefault(records.layer_of(key), []).append(key)
+    return {
+        **_pair(moved, start, list(initial)),
+        "layers": {layer: _pair(moved, start, keys) for layer, keys in layers.items()},
+    }
+
+
+def _pair(moved: dict[str, float], start: dict[str, float], keys: list[str]) -> dict[str, Any]:
+    distance = math.sqrt(math.fsum(moved[key] for key in keys))
+    norm = math.sqrt(math.fsum(start[key] for key in keys))
+    return {"distance": distance, "relative": distance / norm if norm > 0 else None}
+
+
+def write(
+    results: Path | str,
+    run: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Measures how far a run moved its weights and writes the record.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Name of the settings, as in the path.
+        output: The record's file.
+        model_file: Not needed: the weights alone are read. Every measure takes it.
+
+    Raises:
+        UserError: If the run or its weights are missing.
+    """
+    parsed = names.parse_settings("weight_distance", settings)
+    folder = records.run_folder(results, run)
+    status = records.read_json(folder / "record.json")["status"]
+    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
+    details: dict[str, Any] = {}
+    if status == records.FINISHED:
+        # Moving statistics are no parameters: only trainable weights count.
+        initial, _ = records.read_weights(folder / "initial.npz")
+        trained, _ = records.read_weights(folder / f"{parsed['weights']}.npz")
+        measured = distances(initial, trained)
+        values["weight_distance"] = measured["distance"]
+        values["weight_distance_relative"] = measured["relative"]
+        details["layers"] = measured["layers"]
+    record = records.measure_record("weight_distance", run, parsed, status, values, **details)
+    records.write_json(output, record)

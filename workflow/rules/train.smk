@@ -1,0 +1,27 @@
+"""Training: one job per run; a killed one goes on from its checkpoint."""
+
+
+rule train:
+    input:
+        # Their content is pinned by the digests in the run's name, whatever their age.
+        data=ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
+        model=ancient(lambda wildcards: STUDY.model_file(jobs.model_of(wildcards.run))),
+    output:
+        record="results/runs/{run}/record.json",
+        history="results/runs/{run}/history.csv",
+        final="results/runs/{run}/final.npz",
+        best="results/runs/{run}/best.npz",
+    log:
+        "logs/train/{run}.log",
+    conda:
+        "../../envs/batchscope.yaml"
+    threads: lambda wildcards: jobs.factors_of(wildcards.run)["threads"]
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),
+        runtime=240,
+        gpu=lambda wildcards: int(jobs.factors_of(wildcards.run)["device"] == "gpu"),
+    params:
+        VERSIONS["train"],
+    shell:
+        "python workflow/run.py train --run {wildcards.run:q} --model-file {input.model:q}"
+        " > {log:q} 2>&1"

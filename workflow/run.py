@@ -1,0 +1,182 @@
+"""The one door to every step: arguments, threads, error text; imports the step after that.
+
+Each job of the workflow is one call of this script, and its logged line can be pasted into a
+shell to repeat the job by hand. `python workflow/run.py plan` shows what a study would run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from batchscope import names
+from batchscope.errors import UserError
+
+INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
+
+
+def prepare_data(arguments: argparse.Namespace) -> None:
+    from batchscope import datasets
+
+    definition = json.loads(arguments.definition)
+    datasets.prepare(arguments.dataset, definition, arguments.results)
+
+
+def train(arguments: argparse.Namespace) -> None:
+    _start(names.parse_run(arguments.run))
+    from batchscope import training
+
+    limits = training.Limits(
+        arguments.chunk_seconds, arguments.chunk_steps, arguments.checkpoint_seconds
+    )
+    try:
+        status = training.train(arguments.run, arguments.results, arguments.model_file, limits)
+    except training.Interrupted:
+        print("Stopped by a signal; goes on from its checkpoint when started again.")
+        sys.exit(INTERRUPTED)
+    print(f"{arguments.run}: {status}")
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    if arguments.step in NEED_TENSORFLOW:
+        factors = names.parse_run(arguments.run)
+        # One thread: a sum's order, and so its last bits, must not depend on the machine.
+        _start({"threads": 1, "device": factors["device"]})
+    from batchscope import measures
+
+    measures.module(arguments.step).write(
+        arguments.results,
+        arguments.run,
+        arguments.settings,
+        arguments.output,
+        arguments.model_file,
+    )
+
+
+def time_epoch(arguments: argparse.Namespace) -> None:
+    _start(names.parse_timing(arguments.timing))
+    from batchscope.timing import epoch
+
+    epoch.write(
+        arguments.results,
+        arguments.machine,
+        arguments.timing,
+        arguments.settings,
+        arguments.output,
+        arguments.model_file,
+    )
+
+
+def tabulate(arguments: argparse.Namespace) -> None:
+    from batchscope import config, tables
+
+    study = config.study(arguments.config, arguments.scale)
+    tables.write(arguments.results, study, arguments.experiment, arguments.output)
+
+
+def draw(arguments: argparse.Namespace) -> None:
+    from batchscope import config, figures
+
+    study = config.study(arguments.config, arguments.scale)
+    wanted = figures.available(study.experiments[arguments.experiment].measures)
+    figures.write(arguments.tables, wanted, arguments.output)
+
+
+def report(arguments: argparse.Namespace) -> None:
+    from batchscope import config, report
+
+    study = config.study(arguments.config, arguments.scale)
+    report.write(study, arguments.results, arguments.config, arguments.output, arguments.partial)
+
+
+def plan(arguments: argparse.Namespace) -> None:
+    from batchscope import status
+
+    print(status.main(arguments.config, arguments.scale, arguments.results))
+
+
+MEASURES = ("evaluate", "sharpness", "weight_distance")
+NEED_TENSORFLOW = ("evaluate", "sharpness")
+
+
+def _start(factors: dict) -> None:
+    from batchscope import backend
+
+    backend.start(factors["threads"], factors["device"])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python workflow/run.py", description=__doc__)
+    steps = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+
+    def step(name: str, call: Callable, text: str) -> argparse.ArgumentParser:
+        found = steps.add_parser(name, help=text, description=text)
+        found.set_defaults(call=call)
+        found.add_argument("--results", type=Path, default=Path("results"), help="the results")
+        return found
+
+    def study(name: str, call: Callable, text: str) -> argparse.ArgumentParser:
+        found = step(name, call, text)
+        found.add_argument("--scale", choices=("full", "reduced"), default="full")
+        return found
+
+    def experiment(name: str, call: Callable, text: str) -> argparse.ArgumentParser:
+        found = study(name, call, text)
+        found.add_argument("--config", required=True, help="the configuration file")
+        found.add_argument("--output", type=Path, required=True)
+        return found
+
+    found = study("plan", plan, "Show what a study would run, what exists, time and disk.")
+    found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
+    found = step("prepare_data", prepare_data, "Prepare a data set.")
+    found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
+    found.add_argument("--definition", required=True, help="its definition, as JSON")
+    found = step("train", train, "Train one run.")
+    found.add_argument("--run", required=True)
+    found.add_argument("--chunk-seconds", type=float, default=5.0, help="most in one call")
+    found.add_argument("--chunk-steps", type=int, help="most steps in one call")
+    found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
+    _model_file(found)
+    for name in MEASURES:
+        found = step(name, measure, f"Measure {name} of one run.")
+        found.add_argument("--run", required=True)
+        _settings(found)
+    found = step("time_epoch", time_epoch, "Time the epochs of one configuration.")
+    found.add_argument("--machine", default="local")
+    found.add_argument("--timing", required=True)
+    _settings(found)
+    found = experiment("tabulate", tabulate, "Write the tables of one experiment.")
+    found.add_argument("--experiment", required=True)
+    found = experiment("figures", draw, "Draw the figures of one experiment.")
+    found.add_argument("--experiment", required=True)
+    found.add_argument("--tables", type=Path, required=True)
+    found = experiment("report", report, "Build the report of a study.")
+    found.add_argument("--partial", action="store_true", help="from whatever exists")
+    return parser
+
+
+def _settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--settings", default="default", help="their name in paths")
+    parser.add_argument("--output", type=Path, required=True)
+    _model_file(parser)
+
+
+def _model_file(parser: argparse.ArgumentParser) -> None:
+    # The workflow writes the option without a value for a built-in model.
+    parser.add_argument("--model-file", nargs="?", help="the user's model file")
+
+
+def main() -> None:
+    """Runs one step; a problem that the user can mend ends in its message alone."""
+    arguments = _parser().parse_args()
+    try:
+        arguments.call(arguments)
+    except UserError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
