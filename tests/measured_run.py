@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from batchscope import names, records
 
 DATASET = "tiny-0123abcd"

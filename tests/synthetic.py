@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from batchscope import names, records
 
 DATASET = names.token("digits", "1f0a93c2")
@@ -61,7 +62,7 @@ def study(
     runs: list[str], measures: dict[str, dict[str, Any]] | None = None, name: str = "gap"
 ) -> Study:
     """Returns a study of one experiment."""
-    chosen = MEASURES if measures is None else measures
+    chosen = dict(MEASURES if measures is None else measures)
     question = "Does the gap widen with batch size?"
     return Study("made_up", {name: Experiment(name, "The gap", question, runs, chosen)})
 
@@ -132,9 +133,7 @@ def _write_run(
     }
     records.write_json(folder / "record.json", record)
     for measure, settings in experiment.measures.items():
-        path = records.measure_path(
-            results, run, measure, names.settings_name(measure, settings)
-        )
+        path = records.measure_path(results, run, measure, names.settings_name(measure, settings))
         values, details = _values(measure, settings, size, rate, generator)
         if measure == "time_epoch":
             timing = names.timing_name(factors)

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 import report_example
 from batchscope import report
 
@@ -354,5 +355,8 @@ def test_prints_on_a4(opened, screenshots):
     assert content.startswith(b"%PDF")
     assert len(re.findall(rb"/Type\s*/Page\b", content)) > 3
     boxes = re.findall(rb"/MediaBox\s*\[([\d. ]+)\]", content)
+    # The head's buttons are back afterwards.
+    _head(opened, "seed").find_element(By.TAG_NAME, "button").click()
+    assert _head(opened, "seed").get_attribute("aria-sort") == "ascending"
     width, height = (float(side) for side in boxes[0].split()[2:])
     assert (round(width), round(height)) == (595, 842)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
 from batchscope import config, definitions, names, plan
 from batchscope.errors import ConfigError, UserError
 

@@ -21,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+
 from batchscope import datasets, definitions, records
 from batchscope.datasets import arrays, photographs, splits
 from batchscope.errors import UserError
-from PIL import Image
 
 DATA = os.environ.get("BATCHSCOPE_DATA")
 real = pytest.mark.skipif(

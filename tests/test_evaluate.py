@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 import numpy as np
 import pytest
+
 from batchscope import datasets, measures, names, records
 from batchscope.measures import evaluate
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_run
@@ -59,7 +60,7 @@ def test_chunks_dropout_and_penalty():
     random = np.random.default_rng(0)
     images = random.standard_normal((1300, 4)).astype(np.float32)
     labels = random.integers(0, 2, 1300).astype(np.int32)
-    loss, accuracy = evaluate.evaluator(model, 1.0)(images, labels)
+    loss, accuracy = evaluate.evaluator(model, 1.0, images.dtype)(images, labels)
     model.compile(loss="binary_crossentropy", metrics=["accuracy"])
     expected = model.evaluate(images, labels, batch_size=1300, verbose=0)
     assert loss == pytest.approx(expected[0], rel=1e-5)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from batchscope import backend
 
 backend.start()
 
 import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
+
 from batchscope import losses  # noqa: E402
 
 SHAPE = (2, 2, 1)

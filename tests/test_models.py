@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 import pytest
+
 from batchscope import backend, names, records
 from batchscope.errors import UserError
 
 backend.start()
 
 import keras  # noqa: E402
+
 from batchscope import models  # noqa: E402
 
 

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+
 from batchscope import names
 
 CORE = {

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from batchscope import definitions, names, plan
 from batchscope.errors import ConfigError
 

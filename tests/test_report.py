@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+
 import report_example
 from batchscope import config, names, records, report, statistics
 from batchscope.errors import UserError
@@ -140,8 +141,8 @@ def test_verdicts_become_headlines():
     assert found == [
         (
             "As the batch size grows",
-            "distance falls (by 0.50 [0.40, 0.60] per doubling); "
-            "adam: loss rises (by 0.50 [0.40, 0.60] per doubling).",
+            "distance falls (0.50 [0.40, 0.60] per doubling); "
+            "adam: loss rises (0.50 [0.40, 0.60] per doubling).",
         ),
         ("Not resolved", "gap."),
         ("Not enough seeds (3 of 6)", "accuracy."),
@@ -152,7 +153,7 @@ def test_resolved_answers_are_told(tmp_path):
     study, results, path = report_example.write(tmp_path, troubles=False)
     html = report.build(study, report.read(study, results, path))
     page = Page(html)
-    assert "As the batch size grows: test accuracy falls (by \N{MINUS SIGN}0.00" in page.text
+    assert "As the batch size grows: test accuracy falls (\N{MINUS SIGN}0.00" in page.text
     assert "6 paired seeds" in page.text
     assert "Nothing: every run finished" in page.text
     assert "This report is partial" not in page.text

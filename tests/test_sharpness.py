@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import optimize
+
 from batchscope import names, records
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
 from measured_run import COUNTS, RUN, write_dataset, write_run
-from scipy import optimize
 
 SETTINGS = names.parse_settings("sharpness", "default")
 
@@ -381,6 +382,7 @@ def results(tmp_path_factory):
 
 def test_keras_model_against_all_corners():
     import keras
+
     from batchscope.losses import Objective
 
     keras.utils.set_random_seed(0)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from batchscope import definitions, names, plan, records, status
 
 CONFIG = """

@@ -250,6 +250,7 @@ def test_learning_rate_scaling(scaling, expected):
 
 def test_every_optimizer_is_a_plain_keras_one_and_none_is_left_out():
     import keras
+
     from batchscope import loop, names
 
     known = {
@@ -282,6 +283,7 @@ def test_an_epochs_order_depends_on_seed_and_epoch_alone():
 def test_one_step_of_sgd_against_the_update_by_hand():
     """One step on two examples: the new weights are the old ones minus rate times gradient."""
     import keras
+
     from batchscope import loop
 
     inputs = keras.Input((1, 1, 2))
@@ -310,6 +312,7 @@ def test_one_step_of_sgd_against_the_update_by_hand():
 
 def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
     import tensorflow as tf
+
     from batchscope import training
 
     def refuse(self, *arguments):

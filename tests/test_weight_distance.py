@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from batchscope import records, weight_distance
 from batchscope.errors import UserError
 from measured_run import RUN, write_run

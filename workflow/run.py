@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import names
+from batchscope import names, warm
 from batchscope.errors import UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
@@ -100,6 +100,7 @@ def plan(arguments: argparse.Namespace) -> None:
 
 MEASURES = ("evaluate", "sharpness", "weight_distance")
 NEED_TENSORFLOW = ("evaluate", "sharpness")
+WARM = ("train", *NEED_TENSORFLOW)
 
 
 def _start(factors: dict) -> None:
@@ -169,14 +170,25 @@ def _model_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model-file", nargs="?", help="the user's model file")
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Runs one step; a problem that the user can mend ends in its message alone."""
-    arguments = _parser().parse_args()
+    arguments = _parser().parse_args(words)
     try:
         arguments.call(arguments)
     except UserError as error:
         sys.exit(str(error))
 
 
+def _alone(words: list[str]) -> bool:
+    """Whether a step must have a process of its own: what is timed, a GPU, several threads."""
+    run = words[words.index("--run") + 1] if "--run" in words[:-1] else ""
+    try:
+        factors = names.parse_run(run)
+    except ValueError:
+        return True
+    return words[0] not in WARM or factors["threads"] > 1 or factors["device"] != "cpu"
+
+
 if __name__ == "__main__":
-    main()
+    status = None if _alone(sys.argv[1:]) else warm.ask(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]) if status is None else status)

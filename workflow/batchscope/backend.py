@@ -77,6 +77,18 @@ def _uncollected() -> Iterator[None]:
         gc.freeze()
 
 
+def load(threads: int = 1, device: str = "cpu") -> None:
+    """Imports TensorFlow and Keras; nothing of them runs yet, no thread is started."""
+    quiet()
+    for variable in _THREAD_VARIABLES:
+        os.environ[variable] = str(threads)
+    if device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if "keras" not in sys.modules:
+        with without(*OPTIONAL), hushed(), _uncollected():
+            import keras  # noqa: F401
+
+
 def start(threads: int = 1, device: str = "cpu") -> None:
     """Imports TensorFlow and Keras and sets them up; before any module that imports Keras.
 
@@ -89,15 +101,10 @@ def start(threads: int = 1, device: str = "cpu") -> None:
         UserError: If TensorFlow is already running with other settings, or finds no GPU
             where one is asked for.
     """
-    quiet()
-    for variable in _THREAD_VARIABLES:
-        os.environ[variable] = str(threads)
-    if device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    with without(*OPTIONAL), hushed(), _uncollected():
-        import keras  # noqa: F401
-        import tensorflow as tf
+    load(threads, device)
+    import tensorflow as tf
 
+    with hushed():
         tf.config.list_physical_devices()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -71,6 +71,14 @@ def _is_text(tag: str) -> bool:
     return tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 
 
+def _parse(text: str) -> Any:
+    loader = _StrictLoader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
 def read(path: Path | str) -> dict[str, Any]:
     """Reads a configuration file; nothing but its YAML is checked.
 
@@ -79,7 +87,7 @@ def read(path: Path | str) -> dict[str, Any]:
     """
     text = _read_text(path)
     try:
-        config = yaml.load(text, Loader=_StrictLoader)
+        config = _parse(text)
         _check_nodes(path, config)
     except yaml.MarkedYAMLError as error:
         raise UserError(_yaml_message(path, error)) from None
@@ -152,8 +160,7 @@ def _check_nodes(path: Path | str, config: Any) -> None:
 @functools.cache
 def schema() -> dict[str, Any]:
     """Returns the whole schema: the file, with the definitions made from the registries."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    document = yaml.load(SCHEMA_FILE.read_text(encoding="utf-8"), Loader=loader)
+    document = yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))
     document["$defs"].update(_registry_definitions())
     return document
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from batchscope import config as configuration
-from batchscope import names, plan, records
+from batchscope import names, plan, records, warm
 from batchscope.errors import ConfigError, UserError
 
 RESULTS = "results"
@@ -28,8 +29,8 @@ def _code(*patterns: str) -> list[str]:
 
 
 TABLE_CODE = _code("tables.py", "frames.py")
-FIGURE_CODE = _code("figures/*.py", "frames.py")
-REPORT_CODE = _code("report.py", "report/*.py", "statistics.py", "../templates/*")
+FIGURE_CODE = _code("figures/*.py", "frames.py", "statistics.py", "../report/*.rst")
+REPORT_CODE = _code("report/*.py", "statistics.py", "../templates/*")
 
 
 def activate() -> None:
@@ -41,6 +42,11 @@ def activate() -> None:
     path = os.environ.get("PATH", "")
     if path.partition(os.pathsep)[0] != folder:
         os.environ["PATH"] = f"{folder}{os.pathsep}{path}"
+
+
+def prepare() -> None:
+    """Starts the process that local jobs fork from (see batchscope.warm)."""
+    warm.launch(_HERE.parent)
 
 
 @dataclass(frozen=True)
@@ -110,9 +116,14 @@ class Jobs:
         return [f"{RESULTS}/runs/{run}/record.json" for run in self.study.runs]
 
     def table_inputs(self, experiment: str) -> list[str]:
-        """Records behind an experiment's tables; in a partial report those that exist."""
+        """Records behind an experiment's tables; in a partial report those that exist.
+
+        A partial table also follows the configuration: it has a row for what is missing.
+        """
         paths = list(dict.fromkeys(self._records(experiment)))
-        return [path for path in paths if os.path.exists(path)] if self.partial else paths
+        if not self.partial:
+            return paths
+        return [self.config_path, *(path for path in paths if os.path.exists(path))]
 
     def _records(self, experiment: str) -> Iterator[str]:
         found = self.study.experiments[experiment]
@@ -150,15 +161,21 @@ class Jobs:
             known = ", ".join(self.study.datasets)
             sys.exit(f"{self.config_path}: no data set {dataset}; its data sets are: {known}.")
 
-    def local_data(self, dataset: str) -> list[str]:
-        """The local file or folder that a data set is read from, if it names one."""
-        path = self.study.datasets.get(dataset, {}).get("path")
+    def model_file(self, name: str) -> list[str]:
+        """The user's model file of a run or timing configuration; nothing if it is built in."""
+        path = self.study.models.get(name.split("+")[1])
         return [path] if path else []
 
-    def model_file(self, model: str) -> list[str]:
-        """The user's model file, or nothing for a built-in model."""
-        path = self.study.models.get(model)
-        return [path] if path else []
+    def shared(self, value_of: Callable[[str], Any], wildcard: str = "run") -> Any:
+        """Returns what is the same for every run, or else a function of the wildcards.
+
+        Snakemake calls a function several times per job, which is a third of a dry-run's time
+        in a large study; most studies have one model, no GPU and one number of threads.
+        """
+        values = [value_of(run) for run in self.study.runs]
+        if values and all(value == values[0] for value in values):
+            return values[0]
+        return lambda wildcards: value_of(getattr(wildcards, wildcard))
 
 
 def dataset_record(name: str) -> str:
@@ -166,11 +183,16 @@ def dataset_record(name: str) -> str:
     return f"{RESULTS}/data/{name.split('+')[0]}/record.json"
 
 
-def model_of(name: str) -> str:
-    """Model token of a run or of a timing configuration."""
-    return name.split("+")[1]
+def gpus(name: str) -> int:
+    """GPUs that a run or a timing configuration needs."""
+    return int(_factors(name)["device"] == "gpu")
 
 
-def factors_of(name: str) -> dict[str, Any]:
-    """Factors of a run, or of a timing configuration."""
+def threads(name: str) -> int:
+    """Threads of a run or a timing configuration."""
+    return _factors(name)["threads"]
+
+
+@functools.cache
+def _factors(name: str) -> dict[str, Any]:
     return names.parse_run(name) if "+seed=" in name else names.parse_timing(name)

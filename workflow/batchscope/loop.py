@@ -108,13 +108,14 @@ class StepLoop:
             return total, tf.math.count_nonzero(hits)
 
         @tf.function(
+            autograph=False,  # nothing here to convert, and looking for it doubles the tracing
             input_signature=[
                 tf.TensorSpec([self.examples], tf.int32),
                 tf.TensorSpec([], tf.int32),
                 tf.TensorSpec([], tf.int32),
                 tf.TensorSpec([], tf.float64),
                 tf.TensorSpec([], tf.int64),
-            ]
+            ],
         )
         def run(
             order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor

@@ -9,9 +9,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-# Examples per forward pass outside training: large enough for full speed on a CPU, small
-# enough that the activations of a 128x128 network stay under 1 GB.
-CHUNK = 512
+# Numbers of input per forward pass outside training, and the limits of its examples: large
+# enough that a chunk's fixed cost does not count, small enough that the activations of a
+# network stay well under 1 GB.
+CHUNK_VALUES = 2**22
+FEWEST, MOST = 64, 2048
+
+
+def chunk_size(input_shape: tuple[int, ...]) -> int:
+    """Returns the examples of a forward pass, by the shape of one example."""
+    return max(FEWEST, min(MOST, CHUNK_VALUES // math.prod(input_shape)))
 
 
 def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
@@ -81,7 +88,7 @@ class Objective:
         images: Examples, shape (n, height, width, channels), any dtype.
         labels: Integer classes, shape (n,).
         scale: Factor that turns the images into what the model was trained on.
-        chunk: Examples per forward pass.
+        chunk: Examples per forward pass; by the images' size where None.
         batch_statistics: Normalise by the statistics of each chunk in place of the moving
             ones. The model's dropout layers are switched off for good, and its moving
             statistics drift (they play no part), so the model must be the caller's own.
@@ -93,7 +100,7 @@ class Objective:
         images: np.ndarray,
         labels: np.ndarray,
         scale: float,
-        chunk: int = CHUNK,
+        chunk: int | None = None,
         batch_statistics: bool = False,
     ) -> None:
         self.model = model
@@ -107,13 +114,18 @@ class Objective:
         if batch_statistics:
             switch_off_dropout(model)
         # Chunks are on the device once; every later call only computes.
-        starts = range(0, self.examples, chunk)
+        chunk = chunk or chunk_size(images.shape[1:])
         self._chunks = [
             (
                 tf.constant(images[start : start + chunk]),
                 tf.constant(np.asarray(labels[start : start + chunk], np.int32)),
             )
-            for start in starts
+            for start in range(0, self.examples, chunk)
+        ]
+        # One trace for all chunks, the last and smaller one too.
+        signature = [
+            tf.TensorSpec([None, *images.shape[1:]], self._chunks[0][0].dtype),
+            tf.TensorSpec([None], tf.int32),
         ]
 
         def total(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -126,12 +138,12 @@ class Objective:
             penalties = count * tf.add_n(model.losses) if model.losses else tf.zeros(())
             return losses, hits, penalties
 
-        @tf.function(reduce_retracing=True)
+        @tf.function(autograph=False, input_signature=signature)
         def sums(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             losses, hits, penalties = total(images, labels)
             return _sum(losses, penalties), tf.math.count_nonzero(hits)
 
-        @tf.function(reduce_retracing=True)
+        @tf.function(autograph=False, input_signature=signature)
         def sum_and_gradient(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             values = [variable.value for variable in self.variables]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -144,6 +156,13 @@ class Objective:
             flat = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)
             return _sum(losses, penalties), flat
 
+        @tf.function(autograph=False, input_signature=[tf.TensorSpec([self.size], tf.float64)])
+        def assign(flat: tf.Tensor) -> None:
+            parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
+            for variable, part, shape in zip(self.variables, parts, self.shapes, strict=True):
+                variable.assign(tf.reshape(part, shape))
+
+        self._assign = assign
         self._sums = sums
         self._sum_and_gradient = sum_and_gradient
 
@@ -154,10 +173,7 @@ class Objective:
 
     def set_weights(self, flat: np.ndarray) -> None:
         """Sets the trainable weights from one vector, shape (size,), rounded to float32."""
-        start = 0
-        for variable, shape, size in zip(self.variables, self.shapes, self.sizes, strict=True):
-            variable.assign(flat[start : start + size].reshape(shape).astype(np.float32))
-            start += size
+        self._assign(tf.constant(flat, tf.float64))
 
     def loss_and_accuracy(self) -> tuple[float, float]:
         """Returns mean loss and accuracy at the current weights."""

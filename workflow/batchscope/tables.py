@@ -138,6 +138,13 @@ def describe(column: str) -> Column | None:
     return COLUMNS[name] if name else None
 
 
+def markdown() -> str:
+    """Returns the columns of runs.csv as a Markdown table, for the README."""
+    lines = ["| column | unit | what it holds |", "|---|---|---|"]
+    lines += [f"| `{name}` | {item.unit} | {item.doc} |" for name, item in COLUMNS.items()]
+    return "\n".join(lines) + "\n"
+
+
 def _registered(column: str) -> str | None:
     if column in COLUMNS:
         return column

@@ -10,14 +10,28 @@ from batchscope.versions import VERSIONS
 jobs.activate()
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
 
-# One job at a time on a local GPU, unless --resources gpu=N says that there are more. On a
-# cluster its own scheduler counts them.
-if workflow.local_exec and "gpu" not in workflow.global_resources:
+# One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
+# profile does, for there a scheduler counts them. (The executor is not known yet here.)
+if "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", 1)
 
 # Asks for more threads than any machine has: locally that is capped to --cores, so that the job
-# runs alone; on a cluster to the profile's max-threads.
+# runs alone. A cluster is asked for cpus_per_task instead, on a node for itself.
 ALONE = 4096
+
+# What a job needs besides its data.
+RUN_MODEL = STUDY.shared(STUDY.model_file)
+RUN_GPUS = STUDY.shared(jobs.gpus)
+RUN_THREADS = STUDY.shared(jobs.threads)
+TIMING_MODEL = STUDY.shared(STUDY.model_file, "timing")
+TIMING_GPUS = STUDY.shared(jobs.gpus, "timing")
+TIMING_THREADS = STUDY.shared(jobs.threads, "timing")
+
+
+onstart:
+    # Local jobs fork from one process that has TensorFlow imported; a cluster's import it.
+    if workflow.local_exec:
+        jobs.prepare()
 
 
 wildcard_constraints:

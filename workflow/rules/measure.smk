@@ -7,7 +7,7 @@ rule evaluate:
         final="results/runs/{run}/final.npz",
         best="results/runs/{run}/best.npz",
         data=ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
-        model=ancient(lambda wildcards: STUDY.model_file(jobs.model_of(wildcards.run))),
+        model=ancient(RUN_MODEL),
     output:
         "results/runs/{run}/evaluate/{settings}.json",
     log:
@@ -17,7 +17,7 @@ rule evaluate:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),
         runtime=60,
-        gpu=lambda wildcards: int(jobs.factors_of(wildcards.run)["device"] == "gpu"),
+        gpu=RUN_GPUS,
     params:
         VERSIONS["evaluate"],
     shell:
@@ -32,7 +32,7 @@ rule sharpness:
         final="results/runs/{run}/final.npz",
         best="results/runs/{run}/best.npz",
         data=ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
-        model=ancient(lambda wildcards: STUDY.model_file(jobs.model_of(wildcards.run))),
+        model=ancient(RUN_MODEL),
     output:
         "results/runs/{run}/sharpness/{settings}.json",
     log:
@@ -42,7 +42,7 @@ rule sharpness:
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * 2 ** (attempt - 1),
         runtime=240,
-        gpu=lambda wildcards: int(jobs.factors_of(wildcards.run)["device"] == "gpu"),
+        gpu=RUN_GPUS,
     params:
         VERSIONS["sharpness"],
     shell:

@@ -4,7 +4,7 @@
 rule time_epoch:
     input:
         data=ancient(lambda wildcards: jobs.dataset_record(wildcards.timing)),
-        model=ancient(lambda wildcards: STUDY.model_file(jobs.model_of(wildcards.timing))),
+        model=ancient(TIMING_MODEL),
     output:
         "results/timing/{machine}/{timing}/time_epoch/{settings}.json",
     log:
@@ -17,7 +17,9 @@ rule time_epoch:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),
         runtime=30,
-        gpu=lambda wildcards: int(jobs.factors_of(wildcards.timing)["device"] == "gpu"),
+        gpu=TIMING_GPUS,
+        # What a cluster is asked for in place of `threads`.
+        cpus_per_task=TIMING_THREADS,
         # Replaces the profile's default, so the signal stands here again.
         slurm_extra="--exclusive --signal=TERM@60",
     params:

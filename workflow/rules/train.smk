@@ -5,7 +5,7 @@ rule train:
     input:
         # Their content is pinned by the digests in the run's name, whatever their age.
         data=ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
-        model=ancient(lambda wildcards: STUDY.model_file(jobs.model_of(wildcards.run))),
+        model=ancient(RUN_MODEL),
     output:
         record="results/runs/{run}/record.json",
         history="results/runs/{run}/history.csv",
@@ -15,13 +15,15 @@ rule train:
         "logs/train/{run}.log",
     conda:
         "../../envs/batchscope.yaml"
-    threads: lambda wildcards: jobs.factors_of(wildcards.run)["threads"]
+    threads: RUN_THREADS
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),
         runtime=240,
-        gpu=lambda wildcards: int(jobs.factors_of(wildcards.run)["device"] == "gpu"),
+        gpu=RUN_GPUS,
     params:
         VERSIONS["train"],
+    # SLURM signals every process of a job: a shell around the training would die of it at once,
+    # and Snakemake after it, without waiting for the checkpoint.
     shell:
-        "python workflow/run.py train --run {wildcards.run:q} --model-file {input.model:q}"
+        "exec python workflow/run.py train --run {wildcards.run:q} --model-file {input.model:q}"
         " > {log:q} 2>&1"

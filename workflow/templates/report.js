@@ -33,7 +33,7 @@
     body.append(...keyed.map((item) => item.row));
   };
 
-  headers.forEach((header, index) => {
+  const buttons = headers.map((header, index) => {
     const button = document.createElement("button");
     button.type = "button";
     const label = document.createElement("span");
@@ -42,6 +42,7 @@
     button.addEventListener("click", () => sort(index));
     header.append(button);
     header.setAttribute("aria-sort", "none");
+    return button;
   });
 
   const selects = Array.from(controls.querySelectorAll("select"));
@@ -59,7 +60,7 @@
     count.textContent = `${shown} of ${rows.length} runs`;
   };
   controls.addEventListener("submit", (event) => event.preventDefault());
-  filter.addEventListener("input", narrow);
+  ["input", "change"].forEach((name) => filter.addEventListener(name, narrow));
   selects.forEach((select) => select.addEventListener("change", narrow));
 
   // One rule per hidden column, so that 1,000 rows need no class of their own.
@@ -97,11 +98,19 @@
   paint("automatic");
   document.getElementById("bar").append(theme);
 
-  // A closed <details> would print without its content.
+  // For print: a closed <details> would lose its content, and Chromium paints a button in a
+  // table's head on the first page alone.
   let closed = [];
   window.addEventListener("beforeprint", () => {
     closed = Array.from(document.querySelectorAll("main details:not(.chooser, .manual, [open])"));
     closed.forEach((item) => { item.open = true; });
+    headers.forEach((header, index) => header.replaceChildren(buttons[index].firstChild));
   });
-  window.addEventListener("afterprint", () => closed.forEach((item) => { item.open = false; }));
+  window.addEventListener("afterprint", () => {
+    closed.forEach((item) => { item.open = false; });
+    headers.forEach((header, index) => {
+      buttons[index].append(header.firstChild);
+      header.append(buttons[index]);
+    });
+  });
 })();

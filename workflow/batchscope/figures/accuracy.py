@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from batchscope import frames, statistics
 from batchscope.figures import Tables, against_batch_size, canvas
-from batchscope.figures.against_batch_size import Panel
+from batchscope.figures.against_batch_size import Panel, Place
 
 _PANELS = [
     Panel("train_accuracy", "Training", "accuracy (%)"),
@@ -53,22 +53,29 @@ def _items(column: str) -> str:
 
 
 def _binomial(
-    axes: Axes, panel: Panel, group: frames.Series, style: dict[str, Any], offset: float
+    axes: Axes, panel: Panel, group: frames.Series, style: dict[str, Any], place: Place
 ) -> None:
-    sizes = group.frame["batch_size"].unique().tolist()
+    width = _bar_width(group.frame["batch_size"].unique().tolist(), place.count)
     rows = group.frame[group.frame["status"] == canvas.FINISHED]
     for size, chosen in rows.groupby("batch_size"):
         share, items = chosen[panel.column].mean(), chosen[_items(panel.column)].mean()
         half = float(statistics.binomial_half_width(share, items))
         if np.isfinite(half):
-            place = np.log2(size) + offset
+            at = np.log2(size) + place.offset
             ends = [share - half, min(share + half, 1.0)]
             axes.plot(
-                [place] * 2,
+                [at] * 2,
                 ends,
                 color=style["color"],
                 alpha=0.2,
-                linewidth=min(7.0, 40 * canvas.spacing(sizes) / max(len(sizes), 1)),
+                linewidth=width,
                 solid_capstyle="butt",
                 zorder=1,
             )
+
+
+def _bar_width(batch_sizes: list[int], series: int) -> float:
+    """Returns the width of a bar in points: at most 7, less where bars stand close."""
+    doublings = np.log2(max(batch_sizes) / min(batch_sizes)) + 1
+    room = 72 * canvas.PANEL_WIDTH * canvas.spacing(batch_sizes) / doublings
+    return float(np.clip(0.5 * room / series, 1.0, 7.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -24,6 +24,13 @@ class Panel:
     column: str
     title: str
     label: str
+
+
+class Place(NamedTuple):
+    """Where a series stands: its offset in doublings, and how many stand beside each other."""
+
+    offset: float
+    count: int
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
@@ -52,7 +59,7 @@ def draw(
     outcomes: list[Panel],
     columns: int = 3,
     same_scale: bool = False,
-    extra: Callable[[Axes, Panel, frames.Series, dict[str, Any], float], None] | None = None,
+    extra: Callable[[Axes, Panel, frames.Series, dict[str, Any], Place], None] | None = None,
     note: str = "",
 ) -> Figure:
     """Returns a figure with one panel per outcome.
@@ -62,7 +69,7 @@ def draw(
         outcomes: The panels, row by row.
         columns: Panels in a row.
         same_scale: Whether all panels have the same vertical axis.
-        extra: Called for each panel and series with its style and offset, before its points.
+        extra: Called for each panel and series with its style and place, before its points.
         note: What else a reader must know, written below.
     """
     columns = min(columns, len(outcomes))
@@ -90,10 +97,11 @@ def draw_panel(
     sizes = sorted(frame["batch_size"].unique().tolist())
     handles, ends = [], []
     for index, group in enumerate(groups):
-        style, offset = canvas.line_style(index), dodge(index, len(groups), sizes)
+        style = canvas.line_style(index)
+        place = Place(dodge(index, len(groups), sizes), len(groups))
         if extra:
-            extra(axes, panel, group, style, offset)
-        handle, high = _draw_series(axes, group.frame, panel.column, style, offset, len(groups))
+            extra(axes, panel, group, style, place)
+        handle, high = _draw_series(axes, group.frame, panel.column, style, place)
         handles.append(handle)
         ends.append(high)
     values = frame.loc[frame["status"] == canvas.FINISHED, panel.column].to_numpy(float)
@@ -126,16 +134,15 @@ def _draw_series(
     rows: pandas.DataFrame,
     column: str,
     style: dict[str, Any],
-    offset: float,
-    count: int,
+    place: Place,
 ) -> tuple[Any, np.ndarray]:
     """Draws points and means of one series; returns its handle and its intervals' upper ends."""
     finished = rows[(rows["status"] == canvas.FINISHED) & rows[column].notna()]
     seeds = sorted(rows["seed"].unique().tolist())
     step = canvas.spacing(rows["batch_size"].tolist())
-    jitter = _jitter(seeds, 0.3 * step / max(count, 1))
+    jitter = _jitter(seeds, 0.3 * step / place.count)
     axes.plot(
-        np.log2(finished["batch_size"]) + offset + finished["seed"].map(jitter),
+        np.log2(finished["batch_size"]) + place.offset + finished["seed"].map(jitter),
         finished[column],
         linestyle="none",
         marker=style["marker"],
@@ -151,7 +158,7 @@ def _draw_series(
     halves = np.array([interval.high - interval.mean for interval in intervals.values()])
     halves = np.nan_to_num(halves)  # one seed: a mean without an interval
     handle = axes.errorbar(
-        np.log2(np.array(list(intervals), float)) + offset,
+        np.log2(np.array(list(intervals), float)) + place.offset,
         means,
         yerr=halves,
         markersize=5.5 if len(intervals) <= 16 else 3.5,

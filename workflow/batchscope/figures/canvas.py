@@ -49,8 +49,8 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
     """
     text, image = io.StringIO(), io.BytesIO()
     with style():
-        figure.draw_without_rendering()
         # Laid out once for both formats, each of which is drawn once: savefig draws twice.
+        figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
         metadata = {"Title": title, "Date": None, "Creator": None}
         FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
@@ -279,7 +279,7 @@ def empty(axes: Axes, text: str = "no finished run") -> None:
 
 def legend(figure: Figure, handles: list, labels: list[str], title: str | None = None) -> None:
     """Draws one legend above all panels, if there is something to tell apart."""
-    if not labels or (len(labels) < 2 and not title):
+    if not handles or (len(labels) < 2 and not title):
         return
     width = figure.get_size_inches()[0]
     longest = max(len(label) for label in labels)

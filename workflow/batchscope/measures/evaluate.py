@@ -52,7 +52,7 @@ def generalisation_gaps(metrics: dict[str, float]) -> dict[str, float | None]:
     return {key: value if math.isfinite(value) else None for key, value in gaps.items()}
 
 
-def evaluator(model: keras.Model, scale: float) -> Evaluator:
+def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     """Returns a function (images, labels) -> mean loss and accuracy, dropout off.
 
     The images are read in chunks, so that an array on disk need not fit into memory. Penalties
@@ -61,14 +61,23 @@ def evaluator(model: keras.Model, scale: float) -> Evaluator:
     Args:
         model: A built classifier.
         scale: Factor that turns the images into what the model was trained on.
+        dtype: Type of the images.
     """
     import tensorflow as tf
 
     from batchscope import losses
 
     per_example = losses.example_losses(model)
+    size = losses.chunk_size(model.input_shape[1:])
 
-    @tf.function(reduce_retracing=True)
+    # One trace for every chunk of every split, whatever its length.
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            tf.TensorSpec(model.input_shape, dtype),
+            tf.TensorSpec([None], tf.int32),
+        ],
+    )
     def sums(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
         outputs = model(losses.scaled(images, scale), training=False)
         example_loss, hits = per_example(labels, outputs)
@@ -78,8 +87,8 @@ def evaluator(model: keras.Model, scale: float) -> Evaluator:
 
     def evaluate(images: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
         total, hits = 0.0, 0
-        for start in range(0, len(images), losses.CHUNK):
-            rows = slice(start, start + losses.CHUNK)
+        for start in range(0, len(images), size):
+            rows = slice(start, start + size)
             chunk = images[rows]
             chunk_total, chunk_hits, penalty = sums(
                 tf.constant(chunk), tf.constant(np.asarray(labels[rows], np.int32))
@@ -129,7 +138,8 @@ def _evaluate_run(
     from batchscope import datasets, models
 
     dataset = datasets.load(results, names.parse_run(run)["dataset"])
-    evaluate = evaluator(models.load(results, run, which, model_file), dataset.scale)
+    model = models.load(results, run, which, model_file)
+    evaluate = evaluator(model, dataset.scale, dataset.images("train").dtype)
     metrics, counts = {}, {}
     for split in records.SPLITS:
         images, labels = dataset.images(split), dataset.labels(split)

@@ -199,21 +199,35 @@ def write(
     values: dict[str, float | None] = dict.fromkeys(columns(parsed))
     details: dict[str, Any] = {}
     if status == records.FINISHED:
-        values, details = _measure_run(results, run, parsed, model_file)
+        values, details = measure_run(results, run, parsed, model_file)
     record = records.measure_record("sharpness", run, parsed, status, values, **details)
     records.write_json(output, record)
 
 
-def _measure_run(
+def measure_run(
     results: Path | str, run: str, settings: dict[str, Any], model_file: Path | str | None
 ) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures the sharpness of a finished run; writes nothing.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Every setting, by full name.
+        model_file: The user's model file, where the model is not built in.
+
+    Returns:
+        What `measure` returns, with the subset and the chunk size among the details.
+
+    Raises:
+        UserError: If the run or its data are missing, or the subspace does not fit.
+    """
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope import datasets, losses, models
 
     dataset = datasets.load(results, names.parse_run(run)["dataset"])
     labels = dataset.labels("train")
     indices = subset(len(labels), settings["examples"])
-    chunk = even_chunk(len(indices), losses.CHUNK)
+    chunk = even_chunk(len(indices), losses.chunk_size(dataset.input_shape))
     objective = losses.Objective(
         models.load(results, run, settings["weights"], model_file),
         dataset.images("train")[indices],

@@ -10,13 +10,13 @@ from batchscope.report.text import format_interval, format_p, plural
 READING = (
     "Values are means over seeds with 95 % intervals by Student's t; for times, which are taken "
     "once per configuration, the median with its quartiles. The change per doubling is the mean "
-    "over seeds of the slope against the base-2 logarithm of the batch size. Paired "
-    "seeds are those that finished at every batch size; they alone are compared. p tests the direction that was stated beforehand: Page's "
-    "trend test with seeds as blocks, or sign flips where there are two batch sizes; adjusted "
-    "by Holm's method over all tests of the study. \u201cRises\u201d or \u201cfalls\u201d is said "
-    f"where the adjusted p is below {statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired "
-    "seeds or more. \u201cNot resolved\u201d means that these seeds do not show it, and not that "
-    "there is no difference."
+    "over seeds of the slope against the base-2 logarithm of the batch size. Paired seeds are "
+    "those that finished at every batch size; they alone are compared. p tests the direction "
+    "that was stated beforehand: Page's trend test with seeds as blocks, or sign flips where "
+    "there are two batch sizes; adjusted by Holm's method over all tests of the study. "
+    "\u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is below "
+    f"{statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired seeds or more. \u201cNot "
+    "resolved\u201d means that these seeds do not show it, and not that there is no difference."
 )
 _TESTS = {"page": "Page", "sign_flip": "sign flips"}
 
@@ -48,7 +48,7 @@ def _effect(answer: dict[str, Any]) -> str:
     if slope is None:
         return words
     interval = f" [{slope.low}, {slope.high}]" if slope.low else ""
-    return f"{words} (by {slope.value}{interval} per doubling)"
+    return f"{words} ({slope.value}{interval} per doubling)"
 
 
 def _lower(label: str) -> str:

@@ -1,0 +1,91 @@
+"""A copy of the project to run the workflow in, and what a dry-run of it would do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+
+TINY = {
+    "study": "tiny",
+    "defaults": {
+        "dataset": "digits",
+        "model": "small_cnn",
+        "optimizer": "sgd",
+        "learning_rate": 0.05,
+        "epochs": 2,
+    },
+    "experiments": {
+        "batch_size": {
+            "title": "Tiny",
+            "question": "Does the whole pipeline run?",
+            "vary": {"batch_size": [64, 256]},
+            "seeds": 2,
+            "measure": {
+                "evaluate": None,
+                "sharpness": {"starts": 1, "iterations": 2, "dimensions": 5, "examples": 200},
+                "weight_distance": None,
+                "time_epoch": {"blocks": 3, "block_seconds": 0.05},
+            },
+        }
+    },
+}
+
+
+def copy(target: Path) -> Path:
+    """Copies what a clone would hold, with what is not committed yet, and no results."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target / name)
+    return target
+
+
+def write_config(project: Path, config: dict) -> None:
+    (project / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+
+
+def snakemake(project: Path, *arguments: str, **options) -> subprocess.CompletedProcess:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", *arguments],
+        cwd=project,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        **options,
+    )
+
+
+def run(project: Path, *arguments: str) -> str:
+    done = snakemake(project, "--cores", "2", *arguments)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def planned(project: Path, *arguments: str) -> dict[str, int]:
+    """Returns rule -> jobs that a run would start now; empty for `Nothing to be done`."""
+    done = snakemake(project, "-n", "--cores", "2", *arguments)
+    assert done.returncode == 0, done.stdout
+    if "Nothing to be done" in done.stdout:
+        return {}
+    table = re.search(r"^job +count\n-+ +-+\n(.*?)^total +\d+$", done.stdout, re.M | re.S)
+    assert table, done.stdout
+    counts = {line.split()[0]: int(line.split()[1]) for line in table[1].splitlines()}
+    counts.pop("all", None)
+    return counts

@@ -1,0 +1,293 @@
+"""Every figure, of every shape of experiment, from its CSV alone and always the same."""
+
+import itertools
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import synthetic
+from batchscope import errors, figures, frames, statistics, tables
+from batchscope.figures import REPORT, canvas
+
+RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
+NAMES = list(figures.FIGURES)
+
+
+def tables_of(folder, runs, failed=None, patience=False, measures=None):
+    """Writes a made-up experiment and returns the folder of its tables."""
+    planned = synthetic.study(runs, measures)
+    synthetic.write(folder / "results", planned, failed, patience)
+    tables.write(folder / "results", planned, "gap", folder / "tables")
+    return folder / "tables"
+
+
+@pytest.fixture(scope="module")
+def two_rates(tmp_path_factory):
+    """Tables of 5 batch sizes, 6 seeds and 2 rates, with every kind of failure."""
+    runs = synthetic.grid(cases=RATES)
+    failed = {run: "diverged" for run in synthetic.grid([256], [0, 1], RATES[1:])}
+    failed |= {run: "missing" for run in synthetic.grid([64], [5], RATES)}
+    failed |= {run: "out_of_memory" for run in synthetic.grid([256], [5], RATES[:1])}
+    return tables_of(tmp_path_factory.mktemp("two_rates"), runs, failed, patience=True)
+
+
+@pytest.fixture(scope="module")
+def drawn(two_rates, tmp_path_factory):
+    """The folder of every figure of `two_rates`."""
+    folder = tmp_path_factory.mktemp("figures")
+    figures.write(two_rates, NAMES, folder)
+    return folder
+
+
+def texts(drawing):
+    """Returns every text of a drawing."""
+    import matplotlib.text
+
+    found = drawing.findobj(matplotlib.text.Text)
+    return {text.get_text() for text in found if text.get_text()}
+
+
+def test_the_files_of_every_figure(drawn):
+    expected = {f"{name}{suffix}" for name in NAMES for suffix in figures.SUFFIXES}
+    assert {path.name for path in drawn.iterdir()} == expected | {figures.LISTING}
+    listing = json.loads((drawn / figures.LISTING).read_text())
+    assert [entry["name"] for entry in listing] == NAMES
+    assert all(entry["title"] and entry["caption"] for entry in listing)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_files_are_sound(drawn, name):
+    text = (drawn / f"{name}.svg").read_text()
+    root = ElementTree.fromstring(text)
+    assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].title
+    assert len(text) < 150_000
+    assert "<text" not in text  # outlines: the same wherever it is opened
+    assert "<image" not in text
+    with Image.open(drawn / f"{name}.png") as image:
+        assert image.width > 900
+        assert np.asarray(image.convert("L")).std() > 5
+
+
+@pytest.mark.parametrize("name", ["loss_curves", "sharpness"])
+def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
+    figure = figures.FIGURES[name]
+    drawing = figure.draw(frames.read(drawn / f"{name}.csv"))
+    svg, png = canvas.svg_and_png(drawing, figure.title)
+    assert svg == (drawn / f"{name}.svg").read_text()
+    assert png == (drawn / f"{name}.png").read_bytes()
+
+
+def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
+    import matplotlib
+
+    figure = figures.FIGURES["best_losses"]
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
+        drawing = figure.draw(figure.select(figures.read(two_rates)))
+        svg, _ = canvas.svg_and_png(drawing, figure.title)
+    assert svg == (drawn / "best_losses.svg").read_text()
+
+
+def test_every_run_stands_in_every_csv(drawn):
+    for name in NAMES:
+        frame = frames.read(drawn / f"{name}.csv")
+        assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
+        assert set(frame["status"]) == {"finished", "diverged", "missing", "out_of_memory"}
+
+
+def test_points_means_and_intervals(two_rates):
+    figure = figures.FIGURES["weight_distance"]
+    frame = figure.select(figures.read(two_rates))
+    axes = figure.draw(frame).axes[0]
+    chosen = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
+    points, mean = axes.lines[0], axes.containers[0]
+    assert len(points.get_xdata()) == len(chosen)
+    at_32 = statistics.t_interval(chosen.loc[chosen["batch_size"] == 32, "weight_distance"])
+    assert mean.lines[0].get_ydata()[1] == pytest.approx(at_32.mean)
+    (low, high) = mean.lines[2][0].get_segments()[1][:, 1]
+    assert (low, high) == pytest.approx((at_32.low, at_32.high))
+
+
+def test_axes_are_labelled_with_plain_batch_sizes_and_units(two_rates):
+    for name in NAMES:
+        figure = figures.FIGURES[name]
+        drawing = figure.draw(figure.select(figures.read(two_rates)))
+        drawing.draw_without_rendering()
+        for axes in drawing.axes:
+            assert axes.get_title("left")
+        assert any(axes.get_ylabel() for axes in drawing.axes)
+        if name != "loss_curves":
+            labels = [label.get_text() for label in drawing.axes[0].get_xticklabels()]
+            assert labels == ["16", "32", "64", "128", "256"]
+
+
+def test_failures_are_marked(two_rates):
+    figure = figures.FIGURES["accuracy"]
+    found = texts(figure.draw(figure.select(figures.read(two_rates))))
+    assert {"2 div.\n1 mem.", "2 miss."} <= found
+    assert any("Of 60 runs: 2 diverged (div.), 1 out of memory" in text for text in found)
+
+
+def test_the_binomial_error_is_drawn(two_rates):
+    figure = figures.FIGURES["accuracy"]
+    frame = figure.select(figures.read(two_rates))
+    axes = figure.draw(frame).axes[2]
+    rows = frame[(frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)]
+    mean = rows["test_accuracy"].mean()
+    half = statistics.binomial_half_width(mean, 360)
+    bars = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 7]
+    assert bars[0] == pytest.approx([mean - half, min(mean + half, 1)])
+    assert axes.get_ylim()[1] < 1.01
+    assert axes.get_title("left") == "Test (360 examples)"
+
+
+def test_a_legend_only_where_there_is_something_to_tell_apart(two_rates, tmp_path):
+    figure = figures.FIGURES["best_losses"]
+    drawing = figure.draw(figure.select(figures.read(two_rates)))
+    (legend,) = drawing.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "learning rate 0.05",
+        "learning rate 0.1",
+    ]
+    folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
+    assert figure.draw(figure.select(figures.read(folder))).legends == []
+
+
+SHAPES = {
+    "one_batch_size": (synthetic.grid([32]), None),
+    "one_seed": (synthetic.grid(seeds=[0]), None),
+    "one_run": (synthetic.grid([32], [0]), None),
+    "no_batch_size_varied": (synthetic.grid([32], range(3), RATES), None),
+    "all_diverged": (synthetic.grid(seeds=range(2)), "diverged"),
+    "all_out_of_memory": (synthetic.grid(seeds=range(2)), "out_of_memory"),
+    "all_missing": (synthetic.grid(seeds=range(2)), "missing"),
+    "many_batch_sizes": (synthetic.grid(range(16, 65, 4), [0, 1]), None),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.filterwarnings("error")
+def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
+    runs, status = SHAPES[shape]
+    failed = dict.fromkeys(runs, status) if status else {}
+    folder = tables_of(tmp_path, runs, failed)
+    read = figures.read(folder)
+    for figure in figures.FIGURES.values():
+        drawing = figure.draw(figure.select(read))
+        drawing.draw_without_rendering()
+        if status and figure.name not in ("loss_curves", "time"):
+            assert "no finished run" in texts(drawing)
+
+
+def test_one_seed_has_a_mean_and_no_interval(tmp_path):
+    figure = figures.FIGURES["weight_distance"]
+    folder = tables_of(tmp_path, synthetic.grid(seeds=[0]))
+    axes = figure.draw(figure.select(figures.read(folder))).axes[0]
+    for segment in axes.containers[0].lines[2][0].get_segments():
+        assert segment[0, 1] == segment[1, 1]
+
+
+def test_figures_follow_from_measures():
+    assert figures.available([]) == ["loss_curves", "best_losses"]
+    assert figures.available(synthetic.MEASURES) == NAMES
+    assert "sharpness" not in figures.available(["evaluate", "weight_distance"])
+
+
+def test_an_experiment_without_measures(tmp_path):
+    folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
+    figures.write(folder, figures.available([]), tmp_path / "figures")
+    assert (tmp_path / "figures" / "loss_curves.svg").exists()
+
+
+def test_an_unknown_figure_is_refused(two_rates, tmp_path):
+    with pytest.raises(errors.UserError, match="figures: received 'speed'; one of loss_curves"):
+        figures.write(two_rates, ["speed"], tmp_path)
+
+
+def test_captions_are_plain_enough_for_both_reports():
+    assert {path.stem for path in REPORT.glob("*.rst")} >= set(NAMES)
+    for name in NAMES:
+        caption = figures.FIGURES[name].caption
+        assert caption.endswith(".") and not set(caption) & set("`{}<>|*_")
+
+
+def test_the_registry_needs_the_standard_library_alone():
+    code = (
+        "import sys; from batchscope import figures; figures.available(['evaluate']);"
+        "figures.FIGURES['time'].caption;"
+        "print(sorted({'numpy', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)))"
+    )
+    workflow = Path(figures.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_styles_differ_in_grey():
+    styles = [canvas.line_style(index) for index in range(12)]
+    drawn = {(style["marker"], str(style["linestyle"])) for style in styles}
+    assert len(drawn) == len(styles)
+    assert len({(style["color"], style["marker"]) for style in styles}) == len(styles)
+    greys = [
+        np.dot([int(style["color"][i : i + 2], 16) for i in (1, 3, 5)], [0.299, 0.587, 0.114])
+        for style in canvas.ordered_styles(5)
+    ]
+    assert all(later - earlier > 15 for earlier, later in itertools.pairwise(greys))
+
+
+def test_series_and_what_follows_from_the_batch_size(tmp_path):
+    runs = [
+        run
+        for size, rate in ((32, 0.01), (64, 0.02), (128, 0.04))
+        for run in synthetic.grid([size], [0, 1], learning_rate=rate)
+    ]
+    frame = frames.read(tables_of(tmp_path, runs) / "runs.csv")
+    assert frames.varying(frame) == ["learning_rate"]
+    assert frames.series_factors(frame) == []
+    assert frames.coupled_factors(frame) == {"learning_rate": [0.01, 0.02, 0.04]}
+    figure = figures.FIGURES["best_losses"]
+    drawing = figure.draw(figure.select(figures.read(tmp_path / "tables")))
+    assert "Along the batch sizes: learning rate 0.01, 0.02, 0.04." in texts(drawing)
+
+
+def test_factors_that_move_together_are_told_once_and_named_whole(tmp_path):
+    cases = [
+        {"learning_rate": 0.1, "optimizer": "sgd"},
+        {"learning_rate": 0.001, "optimizer": "adam"},
+        {"learning_rate": 0.1, "optimizer": "sgd", "momentum": 0.9, "nesterov": True},
+    ]
+    runs = synthetic.grid([16, 32], [0], cases)
+    frame = frames.read(tables_of(tmp_path, runs, measures={}) / "runs.csv")
+    assert [group.label for group in frames.series(frame)] == [
+        "learning rate 0.1, sgd, momentum 0, no nesterov",
+        "learning rate 0.001, adam, momentum 0, no nesterov",
+        "learning rate 0.1, sgd, momentum 0.9, nesterov",
+    ]
+    assert len(frames.series_factors(frame)) == 2
+    assert all(len(group.frame) == 2 for group in frames.series(frame))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        ([16, 32, 64], [16, 32, 64]),
+        ([32], [32]),
+        (list(range(1, 65)), [1, 2, 4, 8, 16, 32, 64]),
+        ([100, 200, 400, 1000], [100, 200, 400, 1000]),
+    ],
+)
+def test_labelled_batch_sizes(sizes, shown):
+    assert canvas.spread(sizes) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.05, "0.05"), (20.0, "20"), (0, "0"), (2e-6, "2e-6"), (3e7, "30000000")]
+)
+def test_plain_numbers(value, text):
+    assert canvas.plain(value) == text

@@ -1,0 +1,225 @@
+"""The house rules: imports point downward, pins agree, nothing heavy where it must be light."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+LIBRARY = ROOT / "workflow" / "batchscope"
+
+# Each module or package may import only those named before it in this order, and itself.
+LAYERS = (
+    "errors",
+    "names",
+    "versions",
+    "problems",
+    "values",
+    "definitions",
+    "plan",
+    "config",
+    "records",
+    "machine",
+    "status",
+    "backend",
+    "warm",
+    "jobs",
+    "datasets",
+    "networks",
+    "models",
+    "losses",
+    "loop",
+    "checkpoint",
+    "training",
+    "weight_distance",
+    "measures",
+    "timing",
+    "frames",
+    "statistics",
+    "tables",
+    "figures",
+    "report",
+)
+HEAVY = {"tensorflow", "keras", "numpy", "pandas", "scipy", "matplotlib", "sklearn", "jinja2"}
+# What each layer is made for (the architecture's table); a layer that is not named has no limit.
+OUTSIDE = {
+    "names": set(),
+    "plan": set(),
+    "definitions": set(),
+    "problems": set(),
+    "values": set(),
+    "errors": set(),
+    "versions": set(),
+    "records": {"numpy"},
+    "config": set(),
+    "weight_distance": {"numpy"},
+    "statistics": {"numpy", "scipy", "pandas"},
+    "tables": {"numpy", "pandas"},
+    "report": {"jinja2", "pandas"},
+}
+
+
+def modules(layer: str) -> list[Path]:
+    package = LIBRARY / layer
+    return sorted(package.rglob("*.py")) if package.is_dir() else [LIBRARY / f"{layer}.py"]
+
+
+def imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "batchscope":
+            found |= {f"batchscope.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def type_checking_only(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Import):
+                    found |= {alias.name for alias in inner.names}
+                elif isinstance(inner, ast.ImportFrom) and inner.module:
+                    found.add(inner.module)
+    return found
+
+
+def test_every_module_has_its_layer():
+    found = {path.stem for path in LIBRARY.glob("*.py")} - {"__init__"}
+    found |= {path.parent.name for path in LIBRARY.glob("*/__init__.py")}
+    assert found == set(LAYERS)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_point_downward(layer):
+    allowed = set(LAYERS[: LAYERS.index(layer) + 1])
+    for path in modules(layer):
+        for name in imported(path):
+            if name.startswith("batchscope."):
+                assert name.split(".")[1] in allowed, f"{path.name} imports {name}"
+            assert not name.startswith("snakemake"), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("layer", OUTSIDE)
+def test_outside_imports(layer):
+    for path in modules(layer):
+        used = {name.split(".")[0] for name in imported(path) - type_checking_only(path)}
+        assert used & HEAVY <= OUTSIDE[layer], path.name
+
+
+def test_the_snakefile_pays_for_nothing_heavy():
+    code = (
+        "import sys; sys.path.insert(0, 'workflow');"
+        "from batchscope import jobs; jobs.Jobs.of(['config.yaml'], "
+        "__import__('batchscope.config').config.read('config.yaml'));"
+        "print(sorted(name for name in sys.modules if '.' not in name))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(ast.literal_eval(done.stdout))
+    # NumPy comes with the paths of the records; it is a tenth of a second.
+    assert not loaded & (HEAVY - {"numpy"})
+
+
+def locked(name: str) -> dict[str, str]:
+    """Package -> version of a lock file, as it holds for Python 3.11 on Linux."""
+    from packaging.markers import Marker
+
+    environment = {
+        "python_version": "3.11",
+        "python_full_version": "3.11.9",
+        "sys_platform": "linux",
+        "platform_machine": "x86_64",
+    }
+    versions = {}
+    for line in (ROOT / name).read_text().splitlines():
+        match = re.match(r"([a-z0-9-]+)(?:\[.*\])?==([^\s;\\]+)(?: ; ([^\\]+))?", line)
+        if match and (not match[3] or Marker(match[3].strip()).evaluate(environment)):
+            versions[match[1]] = match[2]
+    return versions
+
+
+def test_the_project_pins_what_the_lock_holds():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lock, dev = locked("requirements.lock"), locked("requirements-dev.lock")
+    for pin in project["project"]["dependencies"]:
+        name, version = pin.split("==")
+        assert lock[name] == version
+    for pin in project["dependency-groups"]["dev"]:
+        name, version = pin.split("==")
+        assert dev[name] == version
+    assert lock.items() <= dev.items()
+
+
+def test_conda_twins_never_drift_from_the_lock():
+    conda_names = {"matplotlib-base": "matplotlib", "python": None}
+    lock = locked("requirements.lock")
+    files = sorted((ROOT / "envs").glob("*.yaml"))
+    assert files
+    for path in files:
+        pins = [pin for pin in yaml.safe_load(path.read_text())["dependencies"]]
+        for pin in pins:
+            name, version = pin.split("=")
+            package = conda_names.get(name, name)
+            if package is not None:
+                assert lock[package] == version, f"{path.name}: {pin}"
+        # What the jobs import is there.
+        present = {conda_names.get(pin.split("=")[0], pin.split("=")[0]) for pin in pins}
+        assert {"tensorflow", "keras", "numpy", "scipy", "pandas", "matplotlib"} <= present
+
+
+def test_every_lock_entry_has_hashes():
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        entries = re.split(r"\n(?=[a-z])", (ROOT / name).read_text())
+        for entry in entries:
+            if "==" in entry.splitlines()[0] and not entry.startswith("#"):
+                assert "--hash=sha256:" in entry, entry.splitlines()[0]
+
+
+def test_every_costly_rule_carries_its_version_and_no_code():
+    from batchscope.versions import VERSIONS
+
+    for step, version in VERSIONS.items():
+        assert re.fullmatch(rf"{step}-v\d+", version)
+    rules = "".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
+    for step in VERSIONS:
+        body = re.search(rf"^rule {step}:\n((?:    .*\n|\n)+)", rules, re.M)[1]
+        assert f'VERSIONS["{step}"]' in body
+        assert "workflow/batchscope" not in body
+        assert "log:" in body and "conda:" in body and ":q}" in body
+        assert "retries:" not in body  # the profile's reach a cluster better
+    assert not re.search(r"^\s+run:", rules, re.M)
+
+
+def test_nothing_unsafe_is_read():
+    for path in (ROOT / "workflow").rglob("*.py"):
+        text = path.read_text()
+        for banned in ("import pickle", "yaml.load(", "allow_pickle=True", "extractall(", "|safe"):
+            assert banned not in text, f"{path.name}: {banned}"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["snakefmt", "--check", "Snakefile", "workflow/rules"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_format(command):
+    tool = Path(sys.executable).parent / command[0]
+    done = subprocess.run([tool, *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
