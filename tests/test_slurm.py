@@ -130,7 +130,10 @@ def _rule(submission: dict[str, str]) -> str:
 def submissions(tmp_path_factory) -> list[dict[str, str]]:
     """What is asked for a study whose data are there, and whose half of the runs."""
     pytest.importorskip("snakemake_executor_plugin_slurm")
-    project = Project(tmp_path_factory.mktemp("asked"), "exit 1")
+    # The process that local jobs fork from is of no use, and no business, on a cluster.
+    project = Project(
+        tmp_path_factory.mktemp("asked"), '[ -z "${BATCHSCOPE_WARM:-}" ] || touch warm; exit 1'
+    )
     for name in ("sinfo", "squeue", "sacct", "scontrol"):
         project.program(name, "#!/bin/sh\nexit 0\n")
     study = project.study("tests/slurm/devices.yaml")
@@ -147,6 +150,7 @@ def submissions(tmp_path_factory) -> list[dict[str, str]]:
         assert process.wait(300) != 0
     found = project.submissions()
     assert found, project.tail()
+    assert not (project.root / "warm").exists()
     return found
 
 

@@ -159,6 +159,20 @@ def test_without_the_process_a_job_imports_for_itself(results, tmp_path):
     assert process.wait(timeout=120) == 0
 
 
+def test_another_python_is_not_served(launcher, results):
+    code = (
+        "import sys; sys.prefix = '/another'; from batchscope import warm;"
+        f"print(warm.ask(['evaluate', '--run', {run_name(epochs=7)!r}]))"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "workflow"),
+        "BATCHSCOPE_WARM": launcher.address,
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert done.stdout == b"None\n"
+
+
 def test_it_ends_with_the_process_that_launched_it():
     made = Launcher()
     wait_for(lambda: Path(made.address).exists())

@@ -28,7 +28,7 @@ from pathlib import Path
 
 VARIABLE = "BATCHSCOPE_WARM"
 _STARTED, _EXIT, _SIGNAL = b"s", struct.Struct("!cB"), struct.Struct("!B")
-_MOST = 1 << 20  # bytes of a request: a path and a command line
+_MOST = 1 << 24  # bytes of a request: a command line and its environment
 _kept: list[subprocess.Popen] = []
 
 
@@ -66,7 +66,14 @@ def ask(arguments: list[str]) -> int | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(address)
-            request = json.dumps({"arguments": arguments, "folder": os.getcwd()}).encode()
+            request = json.dumps(
+                {
+                    "arguments": arguments,
+                    "folder": os.getcwd(),
+                    "environment": dict(os.environ),
+                    "python": sys.prefix,
+                }
+            ).encode()
             size = struct.pack("!I", len(request))
             socket.send_fds(connection, [size], [sys.stdout.fileno(), sys.stderr.fileno()])
             connection.sendall(request)
@@ -119,12 +126,15 @@ def _copy(connection: socket.socket, main: Callable[[list[str]], None]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         size, files, _, _ = socket.recv_fds(connection, 4, 2)
         request = json.loads(_receive(connection, min(struct.unpack("!I", size)[0], _MOST)))
+        if request["python"] != sys.prefix:  # a conda environment of the job's own
+            os._exit(status)
         os.dup2(files[0], 1)
         os.dup2(files[1], 2)
         for file in files:
             os.close(file)
         os.chdir(request["folder"])
-        os.environ.pop(VARIABLE, None)
+        os.environ.clear()
+        os.environ.update(request["environment"])
         connection.sendall(_STARTED)
         threading.Thread(target=_obey, args=(connection,), daemon=True).start()
         status = _status(main, request["arguments"])
