@@ -62,6 +62,29 @@ def test_the_study_ran(finished):
             assert (study / "figures" / f"{figure}{suffix}").stat().st_size > 100
 
 
+def test_the_report_opens_in_a_browser(finished, tmp_path):
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    options = (
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+        f"--user-data-dir={tmp_path}",
+    )
+    page = (finished / "results" / "report.html").as_uri()
+    done = subprocess.run(
+        [browser, *options, "--dump-dom", page], capture_output=True, text=True, timeout=120
+    )
+    assert "Does the whole pipeline run?" in done.stdout
+    assert done.stdout.count("data:image/svg+xml;base64,") == 8
+    folder = Path(os.environ.get("BATCHSCOPE_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    shot = folder / "tiny_study.png"
+    command = [browser, *options, f"--screenshot={shot}", "--window-size=1200,2400", page]
+    subprocess.run(command, capture_output=True, check=True, timeout=120)
+    assert shot.stat().st_size > 20_000
+
+
 def test_nothing_edited_nothing_done(finished):
     assert project.planned(finished) == {}
     assert "Nothing to be done" in project.run(finished)
