@@ -1,6 +1,6 @@
 """What the subset of the training set does to sharpness.
 
-    python benchmarks/sharpness_subset.py RUN_FOLDER... [--weights final] [--model-file FILE]
+    python benchmarks/sharpness_subset.py RUN_FOLDER... [--settings sp=full] [--model-file FILE]
 
 RUN_FOLDER is `results/runs/{run}` of a finished run. Prints a Markdown table: the run's
 sharpness in both spaces and boxes with the loss over 250, 500, 1000, 2000 and all training
@@ -10,27 +10,21 @@ examples (the smaller subsets lie in the larger ones). Nothing is written.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
+from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 
-from batchscope import names, records
+from batchscope import backend, names, records
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
 
 EXAMPLES = (250, 500, 1000, 2000, 0)
 
 
-def rows(folder: Path, weights: str, model_file: str | None) -> None:
+def rows(folder: Path, given: dict[str, Any], model_file: str | None) -> None:
     """Prints a run's rows, one per subset; subsets as large as the training set once."""
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
     run, results = folder.name, folder.parent.parent
     status = records.read_json(folder / "record.json")["status"]
     if status != records.FINISHED:
@@ -42,8 +36,7 @@ def rows(folder: Path, weights: str, model_file: str | None) -> None:
     for examples in EXAMPLES:
         if examples >= available:
             continue
-        settings = names.parse_settings("sharpness", "default")
-        settings.update(examples=examples, weights=weights)
+        settings = {**given, "examples": examples}
         values, details = sharpness.measure_run(results, run, settings, model_file)
         shown = " | ".join("" if value is None else f"{value:.4g}" for value in values.values())
         count = f"all {available}" if examples == 0 else str(examples)
@@ -54,15 +47,17 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_FOLDER")
-    parser.add_argument("--weights", default="final", choices=("final", "best"))
+    parser.add_argument("--settings", default="default", help="of sharpness, as in paths")
     parser.add_argument("--model-file", help="the user's model file, where there is one")
     arguments = parser.parse_args()
-    columns = sharpness.columns(names.parse_settings("sharpness", "default"))
+    backend.start(threads=1)
+    given = names.parse_settings("sharpness", arguments.settings)
+    columns = sharpness.columns(given)
     print("| run | examples | loss | " + " | ".join(columns) + " |")
     print("|---" * (3 + len(columns)) + "|", flush=True)
     try:
         for folder in arguments.runs:
-            rows(folder.resolve(), arguments.weights, arguments.model_file)
+            rows(folder.resolve(), given, arguments.model_file)
     except UserError as error:
         sys.exit(str(error))
 
