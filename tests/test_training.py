@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -316,7 +317,8 @@ def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
     from batchscope import training
 
     def refuse(self, *arguments):
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor\nmore")
+        message = "Graph execution error:\n\nOOM when allocating tensor\nmore"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
 
     run = run_name(epochs=2, batch_size=50)
     monkeypatch.setattr(training.StepLoop, "run", refuse)
@@ -329,3 +331,22 @@ def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
     done = record(results, run)
     assert done["message"] == "OOM when allocating tensor"
     assert arrays(results / "runs" / run / "final.npz") == {}
+
+
+@pytest.mark.slow
+def test_an_allocators_refusal_is_recorded(results):
+    """4 GB of activations under a limit of 9 GB of addresses, half of which TensorFlow has."""
+    from batchscope import plan
+
+    model = ROOT / "tests" / "data" / "wide_model.py"
+    token = plan.model_token("wide", str(model))
+    run = run_name(model=token, batch_size=500, epochs=1)
+    limit = 9_000_000 * 1024
+    process = door(
+        *("train", "--results", str(results), "--run", run, "--model-file", str(model)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert process.wait(timeout=300) == 0
+    done = record(results, run)
+    assert done["status"] == "out_of_memory"
+    assert "OOM when allocating tensor" in done["message"]

@@ -310,10 +310,15 @@ def train(
     try:
         status, reason, message = training.fit()
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        first = str(error).strip().splitlines()[0]
-        status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", first
+        status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
     training.write(status, reason, message)
     return status
+
+
+def _refusal(error: Exception) -> str:
+    """Returns what an allocator says of the limit it met, without TensorFlow's trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "OOM" in line), (lines or ["Out of memory."])[0])
 
 
 def _better(value: float, best: float, monitor: str) -> bool:
