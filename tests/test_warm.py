@@ -173,12 +173,16 @@ def test_another_python_is_not_served(launcher, results):
     assert done.stdout == b"None\n"
 
 
-def test_it_ends_with_the_process_that_launched_it():
+def test_it_ends_with_the_process_that_launched_it_and_so_do_its_copies(results):
     made = Launcher()
-    wait_for(lambda: Path(made.address).exists())
+    process, folder = long_training(made, results, seed=14)
     made.process.send_signal(signal.SIGKILL)
     made.process.wait()
     wait_for(lambda: not Path(made.address).parent.exists(), 60)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 137
+    assert "killed" in errors
+    assert still(folder / "checkpoint.npz")
 
 
 def test_what_is_timed_has_a_process_of_its_own():

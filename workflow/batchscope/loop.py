@@ -87,7 +87,6 @@ class StepLoop:
         batch_size: int,
     ) -> None:
         self.examples = len(images)
-        self.steps = steps_per_epoch(self.examples, batch_size)
         optimizer.build(model.trainable_variables)
         variables = model.trainable_variables
         all_images = tf.constant(images)

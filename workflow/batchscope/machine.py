@@ -24,14 +24,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def describe(name: str = "local") -> dict[str, Any]:
-    """Returns what this machine is: CPU, cores, memory, GPU, system.
-
-    Args:
-        name: The `machine` of the configuration.
-    """
+def describe() -> dict[str, Any]:
+    """Returns what this machine is: CPU, cores, memory, GPU, system."""
     return {
-        "name": name,
         "cpu": _cpu(),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(logical=True),

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import itertools
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -349,7 +350,7 @@ class _Planner:
             if path in BUILT_IN_MODELS:
                 self.models[name] = (path, None)
             elif not self._broken(place) and self._model_file(place, path):
-                self.models[name] = (model_token(name, path), path)
+                self.models[name] = (model_token(name, path), os.path.normpath(path))
 
     def _model_file(self, place: Place, path: str) -> bool:
         if not path.endswith(".py") or not Path(path).is_file():

@@ -372,7 +372,7 @@ def machines(results: Path | str, study: Study) -> pandas.DataFrame:
         record = _read(records.run_folder(results, run) / "record.json")
         if record is None:
             continue
-        row = dict(record.get("machine") or {})
+        row = {"name": study.machine, **(record.get("machine") or {})}
         row.update({key: record.get(key) for key in ("device", "threads")})
         versions = record.get("versions") or {}
         row.update({f"version_{name}": value for name, value in versions.items()})

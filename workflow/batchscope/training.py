@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
 import time
 from dataclasses import asdict, dataclass, field
@@ -14,13 +15,19 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import checkpoint, datasets, losses, machine, models, names, records
-from batchscope.loop import StepLoop, Totals, effective_learning_rate, epoch_order, make_optimizer
+from batchscope.loop import (
+    StepLoop,
+    Totals,
+    effective_learning_rate,
+    epoch_order,
+    make_optimizer,
+    steps_per_epoch,
+)
 from batchscope.versions import VERSIONS
 
 # A Python signal handler only runs between calls into the graph.
 CHUNK_SECONDS = 5.0
 CHECKPOINT_SECONDS = 30.0
-FIRST_CHUNK_STEPS = 16
 
 
 class Interrupted(Exception):
@@ -98,6 +105,16 @@ class Training:
             model_file,
         )
         self.initial = models.weights(self.model)
+        self.examples = len(self.data.labels("train"))
+        self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
+        self.progress = Progress()
+        self.best: dict[str, np.ndarray] = {}
+        self.stopping = False
+        self._chunk = 1  # steps per call, until it is known how long they take
+        self._checkpointed = time.monotonic()
+
+    def _place(self) -> None:
+        """Puts the data on the device and builds the graphs: here memory may be refused."""
         self.optimizer = make_optimizer(self.factors)
         self.loop = StepLoop(
             self.model,
@@ -115,10 +132,7 @@ class Training:
         )
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
-        self.progress = Progress()
-        self.best: dict[str, np.ndarray] = {}
-        self.stopping = False
-        self._checkpointed = time.monotonic()
+        self.loop.compile()
 
     @property
     def _checkpoint(self) -> Path:
@@ -141,8 +155,8 @@ class Training:
         Raises:
             Interrupted: If a signal stopped it; the checkpoint is written.
         """
+        self._place()
         self._resume()
-        self.loop.compile()
         while self.progress.epoch < self.factors["epochs"]:
             if not self._train_epoch() or not self._end_epoch():
                 where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
@@ -156,20 +170,19 @@ class Training:
 
     def _resume(self) -> None:
         loaded = checkpoint.load(self._checkpoint, self._key, self.variables)
-        if loaded is not None:
+        if loaded is None:  # what an older version left is not this training's
+            shutil.rmtree(self.folder / "epochs", ignore_errors=True)
+        else:
             self.progress, self.best = Progress(**loaded[0]), loaded[1]
             self.progress.resumed += 1
 
     def _train_epoch(self) -> bool:
         """Runs the rest of an epoch; returns whether every loss was finite."""
         progress = self.progress
-        order = epoch_order(self.factors["seed"], progress.epoch, self.loop.examples)
-        size = FIRST_CHUNK_STEPS
-        while progress.step < self.loop.steps:
-            if self.limits.chunk_steps:
-                size = min(size, self.limits.chunk_steps)
-            stop = min(progress.step + size, self.loop.steps)
+        order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
+        while progress.step < self.steps:
             start = progress.step
+            stop = min(start + self._chunk, self.steps)
             totals = Totals(progress.loss, progress.hits)
             progress.step, totals, seconds = self.loop.run(order, start, stop, totals)
             progress.loss, progress.hits = totals
@@ -178,8 +191,9 @@ class Training:
             if not math.isfinite(progress.loss):
                 return False
             # Half of the limit: steps take longer when other jobs join.
-            size = max(1, int((stop - start) / seconds * self.limits.chunk_seconds / 2))
-            if progress.step < self.loop.steps:
+            fitting = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
+            self._chunk = max(1, min(fitting, self.limits.chunk_steps or fitting))
+            if progress.step < self.steps:
                 self._pause()
         return True
 
@@ -192,10 +206,10 @@ class Training:
             return False
         row = {
             "epoch": progress.epoch + 1,
-            "step": (progress.epoch + 1) * self.loop.steps,
+            "step": (progress.epoch + 1) * self.steps,
             "learning_rate": float(self.optimizer.learning_rate.numpy()),
-            "train_loss": progress.loss / self.loop.examples,
-            "train_accuracy": progress.hits / self.loop.examples,
+            "train_loss": progress.loss / self.examples,
+            "train_accuracy": progress.hits / self.examples,
             "validation_loss": loss,
             "validation_accuracy": accuracy,
             "seconds": progress.epoch_seconds,
@@ -245,7 +259,7 @@ class Training:
         initial = self._write_initial()
         progress = self.progress
         records.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
-        best_row = progress.history[progress.best_epoch - 1] if progress.best_epoch else {}
+        validation_losses = [row["validation_loss"] for row in progress.history]
         records.write_json(
             self.folder / "record.json",
             {
@@ -257,10 +271,10 @@ class Training:
                 "message": message,
                 "parameters": sum(value.size for value in self.initial[0].values()),
                 "epochs_run": progress.epoch,
-                "steps_run": progress.epoch * self.loop.steps + progress.step,
+                "steps_run": progress.epoch * self.steps + progress.step,
                 "best_epoch": progress.best_epoch or None,
                 "best_monitor": progress.best_value,
-                "best_validation_loss": best_row.get("validation_loss"),
+                "best_validation_loss": min(validation_losses, default=None),
                 "effective_learning_rate": effective_learning_rate(self.factors),
                 "contended_seconds": progress.contended_seconds,
                 "resumed": progress.resumed,

@@ -41,12 +41,26 @@ def launch(code: Path) -> None:
     folder = tempfile.mkdtemp(prefix="batchscope-")  # private to the user
     address = os.path.join(folder, "warm")
     program = "import run; from batchscope import warm; warm.serve(run.main)"
-    command = [sys.executable, "-c", program, address]
+    # Listening before it starts: the first jobs wait for the import in place of repeating it.
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(address)
+    except OSError:  # too long a path of a temporary folder: jobs import for themselves
+        listener.close()
+        os.rmdir(folder)
+        return
+    listener.listen(1024)
+    command = [sys.executable, "-c", program, address, str(listener.fileno())]
     environment = {**os.environ, "PYTHONPATH": str(code)}
     # It lives as long as the pipe: until this process ends, however it ends.
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, env=environment, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+        pass_fds=[listener.fileno()],
     )
+    listener.close()
     _kept.append(process)
     os.environ[VARIABLE] = address
 
@@ -98,11 +112,9 @@ def serve(main: Callable[[list[str]], None]) -> None:
     """
     from batchscope import backend
 
-    address = sys.argv[1]
+    address, descriptor = sys.argv[1:]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the copies
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(address)
-    listener.listen(1024)
+    listener = socket.socket(fileno=int(descriptor))
     try:
         backend.load(threads=1)
         while True:
@@ -141,16 +153,22 @@ def _copy(connection: socket.socket, main: Callable[[list[str]], None]) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        connection.sendall(_EXIT.pack(b"e", status))
-        os._exit(status)  # the interpreter's own end belongs to the process that was copied
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            connection.sendall(_EXIT.pack(b"e", status))
+        finally:
+            os._exit(status)  # the interpreter's own end belongs to the process copied
 
 
 def _obey(connection: socket.socket) -> None:
-    """Passes on the signals of the job's own process; ends this one when that is gone."""
+    """Passes on the signals of the job's own process; ends this one when that is gone.
+
+    Standard input is the pipe from Snakemake: it closes when that is gone.
+    """
     while True:
-        received = connection.recv(_SIGNAL.size)
+        ready, _, _ = select.select([connection, 0], [], [])
+        received = connection.recv(_SIGNAL.size) if connection in ready else b""
         if not received:
             os._exit(1)
         os.kill(os.getpid(), _SIGNAL.unpack(received)[0])

@@ -56,6 +56,7 @@ rule weight_distance:
         record="results/runs/{run}/record.json",
         final="results/runs/{run}/final.npz",
         best="results/runs/{run}/best.npz",
+        initial="results/runs/{run}/initial.npz",
     output:
         "results/runs/{run}/weight_distance/{settings}.json",
     log:

@@ -11,6 +11,7 @@ rule train:
         history="results/runs/{run}/history.csv",
         final="results/runs/{run}/final.npz",
         best="results/runs/{run}/best.npz",
+        initial="results/runs/{run}/initial.npz",
     log:
         "logs/train/{run}.log",
     conda:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchscope import machine, names, records
 from batchscope.versions import VERSIONS
+
+if TYPE_CHECKING:
+    import keras
+
+    from batchscope.datasets import Dataset
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
@@ -25,6 +30,10 @@ COLUMNS = (
 )
 
 RunSteps = Callable[[int, int], float]
+
+
+class NotFinite(ArithmeticError):
+    """The loss is not finite, so the loop stopped short: there is nothing to time."""
 
 
 def columns(settings: dict[str, Any]) -> tuple[str, ...]:
@@ -72,13 +81,14 @@ def time_blocks(
     """
     steps_per_epoch = math.ceil(examples / batch_size)
     warm = windows(steps_per_epoch, 1)
-    spent, done, last = 0.0, 0, 0.0
+    spent, done = 0.0, 0
     while spent < WARM_UP_SECONDS or done < 3:
-        last = sum(run_steps(*piece) for piece in next(warm))
-        spent += last
+        spent += sum(run_steps(*piece) for piece in next(warm))
         done += 1
-    steps = max(1, math.ceil(block_seconds / last))
-    timed = []
+    steps, timed = 1, []
+    # A call has a cost of its own, so a single step says little about many.
+    while sum(run_steps(*piece) for piece in next(windows(steps_per_epoch, steps))) < block_seconds:
+        steps *= 2
     for pieces, _ in zip(windows(steps_per_epoch, steps), range(blocks), strict=False):
         seconds = sum(run_steps(*piece) for piece in pieces)
         seen = examples_in(pieces, batch_size, examples)
@@ -125,50 +135,71 @@ def write(
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
     """
-    from batchscope import datasets, loop, models
+    import tensorflow as tf
+
+    from batchscope import datasets, models
 
     factors = names.parse_timing(timing)
     parsed = names.parse_settings("time_epoch", settings)
     data = datasets.load(results, factors["dataset"])
     model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file)
-    every = {name: factor.birth for name, factor in names.FACTORS.items()}
-    optimizer = loop.make_optimizer({**every, **factors, "learning_rate": LEARNING_RATE})
-    steps = loop.StepLoop(
-        model,
-        optimizer,
-        data.images("train"),
-        data.labels("train"),
-        data.scale,
-        factors["batch_size"],
-    )
-    order = loop.epoch_order(0, 0, steps.examples)
-
-    def run_steps(start: int, stop: int) -> float:
-        return steps.run(order, start, stop, loop.Totals())[2]
-
-    steps.compile()
+    examples = len(data.labels("train"))
     before = machine.load()
-    blocks = time_blocks(
-        run_steps,
-        steps.examples,
-        factors["batch_size"],
-        parsed["blocks"],
-        parsed["block_seconds"],
-    )
+    blocks, status = [], records.FINISHED
+    values: dict[str, float | None] = dict.fromkeys(COLUMNS)
+    try:
+        blocks = _blocks(factors, parsed, data, model)
+        values.update(summary(blocks, examples))
+    except NotFinite:
+        status = records.DIVERGED
+    except (tf.errors.ResourceExhaustedError, MemoryError):
+        status = records.OUT_OF_MEMORY
     record = records.measure_record(
         "time_epoch",
         timing,
         parsed,
-        records.FINISHED,
-        summary(blocks, steps.examples),
+        status,
+        values,
         version=VERSIONS["time_epoch"],
         factors=factors,
-        steps_per_epoch=steps.steps,
+        steps_per_epoch=math.ceil(examples / factors["batch_size"]),
         blocks=blocks,
         threads=factors["threads"],
         device=factors["device"],
         load={"before": before, "after": machine.load()},
         versions=machine.versions(),
-        machine=machine.describe(machine_name),
+        machine={"name": machine_name, **machine.describe()},
     )
     records.write_json(output, record)
+
+
+def _blocks(
+    factors: dict[str, Any], settings: dict[str, Any], data: Dataset, model: keras.Model
+) -> list[dict[str, float]]:
+    from batchscope import loop
+
+    every = {name: factor.birth for name, factor in names.FACTORS.items()}
+    steps = loop.StepLoop(
+        model,
+        loop.make_optimizer({**every, **factors, "learning_rate": LEARNING_RATE}),
+        data.images("train"),
+        data.labels("train"),
+        data.scale,
+        factors["batch_size"],
+    )
+    steps.compile()
+    order = loop.epoch_order(0, 0, steps.examples)
+
+    def run_steps(start: int, stop: int) -> float:
+        done, totals, seconds = steps.run(order, start, stop, loop.Totals())
+        if not math.isfinite(totals.loss):
+            raise NotFinite(f"The loss is not finite after step {done}.")
+        return seconds
+
+    return time_blocks(
+        run_steps,
+        steps.examples,
+        factors["batch_size"],
+        settings["blocks"],
+        settings["block_seconds"],
+    )
