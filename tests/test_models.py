@@ -26,7 +26,7 @@ def dense(into, out):
 
 
 def small(height, width, channels, classes):
-    flat = (height // 4) * (width // 4) * 16
+    flat = -(-height // 4) * -(-width // 4) * 16
     layers = conv(3, channels, 8) + conv(3, 8, 16) + dense(flat, 64) + dense(64, classes)
     return layers
 
@@ -60,7 +60,7 @@ def keskar(flat, classes):
     ("name", "shape", "classes", "expected", "by_hand"),
     [
         ("small_cnn", (8, 8, 1), 10, 6058, small(8, 8, 1, 10)),
-        ("small_cnn", (13, 30, 3), 3, 23155, small(13, 30, 3, 3)),
+        ("small_cnn", (13, 30, 3), 3, 34419, small(13, 30, 3, 3)),
         ("campbell_cnn", (28, 28, 1), 10, 270006, campbell(10)),
         ("chang_vgg", (128, 128, 3), 2, 353161, chang(128, 1)),
         ("chang_vgg", (64, 64, 3), 2, 156553, chang(64, 1)),
@@ -145,7 +145,7 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("small_cnn", (3, 3, 1)), ("campbell_cnn", (12, 12, 1))]
+    ("name", "shape"), [("chang_vgg", (31, 31, 3)), ("campbell_cnn", (12, 12, 1))]
 )
 def test_images_that_are_too_small_are_refused(name, shape):
     with pytest.raises(UserError, match=rf"model {name}: cannot be built for images \({shape[0]}"):

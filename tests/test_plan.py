@@ -228,8 +228,8 @@ def test_missing_gpu_is_a_warning(monkeypatch):
     )
 
 
-def test_built_in_models_are_those_of_the_models_module():
-    tree = ast.parse((Path(plan.__file__).parent / "models.py").read_text())
+def test_built_in_models_are_those_of_the_networks_module():
+    tree = ast.parse((Path(plan.__file__).parent / "networks.py").read_text())
     (builders,) = (
         node.value
         for node in tree.body
