@@ -292,18 +292,18 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     )
     model = keras.Model(inputs, outputs)
     kernel = np.array([[0.3], [-0.2]], np.float32)
-    model.set_weights([kernel, np.array([0.1], np.float32)])
+    model.set_weights([kernel, np.array([0.2], np.float32)])
     images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
     labels = np.array([1, 0])
     steps = loop.StepLoop(model, keras.optimizers.SGD(0.5), images, labels, 1.0, 2)
     done, totals, _ = steps.run(np.array([0, 1], np.int32), 0, 1, loop.Totals())
     x = images.reshape(2, 2)
-    p = 1 / (1 + np.exp(-(x @ kernel[:, 0] + 0.1)))
+    p = 1 / (1 + np.exp(-(x @ kernel[:, 0] + 0.2)))
     gradient = ((p - labels)[:, None] * x).mean(0)
     np.testing.assert_allclose(
         model.get_weights()[0][:, 0], kernel[:, 0] - 0.5 * gradient, rtol=1e-6
     )
-    np.testing.assert_allclose(model.get_weights()[1], 0.1 - 0.5 * (p - labels).mean(), rtol=1e-6)
+    np.testing.assert_allclose(model.get_weights()[1], 0.2 - 0.5 * (p - labels).mean(), rtol=1e-6)
     expected = -np.log(p[0]) - np.log(1 - p[1])
     assert done == 1
     assert totals.loss == pytest.approx(expected, rel=1e-6)
