@@ -56,7 +56,8 @@ rule weight_distance:
         record="results/runs/{run}/record.json",
         final="results/runs/{run}/final.npz",
         best="results/runs/{run}/best.npz",
-        initial="results/runs/{run}/initial.npz",
+        # One file for all runs of a model and seed: the last of them to end has touched it.
+        initial=ancient("results/runs/{run}/initial.npz"),
     output:
         "results/runs/{run}/weight_distance/{settings}.json",
     log:
