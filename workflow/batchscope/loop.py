@@ -101,7 +101,10 @@ class StepLoop:
                 tape.watch(values)
                 example, hits = per_example(labels, model(images, training=True))
                 loss = tf.add_n([tf.reduce_mean(example), *model.losses])
-            optimizer.apply(tape.gradient(loss, values), variables)
+            gradients = tape.gradient(loss, values)
+            # While the backward pass still holds a weight, updating it copies it first.
+            with tf.control_dependencies(gradients):
+                optimizer.apply(gradients, variables)
             # The mean's own non-finite value must reach the total, whatever the penalties.
             total = tf.cast(loss, tf.float64) * tf.cast(tf.size(batch), tf.float64)
             return total, tf.math.count_nonzero(hits)
