@@ -77,3 +77,43 @@ with backend.hushed():
     )
     assert done.returncode == 1
     assert done.stderr.startswith("kept") and "ValueError: why" in done.stderr
+
+
+def test_replicas_are_logical_devices_of_the_cpu():
+    done = run(
+        """
+from batchscope import backend
+backend.start(replicas=3)
+import tensorflow as tf
+assert len(tf.config.list_logical_devices("CPU")) == 3
+backend.start(replicas=3)
+backend.start(replicas=2)  # two of the three
+try:
+    backend.start(replicas=4)
+except backend.UserError as error:
+    print(error)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "start a new process" in done.stdout
+
+
+def test_more_replicas_than_gpus_are_refused():
+    done = run(
+        """
+from batchscope import backend
+backend.load()
+import tensorflow as tf
+there = tf.config.list_physical_devices
+tf.config.list_physical_devices = lambda kind=None: ["a GPU"] if kind == "GPU" else there(kind)
+try:
+    backend.start(device="gpu", replicas=2)
+except backend.UserError as error:
+    print(error)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "replicas: received 2, but TensorFlow finds 1 GPU here; at most that many are expected "
+        "with device: gpu.\n"
+    )

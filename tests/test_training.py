@@ -69,7 +69,7 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def assert_same_bits(one: Path, other: Path) -> None:
-    for name in ("final.npz", "best.npz", "initial.npz"):
+    for name in ("final.npz", "best.npz", "initial.npz", "updates.npz"):
         left, right = arrays(one / name), arrays(other / name)
         assert list(left) == list(right)
         for key in left:
@@ -78,8 +78,21 @@ def assert_same_bits(one: Path, other: Path) -> None:
 
 def history(folder: Path) -> list[list[str]]:
     """Rows of a history without the seconds, which no two runs share."""
-    rows = (folder / "history.csv").read_text().splitlines()
-    return [row.split(",")[:-1] for row in rows]
+    rows = [row.split(",") for row in (folder / "history.csv").read_text().splitlines()]
+    seconds = rows[0].index("seconds")
+    return [row[:seconds] + row[seconds + 1 :] for row in rows]
+
+
+def column(folder: Path, name: str) -> list[float]:
+    header, *rows = history(folder)
+    return [float(row[header.index(name)]) for row in rows]
+
+
+def distance(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
+    """Euclidean distance between the trainable weights of two files."""
+    keys = [key for key in one if key.startswith("trainable:")]
+    moved = np.concatenate([(other[key].astype(float) - one[key]).ravel() for key in keys])
+    return float(np.linalg.norm(moved))
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +113,7 @@ def results(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def dropout_run(results) -> tuple[str, str]:
-    """A run through everything that carries state: dropout, batch norm, Adam, patience."""
+    """A run through all that carries state: dropout, batch norm, Adam, patience, warm-up, norms."""
     from batchscope import plan
 
     model = ROOT / "tests" / "data" / "noisy_model.py"
@@ -110,6 +123,9 @@ def dropout_run(results) -> tuple[str, str]:
         learning_rate=0.001,
         patience=50,
         epochs=6,
+        learning_rate_scaling="linear",
+        warmup_epochs=4,
+        update_norms=True,
     )
     train(results, run, "--model-file", str(model))
     return run, str(model)
@@ -199,14 +215,67 @@ def test_a_checkpoint_of_something_else_is_ignored(results, dropout_run, tmp_pat
     assert_same_bits(results / "runs" / run, folder)
 
 
+def test_distances_of_the_epochs(results, dropout_run):
+    folder = results / "runs" / dropout_run[0]
+    weights = [arrays(folder / name) for name in ("initial.npz", "epochs/1.npz", "epochs/2.npz")]
+    moved = [distance(weights[0], weights[1]), distance(weights[1], weights[2])]
+    assert column(folder, "epoch_distance")[:2] == pytest.approx(moved, rel=1e-12)
+    away = [distance(weights[0], weights[1]), distance(weights[0], weights[2])]
+    assert column(folder, "weight_distance")[:2] == pytest.approx(away, rel=1e-12)
+    last = distance(weights[0], arrays(folder / "final.npz"))
+    assert column(folder, "weight_distance")[-1] == pytest.approx(last, rel=1e-12)
+
+
+def test_norms_of_all_updates_are_kept_where_they_are_asked_for(results, dropout_run):
+    folder = results / "runs" / dropout_run[0]
+    norms = arrays(folder / "updates.npz")["update_norms"]
+    assert (norms.dtype, norms.shape) == (np.float32, (66,))  # 6 epochs of 11 updates
+    assert (norms > 0).all()
+    # No way from one epoch's end to the next is longer than its updates one after the other.
+    assert (np.array(column(folder, "epoch_distance")) <= norms.reshape(6, 11).sum(1)).all()
+    run = run_name(epochs=1)
+    train(results, run)
+    kept = arrays(results / "runs" / run / "updates.npz")
+    assert (list(kept), kept["update_norms"].shape) == (["update_norms"], (0,))
+
+
+def test_rates_of_a_warm_up_through_a_run(results, dropout_run):
+    # From 0.001 to 0.001 * 100 / 32 over 4 epochs of 11 updates; each epoch's last rate.
+    top = 0.001 * 100 / 32
+    rates = [0.001 + (top - 0.001) * k / 44 for k in (10, 21, 32, 43)] + [top, top]
+    folder = results / "runs" / dropout_run[0]
+    assert column(folder, "learning_rate") == pytest.approx(rates, rel=1e-6)
+
+
+def test_the_target_loss_stops_a_training(results):
+    run = run_name(epochs=3, optimizer="adam", learning_rate=0.001)
+    assert train(results, run)["reached_target"] is None
+    target = column(results / "runs" / run, "train_loss")[1]
+    stopped = run_name(
+        epochs=3, optimizer="adam", learning_rate=0.001, target_train_loss=target, patience=1
+    )
+    done = train(results, stopped)
+    assert (done["status"], done["stop_reason"]) == ("finished", "train_loss")
+    assert (done["epochs_run"], done["reached_target"]) == (2, True)
+    left = arrays(results / "runs" / run / "epochs" / "2.npz")
+    right = arrays(results / "runs" / stopped / "final.npz")
+    assert all(np.array_equal(left[key], right[key]) for key in left)
+    missed = run_name(epochs=1, target_train_loss=0.5)
+    done = train(results, missed)
+    assert (done["status"], done["stop_reason"]) == ("finished", "epochs")
+    assert done["reached_target"] is False
+
+
 def test_divergence_is_a_result(results):
-    run = run_name(learning_rate=1e6, epochs=5)
+    run = run_name(learning_rate=1e6, epochs=5, update_norms=True)
     done = train(results, run)
     assert done["status"] == "diverged"
     assert done["stop_reason"] == "diverged"
     assert done["epochs_run"] < 5
     assert "no longer finite" in done["message"]
     assert (results / "runs" / run / "final.npz").exists()
+    norms = arrays(results / "runs" / run / "updates.npz")["update_norms"]
+    assert len(norms) == done["steps_run"]
 
 
 def test_patience_stops_and_the_best_weights_are_kept(results):
@@ -296,7 +365,7 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
     labels = np.array([1, 0])
     steps = loop.StepLoop(model, keras.optimizers.SGD(0.5), images, labels, 1.0, 2)
-    done, totals, _ = steps.run(np.array([0, 1], np.int32), 0, 1, loop.Totals())
+    done, totals, _, norms = steps.run(np.array([0, 1], np.int32), 0, 1, loop.Totals())
     x = images.reshape(2, 2)
     p = 1 / (1 + np.exp(-(x @ kernel[:, 0] + 0.2)))
     gradient = ((p - labels)[:, None] * x).mean(0)
@@ -305,22 +374,108 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     )
     np.testing.assert_allclose(model.get_weights()[1], 0.2 - 0.5 * (p - labels).mean(), rtol=1e-5)
     expected = -np.log(p[0]) - np.log(1 - p[1])
-    assert done == 1
+    assert (done, norms.shape) == (1, (0,))
     assert totals.loss == pytest.approx(expected, rel=1e-6)
     assert totals.hits == int(p[0] > 0.5) + int(p[1] < 0.5)
+
+
+def test_every_update_of_a_warm_up_against_its_rate_by_hand():
+    """Three updates of the rates 0.1, 0.2 and 0.3 that lead from 0.1 to 0.4, and one of 0.4."""
+    import keras
+
+    from batchscope import loop, names
+
+    factors = names.parse_run(
+        run_name(
+            batch_size=4,
+            base_batch_size=1,
+            learning_rate=0.1,
+            learning_rate_scaling="linear",
+            warmup_epochs=1,
+        )
+    )
+    inputs = keras.Input((1, 1, 2))
+    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
+    model = keras.Model(inputs, outputs)
+    w = np.array([0.3, -0.2, 0.2])
+    model.set_weights([w[:2, None].astype(np.float32), w[2:].astype(np.float32)])
+    x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
+    images = x.reshape(3, 1, 1, 2).astype(np.float32)
+    optimizer = loop.make_optimizer(factors, loop.warm_up(factors, 3))
+    steps = loop.StepLoop(model, optimizer, images, labels, 1.0, 1, update_norms=True)
+    moves = []
+    for rate, example in ((0.1, 0), (0.2, 1), (0.3, 2), (0.4, 0)):
+        features = np.append(x[example], 1.0)
+        p = 1 / (1 + np.exp(-features @ w))
+        moves.append(-rate * (p - labels[example]) * features)
+        w = w + moves[-1]
+    order = np.arange(3, dtype=np.int32)
+    _, _, _, first = steps.run(order, 0, 3, loop.Totals())
+    _, _, _, second = steps.run(order, 0, 1, loop.Totals())
+    np.testing.assert_allclose(np.append(*model.get_weights()), w, rtol=1e-5)
+    expected = [np.linalg.norm(move) for move in moves]
+    np.testing.assert_allclose([*first, *second], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer):
+    from batchscope import loop, models, names
+
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (44, 8, 8, 1), np.uint8)
+    labels = random.integers(0, 3, 44)
+    factors = names.parse_run(run_name(optimizer=optimizer, learning_rate=0.01))
+
+    def made(update_norms: bool) -> tuple:
+        model = models.build("small_cnn", (8, 8, 1), 3, 0)
+        given = (images, labels, 1 / 255, 4, update_norms)
+        return model, loop.StepLoop(model, loop.make_optimizer(factors), *given)
+
+    order = loop.epoch_order(0, 0, 44)
+    model, steps = made(update_norms=False)
+    way = [model.get_weights()]
+    for step in range(11):
+        steps.run(order, step, step + 1, loop.Totals())
+        way.append(model.get_weights())
+    expected = [
+        np.sqrt(sum(((b.astype(float) - a) ** 2).sum() for a, b in zip(*pair, strict=True)))
+        for pair in zip(way[:-1], way[1:], strict=True)
+    ]
+    model, steps = made(update_norms=True)
+    parts = [steps.run(order, *part, loop.Totals())[3] for part in ((0, 7), (7, 11))]
+    np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-6)
+    for kept, plain in zip(model.get_weights(), way[-1], strict=True):
+        assert kept.tobytes() == plain.tobytes()
+
+
+def test_norms_end_with_the_update_whose_loss_is_not_finite():
+    import keras
+
+    from batchscope import loop, names
+
+    inputs = keras.Input((1, 1, 2))
+    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
+    model = keras.Model(inputs, outputs)
+    images = np.full((6, 1, 1, 2), 0.5, np.float32)
+    images[2:4] = np.nan
+    optimizer = loop.make_optimizer(names.parse_run(run_name()))
+    steps = loop.StepLoop(model, optimizer, images, np.zeros(6, int), 1.0, 2, update_norms=True)
+    done, _, _, norms = steps.run(np.arange(6, dtype=np.int32), 0, 3, loop.Totals())
+    assert done == 2
+    assert np.isfinite(norms).tolist() == [True, False]
 
 
 def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
     import tensorflow as tf
 
-    from batchscope import training
+    from batchscope import loop, training
 
     def refuse(self, *arguments):
         message = "Graph execution error:\n\nOOM when allocating tensor\nmore"
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
-    run = run_name(epochs=2, batch_size=50)
-    monkeypatch.setattr(training.StepLoop, "run", refuse)
+    run = run_name(epochs=2, batch_size=50, update_norms=True)
+    monkeypatch.setattr(loop.StepLoop, "run", refuse)
     handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
     try:
         assert training.train(run, results) == "out_of_memory"
@@ -330,6 +485,7 @@ def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
     done = record(results, run)
     assert done["message"] == "OOM when allocating tensor"
     assert arrays(results / "runs" / run / "final.npz") == {}
+    assert arrays(results / "runs" / run / "updates.npz")["update_norms"].shape == (0,)
 
 
 @pytest.mark.slow

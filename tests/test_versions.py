@@ -16,11 +16,12 @@ import pytest
 from test_training import DIGITS, door, record, run_name
 
 STORED = Path(__file__).parent / "data" / "tiny_run.json"
-RUN = run_name(epochs=3, batch_size=64)
+RUN = run_name(epochs=3, batch_size=64, update_norms=True)
 SETTINGS = {
     "evaluate": "default",
     "sharpness": "ex=300+it=3+st=2+dim=10",
     "weight_distance": "default",
+    "displacement": "default",
 }
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from types import ModuleType
 
 from batchscope.errors import UserError
 
@@ -89,17 +90,19 @@ def load(threads: int = 1, device: str = "cpu") -> None:
             import keras  # noqa: F401
 
 
-def start(threads: int = 1, device: str = "cpu") -> None:
+def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
     """Imports TensorFlow and Keras and sets them up; before any module that imports Keras.
 
     Args:
         threads: Threads that one operation may use. With one thread, operations run one
             after the other too, so that sums always have the same order.
         device: `cpu` or `gpu`.
+        replicas: Devices that a training is divided among: so many GPUs, or logical devices
+            of the CPU.
 
     Raises:
-        UserError: If TensorFlow is already running with other settings, or finds no GPU
-            where one is asked for.
+        UserError: If TensorFlow is already running with other settings, or finds fewer GPUs
+            than are asked for.
     """
     load(threads, device)
     import tensorflow as tf
@@ -108,21 +111,42 @@ def start(threads: int = 1, device: str = "cpu") -> None:
         tf.config.list_physical_devices()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(min(threads, 2))
-        _use(tf, device)
+        # A thread per GPU, so that none waits until another's work is handed over.
+        side_by_side = replicas if device == "gpu" and replicas > 1 else 1
+        tf.config.threading.set_inter_op_parallelism_threads(max(min(threads, 2), side_by_side))
+        _use(tf, device, replicas)
     except RuntimeError as error:
         raise UserError(f"TensorFlow: runs already; start a new process ({error}).") from None
 
 
-def _use(tf: object, device: str) -> None:
+def _use(tf: ModuleType, device: str, replicas: int) -> None:
     gpus = tf.config.list_physical_devices("GPU")
     if device == "cpu":
         tf.config.set_visible_devices([], "GPU")
+        _divide(tf, replicas)
         return
     if not gpus:
         raise UserError(
             "device: received 'gpu', but TensorFlow finds no GPU here; install "
             "tensorflow[and-cuda] on a machine with an NVIDIA GPU, or use device: cpu."
         )
+    if len(gpus) < replicas:
+        raise UserError(
+            f"replicas: received {replicas}, but TensorFlow finds {_number(len(gpus), 'GPU')} "
+            "here; at most that many are expected with device: gpu."
+        )
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def _divide(tf: ModuleType, replicas: int) -> None:
+    """Makes at least so many logical devices of the CPU."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    there = tf.config.get_logical_device_configuration(cpu) or [None]
+    if len(there) < replicas:
+        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+        tf.config.set_logical_device_configuration(cpu, parts)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -19,7 +19,7 @@ def save(
     key: str,
     progress: dict[str, Any],
     variables: list[keras.Variable],
-    best: dict[str, np.ndarray],
+    groups: dict[str, dict[str, np.ndarray]],
 ) -> None:
     """Writes a checkpoint atomically.
 
@@ -29,10 +29,11 @@ def save(
         progress: JSON-like position of the training. Floats survive exactly.
         variables: Every variable that a step changes: weights, moving statistics, generators
             and the optimizer's.
-        best: The best weights so far.
+        groups: Other arrays to keep, by the name of a group and their own.
     """
     members = {f"variable:{i}": variable.numpy() for i, variable in enumerate(variables)}
-    members.update({f"best:{name}": value for name, value in best.items()})
+    for group, arrays in groups.items():
+        members.update({f"{group}:{name}": value for name, value in arrays.items()})
     # Python's JSON writes NaN and the shortest exact text of a float, and reads both.
     members["progress"] = np.array(json.dumps({"key": key, **progress}))
     records.write_arrays(path, members)
@@ -40,8 +41,8 @@ def save(
 
 def load(
     path: Path, key: str, variables: list[keras.Variable]
-) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """Sets the variables to a checkpoint's and returns its progress and best weights.
+) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]] | None:
+    """Sets the variables to a checkpoint's and returns its progress and groups of arrays.
 
     Returns None, and sets nothing, where there is no checkpoint or it belongs to something
     else: other code, another machine's half-written file.
@@ -61,5 +62,9 @@ def load(
             return None
     for value, variable in zip(values, variables, strict=True):
         variable.assign(value)
-    best = {k.removeprefix("best:"): v for k, v in members.items() if k.startswith("best:")}
-    return progress, best
+    groups: dict[str, dict[str, np.ndarray]] = {}
+    for member, array in members.items():
+        group, separator, name = member.partition(":")
+        if separator and group != "variable":
+            groups.setdefault(group, {})[name] = array
+    return progress, groups

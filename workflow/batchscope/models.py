@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -29,6 +30,7 @@ def build(
     classes: int,
     seed: int,
     model_file: Path | str | None = None,
+    scope: AbstractContextManager | None = None,
 ) -> keras.Model:
     """Returns a freshly initialised network; the same one for the same arguments.
 
@@ -42,6 +44,7 @@ def build(
         classes: Number of classes.
         seed: Fixes the initial weights.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
+        scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
 
     Raises:
         UserError: If the network is unknown or does not fit the data, or the file is not the
@@ -59,7 +62,8 @@ def build(
         builder, where = _user_builder(name, digest, model_file), str(model_file)
     shape = (int(input_shape[0]), int(input_shape[1]), int(input_shape[2]))
     try:
-        model = builder(shape, classes)
+        with scope or nullcontext():
+            model = builder(shape, classes)
     except Exception as error:  # whatever a user's file raises is the user's to read
         what = f"{type(error).__name__}: {_reason(error)}"
         raise UserError(f"{where}: cannot be built for images {shape}: {what}") from error

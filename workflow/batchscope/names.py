@@ -167,6 +167,32 @@ FACTORS: dict[str, Parameter] = {
         ),
         Parameter("device", "dev", "str", "cpu", "Where to train.", choices=("cpu", "gpu")),
         Parameter("threads", "th", "int", 1, "Threads of a training.", "threads", minimum=1),
+        Parameter(
+            "warmup_epochs",
+            "wu",
+            "int",
+            0,
+            "Epochs over which the rate rises from the unscaled to the scaled one.",
+            "epochs",
+            minimum=0,
+        ),
+        Parameter(
+            "target_train_loss",
+            "ttl",
+            "float",
+            0.0,
+            "Training loss of an epoch at which a training stops; 0 never stops it.",
+            minimum=0,
+        ),
+        Parameter("update_norms", "un", "bool", False, "Whether the norm of every update is kept."),
+        Parameter(
+            "replicas",
+            "rep",
+            "int",
+            1,
+            "Devices among which every batch is divided (tf.distribute.MirroredStrategy).",
+            minimum=1,
+        ),
     )
 }
 
@@ -180,6 +206,7 @@ TIMING_FACTORS = (
     "threads",
     "momentum",
     "nesterov",
+    "replicas",
 )
 _TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
 
@@ -190,6 +217,29 @@ def _setting(*args: Any, **kwargs: Any) -> Parameter:
 
 _WEIGHTS = _setting(
     "weights", "w", "str", "final", "Which weights to measure.", choices=("final", "best")
+)
+
+
+def _examples(birth: int) -> Parameter:
+    return _setting(
+        "examples",
+        "ex",
+        "int",
+        birth,
+        "Training examples behind the loss; 0 or `all` for all of them.",
+        "examples",
+        minimum=0,
+        words=(("all", 0),),
+    )
+
+
+_BATCH_NORM = _setting(
+    "batch_norm",
+    "bn",
+    "str",
+    "moving",
+    "Statistics that batch normalisation uses.",
+    choices=("moving", "batch"),
 )
 
 # Measures and their settings; every setting has a birth value. Append; never reorder.
@@ -209,27 +259,11 @@ MEASURES: dict[str, dict[str, Parameter]] = {
                 choices=("full", "subspace"),
                 many=True,
             ),
-            _setting(
-                "examples",
-                "ex",
-                "int",
-                2000,
-                "Training examples behind the loss; 0 or `all` for all of them.",
-                "examples",
-                minimum=0,
-                words=(("all", 0),),
-            ),
+            _examples(2000),
             _setting("iterations", "it", "int", 10, "L-BFGS-B iterations per start.", minimum=1),
             _setting("starts", "st", "int", 4, "Starting points of the maximiser.", minimum=1),
             _setting("dimensions", "dim", "int", 100, "Columns of the subspace.", minimum=1),
-            _setting(
-                "batch_norm",
-                "bn",
-                "str",
-                "moving",
-                "Statistics that batch normalisation uses.",
-                choices=("moving", "batch"),
-            ),
+            _BATCH_NORM,
             _setting("memory_mb", "mem", "int", 2048, "Limit on the subspace.", "MB", minimum=1),
         ),
         "weight_distance": (_WEIGHTS,),
@@ -239,8 +273,63 @@ MEASURES: dict[str, dict[str, Parameter]] = {
                 "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
             ),
         ),
+        "displacement": (),
+        "gradient_alignment": (
+            _setting("examples", "ex", "int", 256, "Training examples.", "examples", minimum=2),
+            _setting("draws", "dr", "int", 20, "Random divisions into batches.", minimum=1),
+            _setting("memory_mb", "mem", "int", 2048, "Limit on the gradients.", "MB", minimum=1),
+        ),
+        "hessian": (
+            _WEIGHTS,
+            _examples(2000),
+            _setting("probes", "pr", "int", 20, "Random vectors behind the trace.", minimum=2),
+            _setting(
+                "iterations", "it", "int", 100, "Most products of the Lanczos search.", minimum=5
+            ),
+        ),
+        "sam_sharpness": (
+            _WEIGHTS,
+            _setting("rhos", "rho", "float", (0.05,), "Lengths of the step.", above=0, many=True),
+            _examples(2000),
+        ),
+        "landscape": (
+            _WEIGHTS,
+            _examples(2000),
+            _setting("points", "pt", "int", 51, "Points along each axis; odd.", minimum=3),
+            _setting("span", "sp", "float", 1.0, "Largest distance along a direction.", above=0),
+            _setting(
+                "pairs",
+                "pa",
+                "int",
+                1,
+                "Surfaces, each over its own pair of directions.",
+                minimum=0,
+            ),
+            _setting("lines", "ln", "int", 5, "One-dimensional profiles.", minimum=0),
+        ),
+        "line": (
+            _WEIGHTS,
+            _setting(
+                "examples",
+                "ex",
+                "int",
+                0,
+                "Examples of each split; 0 or `all` for all.",
+                "examples",
+                minimum=0,
+                words=(("all", 0),),
+            ),
+            _setting("points", "pt", "int", 25, "Points on the line.", minimum=2),
+            _setting("start", "from", "float", -1.0, "First position; the small run is at 0."),
+            _setting("stop", "to", "float", 2.0, "Last position; the large run is at 1."),
+        ),
     }.items()
 }
+
+# Measures of two runs; `between` in the configuration says which.
+PAIR_MEASURES = ("line",)
+# Measures that read weights alone: without TensorFlow.
+LIGHT_MEASURES = ("weight_distance", "displacement")
 
 
 def format_number(value: int | float) -> str:

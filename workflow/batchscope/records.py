@@ -35,6 +35,8 @@ HISTORY_COLUMNS = (
     "validation_loss",
     "validation_accuracy",
     "seconds",
+    "epoch_distance",
+    "weight_distance",
 )
 
 
@@ -51,6 +53,11 @@ def run_folder(results: Path | str, run: str) -> Path:
 def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
     """Returns the file of one measure of a run, by the name of its settings."""
     return run_folder(results, run) / measure / f"{settings}.json"
+
+
+def pair_path(results: Path | str, run: str, other: str, measure: str, settings: str) -> Path:
+    """Returns the file of one measure of two runs, by the name of its settings."""
+    return run_folder(results, run) / f"{measure}_to" / other / f"{settings}.json"
 
 
 def timing_path(

@@ -14,14 +14,24 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from batchscope import checkpoint, datasets, losses, machine, models, names, records
+from batchscope import (
+    checkpoint,
+    datasets,
+    losses,
+    machine,
+    models,
+    names,
+    records,
+    replicas,
+    weight_distance,
+)
 from batchscope.loop import (
-    StepLoop,
     Totals,
     effective_learning_rate,
     epoch_order,
     make_optimizer,
     steps_per_epoch,
+    warm_up,
 )
 from batchscope.versions import VERSIONS
 
@@ -36,7 +46,7 @@ class Interrupted(Exception):
 
 @dataclass
 class Progress:
-    """Where a training stands; all of it goes into the checkpoint.
+    """Where a training stands; all of it goes into the checkpoint as text.
 
     Attributes:
         epoch: Epochs completed.
@@ -103,26 +113,33 @@ class Training:
             self.data.classes,
             self.factors["seed"],
             model_file,
+            replicas.scope(self.factors),
         )
         self.initial = models.weights(self.model)
         self.examples = len(self.data.labels("train"))
         self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
         self.progress = Progress()
         self.best: dict[str, np.ndarray] = {}
+        self.epoch_start = self.initial[0]  # trainable weights
+        self.norms: list[np.ndarray] = []  # of the updates, call by call
         self.stopping = False
         self._chunk = 1  # steps per call, until it is known how long they take
         self._checkpointed = time.monotonic()
 
     def _place(self) -> None:
         """Puts the data on the device and builds the graphs: here memory may be refused."""
-        self.optimizer = make_optimizer(self.factors)
-        self.loop = StepLoop(
+        self.schedule = warm_up(self.factors, self.steps)
+        with replicas.scope(self.factors):
+            self.optimizer = make_optimizer(self.factors, self.schedule)
+        self.loop = replicas.make_loop(
+            self.factors,
             self.model,
             self.optimizer,
             self.data.images("train"),
             self.data.labels("train"),
             self.data.scale,
             self.factors["batch_size"],
+            self.factors["update_norms"],
         )
         self.validation = losses.Objective(
             self.model,
@@ -161,6 +178,9 @@ class Training:
             if not self._train_epoch() or not self._end_epoch():
                 where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
                 return records.DIVERGED, "diverged", f"The loss was no longer finite at {where}."
+            if self._reached_target():
+                reached = self.progress.history[-1]["train_loss"]
+                return records.FINISHED, "train_loss", f"The training loss is {reached:.6g}."
             waited = self.progress.epoch - self.progress.best_epoch
             if 0 < self.factors["patience"] <= waited:
                 sentence = f"No better {self.factors['monitor']} for {waited} epochs."
@@ -168,13 +188,29 @@ class Training:
             self._pause()
         return records.FINISHED, "epochs", "All epochs were trained."
 
+    def _reached_target(self) -> bool | None:
+        """Whether the last epoch's training loss is the target's or less; None without one."""
+        target, history = self.factors["target_train_loss"], self.progress.history
+        if not target:
+            return None
+        return bool(history) and history[-1]["train_loss"] <= target
+
     def _resume(self) -> None:
         loaded = checkpoint.load(self._checkpoint, self._key, self.variables)
         if loaded is None:  # what an older version left is not this training's
             shutil.rmtree(self.folder / "epochs", ignore_errors=True)
         else:
-            self.progress, self.best = Progress(**loaded[0]), loaded[1]
+            progress, groups = loaded
+            self.progress, self.best = Progress(**progress), groups.get("best", {})
             self.progress.resumed += 1
+            self.norms = list(groups.get("updates", {}).values())
+            self.epoch_start = groups.get("epoch_start") or self._known_epoch_start()
+
+    def _known_epoch_start(self) -> dict[str, np.ndarray]:
+        """Returns the weights at the epoch's start where a checkpoint need not repeat them."""
+        if self.progress.step == 0:
+            return models.weights(self.model)[0]
+        return self.initial[0]
 
     def _train_epoch(self) -> bool:
         """Runs the rest of an epoch; returns whether every loss was finite."""
@@ -184,8 +220,9 @@ class Training:
             start = progress.step
             stop = min(start + self._chunk, self.steps)
             totals = Totals(progress.loss, progress.hits)
-            progress.step, totals, seconds = self.loop.run(order, start, stop, totals)
+            progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
             progress.loss, progress.hits = totals
+            self.norms.append(norms)
             progress.epoch_seconds += seconds
             progress.contended_seconds += seconds
             if not math.isfinite(progress.loss):
@@ -204,16 +241,20 @@ class Training:
         loss, accuracy = self.validation.loss_and_accuracy()
         if not math.isfinite(loss) or not _finite(trainable):
             return False
+        steps = (progress.epoch + 1) * self.steps
         row = {
             "epoch": progress.epoch + 1,
-            "step": (progress.epoch + 1) * self.steps,
-            "learning_rate": float(self.optimizer.learning_rate.numpy()),
+            "step": steps,
+            "learning_rate": self._learning_rate(steps - 1),
             "train_loss": progress.loss / self.examples,
             "train_accuracy": progress.hits / self.examples,
             "validation_loss": loss,
             "validation_accuracy": accuracy,
             "seconds": progress.epoch_seconds,
+            "epoch_distance": weight_distance.distances(self.epoch_start, trainable)["distance"],
+            "weight_distance": weight_distance.distances(self.initial[0], trainable)["distance"],
         }
+        self.epoch_start = trainable
         progress.history.append(row)
         progress.epoch += 1
         progress.step, progress.loss, progress.hits, progress.epoch_seconds = 0, 0.0, 0, 0.0
@@ -226,6 +267,11 @@ class Training:
             records.write_weights(path, trainable, state)
         return True
 
+    def _learning_rate(self, update: int) -> float:
+        """Returns the rate that an update was made with."""
+        rate = self.schedule(update) if self.schedule else self.optimizer.learning_rate
+        return float(rate.numpy())
+
     def _pause(self) -> None:
         """Writes a checkpoint when one is due; obeys a signal.
 
@@ -235,10 +281,25 @@ class Training:
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
         if due or self.stopping:
             progress = asdict(self.progress)
-            checkpoint.save(self._checkpoint, self._key, progress, self.variables, self.best)
+            checkpoint.save(
+                self._checkpoint, self._key, progress, self.variables, self._kept_arrays()
+            )
             self._checkpointed = time.monotonic()
         if self.stopping:
             raise Interrupted
+
+    def _kept_arrays(self) -> dict[str, dict[str, np.ndarray]]:
+        """Returns the arrays of a checkpoint beside the variables."""
+        self.norms = [self._update_norms()]
+        kept = {"best": self.best, "updates": {"norms": self.norms[0]}}
+        # At an epoch's start these are the variables, and in the first epoch the initial weights.
+        if self.progress.step and self.progress.epoch:
+            kept["epoch_start"] = self.epoch_start
+        return kept
+
+    def _update_norms(self) -> np.ndarray:
+        """Returns the norm of every update so far, float32; empty where they are not kept."""
+        return np.concatenate([np.empty(0, np.float32), *self.norms])
 
     def write(self, status: str, reason: str, message: str) -> None:
         """Writes weights, history and record of a run that is over; the record last."""
@@ -257,6 +318,8 @@ class Training:
         else:
             records.link(final, best)
         initial = self._write_initial()
+        norms = np.empty(0, np.float32) if out_of_memory else self._update_norms()
+        records.write_arrays(self.folder / "updates.npz", {"update_norms": norms})
         progress = self.progress
         records.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
         validation_losses = [row["validation_loss"] for row in progress.history]
@@ -269,6 +332,7 @@ class Training:
                 "status": status,
                 "stop_reason": reason,
                 "message": message,
+                "reached_target": self._reached_target(),
                 "parameters": sum(value.size for value in self.initial[0].values()),
                 "epochs_run": progress.epoch,
                 "steps_run": progress.epoch * self.steps + progress.step,
@@ -280,6 +344,7 @@ class Training:
                 "resumed": progress.resumed,
                 "threads": self.factors["threads"],
                 "device": self.factors["device"],
+                **replicas.describe(self.factors),
                 "weights": {
                     "initial": records.file_sha256(initial),
                     "final": records.file_sha256(final),

@@ -6,9 +6,15 @@ step's one parameter, so that edits that change no number recompute nothing.
 
 VERSIONS = {
     "prepare_data": "prepare_data-v1",
-    "train": "train-v1",
+    "train": "train-v2",
     "evaluate": "evaluate-v1",
     "sharpness": "sharpness-v1",
     "weight_distance": "weight_distance-v1",
     "time_epoch": "time_epoch-v1",
+    "displacement": "displacement-v1",
+    "gradient_alignment": "gradient_alignment-v1",
+    "hessian": "hessian-v1",
+    "sam_sharpness": "sam_sharpness-v1",
+    "landscape": "landscape-v1",
+    "line": "line-v1",
 }

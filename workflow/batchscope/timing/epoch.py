@@ -125,7 +125,8 @@ def write(
 ) -> None:
     """Times a configuration's epochs and writes the record.
 
-    Validation, checkpoints and tracing are no part of it.
+    Validation, checkpoints and tracing are no part of it. The record names the devices that
+    the batches are divided among, and says where they are parts of one CPU.
 
     Args:
         results: The folder of all results.
@@ -137,12 +138,13 @@ def write(
     """
     import tensorflow as tf
 
-    from batchscope import datasets, models
+    from batchscope import datasets, models, replicas
 
     factors = names.parse_timing(timing)
     parsed = names.parse_settings("time_epoch", settings)
     data = datasets.load(results, factors["dataset"])
-    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file)
+    scope = replicas.scope(factors)
+    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
     examples = len(data.labels("train"))
     before = machine.load()
     blocks, status = [], records.FINISHED
@@ -166,6 +168,7 @@ def write(
         blocks=blocks,
         threads=factors["threads"],
         device=factors["device"],
+        **replicas.describe(factors),
         load={"before": before, "after": machine.load()},
         versions=machine.versions(),
         machine={"name": machine_name, **machine.describe()},
@@ -176,12 +179,15 @@ def write(
 def _blocks(
     factors: dict[str, Any], settings: dict[str, Any], data: Dataset, model: keras.Model
 ) -> list[dict[str, float]]:
-    from batchscope import loop
+    from batchscope import loop, replicas
 
     every = {name: factor.birth for name, factor in names.FACTORS.items()}
-    steps = loop.StepLoop(
+    with replicas.scope(factors):
+        optimizer = loop.make_optimizer({**every, **factors, "learning_rate": LEARNING_RATE})
+    steps = replicas.make_loop(
+        factors,
         model,
-        loop.make_optimizer({**every, **factors, "learning_rate": LEARNING_RATE}),
+        optimizer,
         data.images("train"),
         data.labels("train"),
         data.scale,
@@ -191,7 +197,7 @@ def _blocks(
     order = loop.epoch_order(0, 0, steps.examples)
 
     def run_steps(start: int, stop: int) -> float:
-        done, totals, seconds = steps.run(order, start, stop, loop.Totals())
+        done, totals, seconds, _ = steps.run(order, start, stop, loop.Totals())
         if not math.isfinite(totals.loss):
             raise NotFinite(f"The loss is not finite after step {done}.")
         return seconds
