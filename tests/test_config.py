@@ -110,7 +110,8 @@ def test_schema_has_the_factors_and_measures_of_the_registry():
             assert rule.get("default") == factor.birth
     for measure, settings in names.MEASURES.items():
         rules = defs["measures"]["properties"][measure]["properties"]
-        assert set(rules) == set(settings)
+        between = {"between"} if measure in names.PAIR_MEASURES else set()
+        assert set(rules) == set(settings) | between
 
 
 def _default(rule):

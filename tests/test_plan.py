@@ -343,3 +343,50 @@ def test_digits_are_as_scikit_learn_has_them():
 
     labels = datasets.load_digits().target
     assert tuple(numpy.bincount(labels)) == definitions.class_members({"source": "digits"})
+
+
+def test_pairs_share_everything_but_one_factor():
+    """The large run follows the small one, seed by seed, in the order of the file."""
+    experiment = {
+        "vary": {"batch_size": [16, 32, 64], "learning_rate": [0.1, 0.2]},
+        "measure": {"line": {"between": {"batch_size": [64, 16]}, "points": 5}},
+    }
+    study = plan.make(config(experiment=experiment))
+    found = study.experiments["a"]
+    assert found.measures["line"]["points"] == 5
+    assert "between" not in found.measures["line"]
+    pairs = found.pairs["line"]
+    assert len(pairs) == 2 * 2
+    for small, large in pairs:
+        one, other = study.runs[small].factors, study.runs[large].factors
+        assert (one["batch_size"], other["batch_size"]) == (64, 16)
+        assert {k for k in one if one[k] != other[k]} == {"batch_size"}
+
+
+def test_pairs_may_differ_in_any_factor_that_leaves_the_initial_weights():
+    experiment = {
+        "vary": {"learning_rate": [0.1, 0.2]},
+        "measure": [{"line": {"between": {"learning_rate": [0.1, 0.2]}}}],
+        "set": {"batch_size": 16},
+    }
+    study = plan.make(config(experiment=experiment))
+    assert [
+        tuple(study.runs[name].factors["learning_rate"] for name in pair)
+        for pair in study.experiments["a"].pairs["line"]
+    ] == [(0.1, 0.2)] * 2
+
+
+def test_the_figures_that_a_study_may_name_are_the_registry():
+    from batchscope import figures
+
+    assert sorted(figures.FIGURES) == list(plan.FIGURES)
+
+
+def test_figures_and_what_was_published_are_kept_in_order():
+    experiment = {
+        "figures": ["time", "accuracy"],
+        "published": {"time": {"figure": "Figure 7", "found": "It falls."}},
+    }
+    found = plan.make(config(experiment=experiment)).experiments["a"]
+    assert found.figures == ("time", "accuracy")
+    assert found.published["time"]["figure"] == "Figure 7"

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import project
+from batchscope.versions import VERSIONS
 
 pytestmark = pytest.mark.slow
 
@@ -156,8 +157,9 @@ def test_a_comment_in_the_training_module(edited):
 def test_a_bumped_version(edited, step, expected):
     module = edited / "workflow" / "batchscope" / "versions.py"
     text = module.read_text()
-    assert f'"{step}-v1"' in text
-    module.write_text(text.replace(f'"{step}-v1"', f'"{step}-v2"'))
+    bumped = VERSIONS[step] + "0"
+    assert f'"{VERSIONS[step]}"' in text
+    module.write_text(text.replace(f'"{VERSIONS[step]}"', f'"{bumped}"'))
     assert project.planned(edited) == expected
 
 

@@ -47,9 +47,12 @@ def measure(arguments: argparse.Namespace) -> None:
         _start({"threads": 1, "device": factors["device"]})
     from batchscope import measures
 
+    runs = [arguments.run]
+    if arguments.step in names.PAIR_MEASURES:
+        runs.append(arguments.other)
     measures.module(arguments.step).write(
         arguments.results,
-        arguments.run,
+        *runs,
         arguments.settings,
         arguments.output,
         arguments.model_file,
@@ -81,7 +84,9 @@ def draw(arguments: argparse.Namespace) -> None:
     from batchscope import config, figures
 
     study = config.study(arguments.config, arguments.scale)
-    wanted = figures.available(study.experiments[arguments.experiment].measures)
+    experiment = study.experiments[arguments.experiment]
+    varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
+    wanted = experiment.figures or figures.available(experiment.measures, varied)
     figures.write(arguments.tables, wanted, arguments.output)
 
 
@@ -98,15 +103,16 @@ def plan(arguments: argparse.Namespace) -> None:
     print(status.main(arguments.config, arguments.scale, arguments.results))
 
 
-MEASURES = ("evaluate", "sharpness", "weight_distance")
-NEED_TENSORFLOW = ("evaluate", "sharpness")
+# Measures of runs; times are taken of configurations, by a step of their own.
+MEASURES = tuple(name for name in names.MEASURES if name != "time_epoch")
+NEED_TENSORFLOW = tuple(name for name in MEASURES if name not in names.LIGHT_MEASURES)
 WARM = ("train", *NEED_TENSORFLOW)
 
 
 def _start(factors: dict) -> None:
     from batchscope import backend
 
-    backend.start(factors["threads"], factors["device"])
+    backend.start(factors["threads"], factors["device"], factors.get("replicas", 1))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -142,8 +148,11 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
     _model_file(found)
     for name in MEASURES:
-        found = step(name, measure, f"Measure {name} of one run.")
+        whom = "two runs" if name in names.PAIR_MEASURES else "one run"
+        found = step(name, measure, f"Measure {name} of {whom}.")
         found.add_argument("--run", required=True)
+        if name in names.PAIR_MEASURES:
+            found.add_argument("--other", required=True, help="the second run")
         _settings(found)
     found = step("time_epoch", time_epoch, "Time the epochs of one configuration.")
     found.add_argument("--machine", default="local")
@@ -186,7 +195,8 @@ def _alone(words: list[str]) -> bool:
         factors = names.parse_run(run)
     except ValueError:
         return True
-    return words[0] not in WARM or factors["threads"] > 1 or factors["device"] != "cpu"
+    wide = factors["threads"] > 1 or factors["device"] != "cpu"
+    return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
 
 
 if __name__ == "__main__":

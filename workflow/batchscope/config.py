@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from batchscope import names, plan, values
+from batchscope import names, pairs, plan, values
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import (
     Place,
@@ -191,6 +191,11 @@ def _registry_definitions() -> dict[str, Any]:
         }
         for measure, parameters in names.MEASURES.items()
     }
+    for measure in names.PAIR_MEASURES:
+        settings[measure]["properties"]["between"] = {
+            "description": "Factor -> its value in the first and in the second run of each pair.",
+            "expected": pairs.EXPECTED,
+        }
     return {
         "factors": _closed("factor", "a map from factors to values", {**scalars, "seed": no_seed}),
         "factor_lists": _closed(

@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import config as configuration
-from batchscope import names, plan, records, warm
+from batchscope import names, plan, status, warm
 from batchscope.errors import ConfigError, UserError
 
 RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
-TABLES = ("runs.csv", "history.csv", "layers.csv")
+TABLES = (
+    "runs.csv",
+    "history.csv",
+    "layers.csv",
+    "updates.csv",
+    "alignment.csv",
+    "lines.csv",
+    "landscapes.csv",
+)
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
 _HERE = Path(__file__).parent
@@ -28,8 +36,10 @@ def _code(*patterns: str) -> list[str]:
     return sorted(os.path.relpath(path) for path in found if path.suffix != ".pyc")
 
 
-TABLE_CODE = _code("tables.py", "frames.py")
-FIGURE_CODE = _code("figures/*.py", "frames.py", "statistics.py", "../report/*.rst")
+TABLE_CODE = _code("tables.py", "long_tables.py", "frames.py")
+FIGURE_CODE = _code(
+    "figures/*.py", "frames.py", "statistics.py", "learning_rates.py", "../report/*.rst"
+)
 REPORT_CODE = _code("report/*.py", "statistics.py", "../templates/*")
 
 
@@ -127,19 +137,10 @@ class Jobs:
 
     def _records(self, experiment: str) -> Iterator[str]:
         found = self.study.experiments[experiment]
-        settings = {
-            measure: names.settings_name(measure, values)
-            for measure, values in found.measures.items()
-        }
         for run in found.runs:
             yield f"{RESULTS}/runs/{run}/record.json"
-            for measure, name in settings.items():
-                if measure == "time_epoch":
-                    timing = names.timing_name(self.study.runs[run].factors)
-                    path = records.timing_path(RESULTS, self.study.machine, timing, name)
-                    yield str(path)
-                else:
-                    yield f"{RESULTS}/runs/{run}/{measure}/{name}.json"
+        for path in status.measure_files(self.study, found, RESULTS):
+            yield path.as_posix()
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""

@@ -128,6 +128,19 @@ class Objective:
             tf.TensorSpec([None], tf.int32),
         ]
 
+        def parts_of(flat: tf.Tensor) -> list[tf.Tensor]:
+            """Returns a float64 vector as float32 tensors of the variables' shapes."""
+            parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
+            return [tf.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+        def flat_gradient(
+            tape: tf.GradientTape, target: tf.Tensor, values: list[tf.Tensor]
+        ) -> tf.Tensor:
+            gradients = tape.gradient(
+                target, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+            return tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)
+
         def total(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
             """Returns the losses of a chunk, its hits and its share of the penalties."""
             outputs = model(scaled(images, scale), training=batch_statistics)
@@ -150,21 +163,39 @@ class Objective:
                 tape.watch(values)
                 losses, _, penalties = total(images, labels)
                 summed = tf.reduce_sum(losses) + penalties
-            gradients = tape.gradient(
-                summed, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
-            )
-            flat = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)
-            return _sum(losses, penalties), flat
+            return _sum(losses, penalties), flat_gradient(tape, summed, values)
 
-        @tf.function(autograph=False, input_signature=[tf.TensorSpec([self.size], tf.float64)])
+        vector = tf.TensorSpec([self.size], tf.float64)
+
+        @tf.function(autograph=False, input_signature=[*signature, vector])
+        def hessian_times(images: tf.Tensor, labels: tf.Tensor, direction: tf.Tensor) -> tf.Tensor:
+            # The gradient of the slope along the direction.
+            values = [variable.value for variable in self.variables]
+            with tf.GradientTape(watch_accessed_variables=False) as outer:
+                outer.watch(values)
+                with tf.GradientTape(watch_accessed_variables=False) as inner:
+                    inner.watch(values)
+                    losses, _, penalties = total(images, labels)
+                    summed = tf.reduce_sum(losses) + penalties
+                gradients = inner.gradient(
+                    summed, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
+                )
+                slopes = [
+                    tf.reduce_sum(gradient * part)
+                    for gradient, part in zip(gradients, parts_of(direction), strict=True)
+                ]
+                slope = tf.add_n(slopes)
+            return flat_gradient(outer, slope, values)
+
+        @tf.function(autograph=False, input_signature=[vector])
         def assign(flat: tf.Tensor) -> None:
-            parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
-            for variable, part, shape in zip(self.variables, parts, self.shapes, strict=True):
-                variable.assign(tf.reshape(part, shape))
+            for variable, part in zip(self.variables, parts_of(flat), strict=True):
+                variable.assign(part)
 
         self._assign = assign
         self._sums = sums
         self._sum_and_gradient = sum_and_gradient
+        self._hessian_times = hessian_times
 
     def weights(self) -> np.ndarray:
         """Returns the trainable weights as one float64 vector, shape (size,)."""
@@ -181,6 +212,19 @@ class Objective:
         loss = sum(float(total) for total, _ in sums) / self.examples
         hits = sum(int(hits) for _, hits in sums)
         return loss, hits / self.examples
+
+    def chunk_sums(self) -> tf.Tensor:
+        """Returns the summed loss of each chunk at the current weights, float64 of shape (chunks,).
+
+        For graphs of the caller's own. Added up in this order and divided by the number of
+        examples, they are what `loss_and_accuracy` returns.
+        """
+        sums: list[tf.Tensor] = []
+        for images, labels in self._chunks:
+            # One after the other: only one chunk's activations are in memory.
+            with tf.control_dependencies(sums[-1:]):
+                sums.append(self._sums(images, labels)[0])
+        return tf.stack(sums)
 
     def loss(self, flat: np.ndarray) -> float:
         """Returns the mean loss at the given weights, which stay set."""
@@ -200,3 +244,36 @@ class Objective:
             loss += float(chunk_loss)
             gradient += chunk_gradient.numpy()
         return loss / self.examples, gradient / self.examples
+
+    def chunk_gradient(self, index: int) -> np.ndarray:
+        """Returns the gradient of one chunk's mean loss at the current weights.
+
+        With `chunk=1`, the gradient of example `index`.
+
+        Returns:
+            float32, shape (size,); penalties are part of it, as of the mean over all chunks.
+        """
+        images, labels = self._chunks[index]
+        gradient = self._sum_and_gradient(images, labels)[1].numpy()
+        return gradient if len(labels) == 1 else gradient / np.float32(len(labels))
+
+    def hessian_times(self, direction: np.ndarray) -> np.ndarray:
+        """Returns H v, H the Hessian of the mean loss at the current weights.
+
+        By differentiating twice in reverse (Pearlmutter 1994). Where the loss has a kink
+        (ReLU, a maximum), H is that of the smooth piece that the weights lie on.
+
+        Args:
+            direction: v, float64 of shape (size,); rounded to float32.
+
+        Returns:
+            float64, shape (size,).
+
+        Raises:
+            LookupError: If an operation of the model has no second derivative in TensorFlow.
+        """
+        direction = tf.constant(direction, tf.float64)
+        product = np.zeros(self.size)
+        for images, labels in self._chunks:
+            product += self._hessian_times(images, labels, direction).numpy()
+        return product / self.examples

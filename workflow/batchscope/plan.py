@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import definitions, names, values
+from batchscope import definitions, names, pairs, values
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, missing, received, show, unknown, within
 
@@ -27,8 +27,31 @@ BUILT_IN_MODELS = (
     "campbell_cnn",
     "chang_vgg",
     "keskar_f1",
+    "keskar_f1_plain",
     "lheureux_cnn",
     "small_cnn",
+)
+# The figures that `published` may name; batchscope.figures, which draws them, is above this.
+FIGURES = (
+    "accuracy",
+    "best_learning_rate",
+    "best_losses",
+    "displacement",
+    "epoch_distance",
+    "generalisation_gap",
+    "gradient_alignment",
+    "hessian",
+    "landscape",
+    "landscape_lines",
+    "learning_rate",
+    "line",
+    "loss_curves",
+    "sam_sharpness",
+    "sharpness",
+    "time",
+    "update_norms",
+    "weight_distance",
+    "weight_distance_by_layer",
 )
 MAX_RUNS = 1000
 EXPECTED_SEED = "a seed given by the experiment's own key 'seeds'"
@@ -71,6 +94,9 @@ class Experiment:
         measures: Measure -> every setting, by full name.
         datasets: Tokens of its data sets.
         models: Tokens of its models.
+        pairs: Measure of two runs -> names of both, for each pair.
+        figures: Its figures, in order; empty for all that its measures allow.
+        published: What a document says, by figure.
     """
 
     name: str
@@ -84,6 +110,9 @@ class Experiment:
     measures: dict[str, dict[str, Any]]
     datasets: tuple[str, ...]
     models: tuple[str, ...]
+    pairs: dict[str, tuple[pairs.Pair, ...]] = field(default_factory=dict)
+    figures: tuple[str, ...] = ()
+    published: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -459,7 +488,8 @@ class _Planner:
             vary=self._lists((*place, "vary"), body.get("vary")),
             seeds=self._seeds((*place, "seeds"), body),
         )
-        measures = self._measures((*place, "measure"), body.get("measure"))
+        measures, between = self._measures((*place, "measure"), body.get("measure"))
+        self._check_figures(place, body)
         self._check_twice(place, body, raw_cases)
         self._check_complete(place, body, raw_cases)
         if self._broken(place, *self._inherited(grid)) or not grid.complete:
@@ -467,6 +497,7 @@ class _Planner:
         runs = self._expand(grid, measures)
         if not runs:
             return None
+        self._check_norms(place, runs, measures)
         return Experiment(
             name=name,
             title=body.get("title", name),
@@ -479,7 +510,25 @@ class _Planner:
             measures=measures,
             datasets=tuple(dict.fromkeys(self.runs[run].factors["dataset"] for run in runs)),
             models=tuple(dict.fromkeys(self.runs[run].factors["model"] for run in runs)),
+            pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
+            figures=tuple(body.get("figures", ())),
+            published=body.get("published", {}),
         )
+
+    def _pairs(self, between: pairs.Between, runs: list[str]) -> tuple[pairs.Pair, ...]:
+        found = pairs.find(between, ((run, self.runs[run].factors) for run in runs))
+        if not found:
+            self.report(pairs.none_found(between))
+        return found
+
+    def _check_norms(self, place: Place, runs: list[str], measures: dict[str, Any]) -> None:
+        """What displacement adds up is kept by a training that was asked to."""
+        if "displacement" in measures:
+            lacking = [run for run in runs if not self.runs[run].factors["update_norms"]]
+            if lacking:
+                text = f"received runs without update_norms ({len(lacking)}); update_norms: true"
+                at = (*place, "measure", "displacement")
+                self.report(Problem(at, f"{text} is expected, in set or defaults."))
 
     def _inherited(self, grid: _Grid) -> list[Place]:
         """Places of the defaults that an experiment does not give itself."""
@@ -501,6 +550,21 @@ class _Planner:
             return range(self._coerce(place, _SEED_COUNT, raw))
         except _Broken:
             return ()
+
+    def _check_figures(self, place: Place, body: dict[str, Any]) -> None:
+        drawn = body.get("figures")
+        drawn = drawn if isinstance(drawn, list) else []
+        for index, name in enumerate(drawn):
+            at = (*place, "figures", index)
+            if name not in FIGURES:
+                self.report(received(at, name, "the name of a figure", FIGURES))
+            elif name in drawn[:index]:
+                text = f"received '{name}' again; every figure once is expected."
+                self.report(Problem(at, text))
+        for name in _map(body.get("published")):
+            if name not in FIGURES:
+                at = (*place, "published", name)
+                self.report(received(at, name, "the name of a figure", FIGURES))
 
     def _check_twice(self, place: Place, body: dict[str, Any], cases: list[Any]) -> None:
         by_case = dict.fromkeys(name for case in cases for name in _map(case))
@@ -527,8 +591,12 @@ class _Planner:
                 text = f"missing; {expected} is expected, here or in defaults, vary or every case."
                 self.report(Problem((*place, "set", factor), text))
 
-    def _measures(self, place: Place, raw: Any) -> dict[str, dict[str, Any]]:
+    def _measures(
+        self, place: Place, raw: Any
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, pairs.Between]]:
+        """Returns every setting of each measure, and what pairs the runs of some."""
         result: dict[str, dict[str, Any]] = {}
+        between: dict[str, pairs.Between] = {}
         for at, name, settings in _measure_items(place, raw):
             if name not in names.MEASURES:
                 known = sorted(names.MEASURES)
@@ -538,8 +606,23 @@ class _Planner:
                 text = f"received '{name}' again; every measure once is expected."
                 self.report(Problem(at, text))
                 continue
+            if name in names.PAIR_MEASURES:
+                found = pairs.read(
+                    (*at, "between"), _map(settings).get("between"), self._paired_value
+                )
+                if isinstance(found, Problem):
+                    self.report(found)
+                else:
+                    between[name] = found
+                settings = {k: v for k, v in _map(settings).items() if k != "between"}
             result[name] = self._settings(at, name, settings)
-        return result
+        return result, between
+
+    def _paired_value(self, factor: str, place: Place, raw: Any) -> Any:
+        try:
+            return self._factor(factor, place, raw)
+        except _Broken:
+            return None
 
     def _settings(self, place: Place, measure: str, given: Any) -> dict[str, Any]:
         parameters = names.MEASURES[measure]
@@ -635,6 +718,11 @@ class _Planner:
     def _check_combination(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
         self._check_batch_size(factors, find)
         self._check_momentum(factors, find)
+        self._check_warmup(factors, find)
+        if factors["replicas"] > factors["batch_size"]:
+            text = f"received {factors['replicas']}; at most the batch size, "
+            text += f"{factors['batch_size']}, is expected."
+            self.report(Problem(find("replicas"), text))
         if factors["device"] == "gpu" and not gpu_present():
             place = self._origin(find("device"))
             self.warnings[
@@ -666,6 +754,16 @@ class _Planner:
             given = optimizer if momentum else f"{optimizer} without momentum"
             text = f"received true for {given}; sgd with a momentum above 0 is expected."
             self.report(Problem(find("nesterov"), text))
+
+    def _check_warmup(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        warmup = factors["warmup_epochs"]
+        if warmup > factors["epochs"]:
+            text = f"received {warmup}; at most {factors['epochs']}, the epochs, is expected."
+            self.report(Problem(find("warmup_epochs"), text))
+        elif warmup and factors["learning_rate_scaling"] == "none":
+            text = f"received {warmup} without learning_rate_scaling; linear or sqrt is expected: "
+            text += "the rate rises to the scaled one."
+            self.report(Problem(find("warmup_epochs"), text))
 
 
 def _listed(words: list[str]) -> str:

@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from batchscope import definitions, names, plan, records
 
 # Interpreter, imports and compilation of one job that needs TensorFlow, in seconds of a core.
 START_SECONDS = 4.0
-_STARTS = ("train", "evaluate", "sharpness", "time_epoch")
+_STARTS = ("train", *(name for name in names.MEASURES if name not in names.LIGHT_MEASURES))
 
 _STATUSES = (records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING)
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
@@ -129,21 +129,46 @@ def run_status(results: Path | str, run: str) -> str:
     return records.read_json(path)["status"] if path.exists() else records.MISSING
 
 
-def measure_files(
+@dataclass(frozen=True)
+class MeasureJob:
+    """One file that a measure writes.
+
+    Attributes:
+        path: The file.
+        measure: The measure.
+        runs: The run it is of, or both; of a time, one of the runs that share it.
+    """
+
+    path: Path
+    measure: str
+    runs: tuple[str, ...]
+
+
+def measure_jobs(
     study: plan.Study, experiment: plan.Experiment, results: Path | str
-) -> dict[Path, str]:
-    """Returns every file that an experiment's measures write, with its measure."""
-    found = {}
+) -> Iterator[MeasureJob]:
+    """Yields every file that an experiment's measures write; shared times once per run."""
     for measure, values in experiment.measures.items():
         settings = names.settings_name(measure, values)
+        if measure in names.PAIR_MEASURES:
+            for pair in experiment.pairs[measure]:
+                path = records.pair_path(results, *pair, measure, settings)
+                yield MeasureJob(path, measure, pair)
+            continue
         for run in experiment.runs:
             if measure == "time_epoch":
                 timing = names.timing_name(study.runs[run].factors)
                 path = records.timing_path(results, study.machine, timing, settings)
             else:
                 path = records.measure_path(results, run, measure, settings)
-            found[path] = measure
-    return found
+            yield MeasureJob(path, measure, (run,))
+
+
+def measure_files(
+    study: plan.Study, experiment: plan.Experiment, results: Path | str
+) -> dict[Path, str]:
+    """Returns every file that an experiment's measures write, with its measure."""
+    return {job.path: job.measure for job in measure_jobs(study, experiment, results)}
 
 
 def _experiment(

@@ -37,6 +37,7 @@ onstart:
 wildcard_constraints:
     dataset=r"[a-z0-9_-]+",
     run=r"[a-z0-9_.=+-]+",
+    other=r"[a-z0-9_.=+-]+",
     timing=r"[a-z0-9_.=+-]+",
     settings=r"[a-z0-9_.=+-]+",
     machine=r"[A-Za-z0-9_.-]+",

@@ -6,9 +6,7 @@ rule tabulate:
         records=lambda wildcards: STUDY.table_inputs(wildcards.experiment),
         code=jobs.TABLE_CODE,
     output:
-        runs="results/studies/{study}/{experiment}/runs.csv",
-        history="results/studies/{study}/{experiment}/history.csv",
-        layers="results/studies/{study}/{experiment}/layers.csv",
+        multiext("results/studies/{study}/{experiment}/", *jobs.TABLES),
     log:
         "logs/tabulate/{study}/{experiment}.log",
     conda:
@@ -24,9 +22,7 @@ rule tabulate:
 
 rule figures:
     input:
-        tables=multiext(
-            "results/studies/{study}/{experiment}/", "runs.csv", "history.csv", "layers.csv"
-        ),
+        tables=multiext("results/studies/{study}/{experiment}/", *jobs.TABLES),
         config=STUDY.config_path,
         style="workflow/report/batchscope.mplstyle",
         code=jobs.FIGURE_CODE,

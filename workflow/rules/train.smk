@@ -12,6 +12,7 @@ rule train:
         final="results/runs/{run}/final.npz",
         best="results/runs/{run}/best.npz",
         initial="results/runs/{run}/initial.npz",
+        updates="results/runs/{run}/updates.npz",
     log:
         "logs/train/{run}.log",
     conda:

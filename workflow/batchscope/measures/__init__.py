@@ -7,6 +7,7 @@ settings in `names.MEASURES`::
         Columns of the tables that the measure fills, for its settings by full name.
     write(results, run, settings, output, model_file=None) -> None
         Reads a run, measures it, writes the record `output`; `settings` is their name in paths.
+        A measure of two runs takes the second one's name, `other`, after `run`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ MODULES = {
     "evaluate": "batchscope.measures.evaluate",
     "sharpness": "batchscope.measures.sharpness",
     "weight_distance": "batchscope.weight_distance",
+    "displacement": "batchscope.measures.displacement",
+    "gradient_alignment": "batchscope.measures.gradient_alignment",
+    "hessian": "batchscope.measures.hessian",
+    "sam_sharpness": "batchscope.measures.sam_sharpness",
+    "landscape": "batchscope.measures.landscape",
+    "line": "batchscope.measures.line",
 }
 
 

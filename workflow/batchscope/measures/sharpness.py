@@ -16,13 +16,16 @@ from __future__ import annotations
 import hashlib
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchscope import names, records
 from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
 from batchscope.measures.subspace import Subspace
+
+if TYPE_CHECKING:
+    from batchscope import losses
 
 # Seeds are fixed and the same for every run, so that runs are compared on the same examples,
 # in the same subspace (where they have the same number of weights), from the same starts.
@@ -221,25 +224,49 @@ def measure_run(
     Raises:
         UserError: If the run or its data are missing, or the subspace does not fit.
     """
+    loss, described = objective(results, run, settings, model_file)
+    values, details = measure(loss.loss_and_gradient, loss.weights(), settings)
+    return values, {**details, **described}
+
+
+def objective(
+    results: Path | str,
+    run: str,
+    settings: dict[str, Any],
+    model_file: Path | str | None,
+    chunk: int | None = None,
+) -> tuple[losses.Objective, dict[str, Any]]:
+    """Returns the mean loss of a run's network over the recorded subset of training examples.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: `examples`; `weights` (`final` where missing) and `batch_norm` (`moving`).
+        model_file: The user's model file, where the model is not built in.
+        chunk: Examples per forward pass; even chunks by the images' size where None.
+
+    Returns:
+        The loss at the run's weights, and what the record says of it: subset and chunk size.
+
+    Raises:
+        UserError: If the run or its data are missing.
+    """
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope import datasets, losses, models
 
     dataset = datasets.load(results, names.parse_run(run)["dataset"])
     labels = dataset.labels("train")
     indices = subset(len(labels), settings["examples"])
-    chunk = even_chunk(len(indices), losses.chunk_size(dataset.input_shape))
-    objective = losses.Objective(
-        models.load(results, run, settings["weights"], model_file),
+    chunk = chunk or even_chunk(len(indices), losses.chunk_size(dataset.input_shape))
+    found = losses.Objective(
+        models.load(results, run, settings.get("weights", "final"), model_file),
         dataset.images("train")[indices],
         labels[indices],
         dataset.scale,
         chunk,
-        batch_statistics=settings["batch_norm"] == "batch",
+        batch_statistics=settings.get("batch_norm") == "batch",
     )
-    values, details = measure(objective.loss_and_gradient, objective.weights(), settings)
-    details["subset"] = describe_subset(indices, len(labels))
-    details["chunk"] = chunk
-    return values, details
+    return found, {"subset": describe_subset(indices, len(labels)), "chunk": chunk}
 
 
 def even_chunk(examples: int, most: int) -> int:

@@ -1,0 +1,72 @@
+"""Batch normalisation's moving statistics, estimated anew for weights that nothing trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from batchscope import losses
+from batchscope.measures.sharpness import even_chunk
+
+
+def layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+    """Returns the layers whose moving statistics training moves: not the frozen ones."""
+    return [
+        layer
+        for layer in model._flatten_layers(include_self=False)
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+    ]
+
+
+def estimator(
+    model: keras.Model, images: np.ndarray, scale: float, chunk: int | None = None
+) -> Callable[[], None]:
+    """Returns a function that sets the moving statistics to the model's current weights' own.
+
+    The images pass in training mode without dropout, so that a layer's input comes from layers
+    that normalise by the statistics of the chunk, as in training. Moving mean and variance
+    become the means, over all images, of their chunks' means and variances: what a cumulative
+    average leaves in place of an exponential one.
+
+    Source: P. Izmailov et al., "Averaging Weights Leads to Wider Optima and Better
+    Generalization", arXiv 1803.05407, section 3.2.
+
+    Args:
+        model: A built classifier, the caller's own: its dropout is switched off for good and
+            its momenta are lost.
+        images: Examples, shape (n, height, width, channels), any dtype.
+        scale: Factor that turns the images into what the model was trained on.
+        chunk: Examples per forward pass; by the images' size where None.
+    """
+    found = layers(model)
+    losses.switch_off_dropout(model)
+    for layer in found:
+        layer.momentum = 0.0  # what a chunk leaves behind is its own statistics
+    chunk = chunk or even_chunk(len(images), losses.chunk_size(images.shape[1:]))
+
+    @tf.function(
+        autograph=False, input_signature=[tf.TensorSpec([None, *images.shape[1:]], images.dtype)]
+    )
+    def forward(rows: tf.Tensor) -> None:
+        model(losses.scaled(rows, scale), training=True)
+
+    def estimate() -> None:
+        sums = [[0.0, 0.0] for _ in found]
+        for layer in found:  # 0 * NaN, of weights that overflowed, would stay
+            layer.moving_mean.assign(np.zeros(layer.moving_mean.shape))
+            layer.moving_variance.assign(np.ones(layer.moving_variance.shape))
+        for start in range(0, len(images), chunk):
+            rows = images[start : start + chunk]
+            forward(tf.constant(rows))
+            share = len(rows) / len(images)
+            for sum_, layer in zip(sums, found, strict=True):
+                sum_[0] += share * layer.moving_mean.numpy().astype(np.float64)
+                sum_[1] += share * layer.moving_variance.numpy().astype(np.float64)
+        for (mean, variance), layer in zip(sums, found, strict=True):
+            layer.moving_mean.assign(mean)
+            layer.moving_variance.assign(variance)
+
+    return estimate

@@ -1,0 +1,156 @@
+"""How far the updates of a run carried its weights, and by what way: many, large or straight."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import names, records, weight_distance
+from batchscope.errors import UserError
+
+QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
+# The same edges for all runs, so that their histograms can be laid over each other.
+SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that the measure fills."""
+    return "updates", "update_norm_mean", "update_norm_median", "path_length", "straightness"
+
+
+def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
+    """Returns how long and how straight the way of the weights was.
+
+    With the norms u_k = ||w_{k+1} - w_k|| of the updates and the distance D = ||w_T - w_0||:
+    path_length L = sum of u_k, straightness D / L, in [0, 1] up to the rounding of the norms.
+
+    Args:
+        norms: Norm of every update, shape (updates,), at least one.
+        distance: D, of the weights after the last update from those before the first.
+
+    Returns:
+        The measure's columns; straightness is None where the weights never moved.
+    """
+    length = math.fsum(norms)
+    return {
+        "updates": len(norms),
+        "update_norm_mean": length / len(norms),
+        "update_norm_median": float(np.median(norms)),
+        "path_length": length,
+        "straightness": distance / length if length > 0 else None,
+    }
+
+
+def logs(values: dict[str, float | None], distance: float) -> dict[str, float | None]:
+    """Returns the parts that the logarithm of a distance is the sum of.
+
+    log D = log(updates) + log(mean update) + log(straightness), since the first two make up
+    log L. A difference of log D between two runs is thus the sum of three differences: whether
+    one made fewer updates, smaller ones, or strayed more.
+
+    Args:
+        values: What `path` returns.
+        distance: D, as given to `path`.
+
+    Returns:
+        Natural logarithms `distance`, `updates`, `mean_update` and `straightness`; None where
+        there is none.
+    """
+    parts = {
+        "distance": distance,
+        "updates": values["updates"],
+        "mean_update": values["update_norm_mean"],
+        "straightness": values["straightness"],
+    }
+    return {name: math.log(part) if part else None for name, part in parts.items()}
+
+
+def quantiles(norms: np.ndarray) -> dict[str, float]:
+    """Returns share of the updates -> norm that this share of them does not exceed."""
+    found = np.quantile(np.asarray(norms, np.float64), QUANTILES)
+    return {str(share): float(norm) for share, norm in zip(QUANTILES, found, strict=True)}
+
+
+def histogram(norms: np.ndarray) -> dict[str, list]:
+    """Returns how many updates have a norm in each of the bins, which are even in log10.
+
+    Norms beyond the outermost edges, 1e-8 and 1e3, count in the outermost bins. Updates that
+    changed nothing have no logarithm and are in no bin.
+
+    Args:
+        norms: Norm of every update, shape (updates,).
+
+    Returns:
+        `edges` of the occupied range, in rising order, and `counts` between them, one fewer.
+    """
+    decades = LARGEST - SMALLEST
+    edges = 10.0 ** (np.arange(decades * BINS_PER_DECADE + 1) / BINS_PER_DECADE + SMALLEST)
+    moved = np.asarray(norms, np.float64)[np.asarray(norms) > 0]
+    counts, _ = np.histogram(np.clip(moved, edges[0], edges[-1]), edges)
+    occupied = np.flatnonzero(counts)
+    if not len(occupied):
+        return {"edges": [], "counts": []}
+    first, last = occupied[0], occupied[-1] + 1
+    return {"edges": edges[first : last + 1].tolist(), "counts": counts[first:last].tolist()}
+
+
+def write(
+    results: Path | str,
+    run: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Measures the way of a run's weights and writes the record.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Name of the settings, as in the path.
+        output: The record's file.
+        model_file: Not needed: no model is built. Every measure takes it.
+
+    Raises:
+        UserError: If the run, its weights or the norms of its updates are missing.
+    """
+    parsed = names.parse_settings("displacement", settings)
+    folder = records.run_folder(results, run)
+    status = records.read_json(folder / "record.json")["status"]
+    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
+    details: dict[str, Any] = {}
+    if status == records.FINISHED:
+        values, details = measure_run(folder, run)
+    record = records.measure_record("displacement", run, parsed, status, values, **details)
+    records.write_json(output, record)
+
+
+def measure_run(folder: Path, run: str) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures the way of a finished run's weights; writes nothing.
+
+    Args:
+        folder: The run's folder.
+        run: Name of the run.
+
+    Returns:
+        The measure's columns, and the details of its record.
+
+    Raises:
+        UserError: If the run's weights or the norms of its updates are missing.
+    """
+    norms = records.read_arrays(folder / "updates.npz")["update_norms"].astype(np.float64)
+    if not len(norms):
+        raise UserError(f"{run}: received no norms of its updates; update_norms: true is expected.")
+    initial, _ = records.read_weights(folder / "initial.npz")
+    final, _ = records.read_weights(folder / "final.npz")
+    distance = weight_distance.distances(initial, final)["distance"]
+    values = path(norms, distance)
+    return values, {
+        "distance": distance,
+        "logs": logs(values, distance),
+        "quantiles": quantiles(norms),
+        "histogram": histogram(norms),
+        "zero_updates": int(np.count_nonzero(norms == 0)),
+    }

@@ -1,0 +1,232 @@
+"""How far the gradients of single examples point in one direction, at fixed weights.
+
+The article's argument for why larger batches take smaller steps: the gradients in a batch
+compete, so their mean is shorter than they are. Measured is the mean norm of the mean gradient
+of b examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 where all gradients are
+equal, 1/sqrt(b) where they are orthogonal and equally long. With G_ij = g_i . g_j::
+
+    || mean of g_i over a batch ||^2  =  sum of G_ij over the batch's i and j  /  b^2
+
+so that every batch's norm comes from the gradients of single examples, computed once. Without
+dropout; batch normalisation uses its moving statistics.
+
+Source: D. Chang and A. Pathak 2020, "Effect of Batch Size on Neural Net Training", figures 14
+to 16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import names, records
+from batchscope.errors import UserError
+from batchscope.measures import sharpness
+
+PLACES = ("start", "middle", "end")
+DRAW_SEED = 0  # the same for every run and place: the same batches
+MEGABYTE = 10**6
+MOST_PASSES = 32  # times that all gradients are computed again to keep to the memory
+_TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
+
+Gradient = Callable[[int], np.ndarray]
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that the measure fills, whatever its settings."""
+    return tuple(f"gradient_cosine_{place}" for place in PLACES)
+
+
+def passes(examples: int, size: int, memory_mb: float) -> int:
+    """Returns how often all gradients are computed, a share of their weights kept each time.
+
+    Args:
+        examples: Number of gradients.
+        size: Weights in each.
+        memory_mb: Limit on what is kept, float32, in MB (10^6 bytes).
+
+    Raises:
+        UserError: If the limit asks for more than `MOST_PASSES`.
+    """
+    needed = math.ceil(4 * examples * size / (memory_mb * MEGABYTE))
+    if needed > MOST_PASSES:
+        least = math.ceil(4 * examples * size / (MOST_PASSES * MEGABYTE))
+        raise UserError(
+            f"gradient_alignment.memory_mb: received {memory_mb:g}; at least {least} is expected, "
+            f"for the gradients of {examples} examples by {size} weights; or fewer examples."
+        )
+    return needed
+
+
+def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) -> np.ndarray:
+    """Returns the inner products of all pairs of gradients, float64 (examples, examples).
+
+    Args:
+        gradient: Index of an example -> its gradient, float32 of shape (size,).
+        examples: Number of examples.
+        size: Number of weights.
+        memory_mb: Limit on the gradients kept, in MB.
+
+    Raises:
+        UserError: If the gradients do not fit.
+    """
+    width = math.ceil(size / passes(examples, size, memory_mb))
+    gram = np.zeros((examples, examples))
+    rows = np.empty((examples, width), np.float32)
+    for start in range(0, size, width):
+        stop = min(start + width, size)
+        for index in range(examples):
+            rows[index, : stop - start] = gradient(index)[start:stop]
+        for tile in range(0, stop - start, _TILE):
+            part = rows[:, tile : min(tile + _TILE, stop - start)].astype(np.float64)
+            gram += part @ part.T
+    return gram
+
+
+def mean_cosine(gram: np.ndarray) -> float | None:
+    """Returns the mean cosine between two different vectors, by their inner products.
+
+    Vectors of length 0 have no direction and are left out; None where fewer than two are left.
+    """
+    lengths = np.sqrt(np.diag(gram))
+    kept = lengths > 0
+    count = int(kept.sum())
+    if count < 2 or not np.isfinite(gram).all():
+        return None
+    cosines = gram[np.ix_(kept, kept)] / np.outer(lengths[kept], lengths[kept])
+    return float((cosines.sum() - np.trace(cosines)) / (count * (count - 1)))
+
+
+def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
+    """Returns the mean norm of the mean vector of b vectors, by b.
+
+    Each draw is a random order of the vectors, divided into batches that do not overlap; a
+    last, smaller batch is left out.
+
+    Args:
+        gram: Inner products of all pairs, shape (n, n).
+        draws: Random orders.
+
+    Returns:
+        `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
+        `ratio`, norm over that of single vectors (NaN where that is 0); `independent`,
+        1/sqrt(b), what the ratio is for orthogonal vectors of one length.
+    """
+    count = len(gram)
+    sizes = [2**power for power in range(count.bit_length())]
+    random = np.random.default_rng(DRAW_SEED)
+    norms = np.empty((draws, len(sizes)))
+    for draw in range(draws):
+        order = random.permutation(count)
+        norms[draw] = [_mean_norm(gram[np.ix_(order, order)], size) for size in sizes]
+    norm = norms.mean(axis=0)
+    ratio = norm / norm[0] if norm[0] > 0 else np.full(len(sizes), math.nan)
+    return {
+        "batch_sizes": sizes,
+        "norm": norm.tolist(),
+        "ratio": ratio.tolist(),
+        "independent": [1 / math.sqrt(size) for size in sizes],
+    }
+
+
+def _mean_norm(gram: np.ndarray, size: int) -> float:
+    """Returns the mean norm of the means of `size` vectors that follow each other."""
+    batches = len(gram) // size
+    used = batches * size
+    blocks = gram[:used, :used].reshape(batches, size, batches, size)
+    sums = np.einsum("iaib->i", blocks)
+    # Vectors that cancel may leave a rounding below zero.
+    return float(np.sqrt(np.maximum(sums, 0.0)).mean() / size)
+
+
+def nearest_snapshot(folder: Path, epochs_run: int) -> int | None:
+    """Returns the epoch of the stored weights nearest half of a training; the earlier of two.
+
+    Args:
+        folder: The run's folder.
+        epochs_run: Epochs of the training.
+
+    Returns:
+        The epoch, or None where no weights are stored between start and end.
+    """
+    epochs = [int(path.stem) for path in (folder / "epochs").glob("*.npz")]
+    return min(epochs, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
+
+
+def write(
+    results: Path | str,
+    run: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Measures a run at the start, middle and end of its training and writes the record.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Name of the settings, as in the path.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the run or its data are missing, or the gradients do not fit.
+    """
+    parsed = names.parse_settings("gradient_alignment", settings)
+    record = records.read_json(records.run_folder(results, run) / "record.json")
+    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
+    details: dict[str, Any] = {}
+    if record["status"] == records.FINISHED:
+        values, details = measure_run(results, run, parsed, record["epochs_run"], model_file)
+    found = records.measure_record(
+        "gradient_alignment", run, parsed, record["status"], values, **details
+    )
+    records.write_json(output, found)
+
+
+def measure_run(
+    results: Path | str,
+    run: str,
+    settings: dict[str, Any],
+    epochs_run: int,
+    model_file: Path | str | None,
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures a run at every place of its training.
+
+    Returns:
+        Column -> mean cosine (None where there are no weights to measure, or no direction), and
+        the details.
+
+    Raises:
+        UserError: If the run or its data are missing, or the gradients do not fit.
+    """
+    # Imported here: the pure functions above need no TensorFlow.
+    from batchscope import models
+
+    folder = records.run_folder(results, run)
+    loss, described = sharpness.objective(results, run, settings, model_file, chunk=1)
+    needed = passes(loss.examples, loss.size, settings["memory_mb"])
+    middle = nearest_snapshot(folder, epochs_run)
+    epochs = {"start": 0, "middle": middle, "end": epochs_run}
+    values: dict[str, float | None] = dict.fromkeys(columns(settings))
+    places = []
+    for place, epoch in epochs.items():
+        if epoch is None:
+            continue
+        name = {"start": "initial", "middle": f"epochs/{middle}", "end": "final"}[place]
+        models.set_weights(loss.model, *records.read_weights(folder / f"{name}.npz"))
+        gram = gram_matrix(*(loss.chunk_gradient, loss.examples, loss.size, settings["memory_mb"]))
+        values[f"gradient_cosine_{place}"] = mean_cosine(gram)
+        places.append({"place": place, "epoch": epoch, **batch_norms(gram, settings["draws"])})
+    details = {
+        "places": places,
+        "parameters": loss.size,
+        "passes": needed,
+        "draw_seed": DRAW_SEED,
+        "subset": described["subset"],
+    }
+    return values, details

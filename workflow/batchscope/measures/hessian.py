@@ -1,0 +1,229 @@
+"""Curvature of the training loss: the Hessian's largest eigenvalue and its trace.
+
+The Hessian H of the mean training loss, without dropout and with the moving statistics of
+batch normalisation, is never formed: only its products with vectors are. The eigenvalue comes
+from Lanczos iterations (ARPACK, by SciPy), the trace from Hutchinson's estimator::
+
+    trace = E[ z . H z ],   z with entries of +1 and -1, each with probability 1/2
+
+Source: C. Lanczos 1950; M. F. Hutchinson 1990; H v as in B. A. Pearlmutter 1994, "Fast exact
+multiplication by the Hessian".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import names, records
+from batchscope.errors import UserError
+from batchscope.measures import sharpness
+from batchscope.measures.maximiser import NotFinite
+
+# Fixed and the same for every run: one start, one set of probes.
+START_SEED = 0
+PROBE_SEED = 0
+
+# The search ends where ||H v - lambda v|| is below this share of |lambda|: the eigenvalue's own
+# error is then of the order of its square.
+TOLERANCE = 1e-3
+BASIS = 10  # vectors of a Lanczos cycle: 80 bytes per weight
+_ANY = 1e300  # tolerance by which ARPACK hands back what one cycle has found
+
+Times = Callable[[np.ndarray], np.ndarray]
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that the measure fills, whatever its settings."""
+    return (
+        "hessian_top_eigenvalue",
+        "hessian_top_eigenvalue_error",
+        "hessian_trace",
+        "hessian_trace_error",
+    )
+
+
+@dataclass(frozen=True)
+class Eigenvalue:
+    """What the search for an eigenvalue found.
+
+    Attributes:
+        value: The estimate lambda = v . H v of the best vector v, of length 1; None if there
+            is none.
+        error: ||H v - lambda v||: an eigenvalue lies no further from lambda than that.
+        converged: Whether the error is below `TOLERANCE` times |lambda|.
+        products: Products with H.
+        message: Why the search ended.
+    """
+
+    value: float | None
+    error: float | None
+    converged: bool
+    products: int
+    message: str
+
+
+class _Counted:
+    """Products with H: counted, and refused where they are not finite."""
+
+    def __init__(self, times: Times) -> None:
+        self._times = times
+        self.products = 0
+        self.only_zeros = True
+
+    def __call__(self, vector: np.ndarray) -> np.ndarray:
+        self.products += 1
+        product = self._times(vector)
+        if not np.isfinite(product).all():
+            raise NotFinite("A PRODUCT WITH THE HESSIAN")
+        self.only_zeros = self.only_zeros and not product.any()
+        return product
+
+
+def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
+    """Returns the largest (most positive) eigenvalue of a symmetric matrix.
+
+    Lanczos cycles of up to `BASIS` vectors, each from the best vector of the one before, so
+    that there is an estimate with a known error whenever the products run out.
+
+    Args:
+        times: v -> H v, both float64 of shape (size,).
+        size: Rows of H.
+        iterations: Most products with H, at least 4. One more may be needed where a start lies
+            in a subspace that H leaves to itself.
+    """
+    counted = _Counted(times)
+    vector = np.random.default_rng(START_SEED).standard_normal(size)
+    vector /= np.linalg.norm(vector)
+    value = error = None
+    # One product more than vectors in a cycle, and one for the error.
+    while (basis := min(BASIS, size, iterations - counted.products - 2)) >= min(2, size):
+        try:
+            vector = _cycle(counted, vector, basis)
+            product = counted(vector)
+        except NotFinite as stopped:
+            return Eigenvalue(None, None, False, counted.products, str(stopped))
+        except ArithmeticError as stopped:
+            if counted.only_zeros:
+                return Eigenvalue(0.0, 0.0, True, counted.products, "the Hessian is zero")
+            return Eigenvalue(value, error, False, counted.products, str(stopped))
+        value = float(vector @ product)
+        error = float(np.linalg.norm(product - value * vector))
+        if error <= TOLERANCE * abs(value):
+            return Eigenvalue(value, error, True, counted.products, "converged")
+    return Eigenvalue(value, error, False, counted.products, "the products ran out")
+
+
+def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
+    """Returns the best vector of one Lanczos cycle, of length 1.
+
+    Raises:
+        ArithmeticError: If ARPACK fails.
+    """
+    from scipy.sparse import linalg
+
+    size = len(start)
+    if size == 1:  # less than ARPACK takes
+        return start
+    operator = linalg.LinearOperator((size, size), times, dtype=np.float64)
+    try:
+        _, vectors = linalg.eigsh(
+            operator, k=1, which="LA", v0=start, ncv=basis, maxiter=1, tol=_ANY, rng=START_SEED
+        )
+    except linalg.ArpackError as error:
+        raise ArithmeticError(str(error)) from None
+    return vectors[:, 0] / np.linalg.norm(vectors[:, 0])
+
+
+def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
+    """Returns Hutchinson's estimate of a symmetric matrix's trace, and its standard error.
+
+    Exact for a diagonal matrix. A larger number of probes adds to those of a smaller one.
+
+    Args:
+        times: v -> H v, both float64 of shape (size,).
+        size: Rows of H.
+        probes: Random vectors, at least 2.
+    """
+    random = np.random.default_rng(PROBE_SEED)
+    found = np.empty(probes)
+    for index in range(probes):
+        probe = 2.0 * random.integers(0, 2, size, np.int8) - 1.0
+        found[index] = probe @ times(probe)
+    return float(found.mean()), float(found.std(ddof=1) / math.sqrt(probes))
+
+
+def measure(
+    times: Times, size: int, settings: dict[str, Any]
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures eigenvalue and trace of a symmetric matrix.
+
+    Args:
+        times: v -> H v, both float64 of shape (size,).
+        size: Rows of H.
+        settings: `iterations`, `probes`.
+
+    Returns:
+        Column -> value (None where a product with H is not finite), and the details.
+    """
+    top = top_eigenvalue(times, size, settings["iterations"])
+    counted = _Counted(times)
+    found: tuple[float | None, float | None] = None, None
+    with contextlib.suppress(NotFinite):
+        found = trace(counted, size, settings["probes"])
+    numbers = top.value, top.error, *found
+    details = {
+        "parameters": size,
+        "converged": top.converged,
+        "message": top.message,
+        "tolerance": TOLERANCE,
+        "products": {"eigenvalue": top.products, "trace": counted.products},
+        "start_seed": START_SEED,
+        "probe_seed": PROBE_SEED,
+        "probe_distribution": "Rademacher",
+    }
+    return dict(zip(columns(settings), numbers, strict=True)), details
+
+
+def write(
+    results: Path | str,
+    run: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Measures the curvature of a run's training loss and writes the record.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Name of the settings, as in the path.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the run or its data are missing, or the model cannot be differentiated
+            twice.
+    """
+    parsed = names.parse_settings("hessian", settings)
+    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
+    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
+    details: dict[str, Any] = {}
+    if status == records.FINISHED:
+        loss, described = sharpness.objective(results, run, parsed, model_file)
+        try:
+            values, details = measure(loss.hessian_times, loss.size, parsed)
+        except LookupError as error:
+            raise UserError(
+                f"hessian: the model of {run} has an operation without a second derivative "
+                f"({str(error).splitlines()[0]}); layers that have one are expected."
+            ) from None
+        details = {"loss": loss.loss_and_accuracy()[0], **details, **described}
+    record = records.measure_record("hessian", run, parsed, status, values, **details)
+    records.write_json(output, record)

@@ -1,0 +1,373 @@
+"""The training loss on planes and lines through a minimiser, along filter-normalised directions.
+
+A random direction d is N(0, 1), each filter of it scaled to the norm of the weights' own::
+
+    d_j <- d_j * ||w_j|| / (||d_j|| + 1e-10)        surface(a, b) = f(w + a * d_1 + b * d_2)
+
+with f the mean training loss without dropout. Scaled so, networks whose weights differ in size
+can be compared. Batch normalisation keeps its moving statistics.
+
+Source: H. Li et al., "Visualizing the Loss Landscape of Neural Nets", arXiv 1712.09913,
+section 4.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchscope import names, records
+from batchscope.errors import UserError
+from batchscope.measures.sharpness import describe_subset, even_chunk, subset
+from batchscope.versions import VERSIONS
+
+if TYPE_CHECKING:
+    from batchscope.losses import Objective
+
+Arrays = dict[str, np.ndarray]
+Loss = Callable[[float, float], float]
+# Two directions -> the loss at (a, b) of the plane that they span.
+Plane = Callable[[Arrays, Arrays], Loss]
+
+# Fixed and the same for every run: runs are compared along directions of the same draws.
+DIRECTION_SEED = 0
+SAVE_SECONDS = 1.0  # at least, between two savings of the finished rows
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that the measure fills, whatever its settings."""
+    return ("landscape_rise",)
+
+
+def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
+    """Returns a filter-normalised random direction, float32.
+
+    A filter is all that makes one feature map or one neuron's input: the last axis counts the
+    filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
+
+    Args:
+        weights: Variable's path (`conv_1/kernel`) -> array.
+        seed: Fixes the draw, together with the shapes: a number, or several.
+    """
+    random = np.random.default_rng(seed)
+    return {key: _filters(array, random) for key, array in weights.items()}
+
+
+def _filters(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if array.ndim <= 1:
+        return np.zeros(array.shape, np.float32)
+    drawn = random.standard_normal(array.shape)
+    axes = tuple(range(array.ndim - 1))
+    target = np.sqrt(np.square(array.astype(np.float64)).sum(axes))
+    norm = np.sqrt(np.square(drawn).sum(axes))
+    return (drawn * (target / (norm + 1e-10))).astype(np.float32)
+
+
+def cosine(one: Arrays, two: Arrays) -> float:
+    """Returns the cosine of the angle between two directions; NaN where one is 0."""
+
+    def product(left: Arrays, right: Arrays) -> float:
+        pairs = ((left[key].ravel().astype(np.float64), right[key].ravel()) for key in left)
+        return math.fsum(float(a @ b) for a, b in pairs)
+
+    norms = math.sqrt(product(one, one)) * math.sqrt(product(two, two))
+    return product(one, two) / norms if norms > 0 else math.nan
+
+
+def axis(points: int, span: float) -> np.ndarray:
+    """Returns the positions along a direction, float64 of shape (points,), 0 in the middle.
+
+    Raises:
+        UserError: If the number of points is even: 0 would not be among them.
+    """
+    if points % 2 == 0:
+        raise UserError(f"landscape.points: received {points}; an odd number is expected.")
+    half = points // 2
+    return span * (np.arange(-half, half + 1) / half)
+
+
+def rise(losses: np.ndarray) -> float:
+    """Returns (f(-r) + f(r)) / 2 - f(0), r the point of the axis nearest half its span.
+
+    Args:
+        losses: f along a line, shape (points,).
+    """
+    middle, r = len(losses) // 2, _rise_offset(len(losses))
+    with np.errstate(invalid="ignore"):  # a loss may be infinite
+        return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
+
+
+def _rise_offset(points: int) -> int:
+    return max(1, points // 2 // 2)  # of two that are equally near, the nearer to 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a surface, or a line: f(w + a * first + b * second) for every a of the axis."""
+
+    first: int
+    second: int
+    b: float
+
+
+def rows(settings: dict[str, Any]) -> list[Row]:
+    """Returns every row that is to be computed.
+
+    Pair k is directions 2k and 2k + 1; line i is direction i. A line whose direction is one of
+    a pair's lies in that pair's surface.
+    """
+    grid, pairs = axis(settings["points"], settings["span"]).tolist(), settings["pairs"]
+    of_surfaces = [Row(2 * pair, 2 * pair + 1, b) for pair in range(pairs) for b in grid]
+    return of_surfaces + [Row(i, i, 0.0) for i in range(2 * pairs, settings["lines"])]
+
+
+def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
+    """Returns the arrays of the npz: `axis`, `surface:0` ..., `line:0` ...
+
+    Args:
+        losses: Loss of every row, shape (rows, points), in the order of `rows`.
+        settings: Every setting.
+    """
+    points, pairs = settings["points"], settings["pairs"]
+    surfaces = losses[: pairs * points].reshape(pairs, points, points)
+    found = {"axis": axis(points, settings["span"])}
+    found.update({f"surface:{pair}": surface for pair, surface in enumerate(surfaces)})
+    for line in range(settings["lines"]):
+        pair, second = divmod(line, 2)
+        if pair < pairs:
+            surface = surfaces[pair]
+            found[f"line:{line}"] = surface[:, points // 2] if second else surface[points // 2]
+        else:
+            found[f"line:{line}"] = losses[pairs * points + line - 2 * pairs]
+    return found
+
+
+class Kept:
+    """Finished rows on disk, from which a killed job goes on.
+
+    Args:
+        path: The file; None to keep nothing.
+        key: What the rows belong to; rows of anything else are not used.
+    """
+
+    def __init__(self, path: Path | None, key: str) -> None:
+        self.path, self.key = path, key
+        self._saved = time.monotonic()
+
+    def load(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns losses, shape (rows, points), and which rows are done, shape (rows,)."""
+        nothing = np.full(shape, np.nan), np.zeros(shape[0], bool)
+        if self.path is None or not self.path.exists():
+            return nothing
+        try:
+            arrays = records.read_arrays(self.path)
+            key, losses, done = str(arrays["key"]), arrays["losses"], arrays["done"]
+        except (UserError, KeyError, ValueError, zipfile.BadZipFile):
+            return nothing
+        if key != self.key or losses.shape != shape or done.shape != shape[:1]:
+            return nothing
+        return losses, done
+
+    def save(self, losses: np.ndarray, done: np.ndarray) -> None:
+        """Writes the rows atomically, unless that was done a moment ago."""
+        if self.path is not None and time.monotonic() - self._saved >= SAVE_SECONDS:
+            key = np.array(self.key)
+            records.write_arrays(self.path, {"key": key, "losses": losses, "done": done})
+            self._saved = time.monotonic()
+
+
+def measure(
+    plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Kept | None = None
+) -> tuple[dict[str, float | None], dict[str, Any], Arrays]:
+    """Computes every surface and line of the settings.
+
+    Args:
+        plane: Two directions -> a function (a, b) -> the loss.
+        weights: The minimiser: variable's path -> array.
+        settings: `points`, `span`, `pairs`, `lines`.
+        kept: Where finished rows are kept; nowhere where None.
+
+    Returns:
+        Column -> value (None where there is no line or its loss is not finite), the details of
+        the record, and the arrays of the npz.
+
+    Raises:
+        UserError: If there is nothing to compute, or 0 would not be on the grid.
+    """
+    if not settings["pairs"] and not settings["lines"]:
+        raise UserError("landscape: received 0 pairs and 0 lines; one or more is expected.")
+    kept = kept or Kept(None, "")
+    planned, grid = rows(settings), axis(settings["points"], settings["span"]).tolist()
+    losses, done = kept.load((len(planned), len(grid)))
+    spanned, loss = None, None
+    for index, row in enumerate(planned):
+        if done[index]:
+            continue
+        if (row.first, row.second) != spanned:
+            spanned = row.first, row.second
+            loss = plane(*(direction(weights, (DIRECTION_SEED, i)) for i in spanned))
+        losses[index] = [loss(a, row.b) for a in grid]
+        done[index] = True
+        kept.save(losses, done)
+    arrays = members(losses, settings)
+    rises = [rise(arrays[f"line:{line}"]) for line in range(settings["lines"])]
+    mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
+    return (
+        {"landscape_rise": mean},
+        {**_describe(weights, settings, losses), "rises": rises},
+        arrays,
+    )
+
+
+def _describe(weights: Arrays, settings: dict[str, Any], losses: np.ndarray) -> dict[str, Any]:
+    """Returns what the record says of the grid and the directions."""
+    pairs, lines = settings["pairs"], settings["lines"]
+    surfaces = []
+    for pair in range(pairs):
+        first, second = (direction(weights, (DIRECTION_SEED, 2 * pair + i)) for i in (0, 1))
+        surfaces.append({"directions": [2 * pair, 2 * pair + 1], "cosine": cosine(first, second)})
+    grid = axis(settings["points"], settings["span"])
+    return {
+        "points": settings["points"],
+        "span": settings["span"],
+        "rise_distance": float(grid[len(grid) // 2 + _rise_offset(len(grid))]),
+        "direction_seeds": [[DIRECTION_SEED, i] for i in range(max(2 * pairs, lines))],
+        "surfaces": surfaces,
+        "lines": list(range(lines)),
+        "evaluations": losses.size,
+        "non_finite": int(np.count_nonzero(~np.isfinite(losses))),
+    }
+
+
+def plane_of(objective: Objective) -> Plane:
+    """Returns the planes through an objective's current weights.
+
+    The weights are moved inside the graph, in float32; at (0, 0) they are what they were.
+    """
+    import tensorflow as tf
+
+    # Directions are 0 elsewhere.
+    moved = [variable for variable in objective.variables if len(variable.shape) > 1]
+    origins = [tf.constant(variable.numpy()) for variable in moved]
+    directions = [[tf.Variable(tf.zeros_like(origin)) for origin in origins] for _ in range(2)]
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([], tf.float32)] * 2)
+    def sums(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        for variable, origin, first, second in zip(moved, origins, *directions, strict=True):
+            variable.assign(origin + a * first + b * second)
+        return objective.chunk_sums()
+
+    def loss(a: float, b: float) -> float:
+        found = sums(tf.constant(a, tf.float32), tf.constant(b, tf.float32))
+        return sum(found.numpy().tolist()) / objective.examples
+
+    def plane(first: Arrays, second: Arrays) -> Loss:
+        for variables, arrays in zip(directions, (first, second), strict=True):
+            # Both are in the model's order.
+            values = [array for array in arrays.values() if array.ndim > 1]
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+        return loss
+
+    return plane
+
+
+def write(
+    results: Path | str,
+    run: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Measures the landscape around a run's weights; writes the record and, beside it, the npz.
+
+    Finished rows are kept in a third file, `{settings}.rows.npz`, until all are: a job that was
+    killed goes on from there, to the same numbers.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Name of the settings, as in the path.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the run or its data are missing, or a setting makes no grid.
+    """
+    parsed = names.parse_settings("landscape", settings)
+    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
+    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
+    details: dict[str, Any] = {}
+    arrays: Arrays = {}
+    partial = Path(output).with_suffix(".rows.npz")
+    if status == records.FINISHED:
+        values, details, arrays = measure_run(results, run, parsed, model_file, partial)
+    record = records.measure_record("landscape", run, parsed, status, values, **details)
+    records.write_arrays(Path(output).with_suffix(".npz"), arrays)
+    records.write_json(output, record)
+    partial.unlink(missing_ok=True)
+
+
+def measure_run(
+    results: Path | str,
+    run: str,
+    settings: dict[str, Any],
+    model_file: Path | str | None,
+    partial: Path | None = None,
+) -> tuple[dict[str, float | None], dict[str, Any], Arrays]:
+    """Measures the landscape of a finished run; writes nothing but finished rows.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Every setting, by full name.
+        model_file: The user's model file, where the model is not built in.
+        partial: File of the finished rows; None to keep none.
+
+    Returns:
+        What `measure` returns, with the loss at the weights, the subset, the chunk size and the
+        statistics of batch normalisation among the details.
+
+    Raises:
+        UserError: If the run or its data are missing, or a setting makes no grid.
+    """
+    # Imported here: the pure functions above need no TensorFlow.
+    from batchscope import datasets, losses, models
+    from batchscope.measures import batch_norm
+
+    axis(settings["points"], settings["span"])  # refuses before anything is read
+    dataset = datasets.load(results, names.parse_run(run)["dataset"])
+    labels = dataset.labels("train")
+    indices = subset(len(labels), settings["examples"])
+    chunk = even_chunk(len(indices), losses.chunk_size(dataset.input_shape))
+    model = models.load(results, run, settings["weights"], model_file)
+    objective = losses.Objective(
+        model, dataset.images("train")[indices], labels[indices], dataset.scale, chunk
+    )
+    described = describe_subset(indices, len(labels))
+    weights_file = records.run_folder(results, run) / f"{settings['weights']}.npz"
+    key = [VERSIONS["landscape"], run, names.settings_name("landscape", settings)]
+    key += [records.file_sha256(weights_file), described["sha256"]]
+    loss = objective.loss_and_accuracy()[0]
+    kept = Kept(partial, " ".join(key))
+    weights, _ = models.weights(model)
+    values, details, arrays = measure(plane_of(objective), weights, settings, kept)
+    normalised = bool(batch_norm.layers(model))
+    return (
+        values,
+        {
+            "loss": loss,
+            **details,
+            "subset": described,
+            "chunk": chunk,
+            "batch_norm": "moving" if normalised else "none",
+        },
+        arrays,
+    )

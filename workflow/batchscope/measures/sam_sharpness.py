@@ -1,0 +1,97 @@
+"""Sharpness along the gradient: how much the training loss rises in one step of fixed length.
+
+With f the mean training loss without dropout, w the trainable weights and g its gradient::
+
+    sam_sharpness = f(w + rho * g / ||g||) - f(w)
+
+The step is the first-order solution of max f(w + e) over ||e|| <= rho, so the value stands for
+the sharpness that sharpness-aware minimisation penalises.
+
+Source: Foret et al. 2021 (arXiv 2010.01412), equation 2, with p = 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import names, records
+from batchscope.measures import sharpness
+from batchscope.measures.maximiser import LossAndGradient
+
+
+def column(rho: float) -> str:
+    """Returns the column of the tables for the length of a step."""
+    return f"sam_sharpness_{names.format_number(float(rho))}"
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that these settings fill."""
+    return tuple(column(rho) for rho in settings["rhos"])
+
+
+def measure(
+    loss_and_gradient: LossAndGradient,
+    loss: Callable[[np.ndarray], float],
+    x: np.ndarray,
+    rhos: Sequence[float],
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures the rise of the loss for each length of the step.
+
+    Args:
+        loss_and_gradient: Weights, float64 of shape (n,), -> mean loss and its gradient,
+            shape (n,).
+        loss: Weights -> the same mean loss.
+        x: The weights, float64 of shape (n,).
+        rhos: Lengths of the step, Euclidean.
+
+    Returns:
+        Column -> rise of the loss: 0 where the gradient is 0, None where a loss is not finite;
+        and the loss and the gradient's norm at x.
+    """
+    _, gradient = loss_and_gradient(x)
+    # Not the gradient's own loss: two graphs may round differently, and small rises count.
+    at_x = loss(x)
+    norm = float(np.linalg.norm(gradient))
+    values: dict[str, float | None] = {}
+    for rho in rhos:
+        rise = loss(x + (rho / norm) * gradient) - at_x if norm else 0.0
+        values[column(rho)] = rise if math.isfinite(rise) else None
+    return values, {"loss": at_x, "gradient_norm": norm, "parameters": len(x)}
+
+
+def write(
+    results: Path | str,
+    run: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Measures a run's sharpness along the gradient and writes the record.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Name of the settings, as in the path.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the run or its data are missing.
+    """
+    parsed = names.parse_settings("sam_sharpness", settings)
+    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
+    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
+    details: dict[str, Any] = {}
+    if status == records.FINISHED:
+        found, described = sharpness.objective(results, run, parsed, model_file)
+        values, details = measure(
+            *(found.loss_and_gradient, found.loss, found.weights(), parsed["rhos"])
+        )
+        details.update(described)
+    record = records.measure_record("sam_sharpness", run, parsed, status, values, **details)
+    records.write_json(output, record)
