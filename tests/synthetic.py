@@ -19,6 +19,8 @@ MEASURES: dict[str, dict[str, Any]] = {
     measure: {name: setting.birth for name, setting in settings.items()}
     for measure, settings in names.MEASURES.items()
 }
+MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
+MEASURES["line"] |= {"points": 7}
 
 
 @dataclass
@@ -31,6 +33,7 @@ class Experiment:
     runs: list[str]
     measures: dict[str, dict[str, Any]]
     vary: dict[str, list] = field(default_factory=dict)
+    pairs: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -61,10 +64,25 @@ def grid(
 def study(
     runs: list[str], measures: dict[str, dict[str, Any]] | None = None, name: str = "gap"
 ) -> Study:
-    """Returns a study of one experiment."""
+    """Returns a study of one experiment; its lines join smallest and largest batch size."""
     chosen = dict(MEASURES if measures is None else measures)
     question = "Does the gap widen with batch size?"
-    return Study("made_up", {name: Experiment(name, "The gap", question, runs, chosen)})
+    experiment = Experiment(name, "The gap", question, runs, chosen)
+    if "line" in chosen:
+        experiment.pairs["line"] = _ends(runs)
+    return Study("made_up", {name: experiment})
+
+
+def _ends(runs: list[str]) -> tuple[tuple[str, str], ...]:
+    """Returns (smallest, largest batch size) for every seed and all else that runs share."""
+    alike: dict[tuple, dict[int, str]] = {}
+    for run in runs:
+        factors = names.parse_run(run)
+        size = factors.pop("batch_size")
+        alike.setdefault(tuple(factors.items()), {})[size] = run
+    return tuple(
+        (group[min(group)], group[max(group)]) for group in alike.values() if len(group) > 1
+    )
 
 
 def write(
@@ -84,6 +102,8 @@ def write(
             status = failed.get(run, records.FINISHED)
             if status != records.MISSING:
                 _write_run(results, planned, experiment, run, status, patience)
+        for small, large in experiment.pairs.get("line", ()):
+            _write_line(results, experiment, small, large, failed)
     counts = {"train": 1149, "validation": 288, "test": 360}
     dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
     dataset |= {"source": "scikit-learn", "split_seed": 0, "skipped_count": 0, "bytes": 115008}
@@ -133,8 +153,12 @@ def _write_run(
     }
     records.write_json(folder / "record.json", record)
     for measure, settings in experiment.measures.items():
+        if measure in names.PAIR_MEASURES:
+            continue
         path = records.measure_path(results, run, measure, names.settings_name(measure, settings))
         values, details = _values(measure, settings, size, rate, generator)
+        if measure == "landscape" and finished:
+            records.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
         if measure == "time_epoch":
             timing = names.timing_name(factors)
             path = records.timing_path(
@@ -158,6 +182,7 @@ def _history(
         if diverges:
             train, validation = train * 9.0**epoch, validation * 9.0**epoch
         last = diverges and epoch == epochs
+        moved = _moved(size, rate) * (epoch / 40) ** 0.5
         rows.append(
             {
                 "epoch": epoch,
@@ -168,9 +193,15 @@ def _history(
                 "validation_loss": None if last else validation,
                 "validation_accuracy": math.exp(-validation / 2),
                 "seconds": 0.4,
+                "epoch_distance": moved / epoch**0.7 * math.exp(generator.normal(0, 0.1)),
+                "weight_distance": moved,
             }
         )
     return rows
+
+
+def _moved(size: int, rate: float) -> float:
+    return 4.2 * 0.82 ** math.log2(size / 16) * (rate / 0.05) ** 0.4
 
 
 def _values(
@@ -197,7 +228,7 @@ def _values(
             "generalisation_gap_ratio": test / train,
         }, {}
     if measure == "weight_distance":
-        moved = 4.2 * 0.82**doublings * (rate / 0.05) ** 0.4 * math.exp(generator.normal(0, 0.03))
+        moved = _moved(size, rate) * math.exp(generator.normal(0, 0.03))
         shares = np.array([0.3, 0.5, 0.75, 0.32])
         rows = {
             layer: {"distance": moved * share, "relative": moved * share / 3}
@@ -211,6 +242,8 @@ def _values(
             value = scale * 2.1**doublings * math.exp(generator.normal(0, 0.3))
             values[f"sharpness_{space}_{names.format_number(epsilon)}"] = value
         return values, {}
+    if measure in _MORE:
+        return _MORE[measure](settings, size, rate, generator)
     seconds = 0.09 + 3.2 / size
     return {
         "seconds_per_epoch": seconds,
@@ -218,3 +251,125 @@ def _values(
         "seconds_per_epoch_q3": seconds * 1.06,
         "images_per_second": 1149 / seconds,
     }, {}
+
+
+def _displacement(
+    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """As if each size took straighter ways than the one below it."""
+    steps = 40 * math.ceil(1149 / size)
+    straightness = min(0.3 * 1.2 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.05)), 1)
+    distance = _moved(size, rate)
+    norms = generator.lognormal(0, 0.5, steps)
+    norms *= distance / straightness / norms.sum()
+    low, high = math.floor(20 * math.log10(norms.min())), math.ceil(20 * math.log10(norms.max()))
+    edges = 10 ** (np.arange(low, high + 1) / 20)
+    values = {
+        "updates": steps,
+        "update_norm_mean": norms.mean(),
+        "update_norm_median": np.median(norms),
+        "path_length": norms.sum(),
+        "straightness": straightness,
+    }
+    logs = {"updates": steps, "mean_update": norms.mean(), "straightness": straightness}
+    logs = {"distance": distance, **logs}
+    return values, {
+        "logs": {name: math.log(value) for name, value in logs.items()},
+        "histogram": {"edges": edges, "counts": np.histogram(norms, edges)[0]},
+    }
+
+
+def _alignment(
+    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
+) -> tuple[dict[str, float], dict[str, Any]]:
+    values, places = {}, []
+    for place, epoch, cosine in (("start", 0, 0.12), ("middle", 20, 0.05), ("end", 40, 0.01)):
+        cosine = cosine * (1 + math.log2(size / 16) / 8) * math.exp(generator.normal(0, 0.1))
+        examples = 2.0 ** np.arange(9)
+        ratio = np.sqrt((1 + (examples - 1) * cosine) / examples)
+        values[f"gradient_cosine_{place}"] = cosine
+        places.append(
+            {
+                "place": place,
+                "epoch": epoch,
+                "batch_sizes": examples.astype(int),
+                "norm": 3 * ratio,
+                "ratio": ratio,
+                "independent": examples**-0.5,
+            }
+        )
+    return values, {"places": places}
+
+
+def _hessian(
+    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
+) -> tuple[dict[str, float], dict[str, Any]]:
+    top = 20 * 1.4 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
+    return {
+        "hessian_top_eigenvalue": top,
+        "hessian_top_eigenvalue_error": top / 1000,
+        "hessian_trace": 6 * top,
+        "hessian_trace_error": top / 3,
+    }, {}
+
+
+def _sam_sharpness(
+    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
+) -> tuple[dict[str, float], dict[str, Any]]:
+    scale = 0.02 * 1.3 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
+    return {
+        f"sam_sharpness_{names.format_number(rho)}": scale * rho for rho in settings["rhos"]
+    }, {}
+
+
+def _rise(
+    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
+) -> tuple[dict[str, float], dict[str, Any]]:
+    return {"landscape_rise": 0.3 * (size / 16) ** 0.2 * math.exp(generator.normal(0, 0.1))}, {
+        "surfaces": [{"directions": [0, 1], "cosine": 0.01}, {"directions": [2, 3], "cosine": 0.0}],
+        "lines": [0, 1],
+    }
+
+
+_MORE = {
+    "displacement": _displacement,
+    "gradient_alignment": _alignment,
+    "hessian": _hessian,
+    "sam_sharpness": _sam_sharpness,
+    "landscape": _rise,
+}
+
+
+def _landscape(
+    settings: dict[str, Any], size: int, generator: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Bowls, a little steeper for larger batches; tilted, so that rows differ from columns."""
+    axis = np.linspace(-settings["span"], settings["span"], settings["points"])
+    steep = 2.0 * (size / 16) ** 0.2
+    members = {"axis": axis}
+    for index in range(settings["pairs"]):
+        bowl = axis[None, :] ** 2 + 2 * axis[:, None] ** 2 + 0.1 * axis[None, :]
+        members[f"surface:{index}"] = 0.05 + steep * bowl * math.exp(generator.normal(0, 0.1))
+    for index in range(settings["lines"]):
+        members[f"line:{index}"] = 0.05 + steep * axis**2 * math.exp(generator.normal(0, 0.1))
+    return members
+
+
+def _write_line(
+    results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
+) -> None:
+    settings = experiment.measures["line"]
+    path = records.pair_path(results, small, large, "line", names.settings_name("line", settings))
+    states = [failed.get(run, records.FINISHED) for run in (small, large)]
+    if records.MISSING in states:
+        return
+    status = next((state for state in states if state != records.FINISHED), records.FINISHED)
+    details: dict[str, Any] = {}
+    if status == records.FINISHED:
+        alphas = np.linspace(settings["start"], settings["stop"], settings["points"])
+        details = {"alphas": alphas, "batch_norm": "none"}
+        for split, height in (("train", 0.02), ("validation", 0.1), ("test", 0.12)):
+            loss = height + 0.8 * (alphas * (alphas - 1)) ** 2 + 0.05 * alphas**2
+            details |= {f"{split}_loss": loss, f"{split}_accuracy": np.exp(-loss / 2)}
+    record = records.measure_record("line", small, settings, status, {}, other=large, **details)
+    records.write_json(path, record)

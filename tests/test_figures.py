@@ -8,15 +8,29 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 
 import synthetic
 from batchscope import errors, figures, frames, statistics, tables
-from batchscope.figures import REPORT, canvas
+from batchscope.figures import REPORT, canvas, update_norms
 
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 NAMES = list(figures.FIGURES)
+# Figures whose first panel is against batch size.
+AGAINST_BATCH_SIZE = (
+    "best_losses",
+    "accuracy",
+    "generalisation_gap",
+    "time",
+    "weight_distance",
+    "weight_distance_by_layer",
+    "displacement",
+    "sharpness",
+    "sam_sharpness",
+    "hessian",
+)
 
 
 def tables_of(folder, runs, failed=None, patience=False, measures=None):
@@ -61,6 +75,17 @@ def test_the_files_of_every_figure(drawn):
     assert all(entry["title"] and entry["caption"] for entry in listing)
 
 
+def test_what_was_found_is_a_sentence_or_two_with_numbers(drawn):
+    listing = json.loads((drawn / figures.LISTING).read_text())
+    for entry in listing:
+        assert entry["found"].endswith("."), entry["name"]
+        assert any(character.isdigit() for character in entry["found"])
+        assert "significant" not in entry["found"]
+    found = {entry["name"]: entry["found"] for entry in listing}
+    assert "at batch size 16" in found["best_losses"]
+    assert "(6 of 6 and 4 of 6 seeds)" in found["best_losses"]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_files_are_sound(drawn, name):
     text = (drawn / f"{name}.svg").read_text()
@@ -70,11 +95,11 @@ def test_the_files_are_sound(drawn, name):
     assert "<text" not in text  # outlines: the same wherever it is opened
     assert "<image" not in text
     with Image.open(drawn / f"{name}.png") as image:
-        assert image.width > 900
+        assert image.width > 700
         assert np.asarray(image.convert("L")).std() > 5
 
 
-@pytest.mark.parametrize("name", ["loss_curves", "sharpness"])
+@pytest.mark.parametrize("name", ["loss_curves", "sharpness", "displacement", "update_norms"])
 def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
     figure = figures.FIGURES[name]
     drawing = figure.draw(frames.read(drawn / f"{name}.csv"))
@@ -95,6 +120,9 @@ def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
 
 def test_every_run_stands_in_every_csv(drawn):
     for name in NAMES:
+        # Of pairs, the run at the start stands for both; of surfaces, few are shown.
+        if name in ("line", "landscape"):
+            continue
         frame = frames.read(drawn / f"{name}.csv")
         assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
         assert set(frame["status"]) == {"finished", "diverged", "missing", "out_of_memory"}
@@ -113,15 +141,14 @@ def test_points_means_and_intervals(two_rates):
     assert (low, high) == pytest.approx((at_32.low, at_32.high))
 
 
-def test_axes_are_labelled_with_plain_batch_sizes_and_units(two_rates):
+def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
     for name in NAMES:
-        figure = figures.FIGURES[name]
-        drawing = figure.draw(figure.select(figures.read(two_rates)))
-        drawing.draw_without_rendering()
+        drawing = figures.FIGURES[name].draw(frames.read(drawn / f"{name}.csv"))
         for axes in drawing.axes:
-            assert axes.get_title("left")
+            assert axes.get_title("left") or axes.get_label() == "<colorbar>"
         assert any(axes.get_ylabel() for axes in drawing.axes)
-        if name != "loss_curves":
+        if name in AGAINST_BATCH_SIZE:
+            drawing.draw_without_rendering()
             labels = [label.get_text() for label in drawing.axes[0].get_xticklabels()]
             assert labels == ["16", "32", "64", "128", "256"]
 
@@ -178,10 +205,17 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
     folder = tables_of(tmp_path, runs, failed)
     read = figures.read(folder)
     for figure in figures.FIGURES.values():
-        drawing = figure.draw(figure.select(read))
+        frame = figure.select(read)
+        drawing = figure.draw(frame)
         drawing.draw_without_rendering()
-        if status and figure.name not in ("loss_curves", "time"):
-            assert "no finished run" in texts(drawing)
+        found = figure.found(frame)
+        if not status:
+            assert found == "" or found.endswith(".")
+        elif figure.name == "time":  # its timing job ran all the same
+            assert "training time" not in found
+        else:
+            assert found == "" or figure.name == "loss_curves"
+            assert "no finished run" in texts(drawing) or figure.name == "loss_curves"
 
 
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
@@ -192,9 +226,95 @@ def test_one_seed_has_a_mean_and_no_interval(tmp_path):
         assert segment[0, 1] == segment[1, 1]
 
 
+def frame_of(name, folder):
+    figure = figures.FIGURES[name]
+    return figure, figure.select(figures.read(folder))
+
+
+def test_the_ratio_of_epoch_distances_is_paired_by_seed(two_rates):
+    figure, frame = frame_of("epoch_distance", two_rates)
+    left, right = figure.draw(frame).axes[:2]
+    assert left.get_yscale() == "log"
+    assert right.get_title("left") == "Ratio, 16 over 256"
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
+    rows = rows[rows["epoch"] == 1]
+    small, large = (
+        rows[rows["batch_size"] == size].set_index("seed")["epoch_distance"] for size in (16, 256)
+    )
+    ratios = (small / large).dropna()
+    assert len(ratios) == 5  # the sixth ran out of memory
+    mean = next(line for line in right.lines if line.get_linewidth() == 1.5)
+    assert mean.get_ydata()[0] == pytest.approx(np.exp(np.log(ratios).mean()))
+
+
+def test_the_shares_of_update_norms_add_up_to_one(two_rates):
+    figure, frame = frame_of("update_norms", two_rates)
+    axes = figure.draw(frame).axes[0]
+    outlines = [patch.get_data() for patch in axes.patches]
+    assert len(outlines) == 5
+    for outline in outlines:
+        assert outline.values.sum() == pytest.approx(1)
+        assert np.diff(np.log10(outline.edges)) == pytest.approx(0.05)
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 16)]
+    medians = rows.drop_duplicates("seed")["update_norm_median"]
+    marks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "v"]
+    assert marks[0] == pytest.approx(medians.mean())
+
+
+def test_a_bin_that_a_run_does_not_list_holds_none_of_its_updates():
+    rows = pandas.DataFrame({"seed": [0, 0, 1], "share": [0.5, 0.5, 1.0]})
+    edges = 10 ** (np.arange(-40, -36) / 20)
+    rows["low"], rows["high"] = edges[[0, 1, 2]], edges[[1, 2, 3]]
+    found, shares = update_norms._mean_shares(rows[[True, False, True]])
+    assert found == pytest.approx(edges) and shares.tolist() == [0.25, 0.0, 0.5]
+
+
+def test_the_parts_of_the_distance_add_up(two_rates):
+    figure, frame = frame_of("displacement", two_rates)
+    axes = figure.draw(frame).axes[0]
+    heights = np.array([[bar.get_height() for bar in bars] for bars in axes.containers[:3]])
+    total = axes.containers[3].lines[0].get_ydata()
+    assert heights.sum(axis=0) == pytest.approx(total)
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
+    distance = rows["updates"] * rows["update_norm_mean"] * rows["straightness"]
+    by_size = np.log2(distance).groupby([rows["batch_size"], rows["seed"]]).mean().unstack()
+    assert total == pytest.approx((by_size - by_size.loc[16]).mean(axis=1).to_numpy())
+    assert heights[0, -1] == pytest.approx(np.log2(200 / 2880))
+
+
+def test_alignment_stands_beside_independent_directions(two_rates):
+    figure, frame = frame_of("gradient_alignment", two_rates)
+    axes = figure.draw(frame).axes[0]
+    assert axes.get_title("left") == "Batch size 16, learning rate 0.05"
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    start, _, _, independent = axes.lines
+    examples = 2.0 ** np.arange(9)
+    assert independent.get_ydata() == pytest.approx(examples**-0.5)
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 16)]
+    rows = rows[(rows["place"] == "start") & (rows["examples"] == 256)]
+    assert start.get_ydata()[-1] == pytest.approx(rows["ratio"].mean())
+
+
+def test_a_single_seed_shows_the_errors_of_the_curvature_itself(tmp_path):
+    figure, frame = frame_of("hessian", tables_of(tmp_path, synthetic.grid(seeds=[0])))
+    axes = figure.draw(frame).axes[1]
+    segments = axes.containers[0].lines[2][0].get_segments()
+    halves = [(segment[1, 1] - segment[0, 1]) / 2 for segment in segments]
+    assert halves == pytest.approx(frame["hessian_trace_error"].tolist())
+    assert figure.found(frame).count("1 of 1 seed)") == 2
+
+
+def test_what_was_found_holds_the_means(two_rates):
+    figure, frame = frame_of("weight_distance", two_rates)
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 256)]
+    mean = rows["weight_distance"].mean()
+    assert f"{mean:.3g} at 256 (6 of 6 and 5 of 6 seeds)" in figure.found(frame)
+
+
 def test_figures_follow_from_measures():
-    assert figures.available([]) == ["loss_curves", "best_losses"]
-    assert figures.available(synthetic.MEASURES) == NAMES
+    assert figures.available([]) == ["loss_curves", "best_losses", "epoch_distance"]
+    assert figures.available(synthetic.MEASURES, ["learning_rate"]) == NAMES
+    assert "learning_rate" not in figures.available(synthetic.MEASURES, ["momentum"])
     assert "sharpness" not in figures.available(["evaluate", "weight_distance"])
 
 

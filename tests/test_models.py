@@ -68,6 +68,7 @@ def keskar(flat, classes):
         ("lheureux_cnn", (64, 64, 3), 2, 4195457, conv(3, 3, 32) + dense(32768, 128) + 129),
         ("benchmark_cnn", (256, 256, 3), 10, 2131538, benchmark(256, 10)),
         ("keskar_f1", (28, 28, 1), 10, 1462794, keskar(784, 10)),
+        ("keskar_f1_plain", (28, 28, 1), 10, 1457674, keskar(784, 10) - 5 * 2 * 512),
     ],
 )
 def test_parameter_counts(name, shape, classes, expected, by_hand):

@@ -46,6 +46,26 @@ def test_the_t_interval_covers_at_few_seeds():
     assert np.mean((low < 3.0) & (high > 3.0)) == pytest.approx(0.95, abs=0.012)
 
 
+def test_ratio_interval_is_the_t_interval_of_the_logarithms():
+    small, large = np.array([1.0, 2.0, 4.0]), np.array([2.0, 8.0, 8.0])
+    ratio = statistics.ratio_interval(large, small)
+    logs = statistics.t_interval(np.log([2.0, 4.0, 2.0]))
+    assert ratio.n == 3
+    assert ratio.mean == pytest.approx(16 ** (1 / 3))
+    assert (ratio.low, ratio.high) == pytest.approx((math.exp(logs.low), math.exp(logs.high)))
+    inverse = statistics.ratio_interval(small, large)
+    assert (inverse.low, inverse.high) == pytest.approx((1 / ratio.high, 1 / ratio.low))
+
+
+def test_ratio_interval_leaves_out_what_has_no_logarithm():
+    ratio = statistics.ratio_interval([3.0, 6.0, math.nan, -1.0, 1.0], [1.0, 2.0, 1.0, 1.0, 0.0])
+    assert (ratio.mean, ratio.n) == (pytest.approx(3.0), 2)
+    assert (ratio.low, ratio.high) == pytest.approx((3.0, 3.0))
+    alone = statistics.ratio_interval([3.0], [1.0])
+    assert alone.mean == pytest.approx(3.0) and math.isnan(alone.low)
+    assert statistics.ratio_interval([], []).n == 0
+
+
 def test_slopes_per_doubling():
     sizes = [16, 32, 128]  # doublings 4, 5, 7
     values = np.array([[8.0, 10.0, 14.0], [1.0, 1.0, 1.0]])

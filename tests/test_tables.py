@@ -3,14 +3,16 @@
 import json
 import math
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pandas
 import pytest
 
 import synthetic
-from batchscope import errors, frames, names, records, tables
-from batchscope.measures import evaluate, sharpness
+from batchscope import errors, frames, long_tables, measures, names, records, tables
 
 
 @pytest.fixture
@@ -66,10 +68,33 @@ def test_the_columns_do_not_depend_on_what_exists(tmp_path, written):
     assert set(nothing["status"]) == {"missing"}
 
 
-def test_the_measures_fill_the_columns_that_tables_expect():
-    for module, measure in ((evaluate, "evaluate"), (sharpness, "sharpness")):
-        settings = names.parse_settings(measure, "default")
-        assert tuple(tables.measure_columns(measure, settings)) == module.columns(settings)
+@pytest.mark.parametrize("measure", measures.MODULES)
+def test_the_measures_fill_documented_columns(measure):
+    settings = names.parse_settings(measure, "default")
+    columns = measures.module(measure).columns(settings)
+    assert all(tables.describe(name) for name in columns)
+    assert (columns == ()) == (measure in names.PAIR_MEASURES)
+
+
+def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
+    planned = synthetic.study(synthetic.grid([16], [0]))
+    planned.experiments["gap"].measures["sam_sharpness"]["rhos"] = (0.05, 0.5)
+    frame = tables.collect(tmp_path, planned, "gap")
+    assert frame[["sam_sharpness_0.05", "sam_sharpness_0.5"]].isna().all(axis=None)
+
+
+def test_the_tables_job_pays_for_no_framework():
+    code = (
+        "import sys; from batchscope import measures, names, tables;"
+        "[measures.module(name).columns(names.parse_settings(name, 'default'))"
+        " for name in measures.MODULES];"
+        "print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))"
+    )
+    workflow = Path(tables.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
@@ -95,11 +120,8 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
         expected = frame[name].astype("float64").tolist()
         assert read[name].tolist() == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
     assert "40.0" not in (tmp_path / "tables" / "runs.csv").read_text()
-    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
-        "history.csv",
-        "layers.csv",
-        "runs.csv",
-    ]
+    found = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert found == {"runs.csv", *long_tables.TABLES}
 
 
 def test_digests_and_names_stay_text(tmp_path):
@@ -112,23 +134,114 @@ def test_digests_and_names_stay_text(tmp_path):
 
 def test_histories(written):
     results, planned = written
-    frame = tables.histories(results, planned, "gap")
-    assert list(frame.columns) == list(tables.HISTORY_COLUMNS)
+    frame = long_tables.histories(results, planned, "gap")
+    assert list(frame.columns[: len(long_tables.FIRST)]) == list(long_tables.FIRST)
     assert frame.groupby("run", sort=False).size().tolist() == [40, 7, 40]
     diverged = frame[frame["status"] == "diverged"]
     assert math.isnan(diverged["train_loss"].iloc[-1])
     assert diverged["epoch"].tolist() == list(range(1, 8))
+    assert (frame["epoch_distance"] > 0).all()
+
+
+def test_a_history_of_an_earlier_version_lacks_columns(written):
+    results, planned = written
+    run = planned.experiments["gap"].runs[0]
+    path = records.run_folder(results, run) / "history.csv"
+    rows = [line.split(",")[:8] for line in path.read_text().splitlines()]
+    path.write_text("\n".join(",".join(row) for row in rows) + "\n")
+    frame = long_tables.histories(results, planned, "gap")
+    first = frame[frame["run"] == run]
+    assert len(first) == 40 and first["epoch_distance"].isna().all()
 
 
 def test_layers(written):
     results, planned = written
-    frame = tables.layers(results, planned, "gap")
-    assert list(frame.columns) == list(tables.LAYER_COLUMNS)
+    frame = long_tables.layers(results, planned, "gap")
     assert frame["layer"].tolist() == list(synthetic.LAYERS) * 2
     assert frame["position"].tolist() == [0, 1, 2, 3] * 2
-    planned.experiments["gap"].measures.pop("weight_distance")
-    empty = tables.layers(results, planned, "gap")
-    assert list(empty.columns) == list(tables.LAYER_COLUMNS) and len(empty) == 0
+
+
+def test_updates(written):
+    results, planned = written
+    frame = long_tables.updates(results, planned, "gap")
+    assert set(frame["status"]) == {"finished"}
+    assert frame.groupby("run")["share"].sum().tolist() == pytest.approx([1, 1])
+    first = frame[frame["batch_size"] == 16]
+    assert first["count"].sum() == 40 * 72
+    assert first["high"].tolist()[:-1] == first["low"].tolist()[1:]
+
+
+def test_updates_outside_the_histogram_count_in_the_shares(written):
+    results, planned = written
+    run = planned.experiments["gap"].runs[0]
+    path = records.measure_path(results, run, "displacement", "default")
+    record = records.read_json(path)
+    record["values"]["updates"] = 8
+    record["histogram"] = {"edges": [0.1, 0.2, 0.4], "counts": [4, 2]}
+    records.write_json(path, record)
+    frame = long_tables.updates(results, planned, "gap")
+    rows = frame.loc[frame["run"] == run, ["low", "high", "count", "share"]]
+    assert rows.to_numpy(float).tolist() == [[0.1, 0.2, 4, 0.5], [0.2, 0.4, 2, 0.25]]
+
+
+def test_alignment(written):
+    results, planned = written
+    frame = long_tables.alignment(results, planned, "gap")
+    assert len(frame) == 2 * 3 * 9  # finished runs, places, numbers of examples
+    assert frame["place"].drop_duplicates().tolist() == ["start", "middle", "end"]
+    assert frame["examples"].tolist()[:9] == [2**power for power in range(9)]
+    assert frame["ratio"].tolist()[:9:9] == [1.0]
+    assert frame["epoch"].tolist()[::9] == [0, 20, 40] * 2
+
+
+def test_lines(written):
+    results, planned = written
+    frame = long_tables.lines(results, planned, "gap")
+    small, _, large, _ = planned.experiments["gap"].runs
+    assert frame["run"].unique().tolist() == [small]  # those of the other seed failed
+    assert frame["other"].unique().tolist() == [large]
+    assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
+        ["batch_size", 16, 32]
+    ]
+    assert frame["split"].tolist() == [split for split in records.SPLITS for _ in range(7)]
+    test = frame[frame["split"] == "test"]
+    assert test["alpha"].tolist() == pytest.approx([-1, -0.5, 0, 0.5, 1, 1.5, 2])
+    assert test["loss"].iloc[2] == pytest.approx(0.12)
+
+
+def test_landscapes(written):
+    results, planned = written
+    frame = long_tables.landscapes(results, planned, "gap")
+    run = planned.experiments["gap"].runs[0]
+    frame = frame[frame["run"] == run]
+    surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
+    path = records.measure_path(results, run, "landscape", _settings("landscape"))
+    saved = records.read_arrays(path.with_suffix(".npz"))
+    axis = saved["axis"].tolist()
+    table = surface.pivot(index="b", columns="a", values="loss")
+    assert table.index.tolist() == axis and table.columns.tolist() == axis
+    assert table.to_numpy().tolist() == saved["surface:1"].tolist()  # rows: second direction
+    line = frame[(frame["kind"] == "line") & (frame["index"] == 0)]
+    assert line["a"].tolist() == axis and set(line["b"]) == {0.0}
+    assert line["loss"].tolist() == saved["line:0"].tolist()
+
+
+def _settings(measure):
+    return names.settings_name(measure, synthetic.MEASURES[measure])
+
+
+@pytest.mark.parametrize("name", long_tables.TABLES)
+def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_path):
+    results, planned = written
+    table = long_tables.TABLES[name]
+    columns = list(table(results, planned, "gap").columns)
+    assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST)
+    nothing = table(tmp_path / "nothing", planned, "gap")
+    assert list(nothing.columns) == columns and len(nothing) == 0
+    planned.experiments["gap"].measures.clear()
+    unmeasured = table(results, planned, "gap")
+    assert list(unmeasured.columns) == columns
+    assert (len(unmeasured) > 0) == (name == "history.csv")
 
 
 def test_measures_are_read_by_their_settings(written):
@@ -163,9 +276,15 @@ def test_the_readmes_table_names_every_column():
 
 def test_a_thousand_runs_are_collected_in_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # this test's own files may be lost
-    planned = synthetic.study(synthetic.grid(range(1, 101), range(10), epochs=40))
+    wanted = ("evaluate", "weight_distance", "sharpness", "time_epoch", "displacement")
+    chosen = {name: synthetic.MEASURES[name] for name in wanted}
+    planned = synthetic.study(synthetic.grid(range(1, 101), range(10), epochs=40), chosen)
     synthetic.write(tmp_path, planned)
     start = time.process_time()
     frame = tables.collect(tmp_path, planned, "gap")
     assert time.process_time() - start < 3.0
     assert len(frame) == 1000 and (frame["status"] == "finished").all()
+    start = time.process_time()
+    long = [table(tmp_path, planned, "gap") for table in long_tables.TABLES.values()]
+    assert time.process_time() - start < 4.0
+    assert len(long[0]) == 40_000 and long[2]["run"].nunique() == 1000

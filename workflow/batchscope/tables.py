@@ -1,11 +1,10 @@
-"""Records on disk -> tidy tables: one row per run, per run and epoch, per run and layer.
+"""Records on disk -> tidy tables: one row per run; `long_tables` has those with more.
 
 Figures, statistics and report read these tables and never the records behind them.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterator
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import names, records
+from batchscope import long_tables, measures, names, records
 
 if TYPE_CHECKING:
-    from batchscope.plan import Experiment, Study
+    from batchscope.plan import Study
 
-RUNS, HISTORY, LAYERS = "runs.csv", "history.csv", "layers.csv"
+RUNS = "runs.csv"
 NAN = float("nan")
 
 
@@ -77,7 +76,7 @@ COLUMNS: dict[str, Column] = {
     "best_epoch": Column("Epoch whose weights are kept as the best.", kind="int"),
     "epochs_run": Column("Epochs until the training stopped.", "epochs", "int"),
     "steps_run": Column("Updates until the training stopped.", "updates", "int"),
-    "stop_reason": Column("epochs, patience, diverged or out_of_memory.", kind="str"),
+    "stop_reason": Column("epochs, patience, train_loss, diverged or out_of_memory.", kind="str"),
     "effective_learning_rate": Column("Learning rate after scaling."),
     "parameters": Column("Trainable weights of the model.", kind="int"),
     "seconds_per_epoch": Column(
@@ -96,24 +95,42 @@ COLUMNS: dict[str, Column] = {
     "weight_distance_relative": Column(
         "weight_distance over the Euclidean norm of the initial weights."
     ),
+    "updates": Column("Updates whose norms were kept.", "updates", "int"),
+    "update_norm_mean": Column("Mean Euclidean norm of an update, ||w after - w before||."),
+    "update_norm_median": Column("Median Euclidean norm of an update."),
+    "path_length": Column("Sum of the norms of all updates."),
+    "straightness": Column(
+        "Distance from first to last weights over path_length: 1 for a straight way."
+    ),
+    **{
+        f"gradient_cosine_{place}": Column(
+            f"Mean cosine between the gradients of two different training examples, at the {place} "
+            "of the training."
+        )
+        for place in ("start", "middle", "end")
+    },
     "sharpness_{space}_{epsilon}": Column(
         "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space or a "
         "random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric 2.1).",
         "% of 1 + loss",
     ),
+    "sam_sharpness_{rho}": Column(
+        "Rise of the loss at one step of length rho along its gradient (Foret et al. 2021)."
+    ),
+    "hessian_top_eigenvalue": Column("Largest eigenvalue of the training loss's Hessian."),
+    "hessian_top_eigenvalue_error": Column(
+        "Euclidean norm of H v - lambda v: an eigenvalue lies no further away than that."
+    ),
+    "hessian_trace": Column("Trace of the Hessian: the mean over random probes (Hutchinson)."),
+    "hessian_trace_error": Column("Standard error of that mean."),
+    "landscape_rise": Column(
+        "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r half of "
+        "the span of the landscape, in filter-normalised units (Li et al. 2018)."
+    ),
     "train_examples": Column("Examples in the training split.", "examples", "int"),
     "validation_examples": Column("Examples in the validation split.", "examples", "int"),
     "test_examples": Column("Examples in the test split.", "examples", "int"),
 }
-HISTORY_FIRST = ("run", *names.FACTORS, "status")
-# The rate of an epoch beside the factor that it follows from.
-_EPOCH_NAMES = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
-HISTORY_COLUMNS = (
-    *HISTORY_FIRST,
-    *(_EPOCH_NAMES.get(name, name) for name in records.HISTORY_COLUMNS),
-)
-LAYER_COLUMNS = (*HISTORY_FIRST, "position", "layer", "distance", "relative")
-
 _RECORD_COLUMNS = (
     "message",
     "best_validation_loss",
@@ -158,22 +175,6 @@ def _position(column: str) -> int:
     return order.index(name) if name else len(order)
 
 
-def measure_columns(measure: str, settings: dict[str, Any]) -> list[str]:
-    """Returns the columns that a measure with these settings gives, for tables without values."""
-    if measure == "evaluate":
-        gaps = ("generalisation_gap", "generalisation_gap_accuracy", "generalisation_gap_ratio")
-        return [*_split_columns(), *gaps]
-    if measure == "weight_distance":
-        return ["weight_distance", "weight_distance_relative"]
-    if measure == "sharpness":
-        return [
-            f"sharpness_{space}_{names.format_number(float(epsilon))}"
-            for space in settings["spaces"]
-            for epsilon in settings["epsilons"]
-        ]
-    return []
-
-
 def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per run of an experiment, in the plan's order.
 
@@ -190,11 +191,12 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     rows = []
     for run in chosen.runs:
         row = {"run": run, "study": study.name, "experiment": experiment}
-        row.update({"machine": study.machine, **_factors(run)})
+        row.update({"machine": study.machine, **long_tables.factors(run)})
         rows.append(row | reader.run(run, chosen.measures))
     columns = [name for name in COLUMNS if name not in _PATTERNS]
     for measure, settings in chosen.measures.items():
-        columns += measure_columns(measure, settings)
+        if measure in measures.MODULES:  # a timing's columns are all fixed
+            columns += measures.module(measure).columns(settings)
     frame = pandas.DataFrame(rows, columns=_ordered([*columns, *_keys(rows)]))
     return frame.astype({name: _dtype(name) for name in frame.columns})
 
@@ -215,17 +217,6 @@ def _dtype(column: str) -> str:
     return {"str": "object", "bool": "bool"}.get(kind, "float64")
 
 
-def _factors(run: str) -> dict[str, Any]:
-    """Returns a run's factors, data set and model by their plain names beside their digests."""
-    found: dict[str, Any] = {}
-    for name, value in names.parse_run(run).items():
-        if name in ("dataset", "model"):
-            found[name], found[f"{name}_digest"] = names.split_token(str(value))
-        else:
-            found[name] = value
-    return found
-
-
 class _Reader:
     """Reads a study's records, each shared file once."""
 
@@ -234,27 +225,29 @@ class _Reader:
         self.study = study
         self._shared: dict[Path, dict[str, Any] | None] = {}
 
-    def run(self, run: str, measures: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def run(self, run: str, wanted: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """Returns the columns that the files of one run give."""
-        record = _read(records.run_folder(self.results, run) / "record.json")
+        record = long_tables.read_record(records.run_folder(self.results, run) / "record.json")
         row: dict[str, Any] = {"status": records.MISSING, **self._examples(run)}
         if record is not None:
             row["status"] = record["status"]
             row.update({name: record.get(name) for name in _RECORD_COLUMNS})
-            row["best_train_loss"] = _lowest(_history(self.results, run), "train_loss")
-        for measure, settings in measures.items():
+            row["best_train_loss"] = _lowest(long_tables.history(self.results, run), "train_loss")
+        for measure, settings in wanted.items():
             row.update(self._measure(run, measure, settings))
         row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
         return row
 
     def _measure(self, run: str, measure: str, settings: dict[str, Any]) -> dict[str, Any]:
+        if measure in names.PAIR_MEASURES:
+            return {}  # of two runs: a long table of its own
         name = names.settings_name(measure, settings)
         if measure == "time_epoch":
             timing = names.timing_name(names.parse_run(run))
             machine = self.study.machine
             record = self._once(records.timing_path(self.results, machine, timing, name))
         else:
-            record = _read(records.measure_path(self.results, run, measure, name))
+            record = long_tables.read_record(records.measure_path(self.results, run, measure, name))
         return record["values"] if record else {}
 
     def _examples(self, run: str) -> dict[str, Any]:
@@ -265,89 +258,30 @@ class _Reader:
 
     def _once(self, path: Path) -> dict[str, Any] | None:
         if path not in self._shared:
-            self._shared[path] = _read(path)
+            self._shared[path] = long_tables.read_record(path)
         return self._shared[path]
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    return records.read_json(path) if path.exists() else None
 
 
 def _product(epochs: float | None, seconds: float | None) -> float:
     return NAN if epochs is None or seconds is None else epochs * seconds
 
 
-def _history(results: Path | str, run: str) -> list[dict[str, str]]:
-    path = records.run_folder(results, run) / "history.csv"
-    if not path.exists():
-        return []
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def _lowest(rows: list[dict[str, str]], column: str) -> float:
-    values = [_float(row[column]) for row in rows]
+    values = [long_tables.number(row[column]) for row in rows]
     return min((value for value in values if math.isfinite(value)), default=NAN)
 
 
-def _float(text: str) -> float:
-    return float(text) if text else NAN
-
-
-def histories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per run and epoch: factors, status and the history's columns.
-
-    A rate's schedule is in `epoch_learning_rate`; `learning_rate` is the factor.
-    """
-    columns: dict[str, list[Any]] = {name: [] for name in HISTORY_COLUMNS}
-    for first, run in _each(results, study.experiments[experiment]):
-        rows = _history(results, run)
-        for name, value in first.items():
-            columns[name] += [value] * len(rows)
-        for name in records.HISTORY_COLUMNS:
-            columns[_EPOCH_NAMES.get(name, name)] += [_float(row[name]) for row in rows]
-    return pandas.DataFrame(columns).astype({"epoch": "Int64", "step": "Int64"})
-
-
-def _each(results: Path | str, experiment: Experiment) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields the first columns of the long tables, and the run, for every run on disk."""
-    for run in experiment.runs:
-        record = _read(records.run_folder(results, run) / "record.json")
-        if record is not None:
-            factors = _factors(run)
-            known = {name: factors[name] for name in names.FACTORS}
-            yield {"run": run, **known, "status": record["status"]}, run
-
-
-def layers(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per run and layer: its distance from the initial weights.
-
-    Empty where the experiment does not measure `weight_distance`.
-    """
-    chosen = study.experiments[experiment]
-    settings = chosen.measures.get("weight_distance")
-    rows = []
-    if settings is not None:
-        name = names.settings_name("weight_distance", settings)
-        for first, run in _each(results, chosen):
-            record = _read(records.measure_path(results, run, "weight_distance", name)) or {}
-            for position, (layer, found) in enumerate(record.get("layers", {}).items()):
-                rows.append({**first, "position": position, "layer": layer, **found})
-    return pandas.DataFrame(rows, columns=LAYER_COLUMNS)
-
-
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes runs.csv, history.csv and layers.csv of an experiment, each atomically."""
-    for name, table in ((RUNS, collect), (HISTORY, histories), (LAYERS, layers)):
-        with records.atomic_path(Path(folder) / name) as temporary:
-            table(results, study, experiment).to_csv(temporary, index=False, lineterminator="\n")
+    """Writes runs.csv and the long tables of an experiment, each atomically."""
+    long_tables.write_table(collect(results, study, experiment), Path(folder) / RUNS)
+    long_tables.write(results, study, experiment, folder)
 
 
 def datasets(results: Path | str, study: Study) -> pandas.DataFrame:
     """Returns one row per prepared data set of a study, for the report."""
     rows = []
     for token in dict.fromkeys(run.partition("+")[0] for run in _runs(study)):
-        record = _read(records.dataset_folder(results, token) / "record.json")
+        record = long_tables.read_record(records.dataset_folder(results, token) / "record.json")
         if record is None:
             continue
         name, digest = names.split_token(token)
@@ -369,7 +303,7 @@ def machines(results: Path | str, study: Study) -> pandas.DataFrame:
     """
     found: dict[tuple, dict[str, Any]] = {}
     for run in _runs(study):
-        record = _read(records.run_folder(results, run) / "record.json")
+        record = long_tables.read_record(records.run_folder(results, run) / "record.json")
         if record is None:
             continue
         row = {"name": study.machine, **(record.get("machine") or {})}

@@ -2,10 +2,11 @@
 
 This module holds the registry alone and imports no more than the standard library, so that the
 workflow can list figures without paying for matplotlib. Each figure is one module beside it,
-under the figure's name, with two functions:
+under the figure's name, with two functions, or three:
 
 - `select(tables) -> DataFrame`: the rows and columns that the figure shows (its CSV);
-- `draw(frame) -> matplotlib.figure.Figure`: the figure, from that frame alone.
+- `draw(frame) -> matplotlib.figure.Figure`: the figure, from that frame alone;
+- `found(frame) -> str`: what these runs say, in a sentence or two with their own numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,12 +36,14 @@ class Figure:
         title: Words for headings.
         category: What it is listed under.
         measures: Measures that the experiment must have asked for.
+        varied: Factors of which it must have several values.
     """
 
     name: str
     title: str
     category: str
     measures: tuple[str, ...] = ()
+    varied: tuple[str, ...] = ()
 
     @property
     def caption(self) -> str:
@@ -59,14 +62,23 @@ class Figure:
         with canvas.style():
             return _module(self.name).draw(frame)
 
+    def found(self, frame: pandas.DataFrame) -> str:
+        """Returns what the runs say, from what `select` returned; empty where nothing does."""
+        tell = getattr(_module(self.name), "found", None)
+        return tell(frame) if tell else ""
+
 
 @dataclass(frozen=True)
 class Tables:
-    """The tidy tables of one experiment, as batchscope.tables writes them."""
+    """The tidy tables of one experiment, as batchscope.tables writes them: one {name}.csv each."""
 
     runs: pandas.DataFrame
     history: pandas.DataFrame
     layers: pandas.DataFrame
+    updates: pandas.DataFrame
+    alignment: pandas.DataFrame
+    lines: pandas.DataFrame
+    landscapes: pandas.DataFrame
 
 
 FIGURES: dict[str, Figure] = {
@@ -74,6 +86,14 @@ FIGURES: dict[str, Figure] = {
     for figure in (
         Figure("loss_curves", "Loss curves", "Training"),
         Figure("best_losses", "Best losses", "Training"),
+        Figure("learning_rate", "Learning rate", "Training", (), ("learning_rate",)),
+        Figure(
+            "best_learning_rate",
+            "Best learning rate",
+            "Quality",
+            ("evaluate",),
+            ("learning_rate",),
+        ),
         Figure("accuracy", "Accuracy", "Quality", ("evaluate",)),
         Figure("generalisation_gap", "Generalisation gap", "Quality", ("evaluate",)),
         Figure("time", "Time", "Time", ("time_epoch",)),
@@ -86,31 +106,50 @@ FIGURES: dict[str, Figure] = {
             "Weights",
             ("weight_distance",),
         ),
+        Figure("displacement", "Number and size of the updates", "Weights", ("displacement",)),
+        Figure("epoch_distance", "Distance within an epoch", "Weights"),
+        Figure("update_norms", "Sizes of the updates", "Weights", ("displacement",)),
+        Figure(
+            "gradient_alignment", "Alignment of gradients", "Gradients", ("gradient_alignment",)
+        ),
         Figure("sharpness", "Sharpness", "Sharpness", ("sharpness",)),
+        Figure("sam_sharpness", "Sharpness along the gradient", "Sharpness", ("sam_sharpness",)),
+        Figure("hessian", "Curvature", "Sharpness", ("hessian",)),
+        Figure("line", "Line between two minimisers", "Landscape", ("line",)),
+        Figure("landscape", "Loss surface", "Landscape", ("landscape",)),
+        Figure("landscape_lines", "Loss along random directions", "Landscape", ("landscape",)),
     )
 }
 
 
-def available(measures: Iterable[str]) -> list[str]:
-    """Returns the figures of an experiment with these measures, in the registry's order."""
-    measures = set(measures)
-    return [name for name, figure in FIGURES.items() if measures.issuperset(figure.measures)]
+def available(measures: Iterable[str], varied: Iterable[str] = ()) -> list[str]:
+    """Returns the figures of an experiment, in the registry's order.
+
+    Args:
+        measures: What it measures.
+        varied: Factors of which it crosses several values with all else.
+    """
+    measures, varied = set(measures), set(varied)
+    return [
+        name
+        for name, figure in FIGURES.items()
+        if measures.issuperset(figure.measures) and varied.issuperset(figure.varied)
+    ]
 
 
 def read(folder: Path | str) -> Tables:
-    """Reads runs.csv, history.csv and layers.csv of an experiment."""
+    """Reads the tables of an experiment."""
     from batchscope import frames
 
-    names = ("runs.csv", "history.csv", "layers.csv")
-    return Tables(*(frames.read(Path(folder) / name) for name in names))
+    return Tables(*(frames.read(Path(folder) / f"{table.name}.csv") for table in fields(Tables)))
 
 
 def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
     Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from; `figures.json`
-    lists them in order, with title, category and caption, for the report. Every file is written
-    atomically, the list last.
+    lists them in order, with title, category, caption and what was found, for the report. Every
+    file is written atomically, the list last.
 
     Raises:
         UserError: If a name is not registered.
@@ -124,21 +163,12 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
             known = ", ".join(FIGURES)
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
     read_tables = read(tables)
-    for name in names:
-        _write_figure(read_tables, FIGURES[name], Path(folder))
-    listing = [
-        {
-            "name": name,
-            "title": FIGURES[name].title,
-            "category": FIGURES[name].category,
-            "caption": FIGURES[name].caption,
-        }
-        for name in names
-    ]
+    listing = [_write_figure(read_tables, FIGURES[name], Path(folder)) for name in names]
     records.write_text(Path(folder) / LISTING, json.dumps(listing, indent=1) + "\n")
 
 
-def _write_figure(tables: Tables, figure: Figure, folder: Path) -> None:
+def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, str]:
+    """Writes a figure's three files; returns its line of the list."""
     from batchscope import records
     from batchscope.figures import canvas
 
@@ -149,6 +179,13 @@ def _write_figure(tables: Tables, figure: Figure, folder: Path) -> None:
     with records.atomic_path(folder / f"{figure.name}.png") as temporary:
         temporary.write_bytes(png)
     records.write_text(folder / f"{figure.name}.svg", svg)
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "category": figure.category,
+        "caption": figure.caption,
+        "found": figure.found(frame),
+    }
 
 
 def _module(name: str):

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import frames, statistics
-from batchscope.figures import Tables, against_batch_size, canvas
+from batchscope.figures import Tables, against_batch_size, canvas, words
 from batchscope.figures.against_batch_size import Panel, Place
 
 _PANELS = [
@@ -41,6 +41,18 @@ def draw(frame: pandas.DataFrame) -> Figure:
     if top > 1:  # an interval may reach beyond what an accuracy can be
         figure.axes[0].set_ylim(bottom, 1 + 0.03 * (1 - bottom))
     return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the mean accuracies on test and training data, by batch size."""
+    told = [
+        words.sentence(frame, column, what, words.percent)
+        for column, what in (
+            ("test_accuracy", "Mean test accuracy"),
+            ("train_accuracy", "Mean training accuracy"),
+        )
+    ]
+    return " ".join(text for text in told if text)
 
 
 def _title(frame: pandas.DataFrame, panel: Panel) -> str:

@@ -15,6 +15,7 @@ from batchscope import frames, statistics
 from batchscope.figures import canvas
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
+_ALONE = 4.8  # inches: width of the panels where there is one in a row
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def draw(
     """
     columns = min(columns, len(outcomes))
     rows = -(-len(outcomes) // columns)
-    figure, grid = canvas.panels(rows, columns, sharey=same_scale)
+    width = canvas.PANEL_WIDTH if columns > 1 else _ALONE
+    figure, grid = canvas.panels(rows, columns, width=width, sharey=same_scale)
     groups = frames.series(frame)
     handles: list = []
     for axes, panel in zip(grid.flat, outcomes, strict=False):

@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex
@@ -151,7 +152,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
         return
     if len(positive) == len(values):
         axes.set_yscale("log")
-        _few_log_labels(axes, positive.max() / positive.min())
+        few_log_labels(axes.yaxis, positive.max() / positive.min())
         top = np.max(np.append(ends, positive.max()))
         margin = (top / positive.min()) ** 0.06
         axes.set_ylim(positive.min() / margin, top * margin)
@@ -159,12 +160,14 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
         axes.set_yscale("symlog", linthresh=positive.min())
 
 
-def _few_log_labels(axes: Axes, span: float) -> None:
+def few_log_labels(axis: Axis, span: float) -> None:
     """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short."""
     subs = (1.0, 2.0, 5.0) if span < 500 else (1.0,)
-    axes.yaxis.set_major_locator(LogLocator(subs=subs))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+    if span < 10:
+        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
 
 
 def plain(value: float) -> str:

@@ -6,7 +6,7 @@ import pandas
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from batchscope.figures import Tables, against_batch_size, canvas
+from batchscope.figures import Tables, against_batch_size, canvas, words
 from batchscope.figures.against_batch_size import Panel
 
 _PANELS = [
@@ -28,3 +28,19 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure = against_batch_size.draw(frame, _PANELS)
     figure.axes[2].yaxis.set_major_formatter(FuncFormatter(canvas.percent))
     return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the mean gaps of loss and accuracy, by batch size."""
+    loss = words.sentence(frame, "generalisation_gap", "Mean test loss minus training loss", _nats)
+    accuracy = words.sentence(
+        frame,
+        "generalisation_gap_accuracy",
+        "Mean training accuracy minus test accuracy",
+        words.points,
+    )
+    return " ".join(text for text in (loss, accuracy) if text)
+
+
+def _nats(value: float) -> str:
+    return f"{words.number(value)} nats"

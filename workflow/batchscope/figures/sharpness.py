@@ -7,7 +7,7 @@ import re
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope.figures import Tables, against_batch_size
+from batchscope.figures import Tables, against_batch_size, words
 from batchscope.figures.against_batch_size import Panel
 
 _COLUMN = re.compile(r"sharpness_(full|subspace)_([0-9.e-]+)")
@@ -29,3 +29,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
     ]
     boxes = len({match[2] for match in found})
     return against_batch_size.draw(frame, outcomes, columns=boxes)
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the mean sharpness of every space, for its first box size, by batch size."""
+    told: dict[str, str] = {}
+    for match in filter(None, map(_COLUMN.fullmatch, frame.columns)):
+        space = {"full": "the full space", "subspace": "a random subspace"}[match[1]]
+        what = f"Mean sharpness in {space} (ε = {match[2]})"
+        text = words.sentence(frame, match[0], what, with_ratio=True)
+        if text and match[1] not in told:
+            told[match[1]] = text
+    return " ".join(told.values())

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import frames
-from batchscope.figures import Tables, against_batch_size, canvas
+from batchscope.figures import Tables, against_batch_size, canvas, words
 from batchscope.figures.against_batch_size import Panel
 
 _EPOCH = Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)")
@@ -38,6 +38,33 @@ def draw(frame: pandas.DataFrame) -> Figure:
     canvas.legend(figure, handles, [group.label for group in groups])
     canvas.notes(figure, frame, _timing_note(), _horizon_note(frame))
     return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns time per epoch and total time at the ends of the batch sizes."""
+    total = words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds)
+    return " ".join(filter(None, (_timing_sentence(frame), total)))
+
+
+def _timing_sentence(frame: pandas.DataFrame) -> str:
+    """Returns the times per epoch; no seeds stand behind them, and often all series share them."""
+    told = []
+    for group in frames.series(frame):
+        timed = group.frame.dropna(subset=[_EPOCH.column]).sort_values("batch_size")
+        if len(timed):
+            ends = dict.fromkeys((timed["batch_size"].iloc[0], timed["batch_size"].iloc[-1]))
+            values = timed.drop_duplicates("batch_size").set_index("batch_size")[_EPOCH.column]
+            told.append(
+                " and ".join(f"{_seconds(values[size])} at batch size {size}" for size in ends)
+            )
+    told = list(dict.fromkeys(told))
+    if len(told) != 1:
+        return ""
+    return f"Median time per epoch was {told[0]}, timed once per configuration."
+
+
+def _seconds(value: float) -> str:
+    return f"{words.number(value)} s"
 
 
 def _draw_timing(axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]) -> list:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope.figures import Tables, against_batch_size
+from batchscope.figures import Tables, against_batch_size, words
 from batchscope.figures.against_batch_size import Panel
 
 _PANELS = [
@@ -22,3 +22,9 @@ def select(tables: Tables) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
     return against_batch_size.draw(frame, _PANELS)
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the distance at the ends of the batch sizes, and their ratio."""
+    what = "Mean distance from the initial weights"
+    return words.sentence(frame, "weight_distance", what, with_ratio=True)

@@ -6,7 +6,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope import frames
-from batchscope.figures import Tables, against_batch_size, canvas
+from batchscope.figures import Tables, against_batch_size, canvas, words
 from batchscope.figures.against_batch_size import Panel
 
 _COLUMNS = 4
@@ -49,6 +49,30 @@ def draw(frame: pandas.DataFrame) -> Figure:
     runs = frame.drop_duplicates([*frames.varying(frame), "batch_size", "seed"])
     canvas.notes(figure, runs, _cut_note(layers))
     return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the layers whose distance differs most and least between the ends."""
+    groups = frames.series(frame)
+    ratios = {
+        (layer, group.label): small / large
+        for layer in _layers(frame)
+        for group in groups
+        if (ends := words.ends(_of_layer(group, layer).frame, "distance"))[1:]
+        and (small := ends[0].mean) > 0
+        and (large := ends[-1].mean) > 0
+    }
+    if not ratios:
+        return ""
+    told = [
+        f"{words.number(ratios[at])} ({', '.join(filter(None, at))})"
+        for at in (min(ratios, key=ratios.get), max(ratios, key=ratios.get))
+    ]
+    over = f"{len(_layers(frame))} layers" + (f" and {len(groups)} series" if groups[1:] else "")
+    return (
+        "The mean distance at the smallest batch size over that at the largest lay between "
+        f"{told[0]} and {told[1]}, over {over}."
+    )
 
 
 def _of_layer(group: frames.Series, layer: str) -> frames.Series:

@@ -163,15 +163,20 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
                 "answers": answers.groups(found),
                 "sources": answers.sources(found),
                 "no_answer": _no_answer(rows[name]),
-                "figures": [_figure(drawn + i, one) for i, one in enumerate(figures, 1)],
+                "figures": [
+                    _figure(drawn + i, one, experiment.published)
+                    for i, one in enumerate(figures, 1)
+                ],
             }
         )
         drawn += len(figures)
     return shown
 
 
-def _figure(position: int, figure: Figure) -> dict[str, Any]:
+def _figure(position: int, figure: Figure, published: dict[str, Any]) -> dict[str, Any]:
     return {
+        "published": published.get(figure.name),
+        "found": figure.found,
         "number": position,
         "title": figure.title.rstrip("."),
         "caption": marked(figure.caption),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import figures, frames, names, records, statistics, tables
+from batchscope import figures, frames, names, records, statistics, status, tables
 from batchscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class Figure:
         width: Width in CSS pixels, or None if the image does not say.
         height: Height in CSS pixels, or None.
         data: Path of the CSV it was drawn from, for people; may be empty.
+        name: Its name in the registry; may be empty.
+        found: What the runs of this study show in it, in a sentence; may be empty.
     """
 
     title: str
@@ -42,6 +44,8 @@ class Figure:
     width: int | None = None
     height: int | None = None
     data: str = ""
+    name: str = ""
+    found: str = ""
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,8 @@ def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
         width=width,
         height=height,
         data=_shown(data, results) if data.exists() else "",
+        name=entry["name"],
+        found=entry.get("found", ""),
     )
 
 
@@ -214,20 +220,14 @@ def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
 
 
 def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list[str]]:
-    """Returns measure -> finished runs of an experiment that asks for it, without its record."""
+    """Returns measure -> finished runs of an experiment that asks for it, without its record.
+
+    Of a pair the first run stands for both.
+    """
     missing: dict[str, dict[str, None]] = {}
     for name, experiment in study.experiments.items():
-        finished = [row["run"] for row in rows.get(name, ()) if row["status"] == records.FINISHED]
-        for measure, settings in experiment.measures.items():
-            text = names.settings_name(measure, settings)
-            for run in finished:
-                if not _measure_path(study, results, run, measure, text).exists():
-                    missing.setdefault(measure, {})[run] = None
+        finished = {row["run"] for row in rows.get(name, ()) if row["status"] == records.FINISHED}
+        for job in status.measure_jobs(study, experiment, results):
+            if finished.issuperset(job.runs) and not job.path.exists():
+                missing.setdefault(job.measure, {})[job.runs[0]] = None
     return {measure: list(runs) for measure, runs in missing.items()}
-
-
-def _measure_path(study: Study, results: Path, run: str, measure: str, settings: str) -> Path:
-    if measure != "time_epoch":
-        return records.measure_path(results, run, measure, settings)
-    timing = names.timing_name(names.parse_run(run))
-    return records.timing_path(results, study.machine, timing, settings)

@@ -1,0 +1,185 @@
+"""Fewer or smaller updates: the distance as their number, mean norm and straightness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from batchscope import frames, statistics
+from batchscope.figures import Tables, against_batch_size, canvas, words
+
+# log distance = log updates + log mean norm + log straightness, for every run.
+_PARTS = {
+    "updates": "number of updates",
+    "update_norm_mean": "mean norm of an update",
+    "straightness": "straightness",
+}
+_WHOLE = "distance"
+_NOTE = (
+    "Means of logarithms, paired by seed with the smallest batch size: the parts add up exactly."
+)
+_HATCHES = ("", "////", "----")  # lines: dots are ten times the bytes in an SVG
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns factors, status and the three parts of the distance of every run."""
+    return against_batch_size.select(tables.runs, list(_PARTS))
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: for each series, what adds up beside the single parts."""
+    groups = frames.series(frame)
+    height = 2.75 if len(groups) < 4 else 2.4
+    figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height)
+    for row, group in zip(grid, groups, strict=True):
+        changes = _changes(group.frame)
+        for axes, panel, title in zip(
+            row, (_draw_sums, _draw_parts), ("What adds up", "Each part by itself"), strict=True
+        ):
+            panel(axes, changes)
+            canvas.batch_size_axis(axes, sorted(group.frame["batch_size"].unique().tolist()))
+            axes.set_title(f"{title}, {group.label}" if group.label else title)
+            canvas.mark_failures(axes, group.frame)
+    handles = [_patch(index) for index in range(len(_PARTS))]
+    handles.append(Line2D([], [], **_style(_WHOLE)))
+    canvas.legend(figure, handles, [*_PARTS.values(), "their sum: the distance"])
+    canvas.notes(figure, frame, _NOTE)
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns by what factor the distance and its parts change between the ends."""
+    told = []
+    for group in frames.series(frame):
+        changes = _changes(group.frame)
+        sizes = sorted(changes["batch_size"].unique().tolist())
+        if len(sizes) < 2:
+            continue
+        last = changes[changes["batch_size"] == sizes[-1]]
+        factors = {name: words.number(2 ** last[name].mean()) for name in (*_PARTS, _WHOLE)}
+        of = f" ({group.label})" if group.label else ""
+        seeds = words.seeds((len(last), group.frame["seed"].nunique()))
+        told.append(
+            f"From batch size {sizes[0]} to {sizes[-1]}{of} the distance changed by a factor of "
+            f"{factors[_WHOLE]}: the number of updates by {factors['updates']}, their mean norm "
+            f"by {factors['update_norm_mean']} and the straightness by {factors['straightness']} "
+            f"(geometric means, {seeds})."
+        )
+    return " ".join(told[:2])
+
+
+def _changes(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns log2 of each part and of the distance, less those at the smallest batch size.
+
+    Paired by seed: seeds without a finished run at that batch size are left out.
+    """
+    finished = rows[(rows["status"] == canvas.FINISHED) & (rows[list(_PARTS)] > 0).all(axis=1)]
+    columns = ["batch_size", "seed", *_PARTS]
+    logs = finished[columns].astype(dict.fromkeys(_PARTS, float))
+    if logs.empty:
+        return logs.assign(**{_WHOLE: []})
+    logs[list(_PARTS)] = np.log2(logs[list(_PARTS)])
+    first = logs[logs["batch_size"] == logs["batch_size"].min()].set_index("seed")[list(_PARTS)]
+    logs = logs[logs["seed"].isin(first.index)]
+    logs[list(_PARTS)] -= first.loc[logs["seed"]].to_numpy()
+    return logs.assign(**{_WHOLE: logs[list(_PARTS)].sum(axis=1)})
+
+
+def _style(name: str) -> dict[str, Any]:
+    """Returns the line style of a part, or of the whole: black and unbroken."""
+    if name == _WHOLE:
+        return {"color": "#000000", "marker": "D", "linestyle": "-", "markersize": 5}
+    return canvas.line_style(list(_PARTS).index(name))
+
+
+def _patch(index: int) -> Patch:
+    return Patch(**_bar_style(index))
+
+
+def _bar_style(index: int) -> dict[str, Any]:
+    colour = canvas.line_style(index)["color"]
+    return {"facecolor": colour, "edgecolor": "white", "linewidth": 0.6, "hatch": _HATCHES[index]}
+
+
+def _empty(axes: Axes, changes: pandas.DataFrame) -> bool:
+    if changes.empty:
+        canvas.empty(axes)
+    elif changes["batch_size"].nunique() < 2:
+        canvas.empty(axes, "one batch size: nothing changes")
+    else:
+        return False
+    return True
+
+
+def _draw_sums(axes: Axes, changes: pandas.DataFrame) -> None:
+    """Stacks the parts, rises above zero and falls below it, with the distance as their sum."""
+    axes.set_ylabel("change of log₂ (doublings)")
+    if _empty(axes, changes):
+        return
+    means = changes.groupby("batch_size")[[*_PARTS, _WHOLE]].mean()
+    sizes = means.index.tolist()
+    at = np.log2(np.array(sizes, float))
+    tops, bottoms = np.zeros(len(sizes)), np.zeros(len(sizes))
+    for index, part in enumerate(_PARTS):
+        heights = means[part].to_numpy(float)
+        base = np.where(heights >= 0, tops, bottoms)
+        width = 0.6 * canvas.spacing(sizes)
+        axes.bar(at, heights, width, bottom=base, **_bar_style(index))
+        tops, bottoms = tops + np.maximum(heights, 0), bottoms + np.minimum(heights, 0)
+    axes.axhline(0.0, color="#666666", linewidth=0.8)
+    _draw_mean(axes, changes, _WHOLE, np.positive)
+
+
+def _draw_parts(axes: Axes, changes: pandas.DataFrame) -> None:
+    """Draws each part and the distance as factors, every seed a point."""
+    first = int(changes["batch_size"].min()) if len(changes) else None
+    axes.set_ylabel(f"relative to batch size {first}" if first else "relative")
+    if _empty(axes, changes):
+        return
+    axes.set_yscale("log")
+    sizes = changes["batch_size"].unique().tolist()
+    others = changes[changes["batch_size"] > first]  # at the first all are 1
+    for index, name in enumerate((*_PARTS, _WHOLE)):
+        style = _style(name)
+        offset = against_batch_size.dodge(index, len(_PARTS) + 1, sizes) / 2
+        points = others[["batch_size", name]].drop_duplicates()
+        axes.plot(
+            np.log2(points["batch_size"].astype(float)) + offset,
+            2 ** points[name],
+            linestyle="none",
+            marker=style["marker"],
+            markersize=3,
+            color=style["color"],
+            alpha=0.4,
+            markeredgewidth=0,
+        )
+        _draw_mean(axes, changes, name, np.exp2, offset)
+    axes.axhline(1.0, color="#666666", linewidth=0.8, zorder=1)
+    low, high = axes.get_ylim()
+    canvas.few_log_labels(axes.yaxis, high / low)
+
+
+def _draw_mean(
+    axes: Axes, changes: pandas.DataFrame, name: str, shown: np.ufunc, offset: float = 0.0
+) -> None:
+    """Draws means with their t-intervals, which are those of the logarithms."""
+    table = changes.pivot_table(name, "batch_size", "seed")
+    mean, low, high, _ = statistics.t_intervals(table.to_numpy(float))
+    low, high = (np.where(np.isfinite(end), end, mean) for end in (low, high))
+    style = _style(name)
+    axes.errorbar(
+        np.log2(table.index.to_numpy(float)) + offset,
+        shown(mean),
+        yerr=[shown(mean) - shown(low), shown(high) - shown(mean)],
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        elinewidth=1.2,
+        zorder=3,
+        **style,
+    )

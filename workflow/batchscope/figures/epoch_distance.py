@@ -1,0 +1,120 @@
+"""How far the weights move within each epoch, by batch size, and the ratio of the extremes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from batchscope import frames, statistics
+from batchscope.figures import Tables, against_epoch, canvas, words
+
+_COLUMN = "epoch_distance"
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run and epoch: factors, status and the epoch's distance."""
+    return against_epoch.select(tables, [_COLUMN])
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: for each series, the distances and the ratio of the extremes."""
+    groups = frames.series(frame)
+    height = 2.75 if len(groups) < 4 else 2.4
+    figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height, sharex=True)
+    styles = against_epoch.styles(frame)
+    runs = against_epoch.runs(frame)
+    points = against_epoch.points(len(runs) + len(groups))
+    mean_points = against_epoch.points(len(groups) * len(styles))
+    for (left, right), group in zip(grid, groups, strict=True):
+        against_epoch.draw_panel(left, group.frame, _COLUMN, styles, points, mean_points)
+        _log_axis(left, group.frame)
+        left.set_title(f"Distance, {group.label}" if group.label else "Distance")
+        left.set_ylabel("distance within an epoch")
+        _draw_ratio(right, group.frame, points)
+    for axes in grid[-1]:
+        axes.set_xlabel("epoch")
+    against_epoch.legend(figure, styles)
+    canvas.notes(figure, runs, against_epoch.band_note(frame))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the ratio in the first epoch and in the last that both runs of a pair have."""
+    told = []
+    for group in frames.series(frame):
+        sizes, ratios = _ratios(group.frame)
+        ratios = ratios.dropna(how="all")
+        if len(ratios) == 0:
+            continue
+        first, last = (
+            (int(ratios.index[at]), statistics.t_interval(np.log(ratios.iloc[at])))
+            for at in (0, -1)
+        )
+        values = " and ".join(
+            f"{words.number(np.exp(interval.mean))} in epoch {epoch} "
+            f"({words.seeds((interval.n, group.frame['seed'].nunique()))})"
+            for epoch, interval in dict([first, last]).items()
+        )
+        of = f" ({group.label})" if group.label else ""
+        told.append(
+            f"The distance within an epoch at batch size {sizes[0]} over that at {sizes[1]}{of} "
+            f"was {values}."
+        )
+    return " ".join(told[:2])
+
+
+def _ratios(rows: pandas.DataFrame) -> tuple[list[int], pandas.DataFrame]:
+    """Returns smallest and largest batch size, and their ratio: a table of epochs by seeds."""
+    finished = rows[(rows["status"] == canvas.FINISHED) & (rows[_COLUMN] > 0)]
+    sizes = sorted(finished["batch_size"].unique().tolist())
+    if len(sizes) < 2:
+        return sizes, pandas.DataFrame()
+    small, large = (
+        finished[finished["batch_size"] == size].pivot_table(_COLUMN, "epoch", "seed")
+        for size in (sizes[0], sizes[-1])
+    )
+    return [sizes[0], sizes[-1]], (small / large).astype(float)
+
+
+def _log_axis(axes: Axes, rows: pandas.DataFrame) -> None:
+    """Makes the vertical axis logarithmic, as far as finished runs reach."""
+    finished = rows.loc[rows["status"] == canvas.FINISHED, _COLUMN]
+    values = (finished if finished.notna().any() else rows[_COLUMN]).to_numpy(float)
+    values = values[np.isfinite(values) & (values > 0)]
+    if len(values):
+        axes.set_yscale("log")
+        span = values.max() / values.min()
+        canvas.few_log_labels(axes.yaxis, span)
+        axes.set_ylim(values.min() / span**0.06 / 1.05, values.max() * span**0.06 * 1.05)
+
+
+def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
+    """Draws every seed's ratio thin, and their geometric mean with its t-interval."""
+    sizes, ratios = _ratios(rows)
+    axes.set_title(f"Ratio, {sizes[0]} over {sizes[1]}" if len(sizes) > 1 else "Ratio")
+    ratios = ratios.dropna(how="all").dropna(axis=1, how="all")
+    if ratios.size == 0:
+        finished = (rows["status"] == canvas.FINISHED).any()
+        canvas.empty(axes, "no pair of finished runs" if finished else "no finished run")
+        return
+    ratios = ratios.iloc[against_epoch.thinned(len(ratios), points)]
+    epochs = ratios.index.to_numpy(int)
+    mean, low, high, n = (
+        np.exp(ends) if index < 3 else ends
+        for index, ends in enumerate(statistics.t_intervals(np.log(ratios.to_numpy(float))))
+    )
+    colour = canvas.COLOURS[0]
+    if n.max() > 1:
+        axes.plot(epochs, ratios.to_numpy(float), color=colour, linewidth=0.5, alpha=0.35)
+        axes.fill_between(epochs, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(epochs, mean, color=colour)
+    axes.axhline(1.0, color="#666666", linewidth=0.8, linestyle=canvas.LINES[2], zorder=1)
+    # Scaled by the seeds and 1: intervals of two or three seeds may leave the panel.
+    values = np.append(ratios.to_numpy(float), 1.0)
+    canvas.value_axis(axes, values)
+    if axes.get_yscale() == "linear":
+        margin = 0.06 * (np.nanmax(values) - np.nanmin(values)) or 0.1
+        axes.set_ylim(np.nanmin(values) - margin, np.nanmax(values) + margin)
+    axes.set_ylabel("ratio of the distances")

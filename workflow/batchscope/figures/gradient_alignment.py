@@ -1,0 +1,132 @@
+"""How much of a gradient's norm is left when b examples are averaged, by place in training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from batchscope import frames, statistics
+from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+
+_PLACES = {"start": "start", "middle": "middle", "end": "end of training"}
+_COLUMNS = ["place", "epoch", "examples", "norm", "ratio", "independent"]
+_INDEPENDENT = {"color": "#666666", "linestyle": "-", "linewidth": 0.9}
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run, place and number of examples: factors, status, norm and ratio."""
+    alignment = against_batch_size.with_absent(tables.alignment, tables.runs)
+    columns = against_batch_size.factor_columns(alignment)
+    return alignment[[*columns, *_COLUMNS]].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: for each series, smallest beside largest batch size."""
+    groups = frames.series(frame)
+    columns = 2 if frame["batch_size"].nunique() > 1 else 1
+    height = 2.75 if len(groups) < 4 else 2.4
+    figure, grid = canvas.panels(
+        len(groups), columns, width=8.4 / max(columns, 2), height=height, sharex=True, sharey=True
+    )
+    for row, group in zip(grid, groups, strict=True):
+        ends = _ends(group.frame)
+        for index, axes in enumerate(row):
+            size = ends[index] if index < len(ends) else None
+            _draw_panel(axes, group.frame, size)
+            title = f"Batch size {size}" if size else "Batch size"
+            axes.set_title(f"{title}, {group.label}" if group.label else title)
+        row[0].set_ylabel("‖mean of b‖ / mean ‖single‖")
+    for axes in grid[-1]:
+        axes.set_xlabel("examples b in a mean gradient")
+    _scales(grid, frame)
+    handles = [Line2D([], [], **_style(place)) for place in _PLACES]
+    handles.append(Line2D([], [], **_INDEPENDENT))
+    canvas.legend(figure, handles, [*_PLACES.values(), "independent directions, 1/√b"])
+    canvas.notes(figure, against_epoch.runs(frame), _band_note(frame))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the ratio for the most examples, at the end of the training."""
+    at_end = frame[frame["place"] == "end"]
+    most = at_end["examples"].max()
+    rows = at_end[at_end["examples"] == most]
+    if rows.empty:
+        return ""
+    # Runs that did not finish count as seeds.
+    runs = against_epoch.runs(frame).drop(columns=_COLUMNS)
+    runs = runs.merge(rows[[*_keys(frame), "ratio"]], how="left", on=_keys(frame))
+    text = words.sentence(
+        runs,
+        "ratio",
+        f"Norm of the mean of {int(most)} gradients over the mean norm of single ones",
+    )
+    independent = words.number(float(rows["independent"].iloc[0]))
+    if not text:
+        return ""
+    lower = text[0].lower() + text[1:]
+    return f"At the end of training, the {lower} Independent directions would give {independent}."
+
+
+def _keys(frame: pandas.DataFrame) -> list[str]:
+    return [*frames.varying(frame), "batch_size", "seed"]
+
+
+def _ends(rows: pandas.DataFrame) -> list[int]:
+    """Returns the smallest and the largest batch size with values; one, or none of them."""
+    measured = rows[(rows["status"] == canvas.FINISHED) & rows["ratio"].notna()]
+    sizes = sorted(measured["batch_size"].unique().tolist())
+    return sizes if len(sizes) < 2 else [sizes[0], sizes[-1]]
+
+
+def _style(place: str) -> dict[str, Any]:
+    return {**canvas.line_style(list(_PLACES).index(place)), "markersize": 4}
+
+
+def _draw_panel(axes: Axes, rows: pandas.DataFrame, size: int | None) -> None:
+    """Draws the mean ratio at every place, with its t-interval over seeds."""
+    chosen = rows[(rows["batch_size"] == size) & (rows["status"] == canvas.FINISHED)]
+    if size is None or chosen["ratio"].isna().all():
+        finished = (rows["status"] == canvas.FINISHED).any()
+        canvas.empty(axes, "no other batch size" if finished else "no finished run")
+        return
+    for place in _PLACES:
+        table = chosen[chosen["place"] == place].pivot_table("ratio", "examples", "seed")
+        if table.size == 0:
+            continue
+        examples, style = table.index.to_numpy(float), _style(place)
+        mean, low, high, _ = statistics.t_intervals(table.to_numpy(float))
+        if np.isfinite(low).any():
+            axes.fill_between(examples, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        axes.plot(examples, mean, markeredgecolor="white", markeredgewidth=0.5, **style)
+    independent = chosen.drop_duplicates("examples").sort_values("examples")
+    axes.plot(independent["examples"], independent["independent"], zorder=1, **_INDEPENDENT)
+
+
+def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:
+    """Makes both axes logarithmic, with the examples as ticks."""
+    examples = sorted(frame["examples"].dropna().unique().tolist())
+    if not examples:
+        return
+    axes = grid[0, 0]
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(canvas.spread([int(b) for b in examples])))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: canvas.plain(value)))
+    values = frame[["ratio", "independent"]].to_numpy(float)
+    low = np.nanmin(values[values > 0])
+    axes.set_ylim(low / 1.15, 1.3)
+    canvas.few_log_labels(axes.yaxis, 1 / low)
+
+
+def _band_note(frame: pandas.DataFrame) -> str:
+    if frame["seed"].nunique() < 2:
+        return ""
+    return "Lines: means over seeds; bands: 95 % t-intervals."

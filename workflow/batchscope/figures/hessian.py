@@ -1,0 +1,59 @@
+"""Top eigenvalue and trace of the Hessian against batch size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from batchscope import frames
+from batchscope.figures import Tables, against_batch_size, canvas, words
+from batchscope.figures.against_batch_size import Panel, Place
+
+_PANELS = [
+    Panel("hessian_top_eigenvalue", "Largest eigenvalue", "λ of the training loss's Hessian"),
+    Panel("hessian_trace", "Trace", "trace of the Hessian"),
+]
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns factors, status, eigenvalue and trace, with their own errors, of every run."""
+    columns = [name for panel in _PANELS for name in (panel.column, _error(panel.column))]
+    return against_batch_size.select(tables.runs, columns)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure."""
+    note = "" if frame["seed"].nunique() > 1 else "Bars: the numerical errors of single runs."
+    return against_batch_size.draw(frame, _PANELS, extra=_own_error, note=note)
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns both at the ends of the batch sizes."""
+    told = (words.sentence(frame, panel.column, f"Mean {panel.title.lower()}") for panel in _PANELS)
+    return " ".join(filter(None, told))
+
+
+def _error(column: str) -> str:
+    return f"{column}_error"
+
+
+def _own_error(
+    axes: Axes, panel: Panel, group: frames.Series, style: dict[str, Any], place: Place
+) -> None:
+    """Draws the value's own error where there is one seed, and so no interval over seeds."""
+    if group.frame["seed"].nunique() > 1:
+        return
+    rows = group.frame[group.frame["status"] == canvas.FINISHED].dropna(subset=[panel.column])
+    axes.errorbar(
+        np.log2(rows["batch_size"].to_numpy(float)) + place.offset,
+        rows[panel.column].to_numpy(float),
+        yerr=rows[_error(panel.column)].fillna(0).to_numpy(float),
+        linestyle="none",
+        elinewidth=1.2,
+        color=style["color"],
+        zorder=2,
+    )

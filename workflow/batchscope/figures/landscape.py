@@ -1,0 +1,297 @@
+"""Loss over a plane through the trained weights, as contours, by batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
+from matplotlib.path import Path
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+
+from batchscope import frames
+from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+
+_MOST_COLUMNS = 4  # batch sizes beyond which the smallest and largest alone are shown
+_MOST_PANELS = 6  # beyond which one seed of each series is shown
+_MOST_SERIES = 4
+_BAR_WIDTH = 0.7  # of the colour bar with its label, in inches
+_LEVELS = 12
+_LOG_SPAN = 12.0  # ratio of highest to lowest loss from which levels are spaced by their ratio
+_MANTISSAS = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
+_MARGIN, _APART = 0.08, 0.13  # shares of a panel that labels keep from edges and each other
+_TOLERANCE = 0.0015  # share of the span by which a drawn contour may leave the computed one
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per shown run and point of its first surface: factors, a, b and loss.
+
+    Runs that are shown and have no surface have one row; `seeds` counts all seeds.
+    """
+    surfaces = tables.landscapes[tables.landscapes["kind"] == "surface"]
+    surfaces = surfaces[surfaces["index"] == surfaces["index"].min()]
+    shown = _shown(tables.runs, set(surfaces["run"]))
+    surfaces = surfaces[surfaces["run"].isin(shown["run"])]
+    frame = against_batch_size.with_absent(surfaces, shown)
+    frame["seeds"] = tables.runs["seed"].nunique()
+    columns = [*against_batch_size.factor_columns(frame), "seeds", "a", "b", "loss"]
+    return frame[columns].reset_index(drop=True)
+
+
+def _shown(runs: pandas.DataFrame, measured: set[str]) -> pandas.DataFrame:
+    """Returns the runs to show: few batch sizes, and every seed or the best covered one."""
+    sizes = sorted(runs["batch_size"].unique().tolist())
+    if len(sizes) > _MOST_COLUMNS:
+        runs = runs[runs["batch_size"].isin([sizes[0], sizes[-1]])]
+    groups = frames.series(runs)
+    columns = runs["batch_size"].nunique()
+    if len(groups) * runs["seed"].nunique() * columns <= _MOST_PANELS:
+        return runs
+    parts = []
+    for group in groups[:_MOST_SERIES]:
+        rows = group.frame
+        covered = rows["run"].isin(measured).groupby(rows["seed"]).sum()
+        parts.append(rows[rows["seed"] == covered.idxmax()])  # the first among equals
+    return pandas.concat(parts)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one row per series and seed, one panel per batch size."""
+    sizes = sorted(frame["batch_size"].unique().tolist())
+    rows = _rows(frame)
+    figure, grid = _panels(len(rows), len(sizes))
+    levels = contour_levels(frame["loss"].to_numpy(float))
+    tolerance = _TOLERANCE * max(1.0, len(rows) * len(sizes) / _MOST_PANELS)
+    drawn = []
+    for axes_row, (label, group) in zip(grid, rows, strict=True):
+        for axes, size in zip(axes_row, sizes, strict=True):
+            chosen = group[group["batch_size"] == size]
+            drawn.append(_draw_panel(axes, chosen, levels, tolerance))
+            axes.set_title(f"Batch size {size}")
+        if label:
+            heading = f"{label[:1].upper()}{label[1:]}"
+            axes_row[0].set_title(f"{heading}\nBatch size {sizes[0]}")
+    for axes in grid.flat:
+        place = axes.get_subplotspec()
+        axes.set_xlabel("a (first direction)" if place.is_last_row() else "")
+        axes.set_ylabel("b (second direction)" if place.is_first_col() else "")
+    if levels is not None:
+        _colour_bar(figure, grid, levels)
+    canvas.notes(figure, against_epoch.runs(frame), _seed_note(frame))
+    # How wide a gap a label needs follows from the panels' final sizes.
+    figure.get_layout_engine().execute(figure)
+    for lines in filter(None, drawn):
+        _label(lines)
+    return figure
+
+
+def _panels(rows: int, sizes: int) -> tuple[Figure, np.ndarray]:
+    """Returns a figure and its panels, shape (rows, sizes); of one size they stand in a row."""
+    down, across = (rows, sizes) if sizes > 1 else (1, rows)
+    figure, grid = canvas.panels(down, across, width=2.55, height=2.6, sharex=True, sharey=True)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width + _BAR_WIDTH, height)
+    return figure, grid if sizes > 1 else grid.T
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the lowest and highest loss on the surfaces at both ends of the batch sizes."""
+    rows = [
+        (label, group[np.isfinite(group["loss"].astype(float))]) for label, group in _rows(frame)
+    ]
+    label, known = max(rows, key=lambda row: row[1]["batch_size"].nunique())
+    sizes = sorted(known["batch_size"].unique().tolist())
+    told = []
+    for size in dict.fromkeys([sizes[0], sizes[-1]] if sizes else []):
+        losses = known.loc[known["batch_size"] == size, "loss"]
+        low, high = words.number(losses.min()), words.number(losses.max())
+        told.append(f"from {low} to {high} at batch size {size}")
+    if not told:
+        return ""
+    of = f" ({label})" if label else ""
+    seeds = known["seed"].nunique(), int(frame["seeds"].iloc[0])
+    return f"On the plane shown{of} the loss ran {' and '.join(told)} ({words.seeds(seeds)})."
+
+
+def contour_levels(losses: np.ndarray, most: int = _LEVELS) -> np.ndarray | None:
+    """Returns round levels that enclose all losses; None where there is nothing to enclose.
+
+    Evenly spaced by their ratio where positive losses span much, else by their difference.
+
+    Args:
+        losses: Any shape; what is not finite does not count.
+        most: Levels at most.
+    """
+    losses = losses[np.isfinite(losses)]
+    if losses.size == 0:
+        return None
+    low, high = float(losses.min()), float(losses.max())
+    if low <= 0 or high < _LOG_SPAN * low:
+        high = high if high > low else low + (abs(low) or 1.0) * 1e-3
+        return MaxNLocator(nbins=most - 1, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high)
+    for mantissas in _MANTISSAS:
+        levels = _log_levels(low, high, mantissas)
+        if len(levels) <= most:
+            return levels
+    step = -(-(len(levels) - 1) // (most - 1))
+    # The lowest of whole steps still lies below all losses.
+    return np.unique(np.append(levels[::step], levels[-1]))
+
+
+def _log_levels(low: float, high: float, mantissas: Sequence[float]) -> np.ndarray:
+    decades = np.arange(np.floor(np.log10(low)) - 1, np.ceil(np.log10(high)) + 2)
+    every = np.sort(np.outer(10.0**decades, mantissas).ravel())
+    every = np.array([float(f"{level:.3g}") for level in every])
+    first = np.searchsorted(every, low, side="right") - 1
+    last = np.searchsorted(every, high, side="left")
+    return every[first : last + 1]
+
+
+def _rows(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
+    """Returns label and rows of every series and seed."""
+    several = frame["seed"].nunique() > 1
+    found = []
+    for group in frames.series(frame):
+        for seed, rows in group.frame.groupby("seed"):
+            label = ", ".join(filter(None, [group.label, f"seed {seed}" if several else ""]))
+            found.append((label, rows))
+    return found or [("", frame)]
+
+
+def _draw_panel(
+    axes: Axes, rows: pandas.DataFrame, levels: np.ndarray | None, tolerance: float
+) -> ContourSet | None:
+    """Draws one surface; returns its lines, which are yet to be labelled."""
+    points = rows[rows["a"].notna()]
+    axes.set_aspect("equal")
+    axes.grid(False)
+    if levels is None or points.empty:
+        finished = (rows["status"] == canvas.FINISHED).any()
+        canvas.empty(axes, "no surface" if finished else "no finished run")
+        return None
+    table = points.pivot_table("loss", "b", "a")
+    a, b = table.columns.to_numpy(float), table.index.to_numpy(float)
+    loss = np.ma.masked_invalid(table.to_numpy(float))
+    filled = axes.contourf(a, b, loss, levels, cmap=_colours(), norm=_norm(levels))
+    lines = axes.contour(a, b, loss, levels, colors="black", linewidths=0.6)
+    for drawn in (filled, lines):
+        allowed = tolerance * float(np.ptp(a))
+        drawn.set_paths([simplified(path, allowed) for path in drawn.get_paths()])
+    axes.plot(0, 0, marker="+", color="white", markersize=9, markeredgewidth=2.6, zorder=4)
+    axes.plot(0, 0, marker="+", color="black", markersize=8, markeredgewidth=1.1, zorder=5)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=4, steps=(1, 2, 5, 10)))
+    return lines
+
+
+def _label(lines: ContourSet) -> None:
+    places = label_places(lines)
+    texts = lines.clabel(fontsize=6.5, fmt=canvas.plain, inline_spacing=2, manual=places)
+    for text in texts:
+        text.set_rotation(0)  # upright ones read better than those that follow the line
+
+
+def label_places(lines: ContourSet) -> list[tuple[float, float]]:
+    """Returns where to label: at most once per level, clear of the edges and of each other.
+
+    The outermost level first, each as far as may be from the centre and from what is labelled;
+    levels without room have no label, and the colour bar tells them.
+    """
+    (left, right), (bottom, top) = lines.axes.get_xlim(), lines.axes.get_ylim()
+    size = np.array([right - left, top - bottom])
+    taken = [np.array([0.0, 0.0])]
+    places = []
+    for path in lines.get_paths()[::-1]:
+        shares = (path.vertices - [left, bottom]) / size
+        inside = path.vertices[(np.abs(shares - 0.5) < 0.5 - _MARGIN).all(axis=1)]
+        if len(inside) == 0:
+            continue
+        apart = np.min([np.hypot(*((inside - at) / size).T) for at in taken], axis=0)
+        farthest = int(np.argmax(apart))
+        if apart[farthest] > _APART:
+            taken.append(inside[farthest])
+            places.append((float(inside[farthest][0]), float(inside[farthest][1])))
+    return places
+
+
+def _colours() -> Colormap:
+    """Returns viridis without its dark end, so that black lines and text stand out on all of it."""
+    return ListedColormap(matplotlib.colormaps["viridis"](np.linspace(0.35, 1.0, 256)))
+
+
+def _norm(levels: np.ndarray) -> BoundaryNorm:
+    """Returns a scale on which every step between levels is an equal step of colour."""
+    return BoundaryNorm(levels, 256)
+
+
+def _colour_bar(figure: Figure, grid: np.ndarray, levels: np.ndarray) -> None:
+    shown = ScalarMappable(_norm(levels), _colours())
+    bar = figure.colorbar(shown, ax=grid, shrink=0.9, pad=0.02, label="training loss (nats)")
+    bar.ax.set_title("Loss")
+    bar.ax.yaxis.set_major_locator(FixedLocator(levels))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: canvas.plain(value)))
+    bar.ax.minorticks_off()
+
+
+def simplified(path: Path, tolerance: float) -> Path:
+    """Returns a path without the vertices that lie within a tolerance of the line through others.
+
+    A contour crosses every line of the grid; most crossings say nothing that is to be seen.
+    Douglas and Peucker 1973, ring by ring.
+    """
+    rings = []
+    for ring in _rings(path):
+        vertices = path.vertices[ring]
+        kept = ring[_kept(vertices, tolerance)]
+        rings.append(Path(path.vertices[kept], path.codes[kept]))
+    return Path.make_compound_path(*rings) if rings else path
+
+
+def _rings(path: Path) -> list[np.ndarray]:
+    """Returns the indices of every ring's vertices."""
+    if path.codes is None or len(path.vertices) == 0:
+        return []
+    starts = np.flatnonzero(path.codes == Path.MOVETO)
+    return np.split(np.arange(len(path.codes)), starts[1:])
+
+
+def _kept(vertices: np.ndarray, tolerance: float) -> np.ndarray:
+    """Returns which vertices of an open line matter, first and last always."""
+    kept = np.zeros(len(vertices), bool)
+    kept[[0, -1]] = True
+    # A closed ring begins where it ends: the vertex farthest from there divides it in two.
+    stack = [(0, len(vertices) - 1)]
+    while stack:
+        first, last = stack.pop()
+        if last - first < 2:
+            continue
+        away = _distances(vertices[first : last + 1])
+        farthest = int(np.argmax(away))
+        if away[farthest] > tolerance:
+            middle = first + farthest
+            kept[middle] = True
+            stack += [(first, middle), (middle, last)]
+    return kept
+
+
+def _distances(vertices: np.ndarray) -> np.ndarray:
+    """Returns the distance of every vertex from the segment between the first and the last."""
+    start, along = vertices[0], vertices[-1] - vertices[0]
+    length = along @ along
+    rest = vertices - start
+    share = np.clip(rest @ along / length, 0, 1) if length > 0 else np.zeros(len(rest))
+    return np.hypot(*(rest - share[:, None] * along).T)
+
+
+def _seed_note(frame: pandas.DataFrame) -> str:
+    total, shown = int(frame["seeds"].iloc[0]), sorted(frame["seed"].unique().tolist())
+    if len(shown) == total:
+        return ""
+    which = f"Seed {shown[0]}" if len(shown) == 1 else f"Seeds {', '.join(map(str, shown))}"
+    return f"{which} of {total} seeds; landscapes.csv holds every surface."

@@ -1,0 +1,150 @@
+"""Loss along random directions through the trained weights, by batch size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from batchscope import frames, statistics
+from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+
+_PANELS = {"rise": "Rise, mean over directions", "loss": "Loss, every direction"}
+_LABELS = {"rise": "f(a) − f(0) (nats)", "loss": "f(a) (nats)"}
+_MOST_POINTS = 4000  # of all thin lines in one figure: keeps an SVG under about 150 kB
+_LEAST_POINTS = 9  # of one of them
+_MOST_ROWS = 6
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run, direction and position: factors, status, loss and its rise."""
+    lines = tables.landscapes[tables.landscapes["kind"] == "line"]
+    lines = against_batch_size.with_absent(lines, tables.runs)
+    at_zero = lines[lines["a"] == 0].drop_duplicates(["run", "index"])
+    foot = at_zero.set_index(["run", "index"])["loss"].rename("foot")
+    lines = lines.join(foot, on=["run", "index"])
+    lines["rise"] = lines["loss"] - lines["foot"]
+    columns = [*against_batch_size.factor_columns(lines), "index", "a", "loss", "rise"]
+    return lines[columns].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one row of panels per series."""
+    groups = frames.series(frame)
+    shown = groups[:_MOST_ROWS]
+    height = 2.75 if len(shown) < 4 else 2.1
+    figure, grid = canvas.panels(
+        len(shown), len(_PANELS), width=4.2, height=height, sharex=True, sharey="col"
+    )
+    styles = against_epoch.styles(frame)
+    finished = _finished(frame)
+    points = _points(finished)
+    for row, group in zip(grid, shown, strict=True):
+        for axes, (column, title) in zip(row, _PANELS.items(), strict=True):
+            _draw_panel(axes, _finished(group.frame), column, styles, points)
+            axes.set_title(f"{title}, {group.label}" if group.label else title)
+            axes.set_ylabel(_LABELS[column])
+    for axes in grid[-1]:
+        axes.set_xlabel("position a along the direction")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=(1, 2, 5, 10)))
+    if len(finished):
+        canvas.value_axis(grid[0, 1], finished["loss"])
+    against_epoch.legend(figure, styles)
+    canvas.notes(figure, against_epoch.runs(frame), _note(frame), _cut_note(groups))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the mean rise at the edge of the lines at both ends of the batch sizes."""
+    finished = _finished(frame)
+    if finished.empty:
+        return ""
+    span = finished["a"].abs().max()
+    at_edge = finished[np.isclose(finished["a"].abs(), span)]
+    keys = [*frames.varying(frame), "batch_size", "seed", "status"]
+    rises = at_edge.groupby(keys, as_index=False)["rise"].mean()
+    every = frame[keys].drop_duplicates().merge(rises, how="left", on=keys)
+    what = f"Mean rise of the training loss at |a| = {words.number(span)}"
+    return words.sentence(every, "rise", what, lambda value: f"{words.number(value)} nats")
+
+
+def over_directions(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
+    """Returns a table of positions by seeds: directions are averaged within each run.
+
+    Directions of one run are no independent runs. A position where any of them has no finite
+    value has none.
+    """
+    values = rows[column].where(np.isfinite(rows[column].astype(float)))
+    whole = values.groupby([rows["a"], rows["seed"]]).agg(lambda part: part.mean(skipna=False))
+    return whole.unstack("seed")
+
+
+def _finished(frame: pandas.DataFrame) -> pandas.DataFrame:
+    return frame[(frame["status"] == canvas.FINISHED) & frame["a"].notna()]
+
+
+def _points(finished: pandas.DataFrame) -> int:
+    """Returns how many points every thin line may have."""
+    lines = int((finished["a"] == 0).sum())
+    return int(np.clip(_MOST_POINTS // max(lines, 1), _LEAST_POINTS, 101))
+
+
+def _draw_panel(
+    axes: Axes,
+    rows: pandas.DataFrame,
+    column: str,
+    styles: dict[int, dict[str, Any]],
+    points: int,
+) -> None:
+    if rows.empty:
+        canvas.empty(axes)
+    for size, style in styles.items():
+        chosen = rows[rows["batch_size"] == size]
+        if chosen.empty:
+            continue
+        if column == "loss":
+            _draw_directions(axes, chosen, style["color"], points)
+        _draw_mean(axes, over_directions(chosen, column), style, band=column == "rise")
+
+
+def _draw_directions(axes: Axes, rows: pandas.DataFrame, colour: str, points: int) -> None:
+    """Draws every direction of every run, as one line with gaps: less to write than many."""
+    parts = []
+    for _, line in rows.groupby(["seed", "index"]):
+        kept = line.sort_values("a").iloc[_thinned(len(line), points)]
+        parts += [kept[["a", "loss"]].to_numpy(float), [[np.nan, np.nan]]]
+    axes.plot(*np.concatenate(parts).T, color=colour, linewidth=0.4, alpha=0.35, zorder=1)
+
+
+def _thinned(length: int, points: int) -> np.ndarray:
+    """Returns at most so many indices, evenly spread: both ends and the middle among them."""
+    if length <= points:
+        return np.arange(length)
+    half = np.linspace(0, (length - 1) / 2, (points + 1) // 2)
+    return np.unique(np.append(half, length - 1 - half).round().astype(int))
+
+
+def _draw_mean(axes: Axes, table: pandas.DataFrame, style: dict[str, Any], band: bool) -> None:
+    positions = table.index.to_numpy(float)
+    mean, low, high, _ = statistics.t_intervals(table.to_numpy(float))
+    if band and np.isfinite(low).any():
+        axes.fill_between(positions, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.plot(positions, mean, zorder=3, **style)
+
+
+def _note(frame: pandas.DataFrame) -> str:
+    count = frame["index"].nunique()
+    directions = f"{count} direction{'' if count == 1 else 's'} per run."
+    if frame["seed"].nunique() < 2:
+        return directions if count else ""
+    return f"{directions} Left: mean over seeds, with its 95 % t-interval." if count else ""
+
+
+def _cut_note(groups: list) -> str:
+    if len(groups) <= _MOST_ROWS:
+        return ""
+    return f"The first {_MOST_ROWS} of {len(groups)} series; the CSV file holds all."

@@ -1,0 +1,255 @@
+"""Best validation loss against learning rate by batch size, and the other way round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from batchscope import frames, learning_rates, statistics
+from batchscope.figures import Tables, against_batch_size, canvas, words
+from batchscope.learning_rates import CHOSEN_ON
+
+NO_CHOICE = "Every batch size was trained at one learning rate: there is none to choose."
+_RATE = "effective_learning_rate"
+_MOST_ROWS = 6
+_ROOM = 0.09  # share of an axis between two labelled rates
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns factors, status, effective learning rate and best validation loss of every run."""
+    runs = with_rates(tables.runs)
+    return runs[[*rate_columns(runs), CHOSEN_ON]].reset_index(drop=True)
+
+
+def with_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the runs with an effective learning rate for each, there or not."""
+    return runs.assign(**{_RATE: learning_rates.effective(runs)})
+
+
+def rate_columns(runs: pandas.DataFrame) -> list[str]:
+    """Returns the columns that tell runs, series and rates apart."""
+    return list(dict.fromkeys([*against_batch_size.factor_columns(runs), "learning_rate", _RATE]))
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one row of panels per series, all rates in each."""
+    groups = learning_rates.series(frame)
+    shown = groups[:_MOST_ROWS]
+    figure, grid = canvas.panels(len(shown), 2, width=4.2, height=2.9, sharey=True)
+    sizes = sorted(frame["batch_size"].unique().tolist())
+    rates = sorted(frame[_RATE].unique().tolist())
+    of_sizes = dict(zip(sizes, _styles(len(sizes)), strict=True))
+    of_rates = dict(zip(rates, _styles(len(rates)), strict=True))
+    for row, group in zip(grid, shown, strict=True):
+        title = f", {group.label}" if group.label else ""
+        row[0].set_title(f"By batch size{title}")
+        row[1].set_title(f"By learning rate{title}")
+        _draw_panel(row[0], group.frame, _RATE, "batch_size", of_sizes)
+        _ring_best(row[0], group.frame, of_sizes)
+        rate_axis(row[0], rates)
+        _draw_panel(row[1], group.frame, "batch_size", _RATE, of_rates)
+        canvas.batch_size_axis(row[1], sizes)
+        row[0].set_ylabel("best validation loss (nats)")
+    finished = frame.loc[frame["status"] == canvas.FINISHED, CHOSEN_ON].to_numpy(float)
+    if np.isfinite(finished).any():
+        canvas.value_axis(grid[0, 0], finished)
+        _fit(grid[0, 0], finished)
+    _legends(figure, of_sizes, of_rates)
+    canvas.notes(figure, frame, _note(frame), _cut_note(groups))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the best rate and its loss at the smallest and the largest batch size."""
+    told = []
+    for group in learning_rates.series(frame):
+        best = [choice for choice in learning_rates.choices(group.frame) if choice.runs]
+        if best and learning_rates.several(group.frame):
+            told.append(
+                f"{group.label}: {_best(best, group)}" if group.label else _best(best, group)
+            )
+    if not told:
+        return ""
+    more = f"; {len(told) - 2} further series in the figure" if len(told) > 2 else ""
+    return f"Lowest mean of the best validation loss: {'; '.join(told[:2])}{more}."
+
+
+def _best(best: list[learning_rates.Choice], group: frames.Series) -> str:
+    ends = best if len(best) < 2 else [best[0], best[-1]]
+    parts = []
+    for choice in ends:
+        loss = words.number(choice.rows(group.frame)[CHOSEN_ON].mean())
+        parts.append(
+            f"{loss} at learning rate {words.number(choice.rate)} for batch size "
+            f"{choice.batch_size}"
+        )
+    seeds = group.frame["seed"].nunique()
+    return f"{' and '.join(parts)} ({words.seeds(*((end.runs, seeds) for end in ends))})"
+
+
+def rate_axis(axes: Axes, rates: list[float], which: str = "x") -> None:
+    """Turns an axis, in log2(rate), into learning rates as plain numbers."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    shown = _labelled(rates)
+    labels = {float(np.log2(rate)): words.number(rate) for rate in shown}
+    axis.set_major_locator(FixedLocator(list(labels)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda at, _: labels.get(float(at), "")))
+    if which == "x":
+        positions = np.log2(rates)
+        margin = max(0.45 * canvas.spacing(rates), 0.04 * float(np.ptp(positions)))
+        axes.set_xlim(positions.min() - margin, positions.max() + margin)
+        axes.set_xlabel("learning rate")
+
+
+def _labelled(rates: list[float]) -> list[float]:
+    """Returns the rates with room for a label, the largest first."""
+    width = float(np.ptp(np.log2(rates)))
+    kept: list[float] = []
+    for rate in sorted(rates, reverse=True):
+        if all(abs(np.log2(rate / other)) >= _ROOM * width for other in kept):
+            kept.append(rate)
+    return sorted(kept)
+
+
+def _styles(count: int) -> list[dict[str, Any]]:
+    markers = canvas.MARKERS
+    return [
+        {**style, "marker": markers[index % len(markers)]}
+        for index, style in enumerate(canvas.ordered_styles(count))
+    ]
+
+
+def _draw_panel(
+    axes: Axes, rows: pandas.DataFrame, across: str, by: str, styles: dict[Any, dict[str, Any]]
+) -> None:
+    """Draws one line per value of `by`, against log2 of `across`."""
+    present = [value for value in styles if (rows[by] == value).any()]
+    for index, value in enumerate(present):
+        chosen = rows[rows[by] == value]
+        positions = rows[across].unique().tolist()
+        offset = 0.6 * against_batch_size.dodge(index, len(present), positions)
+        finished = chosen[(chosen["status"] == canvas.FINISHED) & chosen[CHOSEN_ON].notna()]
+        _draw_line(axes, finished, across, styles[value], offset)
+        _mark_diverged(axes, chosen, across, styles[value]["color"], offset)
+    if not (rows["status"] == canvas.FINISHED).any():
+        canvas.empty(axes)
+
+
+def _draw_line(
+    axes: Axes, rows: pandas.DataFrame, across: str, style: dict[str, Any], offset: float
+) -> None:
+    """Draws every run as a point, and means with t-intervals."""
+    axes.plot(
+        np.log2(rows[across].astype(float)) + offset,
+        rows[CHOSEN_ON],
+        linestyle="none",
+        marker=style["marker"],
+        markersize=2.6,
+        color=style["color"],
+        alpha=0.5,
+        markeredgewidth=0,
+        zorder=2,
+    )
+    intervals = {at: statistics.t_interval(part) for at, part in rows.groupby(across)[CHOSEN_ON]}
+    means = np.array([interval.mean for interval in intervals.values()])
+    halves = np.array([interval.high - interval.mean for interval in intervals.values()])
+    axes.errorbar(
+        np.log2(np.array(list(intervals), float)) + offset,
+        means,
+        yerr=np.nan_to_num(halves),
+        markersize=4.5,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        elinewidth=0.9,
+        capsize=2,
+        linewidth=1.2,
+        zorder=3,
+        **style,
+    )
+
+
+def _mark_diverged(
+    axes: Axes, rows: pandas.DataFrame, across: str, colour: str, offset: float
+) -> None:
+    at = rows.loc[rows["status"] == "diverged", across].unique()
+    axes.plot(
+        np.log2(at.astype(float)) + offset,
+        np.full(len(at), 0.98),
+        transform=axes.get_xaxis_transform(),
+        linestyle="none",
+        marker="x",
+        markersize=5,
+        color=colour,
+    )
+
+
+def _ring_best(axes: Axes, rows: pandas.DataFrame, styles: dict[Any, dict[str, Any]]) -> None:
+    """Rings the best rate of every batch size, where there was a choice."""
+    sizes = sorted(rows["batch_size"].unique().tolist())
+    for choice in learning_rates.choices(rows):
+        if not choice.runs or len(choice.rates) < 2:
+            continue
+        index = sizes.index(choice.batch_size)
+        offset = 0.6 * against_batch_size.dodge(index, len(sizes), rows[_RATE].unique().tolist())
+        axes.plot(
+            np.log2(choice.rate) + offset,
+            choice.rows(rows)[CHOSEN_ON].mean(),
+            marker="o",
+            markersize=10,
+            markerfacecolor="none",
+            markeredgecolor=styles[choice.batch_size]["color"],
+            markeredgewidth=1.1,
+            zorder=4,
+        )
+
+
+def _fit(axes: Axes, values: np.ndarray) -> None:
+    """Keeps wide intervals of few seeds from squeezing what was measured."""
+    values = values[np.isfinite(values)]
+    if axes.get_yscale() == "linear":
+        margin = 0.12 * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
+        axes.set_ylim(values.min() - margin, values.max() + margin)
+
+
+def _legends(figure: Figure, of_sizes: dict, of_rates: dict) -> None:
+    """Draws one legend over each column of panels."""
+    sizes, rates = canvas.spread(list(of_sizes)), _labelled(list(of_rates))
+    told: list[tuple[str, str, list[tuple[dict[str, Any], str]]]] = [
+        ("upper left", "batch size", [(of_sizes[size], str(size)) for size in sizes]),
+        ("upper right", "learning rate", [(of_rates[rate], words.number(rate)) for rate in rates]),
+    ]
+    rows = 0
+    for place, title, entries in told:
+        columns = min(len(entries), 5)
+        rows = max(rows, -(-len(entries) // columns))
+        figure.legend(
+            [Line2D([], [], markersize=4.5, **style) for style, _ in entries],
+            [label for _, label in entries],
+            loc=f"outside {place}",
+            ncols=columns,
+            title=title,
+            alignment="left",
+        )
+    canvas.grow(figure, 0.3 + 0.18 * rows)
+
+
+def _note(frame: pandas.DataFrame) -> str:
+    if not learning_rates.several(frame):
+        return NO_CHOICE
+    note = "Rings: lowest mean of a batch size."
+    if (frame["status"] == "diverged").any():
+        note += " ×: a run diverged there; such a rate is never the best."
+    return note
+
+
+def _cut_note(groups: list) -> str:
+    if len(groups) <= _MOST_ROWS:
+        return ""
+    return f"The first {_MOST_ROWS} of {len(groups)} series; the CSV file holds all."

@@ -1,0 +1,194 @@
+"""Loss and accuracy along the straight line between two trained models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from batchscope import frames, names, statistics
+from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+
+_SPLITS = {"train": "training", "validation": "validation", "test": "test"}
+_OUTCOMES = {"loss": "Loss", "accuracy": "Accuracy"}
+_ENDS = {"small": 0.0, "large": 1.0}  # column with the factor's value -> its place on the line
+_PAIR = ["factor", *_ENDS]
+_MOST_ROWS = 6  # of panels
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per pair of runs, position and split: factors, loss and accuracy.
+
+    The factors and the status are those of the small run; a pair of which either run failed has
+    one row, with the status of the one that did.
+    """
+    columns = [*_PAIR, "alpha", "split", *_OUTCOMES]
+    if tables.lines.empty:
+        lines = against_batch_size.with_absent(tables.lines, tables.runs)
+    else:
+        constant = {name: tables.lines[name].iloc[0] for name in _PAIR}
+        pairs = _pairs(tables.runs, *constant.values())
+        lines = against_batch_size.with_absent(tables.lines, pairs).assign(**constant)
+    return lines[against_batch_size.factor_columns(lines) + columns].reset_index(drop=True)
+
+
+def _pairs(runs: pandas.DataFrame, factor: str, small: Any, large: Any) -> pandas.DataFrame:
+    """Returns the small run of every pair, with the status of the pair."""
+    rest = [name for name in names.FACTORS if name != factor]
+    others = runs.loc[runs[factor] == large, [*rest, "status"]]
+    pairs = runs[runs[factor] == small].merge(others, on=rest, suffixes=("", "_large"))
+    finished = pairs["status"] == canvas.FINISHED
+    status = pairs["status"].where(~finished, pairs.pop("status_large"))
+    # Two finished runs without a line between them: the measure itself is missing.
+    return pairs.assign(status=status.replace(canvas.FINISHED, "missing"))
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one row of panels per pair of values, loss beside accuracy."""
+    groups = _groups(frame)
+    shown = groups[:_MOST_ROWS]
+    height = 2.9 if len(shown) < 3 else 2.3
+    figure, grid = canvas.panels(
+        len(shown), len(_OUTCOMES), width=4.2, height=height, sharex=True, sharey="col"
+    )
+    for row, (label, rows) in zip(grid, shown, strict=True):
+        for axes, (column, title) in zip(row, _OUTCOMES.items(), strict=True):
+            _draw_panel(axes, rows, column)
+            axes.set_title(f"{title}, {label}" if label else title, pad=17)
+    for axes in grid[-1]:
+        axes.set_xlabel("position α on the line")
+    _scales(grid, frame)
+    present = [split for split in _SPLITS if (frame["split"] == split).any()]
+    handles = [Line2D([], [], **_style(split)) for split in present]
+    canvas.legend(figure, handles, [f"{_SPLITS[split]} data" for split in present])
+    pairs = against_epoch.runs(frame)
+    failed = canvas.failure_note(pairs).replace("runs", "pairs of runs")
+    finished = pairs[pairs["status"] == canvas.FINISHED]
+    canvas.notes(figure, finished, _band_note(frame), _cut_note(groups), failed)
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the mean losses at both ends of the line and at its highest point between them."""
+    for label, rows in _groups(frame):
+        finished = rows[(rows["status"] == canvas.FINISHED) & (rows["split"] == "train")]
+        mean = finished.groupby("alpha")["loss"].mean()
+        between = mean[(mean.index >= 0) & (mean.index <= 1)].dropna()
+        if len(between) < 2:
+            continue
+        ends = [
+            f"{words.number(between.iloc[at])} at {_end_name(rows, column)}"
+            for at, column in ((0, "small"), (-1, "large"))
+        ]
+        of = f" ({label})" if label else ""
+        count = words.seeds((finished["seed"].nunique(), rows["seed"].nunique()))
+        return (
+            f"Along the line{of} the mean training loss was {ends[0]} and {ends[1]}, and at most "
+            f"{words.number(between.max())} between them (α = {between.idxmax():g}; {count})."
+        )
+    return ""
+
+
+def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
+    """Returns label and rows of every pair of values: the small run's series and batch size."""
+    sizes = sorted(frame["batch_size"].unique().tolist())
+    if frame["factor"].isna().all():  # not one pair: nothing to tell apart
+        return [("", frame)]
+    if len(sizes) < 2:
+        return [(group.label, group.frame) for group in frames.series(frame)]
+    groups = []
+    for size in sizes:
+        rows = frame[frame["batch_size"] == size]
+        groups += [
+            (", ".join(filter(None, [f"batch size {size}", group.label])), group.frame)
+            for group in frames.series(rows)
+        ]
+    return groups
+
+
+def _style(split: str) -> dict[str, Any]:
+    index = list(_SPLITS).index(split)
+    return {"color": canvas.COLOURS[index], "linestyle": canvas.LINES[index]}
+
+
+def _draw_panel(axes: Axes, rows: pandas.DataFrame, column: str) -> None:
+    """Draws every seed thin, and the mean of each split with its t-interval."""
+    finished = rows[(rows["status"] == canvas.FINISHED) & rows["alpha"].notna()]
+    if finished.empty:
+        canvas.empty(axes)
+        return
+    for split in _SPLITS:
+        table = finished[finished["split"] == split].pivot_table(column, "alpha", "seed")
+        if table.size:
+            _draw_split(axes, table, _style(split))
+    _mark_ends(axes, rows)
+    axes.set_ylabel("loss (nats)" if column == "loss" else "accuracy (%)")
+
+
+def _draw_split(axes: Axes, table: pandas.DataFrame, style: dict[str, Any]) -> None:
+    """Draws one split, from a table of positions by seeds."""
+    alphas, values = table.index.to_numpy(float), table.to_numpy(float)
+    values = np.where(np.isfinite(values), values, np.nan)
+    mean, low, high, n = statistics.t_intervals(values)
+    if n.max() > 1:
+        axes.plot(alphas, values, linewidth=0.5, alpha=0.4, **style)
+        axes.fill_between(alphas, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.plot(alphas, mean, zorder=3, **style)
+
+
+def _mark_ends(axes: Axes, rows: pandas.DataFrame) -> None:
+    """Marks where the two runs lie."""
+    for column, at in _ENDS.items():
+        axes.axvline(at, color="#666666", linewidth=0.8, zorder=1)
+        axes.annotate(
+            _end_name(rows, column),
+            (at, 1.0),
+            (0, 3),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=7.5,
+            color="#333333",
+            annotation_clip=False,
+        )
+
+
+def _end_name(rows: pandas.DataFrame, column: str) -> str:
+    """Returns the factor and its value at one end: `batch size 32`."""
+    value = rows[column].iloc[0]
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return frames.describe({rows["factor"].iloc[0]: value})
+
+
+def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:
+    """Scales losses by what is finished and accuracies as percentages."""
+    finished = frame[frame["status"] == canvas.FINISHED]
+    losses = finished["loss"].to_numpy(float)
+    if np.isfinite(losses).any():
+        canvas.value_axis(grid[0, 0], losses)
+    for axes in grid[:, 1]:
+        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+    if finished["accuracy"].notna().any():
+        # Bands may reach beyond what a share can be.
+        low, high = grid[0, 1].get_ylim()
+        grid[0, 1].set_ylim(max(low, -0.03), min(high, 1.03))
+
+
+def _band_note(frame: pandas.DataFrame) -> str:
+    if frame["seed"].nunique() < 2:
+        return ""
+    return "Thick: mean over seeds, with its 95 % t-interval. Thin: every seed."
+
+
+def _cut_note(groups: list) -> str:
+    if len(groups) <= _MOST_ROWS:
+        return ""
+    return f"The first {_MOST_ROWS} of {len(groups)} pairs of values; the CSV file holds all."

@@ -1,0 +1,104 @@
+"""The distribution of the updates' norms by batch size, and its median against batch size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from batchscope import frames
+from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+from batchscope.figures.against_batch_size import Panel
+
+_MEDIAN = Panel("update_norm_median", "Median", "median ‖update‖")
+_BINS = ["low", "high", "count", "share"]
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run and bin: factors, status, the run's median, and the bin's share."""
+    medians = tables.runs.set_index("run")[_MEDIAN.column]
+    updates = against_batch_size.with_absent(tables.updates, tables.runs)
+    updates = updates.assign(**{_MEDIAN.column: updates["run"].map(medians)})
+    columns = against_batch_size.factor_columns(updates)
+    return updates[[*columns, _MEDIAN.column, *_BINS]].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: for each series, distributions beside medians."""
+    groups = frames.series(frame)
+    height = 2.75 if len(groups) < 4 else 2.4
+    figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height)
+    styles = against_epoch.styles(frame)
+    for (left, right), group in zip(grid, groups, strict=True):
+        _draw_distributions(left, group.frame, styles)
+        left.set_title(f"Distribution, {group.label}" if group.label else "Distribution")
+        runs = against_epoch.runs(group.frame)
+        canvas.lift_title(left, runs)  # beside the other
+        against_batch_size.draw_panel(right, runs, _MEDIAN, [frames.Series("", {}, runs)])
+        if group.label:
+            right.set_title(f"{_MEDIAN.title}, {group.label}")
+            canvas.lift_title(right, runs)
+    against_epoch.legend(figure, styles)
+    several = frame["seed"].nunique() > 1
+    note = "Triangles: medians" + (", means over seeds." if several else ".")
+    canvas.notes(figure, against_epoch.runs(frame), note)
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the medians at the ends of the batch sizes, and their ratio."""
+    runs = against_epoch.runs(frame)
+    return words.sentence(
+        runs, _MEDIAN.column, "Mean over seeds of the median norm of an update", with_ratio=True
+    )
+
+
+def _draw_distributions(
+    axes: Axes, rows: pandas.DataFrame, styles: dict[int, dict[str, Any]]
+) -> None:
+    """Draws one outline per batch size: each bin's share of a run's updates, mean over seeds."""
+    binned = rows[(rows["status"] == canvas.FINISHED) & rows["low"].notna()]
+    if binned.empty:
+        canvas.empty(axes)
+        return
+    for size, style in styles.items():
+        chosen = binned[binned["batch_size"] == size]
+        if len(chosen):
+            edges, shares = _mean_shares(chosen)
+            axes.stairs(shares, edges, linewidth=1.2, **style)
+            _mark_median(axes, chosen, edges, shares, style["color"])
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    canvas.few_log_labels(axes.xaxis, high / low)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+    axes.set_xlabel("‖update‖")
+    axes.set_ylabel("updates per bin (%)")
+
+
+def _mean_shares(rows: pandas.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the bins' edges and shares; a bin that a run does not list holds none of its own.
+
+    All runs have the same bins, of equal width on a logarithmic axis, and list a range of them.
+    """
+    low, high = (np.log10(rows[name].to_numpy(float)) for name in ("low", "high"))
+    width = np.median(high - low)
+    index = np.round(low / width).astype(int)
+    totals = np.bincount(index - index.min(), weights=rows["share"].to_numpy(float))
+    edges = 10 ** (width * np.arange(index.min(), index.max() + 2))
+    return edges, totals / rows["seed"].nunique()
+
+
+def _mark_median(
+    axes: Axes, rows: pandas.DataFrame, edges: np.ndarray, shares: np.ndarray, colour: str
+) -> None:
+    """Marks the mean of the seeds' medians on the outline."""
+    median = rows.drop_duplicates("seed")[_MEDIAN.column].mean()
+    if edges[0] <= median < edges[-1]:
+        height = shares[np.searchsorted(edges, median, side="right") - 1]
+        axes.plot([median] * 2, [0, height], color=colour, linewidth=0.8, alpha=0.7)
+        axes.plot(median, height, marker="v", color=colour, markeredgecolor="white", zorder=4)

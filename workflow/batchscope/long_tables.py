@@ -1,0 +1,277 @@
+"""Records on disk -> the long tables of an experiment: several rows per run.
+
+Each table begins with the run, its factors and its status, and is written always: its header
+alone where nothing of it is measured. `tables` has the table with one row per run.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from batchscope import names, records
+
+if TYPE_CHECKING:
+    from batchscope.plan import Experiment, Study
+
+FIRST = ("run", *names.FACTORS, "status")
+# The rate of an epoch beside the factor that it follows from.
+_EPOCH_NAMES = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
+_HISTORY = tuple(_EPOCH_NAMES.get(name, name) for name in records.HISTORY_COLUMNS)
+_LAYERS = ("position", "layer", "distance", "relative")
+_UPDATES = ("low", "high", "count", "share")
+_ALIGNMENT = ("place", "epoch", "examples", "norm", "ratio", "independent")
+_LINES = ("other", "factor", "small", "large", "alpha", "split", "loss", "accuracy")
+_LANDSCAPES = ("kind", "index", "a", "b", "loss")
+_WHOLE = ("epoch", "step", "position", "count", "examples", "index")
+
+Block = dict[str, Sequence[Any]]
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """Returns a record, or None where there is none."""
+    return records.read_json(path) if path.exists() else None
+
+
+def factors(run: str) -> dict[str, Any]:
+    """Returns a run's factors, data set and model by their plain names beside their digests."""
+    found: dict[str, Any] = {}
+    for name, value in names.parse_run(run).items():
+        if name in ("dataset", "model"):
+            found[name], found[f"{name}_digest"] = names.split_token(str(value))
+        else:
+            found[name] = value
+    return found
+
+
+def history(results: Path | str, run: str) -> list[dict[str, str]]:
+    """Returns the rows of a run's history, none where there is no file."""
+    path = records.run_folder(results, run) / "history.csv"
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def number(text: str | None) -> float:
+    """Returns the number in a field of a history; NaN for an empty one."""
+    return float(text) if text else float("nan")
+
+
+def histories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and epoch: the history's columns.
+
+    A rate's schedule is in `epoch_learning_rate`; `learning_rate` is the factor.
+    """
+
+    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+        for first in _runs(results, study.experiments[experiment]):
+            rows = history(results, first["run"])
+            # A run of an earlier version may lack the newest columns.
+            columns = [[number(row.get(name)) for row in rows] for name in records.HISTORY_COLUMNS]
+            yield first, dict(zip(_HISTORY, columns, strict=True))
+
+    return _table(_HISTORY, blocks())
+
+
+def layers(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and layer: its distance from the initial weights."""
+
+    def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
+        found = record.get("layers", {})
+        yield {
+            "position": range(len(found)),
+            "layer": list(found),
+            **{
+                name: [values[name] for values in found.values()]
+                for name in ("distance", "relative")
+            },
+        }
+
+    return _measured(results, study.experiments[experiment], "weight_distance", _LAYERS, block)
+
+
+def updates(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and bin of its histogram of update norms.
+
+    A bin reaches from `low` to `high`; `share` is that of all the run's updates.
+    """
+
+    def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
+        histogram = record.get("histogram")
+        if histogram and histogram["counts"]:
+            edges, counts = histogram["edges"], histogram["counts"]
+            total = record["values"]["updates"]
+            shares = [count / total for count in counts]
+            columns = (edges[:-1], edges[1:], counts, shares)
+            yield dict(zip(_UPDATES, columns, strict=True))
+
+    return _measured(results, study.experiments[experiment], "displacement", _UPDATES, block)
+
+
+def alignment(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run, place in its training and number of examples in a batch.
+
+    `norm` is that of their mean gradient, `ratio` its share of the mean norm of single ones,
+    and `independent` what `ratio` were for independent directions.
+    """
+
+    def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
+        for place in record.get("places") or ():
+            count = len(place["batch_sizes"])
+            columns = (place["batch_sizes"], *(place[name] for name in _ALIGNMENT[3:]))
+            yield {
+                "place": [place["place"]] * count,
+                "epoch": [place["epoch"]] * count,
+                **dict(zip(_ALIGNMENT[2:], columns, strict=True)),
+            }
+
+    chosen = study.experiments[experiment]
+    return _measured(results, chosen, "gradient_alignment", _ALIGNMENT, block)
+
+
+def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per pair of runs, position on the line between them, and split.
+
+    The run is the small one, at position 0; `other` is the large one, at 1. They differ in
+    `factor`, by its values `small` and `large`.
+    """
+    return _table(_LINES, _line_blocks(results, study.experiments[experiment]))
+
+
+def _line_blocks(
+    results: Path | str, experiment: Experiment
+) -> Iterator[tuple[dict[str, Any], Block]]:
+    settings = experiment.measures.get("line")
+    if settings is None:
+        return
+    name = names.settings_name("line", settings)
+    others: dict[str, list[str]] = {}
+    for small, large in experiment.pairs["line"]:
+        others.setdefault(small, []).append(large)
+    for first in _runs(results, experiment):
+        for other in others.get(first["run"], ()):
+            path = records.pair_path(results, first["run"], other, "line", name)
+            record = read_record(path) or {}
+            alphas = record.get("alphas") or ()
+            for split in records.SPLITS if alphas else ():
+                values = {**_difference(first["run"], other), "split": split}
+                yield (
+                    first,
+                    {
+                        **{column: [value] * len(alphas) for column, value in values.items()},
+                        "alpha": alphas,
+                        "loss": record[f"{split}_loss"],
+                        "accuracy": record[f"{split}_accuracy"],
+                    },
+                )
+
+
+def _difference(small: str, large: str) -> dict[str, Any]:
+    """Returns what tells two runs apart: the other's name, the factor and both its values."""
+    one, two = names.parse_run(small), names.parse_run(large)
+    factor = next(name for name in names.FACTORS if one[name] != two[name])
+    return {"other": large, "factor": factor, "small": one[factor], "large": two[factor]}
+
+
+def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and point of its surfaces and lines: positions a and b, and loss.
+
+    `kind` is `surface` or `line` and `index` counts those; b is 0 on a line.
+    """
+
+    def block(record: dict[str, Any], path: Path) -> Iterator[Block]:
+        arrays = path.with_suffix(".npz")
+        if record.get("status") != records.FINISHED or not arrays.exists():
+            return
+        members = records.read_arrays(arrays)
+        axis = members.pop("axis")
+        for member, loss in members.items():
+            kind, _, index = member.partition(":")
+            if kind not in ("surface", "line"):
+                continue
+            other = axis if kind == "surface" else [0.0]
+            # The second direction is that of the rows.
+            yield {
+                "kind": [kind] * loss.size,
+                "index": [int(index)] * loss.size,
+                "a": axis.tolist() * len(other),
+                "b": [float(b) for b in other for _ in axis],
+                "loss": loss.ravel().tolist(),
+            }
+
+    return _measured(results, study.experiments[experiment], "landscape", _LANDSCAPES, block)
+
+
+TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
+    "history.csv": histories,
+    "layers.csv": layers,
+    "updates.csv": updates,
+    "alignment.csv": alignment,
+    "lines.csv": lines,
+    "landscapes.csv": landscapes,
+}
+
+
+def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
+    """Writes every long table of an experiment, each atomically."""
+    for name, table in TABLES.items():
+        write_table(table(results, study, experiment), Path(folder) / name)
+
+
+def write_table(frame: pandas.DataFrame, path: Path) -> None:
+    """Writes a table as CSV, atomically."""
+    with records.atomic_path(path) as temporary:
+        frame.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any]]:
+    """Yields the first columns of the long tables for every run on disk."""
+    for run in experiment.runs:
+        record = read_record(records.run_folder(results, run) / "record.json")
+        if record is not None:
+            found = factors(run)
+            known = {name: found[name] for name in names.FACTORS}
+            yield {"run": run, **known, "status": record["status"]}
+
+
+def _measured(
+    results: Path | str,
+    experiment: Experiment,
+    measure: str,
+    columns: tuple[str, ...],
+    block: Callable[[dict[str, Any], Path], Iterator[Block]],
+) -> pandas.DataFrame:
+    """Returns the table of what `block` finds in a measure's record and its path, by run."""
+
+    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+        settings = experiment.measures.get(measure)
+        if settings is None:
+            return
+        name = names.settings_name(measure, settings)
+        for first in _runs(results, experiment):
+            path = records.measure_path(results, first["run"], measure, name)
+            record = read_record(path)
+            for found in block(record, path) if record else ():
+                yield first, found
+
+    return _table(columns, blocks())
+
+
+def _table(
+    columns: tuple[str, ...], blocks: Iterator[tuple[dict[str, Any], Block]]
+) -> pandas.DataFrame:
+    """Returns blocks of equally long columns, each below its run's first columns."""
+    found: dict[str, list[Any]] = {name: [] for name in (*FIRST, *columns)}
+    for first, block in blocks:
+        count = len(block[columns[0]])
+        for name, value in first.items():
+            found[name] += [value] * count
+        for name in columns:
+            found[name] += block[name]
+    frame = pandas.DataFrame(found)
+    return frame.astype({name: "Int64" for name in columns if name in _WHOLE})
