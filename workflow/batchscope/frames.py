@@ -136,8 +136,8 @@ def _words(factor: str, value: Any) -> str:
         return str(value)
     if factor == "learning_rate_scaling":
         return "no scaling" if value == "none" else f"{value} scaling"
-    if factor == "threads":
-        return f"{value} thread" if value == 1 else f"{value} threads"
+    if factor in ("threads", "replicas"):
+        return f"{value} {factor.removesuffix('s')}" if value == 1 else f"{value} {factor}"
     if isinstance(value, int | float):
         return f"{name} {format_number(value)}"
     return f"{name} {str(value).replace('_', ' ')}"

@@ -9,6 +9,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from batchscope import frames, statistics
 from batchscope.figures import Tables, against_batch_size, canvas
@@ -54,6 +55,12 @@ def points(lines: int) -> int:
 def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Returns one row per run."""
     return frame.drop_duplicates([*frames.varying(frame), "batch_size", "seed"])
+
+
+def epoch_axis(axes: Axes) -> None:
+    """Labels the horizontal axis with whole epochs."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.set_xlabel("epoch")
 
 
 def value_axis(axes: Axes, frame: pandas.DataFrame, column: str) -> None:

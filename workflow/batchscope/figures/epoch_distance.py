@@ -34,7 +34,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         left.set_ylabel("distance within an epoch")
         _draw_ratio(right, group.frame, points)
     for axes in grid[-1]:
-        axes.set_xlabel("epoch")
+        against_epoch.epoch_axis(axes)
     against_epoch.legend(figure, styles)
     canvas.notes(figure, runs, against_epoch.band_note(frame))
     return figure

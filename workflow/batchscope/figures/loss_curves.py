@@ -33,7 +33,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
             axes.set_title(f"{title}, {group.label}" if group.label else title)
             axes.set_ylabel("loss (nats)")
     for axes in grid[-1]:
-        axes.set_xlabel("epoch")
+        against_epoch.epoch_axis(axes)
     for column, name in enumerate(_PANELS):
         against_epoch.value_axis(grid[0, column], frame, name)
     against_epoch.legend(figure, styles)

@@ -22,6 +22,8 @@ def select(tables: Tables) -> pandas.DataFrame:
     columns = [_EPOCH.column, *_QUARTILES, _STOP.column, _TOTAL.column]
     if "epochs" not in frames.varying(tables.runs):
         columns.append("epochs")
+    if "replicas" in frames.varying(tables.runs) and "device" not in frames.varying(tables.runs):
+        columns.append("device")
     return against_batch_size.select(tables.runs, columns)
 
 
@@ -36,14 +38,14 @@ def draw(frame: pandas.DataFrame) -> Figure:
     canvas.lift_title(grid[0, 0], frame)  # beside the others
     canvas.grow(figure, canvas.failure_height(frame) / 72)
     canvas.legend(figure, handles, [group.label for group in groups])
-    canvas.notes(figure, frame, _timing_note(), _horizon_note(frame))
+    canvas.notes(figure, frame, _timing_note(), _horizon_note(frame), _logical_note(frame))
     return figure
 
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch and total time at the ends of the batch sizes."""
     total = words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds)
-    return " ".join(filter(None, (_timing_sentence(frame), total)))
+    return " ".join(filter(None, (_timing_sentence(frame), total, _logical_note(frame))))
 
 
 def _timing_sentence(frame: pandas.DataFrame) -> str:
@@ -112,3 +114,12 @@ def _horizon_note(frame: pandas.DataFrame) -> str:
     if len(finished) and (finished["epochs_run"] == finished["epochs"]).all():
         return "Every finished training ran all its epochs: none stopped early."
     return ""
+
+
+def _logical_note(frame: pandas.DataFrame) -> str:
+    """Returns what times of replicas are worth where they are parts of one CPU."""
+    if "replicas" not in frame.columns:
+        return ""
+    if not ((frame["replicas"] > 1) & (frame["device"] == "cpu")).any():
+        return ""
+    return "Replicas are logical devices of one CPU here: they prove correctness and not speed."
