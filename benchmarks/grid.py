@@ -47,7 +47,7 @@ for experiment in study.experiments.values():
             name = names.settings_name(measure, settings)
             if measure != "time_epoch":
                 output = records.measure_path(results, run, measure, name)
-                measures.module(measure).write(results, run, name, output)
+                measures.write(measure, results, run, name, output)
                 continue
             timing = names.timing_name(study.runs[run].factors)
             if timing not in timed:

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from batchscope import names, records
+from batchscope import measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import displacement
 from measured_run import RUN
@@ -119,7 +119,7 @@ def write_way(results, places, status="finished", norms=None):
 
 def measured(results) -> dict:
     output = records.measure_path(results, RUN, "displacement", "default")
-    displacement.write(results, RUN, "default", output)
+    measures.write("displacement", results, RUN, "default", output)
     return records.read_json(output)
 
 

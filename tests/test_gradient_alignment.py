@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import names, records
+from batchscope import measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
 from measured_run import COUNTS, RUN, write_dataset, write_run
@@ -197,7 +197,7 @@ def results(tmp_path_factory):
 
 
 def written(results, tmp_path, settings="default", name="out.json"):
-    gradient_alignment.write(results, RUN, settings, tmp_path / name)
+    measures.write("gradient_alignment", results, RUN, settings, tmp_path / name)
     return records.read_json(tmp_path / name)
 
 

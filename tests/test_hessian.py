@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import backend, names, records
+from batchscope import backend, measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import hessian, sharpness
 from measured_run import COUNTS, RUN, write_dataset, write_run
@@ -303,7 +303,7 @@ def results(tmp_path_factory):
 
 
 def written(results, tmp_path, settings="default", name="out.json"):
-    hessian.write(results, RUN, settings, tmp_path / name)
+    measures.write("hessian", results, RUN, settings, tmp_path / name)
     return records.read_json(tmp_path / name)
 
 

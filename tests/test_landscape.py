@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import names, records
+from batchscope import measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import landscape
 from measured_run import COUNTS, RUN, write_dataset, write_run
@@ -281,11 +281,10 @@ def test_points_are_losses_of_the_moved_weights(results, tmp_path):
 
 
 def test_centre_is_the_evaluated_loss(results, tmp_path):
-    from batchscope.measures import evaluate
 
     name = names.settings_name("landscape", {"points": 3, "pairs": 0, "lines": 1, "examples": 0})
     _, arrays = measured(results, tmp_path, name)
-    evaluate.write(results, RUN, "default", tmp_path / "evaluated.json")
+    measures.write("evaluate", results, RUN, "default", tmp_path / "evaluated.json")
     expected = records.read_json(tmp_path / "evaluated.json")["values"]["train_loss"]
     assert arrays["line:0"][1] == pytest.approx(expected, rel=1e-6)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import datasets, names, records
+from batchscope import datasets, measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import evaluate, line
 from measured_run import COUNTS, DATASET, RUN, write_dataset
@@ -133,7 +133,7 @@ def test_ends_are_what_evaluate_wrote(plain, tmp_path):
     assert record["values"] == {}
     assert record["batch_norm"] == "none"
     for position, run in ((1, small), (2, large)):
-        evaluate.write(results, run, "default", tmp_path / "evaluated.json")
+        measures.write("evaluate", results, run, "default", tmp_path / "evaluated.json")
         values = records.read_json(tmp_path / "evaluated.json")["values"]
         for split in records.SPLITS:
             for metric in ("loss", "accuracy"):

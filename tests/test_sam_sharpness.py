@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import names, records
+from batchscope import measures, names, records
 from batchscope.measures import sam_sharpness
 from measured_run import COUNTS, RUN, write_dataset, write_run
 
@@ -72,7 +72,7 @@ def results(tmp_path_factory):
 
 
 def written(results, tmp_path, settings="default", name="out.json"):
-    sam_sharpness.write(results, RUN, settings, tmp_path / name)
+    measures.write("sam_sharpness", results, RUN, settings, tmp_path / name)
     return records.read_json(tmp_path / name)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from batchscope import names, records
+from batchscope import measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
 from measured_run import COUNTS, RUN, write_dataset, write_run
@@ -403,7 +403,7 @@ def test_keras_model_against_all_corners():
 
 
 def measured(results, tmp_path, settings, name="out.json"):
-    sharpness.write(results, RUN, settings, tmp_path / name)
+    measures.write("sharpness", results, RUN, settings, tmp_path / name)
     return records.read_json(tmp_path / name)
 
 

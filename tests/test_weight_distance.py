@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from batchscope import records, weight_distance
+from batchscope import measures, records, weight_distance
 from batchscope.errors import UserError
 from measured_run import RUN, write_run
 
@@ -73,7 +73,7 @@ def test_record_ignores_moving_statistics(tmp_path):
     records.write_weights(folder / "best.npz", arrays(n__gamma=[6.0]), moved)
     for settings, distance in (("default", 1.0), ("w=best", 4.0)):
         output = records.measure_path(tmp_path, RUN, "weight_distance", settings)
-        weight_distance.write(tmp_path, RUN, settings, output)
+        measures.write("weight_distance", tmp_path, RUN, settings, output)
         record = records.read_json(output)
         assert record["status"] == "finished"
         assert record["values"] == {
@@ -87,7 +87,7 @@ def test_record_ignores_moving_statistics(tmp_path):
 def test_unfinished_run_has_null_values(tmp_path, status):
     run_with(tmp_path, status)
     output = tmp_path / "out.json"
-    weight_distance.write(tmp_path, RUN, "default", output)
+    measures.write("weight_distance", tmp_path, RUN, "default", output)
     record = records.read_json(output)
     assert record["status"] == status
     assert record["values"] == {"weight_distance": None, "weight_distance_relative": None}
@@ -96,13 +96,13 @@ def test_unfinished_run_has_null_values(tmp_path, status):
 def test_missing_weights_are_named(tmp_path):
     run_with(tmp_path)
     with pytest.raises(UserError, match=r"initial\.npz: missing"):
-        weight_distance.write(tmp_path, RUN, "default", tmp_path / "out.json")
+        measures.write("weight_distance", tmp_path, RUN, "default", tmp_path / "out.json")
 
 
 def test_real_run(tmp_path):
     write_run(tmp_path)
     output = tmp_path / "out.json"
-    weight_distance.write(tmp_path, RUN, "default", output)
+    measures.write("weight_distance", tmp_path, RUN, "default", output)
     record = records.read_json(output)
     assert record["values"]["weight_distance"] > 0
     assert all(layer["distance"] > 0 for layer in record["layers"].values())

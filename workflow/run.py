@@ -47,16 +47,12 @@ def measure(arguments: argparse.Namespace) -> None:
         _start({"threads": 1, "device": factors["device"]})
     from batchscope import measures
 
-    runs = [arguments.run]
+    rest = (arguments.settings, arguments.output, arguments.model_file)
     if arguments.step in names.PAIR_MEASURES:
-        runs.append(arguments.other)
-    measures.module(arguments.step).write(
-        arguments.results,
-        *runs,
-        arguments.settings,
-        arguments.output,
-        arguments.model_file,
-    )
+        module = measures.module(arguments.step)
+        module.write(arguments.results, arguments.run, arguments.other, *rest)
+    else:
+        measures.write(arguments.step, arguments.results, arguments.run, *rest)
 
 
 def time_epoch(arguments: argparse.Namespace) -> None:

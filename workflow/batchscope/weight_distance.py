@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import records
 
 Arrays = dict[str, np.ndarray]
 
@@ -62,37 +62,33 @@ def _pair(moved: dict[str, float], start: dict[str, float], keys: list[str]) -> 
     return {"distance": distance, "relative": distance / norm if norm > 0 else None}
 
 
-def write(
+def measure_run(
     results: Path | str,
     run: str,
-    settings: str,
-    output: Path | str,
+    settings: dict[str, Any],
     model_file: Path | str | None = None,
-) -> None:
-    """Measures how far a run moved its weights and writes the record.
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures how far a finished run moved its weights; writes nothing.
 
     Args:
         results: The folder of all results.
         run: Name of the run.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
+        settings: Every setting, by full name.
         model_file: Not needed: the weights alone are read. Every measure takes it.
+
+    Returns:
+        Column -> value, and the details of the record.
 
     Raises:
         UserError: If the run or its weights are missing.
     """
-    parsed = names.parse_settings("weight_distance", settings)
     folder = records.run_folder(results, run)
-    status = records.read_json(folder / "record.json")["status"]
-    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
-    details: dict[str, Any] = {}
-    if status == records.FINISHED:
-        # Moving statistics are no parameters: only trainable weights count.
-        initial, _ = records.read_weights(folder / "initial.npz")
-        trained, _ = records.read_weights(folder / f"{parsed['weights']}.npz")
-        measured = distances(initial, trained)
-        values["weight_distance"] = measured["distance"]
-        values["weight_distance_relative"] = measured["relative"]
-        details["layers"] = measured["layers"]
-    record = records.measure_record("weight_distance", run, parsed, status, values, **details)
-    records.write_json(output, record)
+    # Moving statistics are no parameters: only trainable weights count.
+    initial, _ = records.read_weights(folder / "initial.npz")
+    trained, _ = records.read_weights(folder / f"{settings['weights']}.npz")
+    measured = distances(initial, trained)
+    values = {
+        "weight_distance": measured["distance"],
+        "weight_distance_relative": measured["relative"],
+    }
+    return values, {"layers": measured["layers"]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names, records, weight_distance
+from batchscope import records, weight_distance
 from batchscope.errors import UserError
 
 QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
@@ -97,49 +97,27 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
     return {"edges": edges[first : last + 1].tolist(), "counts": counts[first:last].tolist()}
 
 
-def write(
+def measure_run(
     results: Path | str,
     run: str,
-    settings: str,
-    output: Path | str,
+    settings: dict[str, Any],
     model_file: Path | str | None = None,
-) -> None:
-    """Measures the way of a run's weights and writes the record.
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures the way of a finished run's weights; writes nothing.
 
     Args:
         results: The folder of all results.
         run: Name of the run.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
+        settings: Every setting, by full name.
         model_file: Not needed: no model is built. Every measure takes it.
 
-    Raises:
-        UserError: If the run, its weights or the norms of its updates are missing.
-    """
-    parsed = names.parse_settings("displacement", settings)
-    folder = records.run_folder(results, run)
-    status = records.read_json(folder / "record.json")["status"]
-    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
-    details: dict[str, Any] = {}
-    if status == records.FINISHED:
-        values, details = measure_run(folder, run)
-    record = records.measure_record("displacement", run, parsed, status, values, **details)
-    records.write_json(output, record)
-
-
-def measure_run(folder: Path, run: str) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures the way of a finished run's weights; writes nothing.
-
-    Args:
-        folder: The run's folder.
-        run: Name of the run.
-
     Returns:
-        The measure's columns, and the details of its record.
+        Column -> value, and the details of the record.
 
     Raises:
         UserError: If the run's weights or the norms of its updates are missing.
     """
+    folder = records.run_folder(results, run)
     norms = records.read_arrays(folder / "updates.npz")["update_norms"].astype(np.float64)
     if not len(norms):
         raise UserError(f"{run}: received no norms of its updates; update_norms: true is expected.")

@@ -100,49 +100,36 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     return evaluate
 
 
-def write(
+def measure_run(
     results: Path | str,
     run: str,
-    settings: str,
-    output: Path | str,
+    settings: dict[str, Any],
     model_file: Path | str | None = None,
-) -> None:
-    """Evaluates a run and writes the record.
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Evaluates a finished run; writes nothing.
 
     Args:
         results: The folder of all results.
         run: Name of the run.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
+        settings: Every setting, by full name.
         model_file: The user's model file, where the model is not built in.
+
+    Returns:
+        Column -> value, and the details of the record.
 
     Raises:
         UserError: If the run or its data are missing.
     """
-    parsed = names.parse_settings("evaluate", settings)
-    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
-    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
-    details: dict[str, Any] = {}
-    if status == records.FINISHED:
-        metrics, details["counts"] = _evaluate_run(results, run, parsed["weights"], model_file)
-        values.update(metrics)
-        values.update(generalisation_gaps(metrics))
-    record = records.measure_record("evaluate", run, parsed, status, values, **details)
-    records.write_json(output, record)
-
-
-def _evaluate_run(
-    results: Path | str, run: str, which: str, model_file: Path | str | None
-) -> tuple[dict[str, float], dict[str, int]]:
-    """Returns losses and accuracies by column, and the number of examples of each split."""
+    # Imported here: the pure function above needs no TensorFlow.
     from batchscope import datasets, models
 
     dataset = datasets.load(results, names.parse_run(run)["dataset"])
-    model = models.load(results, run, which, model_file)
+    model = models.load(results, run, settings["weights"], model_file)
     evaluate = evaluator(model, dataset.scale, dataset.images("train").dtype)
-    metrics, counts = {}, {}
+    metrics: dict[str, float] = {}
+    counts = {}
     for split in records.SPLITS:
         images, labels = dataset.images(split), dataset.labels(split)
         metrics[f"{split}_loss"], metrics[f"{split}_accuracy"] = evaluate(images, labels)
         counts[split] = len(labels)
-    return metrics, counts
+    return {**metrics, **generalisation_gaps(metrics)}, {"counts": counts}

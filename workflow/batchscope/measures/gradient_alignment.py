@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import records
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
 
@@ -157,45 +157,19 @@ def nearest_snapshot(folder: Path, epochs_run: int) -> int | None:
     return min(epochs, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
 
 
-def write(
-    results: Path | str,
-    run: str,
-    settings: str,
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> None:
-    """Measures a run at the start, middle and end of its training and writes the record.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
-        model_file: The user's model file, where the model is not built in.
-
-    Raises:
-        UserError: If the run or its data are missing, or the gradients do not fit.
-    """
-    parsed = names.parse_settings("gradient_alignment", settings)
-    record = records.read_json(records.run_folder(results, run) / "record.json")
-    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
-    details: dict[str, Any] = {}
-    if record["status"] == records.FINISHED:
-        values, details = measure_run(results, run, parsed, record["epochs_run"], model_file)
-    found = records.measure_record(
-        "gradient_alignment", run, parsed, record["status"], values, **details
-    )
-    records.write_json(output, found)
-
-
 def measure_run(
     results: Path | str,
     run: str,
     settings: dict[str, Any],
-    epochs_run: int,
-    model_file: Path | str | None,
+    model_file: Path | str | None = None,
 ) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures a run at every place of its training.
+    """Measures a finished run at the start, middle and end of its training; writes nothing.
+
+    Args:
+        results: The folder of all results.
+        run: Name of the run.
+        settings: Every setting, by full name.
+        model_file: The user's model file, where the model is not built in.
 
     Returns:
         Column -> mean cosine (None where there are no weights to measure, or no direction), and
@@ -208,6 +182,7 @@ def measure_run(
     from batchscope import models
 
     folder = records.run_folder(results, run)
+    epochs_run = records.read_json(folder / "record.json")["epochs_run"]
     loss, described = sharpness.objective(results, run, settings, model_file, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])
     middle = nearest_snapshot(folder, epochs_run)

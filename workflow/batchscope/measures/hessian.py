@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names, records
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
 from batchscope.measures.maximiser import NotFinite
@@ -191,39 +190,33 @@ def measure(
     return dict(zip(columns(settings), numbers, strict=True)), details
 
 
-def write(
+def measure_run(
     results: Path | str,
     run: str,
-    settings: str,
-    output: Path | str,
+    settings: dict[str, Any],
     model_file: Path | str | None = None,
-) -> None:
-    """Measures the curvature of a run's training loss and writes the record.
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures the curvature of a finished run's training loss; writes nothing.
 
     Args:
         results: The folder of all results.
         run: Name of the run.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
+        settings: Every setting, by full name.
         model_file: The user's model file, where the model is not built in.
+
+    Returns:
+        Column -> value, and the details of the record.
 
     Raises:
         UserError: If the run or its data are missing, or the model cannot be differentiated
             twice.
     """
-    parsed = names.parse_settings("hessian", settings)
-    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
-    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
-    details: dict[str, Any] = {}
-    if status == records.FINISHED:
-        loss, described = sharpness.objective(results, run, parsed, model_file)
-        try:
-            values, details = measure(loss.hessian_times, loss.size, parsed)
-        except LookupError as error:
-            raise UserError(
-                f"hessian: the model of {run} has an operation without a second derivative "
-                f"({str(error).splitlines()[0]}); layers that have one are expected."
-            ) from None
-        details = {"loss": loss.loss_and_accuracy()[0], **details, **described}
-    record = records.measure_record("hessian", run, parsed, status, values, **details)
-    records.write_json(output, record)
+    loss, described = sharpness.objective(results, run, settings, model_file)
+    try:
+        values, details = measure(loss.hessian_times, loss.size, settings)
+    except LookupError as error:
+        raise UserError(
+            f"hessian: the model of {run} has an operation without a second derivative "
+            f"({str(error).splitlines()[0]}); layers that have one are expected."
+        ) from None
+    return values, {"loss": loss.loss_and_accuracy()[0], **details, **described}

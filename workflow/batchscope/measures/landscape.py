@@ -25,7 +25,7 @@ import numpy as np
 
 from batchscope import names, records
 from batchscope.errors import UserError
-from batchscope.measures.sharpness import describe_subset, even_chunk, subset
+from batchscope.measures import sharpness
 from batchscope.versions import VERSIONS
 
 if TYPE_CHECKING:
@@ -339,34 +339,25 @@ def measure_run(
         UserError: If the run or its data are missing, or a setting makes no grid.
     """
     # Imported here: the pure functions above need no TensorFlow.
-    from batchscope import datasets, losses, models
+    from batchscope import models
     from batchscope.measures import batch_norm
 
     axis(settings["points"], settings["span"])  # refuses before anything is read
-    dataset = datasets.load(results, names.parse_run(run)["dataset"])
-    labels = dataset.labels("train")
-    indices = subset(len(labels), settings["examples"])
-    chunk = even_chunk(len(indices), losses.chunk_size(dataset.input_shape))
-    model = models.load(results, run, settings["weights"], model_file)
-    objective = losses.Objective(
-        model, dataset.images("train")[indices], labels[indices], dataset.scale, chunk
-    )
-    described = describe_subset(indices, len(labels))
+    objective, described = sharpness.objective(results, run, settings, model_file)
     weights_file = records.run_folder(results, run) / f"{settings['weights']}.npz"
     key = [VERSIONS["landscape"], run, names.settings_name("landscape", settings)]
-    key += [records.file_sha256(weights_file), described["sha256"]]
+    key += [records.file_sha256(weights_file), described["subset"]["sha256"]]
     loss = objective.loss_and_accuracy()[0]
     kept = Kept(partial, " ".join(key))
-    weights, _ = models.weights(model)
+    weights, _ = models.weights(objective.model)
     values, details, arrays = measure(plane_of(objective), weights, settings, kept)
-    normalised = bool(batch_norm.layers(model))
+    normalised = bool(batch_norm.layers(objective.model))
     return (
         values,
         {
             "loss": loss,
             **details,
-            "subset": described,
-            "chunk": chunk,
+            **described,
             "batch_norm": "moving" if normalised else "none",
         },
         arrays,

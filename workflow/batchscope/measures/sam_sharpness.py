@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import names
 from batchscope.measures import sharpness
 from batchscope.measures.maximiser import LossAndGradient
 
@@ -64,34 +64,28 @@ def measure(
     return values, {"loss": at_x, "gradient_norm": norm, "parameters": len(x)}
 
 
-def write(
+def measure_run(
     results: Path | str,
     run: str,
-    settings: str,
-    output: Path | str,
+    settings: dict[str, Any],
     model_file: Path | str | None = None,
-) -> None:
-    """Measures a run's sharpness along the gradient and writes the record.
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    """Measures a finished run's sharpness along the gradient; writes nothing.
 
     Args:
         results: The folder of all results.
         run: Name of the run.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
+        settings: Every setting, by full name.
         model_file: The user's model file, where the model is not built in.
+
+    Returns:
+        Column -> value, and the details of the record.
 
     Raises:
         UserError: If the run or its data are missing.
     """
-    parsed = names.parse_settings("sam_sharpness", settings)
-    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
-    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
-    details: dict[str, Any] = {}
-    if status == records.FINISHED:
-        found, described = sharpness.objective(results, run, parsed, model_file)
-        values, details = measure(
-            *(found.loss_and_gradient, found.loss, found.weights(), parsed["rhos"])
-        )
-        details.update(described)
-    record = records.measure_record("sam_sharpness", run, parsed, status, values, **details)
-    records.write_json(output, record)
+    found, described = sharpness.objective(results, run, settings, model_file)
+    values, details = measure(
+        *(found.loss_and_gradient, found.loss, found.weights(), settings["rhos"])
+    )
+    return values, {**details, **described}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import names
 from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
 from batchscope.measures.subspace import Subspace
 
@@ -176,35 +176,6 @@ def describe(maximum: Maximum, loss: float) -> dict[str, Any]:
         "non_finite": sum(search.non_finite for search in maximum.searches),
         "starts": starts,
     }
-
-
-def write(
-    results: Path | str,
-    run: str,
-    settings: str,
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> None:
-    """Measures the sharpness of a run and writes the record.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
-        model_file: The user's model file, where the model is not built in.
-
-    Raises:
-        UserError: If the run or its data are missing, or the subspace does not fit.
-    """
-    parsed = names.parse_settings("sharpness", settings)
-    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
-    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
-    details: dict[str, Any] = {}
-    if status == records.FINISHED:
-        values, details = measure_run(results, run, parsed, model_file)
-    record = records.measure_record("sharpness", run, parsed, status, values, **details)
-    records.write_json(output, record)
 
 
 def measure_run(
