@@ -312,7 +312,7 @@ def test_what_was_found_holds_the_means(two_rates):
 
 
 def test_figures_follow_from_measures():
-    assert figures.available([]) == ["loss_curves", "best_losses", "epoch_distance"]
+    assert figures.available([]) == ["loss_curves", "best_losses"]
     assert figures.available(synthetic.MEASURES, ["learning_rate"]) == NAMES
     assert "learning_rate" not in figures.available(synthetic.MEASURES, ["momentum"])
     assert "sharpness" not in figures.available(["evaluate", "weight_distance"])

@@ -107,7 +107,7 @@ FIGURES: dict[str, Figure] = {
             ("weight_distance",),
         ),
         Figure("displacement", "Number and size of the updates", "Weights", ("displacement",)),
-        Figure("epoch_distance", "Distance within an epoch", "Weights"),
+        Figure("epoch_distance", "Distance within an epoch", "Weights", ("weight_distance",)),
         Figure("update_norms", "Sizes of the updates", "Weights", ("displacement",)),
         Figure(
             "gradient_alignment", "Alignment of gradients", "Gradients", ("gradient_alignment",)
