@@ -53,6 +53,12 @@ def test_orthonormal_gradients_are_the_independent_ones():
     assert cosine(np.eye(16)) == 0.0
 
 
+def test_orthogonal_gradients_of_unequal_lengths_are_the_independent_ones():
+    found = norms(np.diag([1.0, 2.0, 3.0, 10.0]))
+    assert found["independent"] == pytest.approx(found["ratio"], rel=1e-15)
+    assert found["independent"][-1] == pytest.approx(np.sqrt(114) / 16, rel=1e-15)  # not 1/2
+
+
 def test_opposite_gradients_cancel_over_all():
     vector = np.random.default_rng(0).standard_normal(7)
     pairs = np.outer([1, -1] * 8, vector)
@@ -174,7 +180,8 @@ def epochs(folder, *stored):
         ((1, 2, 3, 4, 5, 8, 16), 24, 8),  # both are four epochs off: the earlier
         ((1, 2, 3, 4, 5, 8, 16), 26, 16),
         ((1, 2, 3), 3, 1),
-        ((1,), 1, 1),
+        ((1, 2, 3), 2, 1),  # the end is no middle
+        ((1,), 1, None),
         ((), 1, None),
     ],
 )

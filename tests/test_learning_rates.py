@@ -46,8 +46,9 @@ def test_a_diverged_rate_is_never_the_best():
     assert learning_rates.best([[INF, INF]]) is None
 
 
-def test_what_is_missing_counts_neither_way():
-    assert learning_rates.best([[1.0, 0.1], [1.0, NAN], [NAN, NAN]]) == 1
+def test_a_rate_that_fewer_seeds_tried_is_not_the_best():
+    assert learning_rates.best([[1.0, 0.1], [1.0, NAN], [NAN, NAN]]) == 0
+    assert learning_rates.best([[1.0, 0.1], [NAN, 0.2], [NAN, NAN]]) == 1
     assert learning_rates.best([[NAN, NAN]]) is None
     assert learning_rates.best([[NAN, 2.0]]) == 1
 

@@ -380,11 +380,13 @@ def test_the_figures_that_a_study_may_name_are_the_registry():
     from batchscope import figures
 
     assert sorted(figures.FIGURES) == list(plan.FIGURES)
+    assert {name: item.measures for name, item in figures.FIGURES.items()} == plan.FIGURES
 
 
 def test_figures_and_what_was_published_are_kept_in_order():
     experiment = {
         "figures": ["time", "accuracy"],
+        "measure": ["evaluate", "time_epoch"],
         "published": {"time": {"figure": "Figure 7", "found": "It falls."}},
     }
     found = plan.make(config(experiment=experiment)).experiments["a"]

@@ -402,7 +402,7 @@ def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
     assert means[0] == pytest.approx(at_32.mean())
     found = best_learning_rate.found(frame)
     assert f"0.02 at batch size 32 (mean test accuracy {words.percent(at_32.mean())}" in found
-    assert "to the power 0.70 (95 % interval 0.70 to 0.70, 3 seeds" in found
+    assert "to the power 0.70 (the same for every seed, 3 seeds" in found
     assert {"linear rule (k = 1)", "square root rule (k = 1/2)"} <= texts(drawing)
 
 
@@ -456,11 +456,16 @@ def test_a_ratio_is_paired_by_seed():
             for seed, value in enumerate(values)
         ]
     )
-    assert words.ratio(frame, "sharpness_full_0.001") == "a ratio of 2 (95 % interval 2 to 2)"
-    assert words.ratio(frame[frame["seed"] == 0], "sharpness_full_0.001") == "a ratio of 2"
+    assert words.ratio(frame, "sharpness_full_0.001") == (
+        "a ratio (256 to 32) of 2 (geometric mean of 3 pairs, 95 % interval 2 to 2)"
+    )
+    assert words.ratio(frame[frame["seed"] == 0], "sharpness_full_0.001") == (
+        "a ratio (256 to 32) of 2 (geometric mean of 1 pair)"
+    )
     assert words.ratio(frame[frame["batch_size"] == 32], "sharpness_full_0.001") == ""
     found = figures.FIGURES["sharpness"].found(frame)
     assert found == (
         "Mean sharpness in the full space (ε = 0.001) was 2.33 at batch size 32 and 4.67 at 256 "
-        "(3 of 3 seeds), a ratio of 2 (95 % interval 2 to 2)."
+        "(3 of 3 seeds), a ratio (256 to 32) of 2 (geometric mean of 3 pairs, "
+        "95 % interval 2 to 2)."
     )

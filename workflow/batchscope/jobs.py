@@ -185,7 +185,13 @@ def dataset_record(name: str) -> str:
 
 
 def gpus(name: str) -> int:
-    """GPUs that a run or a timing configuration needs."""
+    """GPUs that a training or a timing configuration needs: one per replica."""
+    factors = _factors(name)
+    return factors["replicas"] if factors["device"] == "gpu" else 0
+
+
+def measure_gpus(name: str) -> int:
+    """GPUs that a measure of a run needs."""
     return int(_factors(name)["device"] == "gpu")
 
 

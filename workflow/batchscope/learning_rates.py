@@ -29,14 +29,15 @@ def best(losses: Any) -> int | None:
 
     Args:
         losses: Shape (seeds, rates), rates ascending: infinite where a run diverged, NaN where
-            there is none. A rate at which one seed diverged is never the best; among equals the
-            lowest rate is.
+            there is none. A rate at which one seed diverged is never the best, nor one that
+            fewer seeds have tried than another; among equals the lowest rate is.
     """
     losses = np.atleast_2d(np.asarray(losses, float))
     present = ~np.isnan(losses)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.where(present, losses, 0.0).sum(axis=0) / present.sum(axis=0)
-    means = np.where(np.isfinite(means), means, np.inf)
+    tried = present.sum(axis=0)
+    means = np.where(np.isfinite(means) & (tried == tried.max()), means, np.inf)
     return int(np.argmin(means)) if np.isfinite(means).any() else None
 
 

@@ -32,28 +32,29 @@ BUILT_IN_MODELS = (
     "small_cnn",
 )
 # The figures that `published` may name; batchscope.figures, which draws them, is above this.
-FIGURES = (
-    "accuracy",
-    "best_learning_rate",
-    "best_losses",
-    "displacement",
-    "epoch_distance",
-    "generalisation_gap",
-    "gradient_alignment",
-    "hessian",
-    "landscape",
-    "landscape_lines",
-    "learning_rate",
-    "line",
-    "loss_curves",
-    "sam_sharpness",
-    "sharpness",
-    "time",
-    "update_norms",
-    "weight_distance",
-    "weight_distance_by_layer",
-)
+FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs
+    "accuracy": ("evaluate",),
+    "best_learning_rate": ("evaluate",),
+    "best_losses": (),
+    "displacement": ("displacement",),
+    "epoch_distance": ("weight_distance",),
+    "generalisation_gap": ("evaluate",),
+    "gradient_alignment": ("gradient_alignment",),
+    "hessian": ("hessian",),
+    "landscape": ("landscape",),
+    "landscape_lines": ("landscape",),
+    "learning_rate": (),
+    "line": ("line",),
+    "loss_curves": (),
+    "sam_sharpness": ("sam_sharpness",),
+    "sharpness": ("sharpness",),
+    "time": ("time_epoch",),
+    "update_norms": ("displacement",),
+    "weight_distance": ("weight_distance",),
+    "weight_distance_by_layer": ("weight_distance",),
+}
 MAX_RUNS = 1000
+_LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
 EXPECTED_SEED = "a seed given by the experiment's own key 'seeds'"
 
 _CORE = tuple(name for name, factor in names.FACTORS.items() if factor.core and name != "seed")
@@ -489,7 +490,7 @@ class _Planner:
             seeds=self._seeds((*place, "seeds"), body),
         )
         measures, between = self._measures((*place, "measure"), body.get("measure"))
-        self._check_figures(place, body)
+        self._check_figures(place, body, measures)
         self._check_twice(place, body, raw_cases)
         self._check_complete(place, body, raw_cases)
         if self._broken(place, *self._inherited(grid)) or not grid.complete:
@@ -519,6 +520,11 @@ class _Planner:
         found = pairs.find(between, ((run, self.runs[run].factors) for run in runs))
         if not found:
             self.report(pairs.none_found(between))
+        # A cluster's executor makes one file name of both runs and the settings.
+        if any(len(small) + len(large) > _LONGEST_PAIR for small, large in found):
+            text = f"received two runs whose names have more than {_LONGEST_PAIR} characters; "
+            text += "shorter names of data set and model are expected."
+            self.report(Problem(between.place, text))
         return found
 
     def _check_norms(self, place: Place, runs: list[str], measures: dict[str, Any]) -> None:
@@ -551,20 +557,30 @@ class _Planner:
         except _Broken:
             return ()
 
-    def _check_figures(self, place: Place, body: dict[str, Any]) -> None:
+    def _check_figures(self, place: Place, body: dict[str, Any], measures: dict[str, Any]) -> None:
         drawn = body.get("figures")
         drawn = drawn if isinstance(drawn, list) else []
         for index, name in enumerate(drawn):
             at = (*place, "figures", index)
-            if name not in FIGURES:
-                self.report(received(at, name, "the name of a figure", FIGURES))
-            elif name in drawn[:index]:
+            if name in drawn[:index]:
                 text = f"received '{name}' again; every figure once is expected."
                 self.report(Problem(at, text))
+            self._check_figure(at, name, measures)
         for name in _map(body.get("published")):
-            if name not in FIGURES:
-                at = (*place, "published", name)
-                self.report(received(at, name, "the name of a figure", FIGURES))
+            at = (*place, "published", name)
+            self._check_figure(at, name, measures)
+            if drawn and name in FIGURES and name not in drawn:
+                text = f"received '{name}', which is not drawn; a figure of `figures` is expected."
+                self.report(Problem(at, text))
+
+    def _check_figure(self, place: Place, name: Any, measures: dict[str, Any]) -> None:
+        if name not in FIGURES:
+            self.report(received(place, name, "the name of a figure", FIGURES))
+            return
+        lacking = [measure for measure in FIGURES[name] if measure not in measures]
+        if lacking:
+            text = f"received '{name}' without what it needs; {_listed(lacking)} in measure is "
+            self.report(Problem(place, f"{text}expected."))
 
     def _check_twice(self, place: Place, body: dict[str, Any], cases: list[Any]) -> None:
         by_case = dict.fromkeys(name for case in cases for name in _map(case))
@@ -638,12 +654,27 @@ class _Planner:
                 settings[name] = self._setting(at, parameters[name], raw)
             except _Broken:
                 continue
+        if measure == "landscape":
+            self._check_landscape(place, settings)
+        if measure == "line" and settings["start"] >= settings["stop"]:
+            text = f"received {settings['stop']:g}; a number above start, {settings['start']:g}, is"
+            self.report(Problem((*place, "stop"), f"{text} expected."))
         try:
             names.settings_name(measure, settings)
         except ValueError:
             text = f"a name of at most {names.MAX_NAME_LENGTH} characters is expected."
             self.report(Problem(place, f"received too many settings to spell; {text}"))
         return settings
+
+    def _check_landscape(self, place: Place, settings: dict[str, Any]) -> None:
+        if settings["points"] % 2 == 0:
+            text = (
+                f"received {settings['points']}; an odd number is expected: 0 is among the points."
+            )
+            self.report(Problem((*place, "points"), text))
+        if settings["pairs"] == settings["lines"] == 0:
+            text = "received no pairs and no lines; at least one of either is expected."
+            self.report(Problem((*place, "pairs"), text))
 
     def _setting(self, place: Place, parameter: names.Parameter, raw: Any) -> Any:
         if not parameter.many or not isinstance(raw, list) or not raw:
@@ -767,7 +798,7 @@ class _Planner:
 
 
 def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]])
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _binds_build(tree: ast.Module) -> bool:

@@ -193,7 +193,7 @@ def _subject(factors: dict[str, Any]) -> tuple[str, str]:
 
 def _setting(factors: dict[str, Any]) -> tuple[Any, ...]:
     """What times must share to be compared; batch sizes are bridged by `epoch_seconds`."""
-    return (*_subject(factors), factors["device"], factors["threads"])
+    return (*_subject(factors), factors["device"], factors["threads"], factors["replicas"])
 
 
 class _History:

@@ -77,6 +77,10 @@ COLUMNS: dict[str, Column] = {
     "epochs_run": Column("Epochs until the training stopped.", "epochs", "int"),
     "steps_run": Column("Updates until the training stopped.", "updates", "int"),
     "stop_reason": Column("epochs, patience, train_loss, diverged or out_of_memory.", kind="str"),
+    "reached_target": Column(
+        "1 where the training loss reached target_train_loss, 0 where not; empty without one.",
+        kind="int",
+    ),
     "effective_learning_rate": Column("Learning rate after scaling."),
     "parameters": Column("Trainable weights of the model.", kind="int"),
     "seconds_per_epoch": Column(
@@ -138,6 +142,7 @@ _RECORD_COLUMNS = (
     "epochs_run",
     "steps_run",
     "stop_reason",
+    "reached_target",
     "effective_learning_rate",
     "parameters",
     "contended_seconds",

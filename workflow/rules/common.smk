@@ -22,6 +22,7 @@ ALONE = 4096
 # What a job needs besides its data.
 RUN_MODEL = STUDY.shared(STUDY.model_file)
 RUN_GPUS = STUDY.shared(jobs.gpus)
+MEASURE_GPUS = STUDY.shared(jobs.measure_gpus)
 RUN_THREADS = STUDY.shared(jobs.threads)
 TIMING_MODEL = STUDY.shared(STUDY.model_file, "timing")
 TIMING_GPUS = STUDY.shared(jobs.gpus, "timing")

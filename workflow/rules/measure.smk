@@ -17,7 +17,7 @@ rule evaluate:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),
         runtime=60,
-        gpu=RUN_GPUS,
+        gpu=MEASURE_GPUS,
     params:
         VERSIONS["evaluate"],
     shell:
@@ -42,7 +42,7 @@ rule sharpness:
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * 2 ** (attempt - 1),
         runtime=240,
-        gpu=RUN_GPUS,
+        gpu=MEASURE_GPUS,
     params:
         VERSIONS["sharpness"],
     shell:
@@ -112,7 +112,7 @@ rule gradient_alignment:
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * 2 ** (attempt - 1),
         runtime=120,
-        gpu=RUN_GPUS,
+        gpu=MEASURE_GPUS,
     params:
         VERSIONS["gradient_alignment"],
     shell:
@@ -137,7 +137,7 @@ rule hessian:
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * 2 ** (attempt - 1),
         runtime=240,
-        gpu=RUN_GPUS,
+        gpu=MEASURE_GPUS,
     params:
         VERSIONS["hessian"],
     shell:
@@ -162,7 +162,7 @@ rule sam_sharpness:
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * 2 ** (attempt - 1),
         runtime=60,
-        gpu=RUN_GPUS,
+        gpu=MEASURE_GPUS,
     params:
         VERSIONS["sam_sharpness"],
     shell:
@@ -188,7 +188,7 @@ rule landscape:
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * 2 ** (attempt - 1),
         runtime=480,
-        gpu=RUN_GPUS,
+        gpu=MEASURE_GPUS,
     params:
         VERSIONS["landscape"],
     shell:
@@ -216,7 +216,7 @@ rule line:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),
         runtime=120,
-        gpu=RUN_GPUS,
+        gpu=MEASURE_GPUS,
     params:
         VERSIONS["line"],
     shell:

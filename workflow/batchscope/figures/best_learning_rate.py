@@ -124,7 +124,11 @@ def exponent_words(fit: Exponent) -> str:
     bound = (
         f"{fit.bound} " if fit.bound in (learning_rates.AT_LEAST, learning_rates.AT_MOST) else ""
     )
-    parts = [f"95 % interval {low:.2f} to {high:.2f}"] if math.isfinite(low) else []
+    parts = []
+    if math.isfinite(low):
+        alike = high - low < 1e-9
+        bounds = f"95 % interval {_signed(low)} to {_signed(high)}"
+        parts.append("the same for every seed" if alike else bounds)
     parts.append(f"{n} seed{'' if n == 1 else 's'}")
     parts.append(f"the grid's steps alone leave ±{fit.resolution:.2f}")
     if fit.on_edge:

@@ -47,7 +47,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     _scales(grid, frame)
     handles = [Line2D([], [], **_style(place)) for place in _PLACES]
     handles.append(Line2D([], [], **_INDEPENDENT))
-    canvas.legend(figure, handles, [*_PLACES.values(), "independent directions, 1/√b"])
+    canvas.legend(figure, handles, [*_PLACES.values(), "orthogonal gradients of these lengths"])
     canvas.notes(figure, against_epoch.runs(frame), _band_note(frame))
     return figure
 
@@ -67,11 +67,17 @@ def found(frame: pandas.DataFrame) -> str:
         "ratio",
         f"Norm of the mean of {int(most)} gradients over the mean norm of single ones",
     )
-    independent = words.number(float(rows["independent"].iloc[0]))
     if not text:
         return ""
     lower = text[0].lower() + text[1:]
-    return f"At the end of training, the {lower} Independent directions would give {independent}."
+    finished = rows[rows["status"] == canvas.FINISHED]
+    means = finished.groupby("batch_size")["independent"].mean()
+    ends = dict.fromkeys((means.index.min(), means.index.max()))
+    told = " and ".join(words.number(float(means[size])) for size in ends)
+    return (
+        f"At the end of training, the {lower} Orthogonal gradients of the same lengths "
+        f"would give {told}."
+    )
 
 
 def _keys(frame: pandas.DataFrame) -> list[str]:
@@ -105,8 +111,8 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, size: int | None) -> None:
         if np.isfinite(low).any():
             axes.fill_between(examples, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.plot(examples, mean, markeredgecolor="white", markeredgewidth=0.5, **style)
-    independent = chosen.drop_duplicates("examples").sort_values("examples")
-    axes.plot(independent["examples"], independent["independent"], zorder=1, **_INDEPENDENT)
+    independent = chosen.groupby("examples")["independent"].mean()
+    axes.plot(independent.index, independent, zorder=1, **_INDEPENDENT)
 
 
 def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:

@@ -27,7 +27,8 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
-    note = "" if frame["seed"].nunique() > 1 else "Bars: the numerical errors of single runs."
+    alone = frame["seed"].nunique() == 1
+    note = "Bars: the numerical errors of single runs." if alone else _error_note(frame)
     return against_batch_size.draw(frame, _PANELS, extra=_own_error, note=note)
 
 
@@ -57,3 +58,14 @@ def _own_error(
         color=style["color"],
         zorder=2,
     )
+
+
+def _error_note(frame: pandas.DataFrame) -> str:
+    """Returns how large the values' own errors are, which intervals over seeds do not hold."""
+    told = []
+    for panel in _PANELS:
+        share = frame[_error(panel.column)] / frame[panel.column].abs()
+        share = share.replace([np.inf, -np.inf], np.nan).dropna()
+        if len(share):
+            told.append(f"{panel.title.lower()} {words.percent(float(share.median()))}")
+    return f"Median numerical error of single values: {', '.join(told)}." if told else ""

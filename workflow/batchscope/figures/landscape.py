@@ -175,7 +175,7 @@ def _draw_panel(
         finished = (rows["status"] == canvas.FINISHED).any()
         canvas.empty(axes, "no surface" if finished else "no finished run")
         return None
-    table = points.pivot_table("loss", "b", "a")
+    table = points.pivot_table("loss", "b", "a", dropna=False)
     a, b = table.columns.to_numpy(float), table.index.to_numpy(float)
     loss = np.ma.masked_invalid(table.to_numpy(float))
     filled = axes.contourf(a, b, loss, levels, cmap=_colours(), norm=_norm(levels))

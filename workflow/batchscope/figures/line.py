@@ -123,7 +123,9 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, column: str) -> None:
         canvas.empty(axes)
         return
     for split in _SPLITS:
-        table = finished[finished["split"] == split].pivot_table(column, "alpha", "seed")
+        table = finished[finished["split"] == split].pivot_table(
+            column, "alpha", "seed", dropna=False
+        )
         if table.size:
             _draw_split(axes, table, _style(split))
     _mark_ends(axes, rows)

@@ -14,6 +14,7 @@ from batchscope.figures.against_batch_size import Panel
 _EPOCH = Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)")
 _STOP = Panel("epochs_run", "Epochs until it stopped", "epochs")
 _TOTAL = Panel("train_seconds", "Total training time", "total time (s)")
+_MOST_TOLD = 4  # series in a sentence
 _QUARTILES = ("seconds_per_epoch_q1", "seconds_per_epoch_q3")
 
 
@@ -22,8 +23,8 @@ def select(tables: Tables) -> pandas.DataFrame:
     columns = [_EPOCH.column, *_QUARTILES, _STOP.column, _TOTAL.column]
     if "epochs" not in frames.varying(tables.runs):
         columns.append("epochs")
-    if "replicas" in frames.varying(tables.runs) and "device" not in frames.varying(tables.runs):
-        columns.append("device")
+    varying = frames.varying(tables.runs)
+    columns += [name for name in ("replicas", "device") if name not in varying]
     return against_batch_size.select(tables.runs, columns)
 
 
@@ -44,13 +45,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch and total time at the ends of the batch sizes."""
-    total = words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds)
+    total = ""
+    if (frame["epochs"] > 1).any():  # else it is the time per epoch
+        total = words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds)
     return " ".join(filter(None, (_timing_sentence(frame), total, _logical_note(frame))))
 
 
 def _timing_sentence(frame: pandas.DataFrame) -> str:
     """Returns the times per epoch; no seeds stand behind them, and often all series share them."""
-    told = []
+    told, labels = [], []
     for group in frames.series(frame):
         timed = group.frame.dropna(subset=[_EPOCH.column]).sort_values("batch_size")
         if len(timed):
@@ -59,10 +62,15 @@ def _timing_sentence(frame: pandas.DataFrame) -> str:
             told.append(
                 " and ".join(f"{_seconds(values[size])} at batch size {size}" for size in ends)
             )
-    told = list(dict.fromkeys(told))
-    if len(told) != 1:
+            labels.append(group.label)
+    if not told:
         return ""
-    return f"Median time per epoch was {told[0]}, timed once per configuration."
+    if len(set(told)) == 1:
+        return f"Median time per epoch was {told[0]}, timed once per configuration."
+    if len(told) > _MOST_TOLD:
+        return ""
+    parts = "; ".join(f"{label}: {text}" for label, text in zip(labels, told, strict=True))
+    return f"Median time per epoch, timed once per configuration. {parts[0].upper()}{parts[1:]}."
 
 
 def _seconds(value: float) -> str:
@@ -118,8 +126,6 @@ def _horizon_note(frame: pandas.DataFrame) -> str:
 
 def _logical_note(frame: pandas.DataFrame) -> str:
     """Returns what times of replicas are worth where they are parts of one CPU."""
-    if "replicas" not in frame.columns:
-        return ""
     if not ((frame["replicas"] > 1) & (frame["device"] == "cpu")).any():
         return ""
     return "Replicas are logical devices of one CPU here: they prove correctness and not speed."

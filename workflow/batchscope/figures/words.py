@@ -126,9 +126,9 @@ def _values(found: list[End], write: Write) -> str:
 
 
 def ratio(rows: pandas.DataFrame, column: str) -> str:
-    """Returns `a ratio of 2.1 (95 % interval 1.8 to 2.4)` of largest to smallest batch size.
+    """Returns the ratio of largest to smallest batch size, as geometric mean of pairs of a seed.
 
-    Paired by seed, as geometric mean; an empty string where there is no such pair.
+    An empty string where there is no such pair.
     """
     finished = rows[(rows["status"] == canvas.FINISHED) & np.isfinite(rows[column].astype(float))]
     sizes = sorted(finished["batch_size"].unique().tolist())
@@ -138,4 +138,7 @@ def ratio(rows: pandas.DataFrame, column: str) -> str:
     found = statistics.ratio_interval(table[sizes[-1]], table[sizes[0]])
     if not found.n:
         return ""
-    return f"a ratio of {number(found.mean)} {interval(found.low, found.high)}".rstrip()
+    pairs = f"{found.n} pair" if found.n == 1 else f"{found.n} pairs"
+    bounds = interval(found.low, found.high).strip("()")
+    how = ", ".join(filter(None, [f"geometric mean of {pairs}", bounds]))
+    return f"a ratio ({sizes[-1]} to {sizes[0]}) of {number(found.mean)} ({how})"

@@ -113,24 +113,30 @@ def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
 
     Returns:
         `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
-        `ratio`, norm over that of single vectors (NaN where that is 0); `independent`,
-        1/sqrt(b), what the ratio is for orthogonal vectors of one length.
+        `ratio`, norm over that of single vectors (NaN where that is 0); `independent`, what the
+        ratio would be if the same vectors, each of its own length, were orthogonal: 1/sqrt(b)
+        where all lengths are one.
     """
-    count = len(gram)
-    sizes = [2**power for power in range(count.bit_length())]
-    random = np.random.default_rng(DRAW_SEED)
-    norms = np.empty((draws, len(sizes)))
-    for draw in range(draws):
-        order = random.permutation(count)
-        norms[draw] = [_mean_norm(gram[np.ix_(order, order)], size) for size in sizes]
-    norm = norms.mean(axis=0)
-    ratio = norm / norm[0] if norm[0] > 0 else np.full(len(sizes), math.nan)
+    sizes = [2**power for power in range(len(gram).bit_length())]
+    norm = _norms(gram, sizes, draws)
+    orthogonal = _norms(np.diag(np.diag(gram)), sizes, draws)
+    single = norm[0] if norm[0] > 0 else math.nan
     return {
         "batch_sizes": sizes,
         "norm": norm.tolist(),
-        "ratio": ratio.tolist(),
-        "independent": [1 / math.sqrt(size) for size in sizes],
+        "ratio": (norm / single).tolist(),
+        "independent": (orthogonal / single).tolist(),
     }
+
+
+def _norms(gram: np.ndarray, sizes: list[int], draws: int) -> np.ndarray:
+    """Returns the mean norm by batch size, shape (sizes,)."""
+    random = np.random.default_rng(DRAW_SEED)
+    norms = np.empty((draws, len(sizes)))
+    for draw in range(draws):
+        order = random.permutation(len(gram))
+        norms[draw] = [_mean_norm(gram[np.ix_(order, order)], size) for size in sizes]
+    return norms.mean(axis=0)
 
 
 def _mean_norm(gram: np.ndarray, size: int) -> float:
@@ -153,7 +159,8 @@ def nearest_snapshot(folder: Path, epochs_run: int) -> int | None:
     Returns:
         The epoch, or None where no weights are stored between start and end.
     """
-    epochs = [int(path.stem) for path in (folder / "epochs").glob("*.npz")]
+    stored = (int(path.stem) for path in (folder / "epochs").glob("*.npz"))
+    epochs = [epoch for epoch in stored if epoch < epochs_run]
     return min(epochs, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
 
 

@@ -215,6 +215,8 @@ def measure_run(
     try:
         values, details = measure(loss.hessian_times, loss.size, settings)
     except LookupError as error:
+        if "gradient" not in str(error):  # TensorFlow's word for a derivative it lacks
+            raise
         raise UserError(
             f"hessian: the model of {run} has an operation without a second derivative "
             f"({str(error).splitlines()[0]}); layers that have one are expected."

@@ -195,7 +195,23 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
         if len(values) > 1:
             shown = ", ".join(values) if len(values) <= 12 else f"{len(values)} values"
             varied.append(f"{factor.replace('_', ' ')} {shown}")
-    return f"{plural(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
+    text = f"{plural(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
+    return " ".join(filter(None, [text, _targets(rows)]))
+
+
+def _targets(rows: list[dict[str, str]]) -> str:
+    """Returns how many runs reached the training loss at which they were to be compared."""
+    by_size: dict[int, list[str]] = {}
+    for row in rows:
+        if row.get("reached_target"):
+            by_size.setdefault(int(row["batch_size"]), []).append(row["reached_target"])
+    if not by_size:
+        return ""
+    told = ", ".join(
+        f"{found.count('1')} of {len(found)} at batch size {size}"
+        for size, found in sorted(by_size.items())
+    )
+    return f"The training loss reached its target in {told}; where it did not, nothing is matched."
 
 
 def _sort_key(text: str) -> tuple[float, str]:
