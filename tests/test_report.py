@@ -384,3 +384,13 @@ def test_neither_tensorflow_nor_matplotlib_is_imported():
         [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_runs_that_missed_their_target_loss_are_told():
+    rows = [
+        {"batch_size": size, "reached_target": reached}
+        for size, reached in (("256", "0"), ("32", "1"), ("256", "1"), ("32", "1"))
+    ]
+    told = report._targets(rows)
+    assert "2 of 2 at batch size 32, 1 of 2 at batch size 256" in told
+    assert report._targets([{"batch_size": "32", "reached_target": ""}]) == ""
