@@ -1,5 +1,6 @@
 """Figures of lines, landscapes and learning rates, from tables made up by hand."""
 
+import dataclasses
 import io
 import itertools
 import math
@@ -285,6 +286,28 @@ def test_few_surfaces_are_all_shown_and_of_many_one_seed():
     assert "(1 of 3 seeds)" in landscape.found(frame)
     frame = landscape.select(tables(runs(sizes=(16, *SIZES)), points=3))
     assert set(frame["batch_size"]) == {16, 256}
+
+
+def test_every_plane_of_a_run_is_shown_where_there_is_room():
+    made = tables(runs(sizes=(32, 256), seeds=(0, 1)), points=5)
+    surfaces = made.landscapes[made.landscapes["kind"] == "surface"]
+    more = [surfaces.assign(index=index, loss=surfaces["loss"] + index) for index in range(1, 5)]
+
+    def drawn_with(planes):
+        landscapes = pandas.concat([made.landscapes, *more[: planes - 1]])
+        return drawn("landscape", dataclasses.replace(made, landscapes=landscapes))
+
+    drawing, frame = drawn_with(2)
+    assert set(frame["seed"]) == {0}  # two seeds of two planes each are too many
+    titles = [axes.get_title("left") for axes in drawing.axes[:-1]]
+    assert titles == [
+        *("Plane 1\nBatch size 32", "Batch size 256"),
+        *("Plane 2\nBatch size 32", "Batch size 256"),
+    ]
+    assert "Seed 0 of 2 seeds; landscapes.csv holds every surface." in texts(drawing)
+    drawing, frame = drawn_with(5)
+    told = "Seed 0 of 2 seeds, 3 of 5 planes of each run; landscapes.csv holds every surface."
+    assert len(drawing.axes) == 6 + 1 and told in texts(drawing)
 
 
 def test_labels_of_levels_keep_clear_of_each_other():

@@ -30,28 +30,31 @@ _TOLERANCE = 0.0015  # share of the span by which a drawn contour may leave the 
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns one row per shown run and point of its first surface: factors, a, b and loss.
+    """Returns one row per shown run, surface and point: factors, index, a, b and loss.
 
-    Runs that are shown and have no surface have one row; `seeds` counts all seeds.
+    Every seed and surface where there is room, else all surfaces of one seed, else the first
+    ones. Runs that are shown and have no surface have one row; `seeds` counts all seeds and
+    `surfaces` all surfaces of a run.
     """
     surfaces = tables.landscapes[tables.landscapes["kind"] == "surface"]
-    surfaces = surfaces[surfaces["index"] == surfaces["index"].min()]
-    shown = _shown(tables.runs, set(surfaces["run"]))
-    surfaces = surfaces[surfaces["run"].isin(shown["run"])]
+    planes = sorted(surfaces["index"].unique().tolist())
+    shown = _shown(tables.runs, set(surfaces["run"]), len(planes))
+    room = max(1, _MOST_PANELS // max(len(shown), 1))
+    surfaces = surfaces[surfaces["run"].isin(shown["run"]) & surfaces["index"].isin(planes[:room])]
     frame = against_batch_size.with_absent(surfaces, shown)
-    frame["seeds"] = tables.runs["seed"].nunique()
-    columns = [*against_batch_size.factor_columns(frame), "seeds", "a", "b", "loss"]
-    return frame[columns].reset_index(drop=True)
+    frame["seeds"], frame["surfaces"] = tables.runs["seed"].nunique(), len(planes)
+    columns = ["seeds", "surfaces", "index", "a", "b", "loss"]
+    return frame[[*against_batch_size.factor_columns(frame), *columns]].reset_index(drop=True)
 
 
-def _shown(runs: pandas.DataFrame, measured: set[str]) -> pandas.DataFrame:
+def _shown(runs: pandas.DataFrame, measured: set[str], planes: int) -> pandas.DataFrame:
     """Returns the runs to show: few batch sizes, and every seed or the best covered one."""
     sizes = sorted(runs["batch_size"].unique().tolist())
     if len(sizes) > _MOST_COLUMNS:
         runs = runs[runs["batch_size"].isin([sizes[0], sizes[-1]])]
     groups = frames.series(runs)
     columns = runs["batch_size"].nunique()
-    if len(groups) * runs["seed"].nunique() * columns <= _MOST_PANELS:
+    if len(groups) * runs["seed"].nunique() * columns * max(planes, 1) <= _MOST_PANELS:
         return runs
     parts = []
     for group in groups[:_MOST_SERIES]:
@@ -154,13 +157,17 @@ def _log_levels(low: float, high: float, mantissas: Sequence[float]) -> np.ndarr
 
 
 def _rows(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
-    """Returns label and rows of every series and seed."""
+    """Returns label and rows of every series, seed and surface."""
     several = frame["seed"].nunique() > 1
+    planes = sorted(frame["index"].dropna().unique().tolist())
     found = []
     for group in frames.series(frame):
         for seed, rows in group.frame.groupby("seed"):
-            label = ", ".join(filter(None, [group.label, f"seed {seed}" if several else ""]))
-            found.append((label, rows))
+            for plane in planes or [0]:
+                parts = [group.label, f"seed {seed}" if several else ""]
+                parts.append(f"plane {int(plane) + 1}" if len(planes) > 1 else "")
+                of_plane = rows[(rows["index"] == plane) | rows["index"].isna()]
+                found.append((", ".join(filter(None, parts)), of_plane))
     return found or [("", frame)]
 
 
@@ -291,7 +298,11 @@ def _distances(vertices: np.ndarray) -> np.ndarray:
 
 def _seed_note(frame: pandas.DataFrame) -> str:
     total, shown = int(frame["seeds"].iloc[0]), sorted(frame["seed"].unique().tolist())
-    if len(shown) == total:
-        return ""
-    which = f"Seed {shown[0]}" if len(shown) == 1 else f"Seeds {', '.join(map(str, shown))}"
-    return f"{which} of {total} seeds; landscapes.csv holds every surface."
+    planes, drawn = int(frame["surfaces"].iloc[0]), frame["index"].nunique()
+    told = []
+    if len(shown) < total:
+        which = f"Seed {shown[0]}" if len(shown) == 1 else f"Seeds {', '.join(map(str, shown))}"
+        told.append(f"{which} of {total} seeds")
+    if 0 < drawn < planes:
+        told.append(f"{drawn} of {planes} planes of each run")
+    return f"{', '.join(told)}; landscapes.csv holds every surface." if told else ""
