@@ -139,8 +139,10 @@ class Jobs:
         found = self.study.experiments[experiment]
         for run in found.runs:
             yield f"{RESULTS}/runs/{run}/record.json"
-        for path in status.measure_files(self.study, found, RESULTS):
+        for path, measure in status.measure_files(self.study, found, RESULTS).items():
             yield path.as_posix()
+            if measure == "landscape":  # its arrays lie beside the record
+                yield path.with_suffix(".npz").as_posix()
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""

@@ -185,10 +185,9 @@ def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.Dat
     """
 
     def block(record: dict[str, Any], path: Path) -> Iterator[Block]:
-        arrays = path.with_suffix(".npz")
-        if record.get("status") != records.FINISHED or not arrays.exists():
+        if record.get("status") != records.FINISHED:
             return
-        members = records.read_arrays(arrays)
+        members = records.read_arrays(path.with_suffix(".npz"))
         axis = members.pop("axis")
         for member, loss in members.items():
             kind, _, index = member.partition(":")
