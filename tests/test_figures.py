@@ -411,3 +411,31 @@ def test_labelled_batch_sizes(sizes, shown):
 )
 def test_plain_numbers(value, text):
     assert canvas.plain(value) == text
+
+
+def test_times_of_logical_devices_are_marked():
+    frame = pandas.DataFrame(
+        {
+            "batch_size": [32, 256],
+            "seed": 0,
+            "status": "finished",
+            "seconds_per_epoch": [12.4, 7.7],
+            "seconds_per_epoch_q1": [12.0, 7.5],
+            "seconds_per_epoch_q3": [13.0, 8.0],
+            "epochs_run": 1,
+            "train_seconds": [12.4, 7.7],
+            "epochs": 1,
+            "replicas": 4,
+            "device": "cpu",
+        }
+    )
+    mark = "Replicas are logical devices of one CPU here: they prove correctness and not speed."
+    time = figures.FIGURES["time"]
+    told = "Median time per epoch was 12.4 s at batch size 32 and 7.7 s at batch size 256"
+    assert time.found(frame) == f"{told}, timed once per configuration. {mark}"
+    assert mark in time.draw(frame)._supxlabel.get_text()
+    assert mark not in time.found(frame.assign(device="gpu"))
+    two = pandas.concat([frame.assign(device="gpu"), frame.assign(replicas=1, train_seconds=1.0)])
+    assert "1 replica: 12.4 s" not in time.found(two)  # the same times are told once
+    two.loc[two["replicas"] == 1, "seconds_per_epoch"] += 10
+    assert "4 replicas: 12.4 s" in time.found(two) and "1 replica: 22.4 s" in time.found(two)

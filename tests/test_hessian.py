@@ -12,7 +12,7 @@ import pytest
 from batchscope import backend, measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import hessian, sharpness
-from measured_run import COUNTS, RUN, write_dataset, write_run
+from measured_run import COUNTS, RUN, write_run
 
 backend.start()
 
@@ -292,14 +292,6 @@ def test_operation_without_a_second_derivative():
 
 
 # The file.
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    write_dataset(folder)
-    write_run(folder)
-    return folder
 
 
 def written(results, tmp_path, settings="default", name="out.json"):

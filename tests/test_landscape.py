@@ -12,7 +12,7 @@ import pytest
 from batchscope import measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import landscape
-from measured_run import COUNTS, RUN, write_dataset, write_run
+from measured_run import COUNTS, RUN, write_run
 
 SETTINGS = names.parse_settings("landscape", "default")
 
@@ -218,14 +218,6 @@ def test_losses_that_are_not_finite_are_kept():
 
 
 # A network's.
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    write_dataset(folder)
-    write_run(folder)
-    return folder
 
 
 NAME = names.settings_name("landscape", {"points": 5, "pairs": 1, "lines": 3, "span": 0.5})

@@ -11,7 +11,7 @@ import pytest
 
 from batchscope import measures, names, records
 from batchscope.measures import sam_sharpness
-from measured_run import COUNTS, RUN, write_dataset, write_run
+from measured_run import COUNTS, RUN, write_run
 
 SETTINGS = names.parse_settings("sam_sharpness", "default")
 
@@ -61,14 +61,6 @@ def test_loss_without_finite_value(bad):
 def test_columns_are_named_by_the_length_of_the_step():
     assert sam_sharpness.columns(SETTINGS) == ("sam_sharpness_0.05",)
     assert sam_sharpness.columns({"rhos": (0.1, 1.0)}) == ("sam_sharpness_0.1", "sam_sharpness_1")
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    write_dataset(folder)
-    write_run(folder)
-    return folder
 
 
 def written(results, tmp_path, settings="default", name="out.json"):

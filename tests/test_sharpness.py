@@ -14,7 +14,7 @@ from scipy import optimize
 from batchscope import measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
-from measured_run import COUNTS, RUN, write_dataset, write_run
+from measured_run import COUNTS, RUN, write_run
 
 SETTINGS = names.parse_settings("sharpness", "default")
 
@@ -370,14 +370,6 @@ def test_subsets_are_nested_and_fixed():
 )
 def test_even_chunk(examples, chunk):
     assert sharpness.even_chunk(examples, 512) == chunk
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    write_dataset(folder)
-    write_run(folder)
-    return folder
 
 
 def test_keras_model_against_all_corners():

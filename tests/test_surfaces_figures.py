@@ -492,3 +492,21 @@ def test_a_ratio_is_paired_by_seed():
         "(3 of 3 seeds), a ratio (256 to 32) of 2 (geometric mean of 3 pairs, "
         "95 % interval 2 to 2)."
     )
+
+
+def test_what_is_not_finite_leaves_a_gap():
+    """A row or a position without a finite loss is not bridged by its neighbours."""
+    made = tables(runs(sizes=(32,), seeds=(0,)), points=9)
+    lost = (made.landscapes["kind"] == "surface") & (made.landscapes["b"] == 0.5)
+    made.landscapes.loc[lost, "loss"] = math.nan
+    drawing, _ = drawn("landscape", made)
+    filled = next(item for item in drawing.axes[0].findobj(ContourSet) if item.filled)
+    heights = np.concatenate([path.vertices[:, 1] for path in filled.get_paths()])
+    assert not ((heights > 0.25 + 1e-9) & (heights < 0.75 - 1e-9)).any()
+    made = tables(runs(sizes=(32, 256), seeds=(0,)))
+    lost = made.lines["alpha"] == 0.5
+    made.lines.loc[lost, "loss"] = math.nan
+    drawing, _ = drawn("line", made)
+    line = max(drawing.axes[0].lines, key=lambda line: len(line.get_xdata()))
+    at = list(line.get_xdata()).index(0.5)
+    assert math.isnan(line.get_ydata()[at])

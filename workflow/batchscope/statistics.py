@@ -73,14 +73,14 @@ def ratio_interval(values: Any, to: Any, confidence: float = 0.95) -> Interval:
 
     Args:
         values: Numerators, shape (pairs,).
-        to: Denominators, shape (pairs,). Pairs in which either is not finite and positive have
-            no logarithm and are left out.
+        to: Denominators, shape (pairs,), or one for all. Pairs in which either is not finite and
+            positive have no logarithm and are left out.
         confidence: Coverage.
 
     Returns:
         The interval of the ratio: not symmetric, and that of the inverse ratio is its inverse.
     """
-    values, to = np.asarray(values, float), np.asarray(to, float)
+    values, to = np.broadcast_arrays(np.asarray(values, float), np.asarray(to, float))
     usable = np.isfinite(values) & np.isfinite(to) & (values > 0) & (to > 0)
     logs = t_interval(np.log(values[usable]) - np.log(to[usable]), confidence)
     return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)

@@ -49,18 +49,18 @@ def found(frame: pandas.DataFrame) -> str:
         if len(ratios) == 0:
             continue
         first, last = (
-            (int(ratios.index[at]), statistics.t_interval(np.log(ratios.iloc[at])))
+            (int(ratios.index[at]), statistics.ratio_interval(ratios.iloc[at], 1.0))
             for at in (0, -1)
         )
         values = " and ".join(
-            f"{words.number(np.exp(interval.mean))} in epoch {epoch} "
+            f"{words.number(interval.mean)} in epoch {epoch} "
             f"({words.seeds((interval.n, group.frame['seed'].nunique()))})"
             for epoch, interval in dict([first, last]).items()
         )
         of = f" ({group.label})" if group.label else ""
         told.append(
             f"The distance within an epoch at batch size {sizes[0]} over that at {sizes[1]}{of} "
-            f"was {values}."
+            f"was, as geometric mean of pairs of a seed, {values}."
         )
     return " ".join(told[:2])
 
