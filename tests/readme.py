@@ -48,7 +48,45 @@ def columns() -> str:
     return tables.markdown().strip()
 
 
-TABLES = {"factors": factors, "measures": measures, "columns": columns}
+def timing_factors() -> str:
+    from batchscope import names
+
+    head = "| factor | alias | if left out | what it is | expected |\n|---|---|---|---|---|\n"
+    rows = [_row(factor, f"`{name}`") for name, factor in names.TIMING_ONLY_FACTORS.items()]
+    return head + "\n".join(rows)
+
+
+def timings() -> str:
+    from batchscope import names
+
+    head = "| timing | setting | alias | if left out | what it is | expected |\n"
+    rows = [
+        _row(setting, f"`{timing}`", f"`{setting.name}`")
+        for timing, settings in names.TIMINGS.items()
+        for setting in settings.values()
+    ]
+    return head + "|---|---|---|---|---|---|\n" + "\n".join(rows)
+
+
+def timing_columns() -> str:
+    from batchscope import timing_tables
+
+    rows = [
+        f"| `{table}` | `{column}` | {doc} |"
+        for table, columns in timing_tables.COLUMNS.items()
+        for column, doc in columns.items()
+    ]
+    return "| table | column | what it holds |\n|---|---|---|\n" + "\n".join(rows)
+
+
+TABLES = {
+    "factors": factors,
+    "measures": measures,
+    "columns": columns,
+    "timing_factors": timing_factors,
+    "timings": timings,
+    "timing_columns": timing_columns,
+}
 
 
 def written(text: str) -> str:

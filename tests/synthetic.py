@@ -21,6 +21,7 @@ MEASURES: dict[str, dict[str, Any]] = {
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
+AT_EPOCHS = (1, 2, 5, 16)  # where patience is at work, small batches have stopped before the last
 
 
 @dataclass
@@ -34,6 +35,9 @@ class Experiment:
     measures: dict[str, dict[str, Any]]
     vary: dict[str, list] = field(default_factory=dict)
     pairs: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    timings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sweeps: tuple = ()
+    at_epochs: tuple[int, ...] = AT_EPOCHS
 
 
 @dataclass
@@ -44,6 +48,7 @@ class Study:
     experiments: dict[str, Experiment]
     machine: str = "local"
     folder_name: str = "made_up"
+    machines: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def grid(
@@ -169,6 +174,29 @@ def _write_run(
         records.write_json(
             path, records.measure_record(measure, run, settings, status, values, **details)
         )
+    if "evaluate" in experiment.measures:
+        for epoch in experiment.at_epochs:
+            reached = finished and epoch <= epochs
+            _write_early(results, run, epoch, size, seed, status, reached)
+
+
+def _write_early(
+    results: Path, run: str, epoch: int, size: int, seed: int, status: str, reached: bool
+) -> None:
+    """Writes what evaluate says of the weights after an epoch: worse after fewer updates."""
+    generator = np.random.default_rng([size, seed, epoch])
+    away = 1.2 * math.exp(-1.2 * epoch**0.5 * (16 / size) ** 0.2)
+    losses = {
+        split: (height + away) * math.exp(generator.normal(0, 0.05))
+        for split, height in (("train", 0.01), ("validation", 0.07), ("test", 0.075))
+    }
+    values: dict[str, float | None] = {f"{split}_loss": loss for split, loss in losses.items()}
+    for split, loss in losses.items():
+        values[f"{split}_accuracy"] = round(math.exp(-loss / 3) * 360) / 360
+    settings = {**MEASURES["evaluate"], "epoch": epoch}
+    path = records.measure_path(results, run, "evaluate", names.settings_name("evaluate", settings))
+    values = values if reached else dict.fromkeys(values)
+    records.write_json(path, records.measure_record("evaluate", run, settings, status, values))
 
 
 def _history(

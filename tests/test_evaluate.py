@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from batchscope import datasets, measures, names, records
+from batchscope.errors import UserError
 from batchscope.measures import evaluate
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_run
 
@@ -65,6 +66,52 @@ def test_chunks_dropout_and_penalty():
     expected = model.evaluate(images, labels, batch_size=1300, verbose=0)
     assert loss == pytest.approx(expected[0], rel=1e-5)
     assert accuracy == pytest.approx(expected[1], abs=1e-6)
+
+
+@pytest.fixture
+def long_run(tmp_path):
+    """A run of 9 epochs with weights after the second, which are those before it was moved."""
+    write_dataset(tmp_path)
+    write_run(tmp_path)
+    folder = records.run_folder(tmp_path, RUN)
+    record = {"run": RUN, "status": "finished", "epochs_run": 9}
+    records.write_json(folder / "record.json", record)
+    records.write_weights(folder / "epochs" / "2.npz", *records.read_weights(folder / "best.npz"))
+    records.write_weights(folder / "best.npz", *records.read_weights(folder / "initial.npz"))
+    return tmp_path
+
+
+def measured(results, settings):
+    output = results / "out.json"
+    measures.write("evaluate", results, RUN, settings, output)
+    return records.read_json(output)
+
+
+def test_weights_after_an_epoch(long_run):
+    final, early = measured(long_run, "default"), measured(long_run, "at=2")
+    assert early["values"] == final["values"]  # the fixture's weights are the same
+    assert (early["settings"]["epoch"], early["status"]) == (2, "finished")
+    folder = records.run_folder(long_run, RUN)
+    initial = records.read_weights(folder / "initial.npz")
+    records.write_weights(folder / "epochs" / "2.npz", *initial)
+    early = measured(long_run, "w=best+at=2")
+    assert early["values"] == measured(long_run, "w=best")["values"] != final["values"]
+    assert measured(long_run, "at=9")["values"] == final["values"]  # the last one's are final.npz
+
+
+def test_an_epoch_that_a_training_never_reached_is_no_failure(long_run):
+    record = measured(long_run, "at=16")
+    assert record["status"] == "finished"
+    assert tuple(record["values"]) == evaluate.columns({})
+    assert set(record["values"].values()) == {None}
+    assert record["message"] == "The training stopped after epoch 9."
+
+
+def test_an_epoch_without_weights_is_refused(long_run):
+    with pytest.raises(UserError, match="received 7; one of 1, 2, 3, 4, 5, 8, 9 is expected"):
+        measured(long_run, "at=7")
+    with pytest.raises(UserError, match="3.npz: missing; the weights after epoch 3 are expected"):
+        measured(long_run, "at=3")
 
 
 def gaps(train_loss, test_loss):

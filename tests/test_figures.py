@@ -14,16 +14,24 @@ from PIL import Image
 
 import synthetic
 from batchscope import errors, figures, frames, statistics, tables
+from batchscope import names as config_names
 from batchscope.figures import REPORT, canvas, update_norms
 
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
-NAMES = list(figures.FIGURES)
+# Figures of trainings; those of timings are tested beside their own tables.
+NAMES = [
+    name
+    for name, figure in figures.FIGURES.items()
+    if not set(figure.measures) & set(config_names.TIMINGS)
+]
 # Figures whose first panel is against batch size.
 AGAINST_BATCH_SIZE = (
     "best_losses",
     "accuracy",
+    "accuracy_by_epochs",
     "generalisation_gap",
     "time",
+    "training_time",
     "weight_distance",
     "weight_distance_by_layer",
     "displacement",
@@ -215,7 +223,8 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
             assert "training time" not in found
         else:
             assert found == "" or figure.name == "loss_curves"
-            assert "no finished run" in texts(drawing) or figure.name == "loss_curves"
+            of_runs = figure.name in NAMES and figure.name != "loss_curves"
+            assert "no finished run" in texts(drawing) or not of_runs
 
 
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
@@ -313,9 +322,14 @@ def test_what_was_found_holds_the_means(two_rates):
 
 def test_figures_follow_from_measures():
     assert figures.available([]) == ["loss_curves", "best_losses"]
-    assert figures.available(synthetic.MEASURES, ["learning_rate"]) == NAMES
+    assert figures.available(synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS) == NAMES
+    assert "training_time" not in figures.available(synthetic.MEASURES, ["learning_rate"])
+    assert "training_time" not in figures.available(["evaluate"], [], [1, 5])
     assert "learning_rate" not in figures.available(synthetic.MEASURES, ["momentum"])
     assert "sharpness" not in figures.available(["evaluate", "weight_distance"])
+    # Where nothing is trained there is no loss to draw.
+    assert figures.available(["throughput"]) == ["throughput", "step_time"]
+    assert "training_time" in figures.available(["throughput"], [], [1, 5])
 
 
 def test_an_experiment_without_measures(tmp_path):
@@ -330,8 +344,8 @@ def test_an_unknown_figure_is_refused(two_rates, tmp_path):
 
 
 def test_captions_are_plain_enough_for_both_reports():
-    assert {path.stem for path in REPORT.glob("*.rst")} >= set(NAMES)
-    for name in NAMES:
+    assert {path.stem for path in REPORT.glob("*.rst")} >= set(figures.FIGURES)
+    for name in figures.FIGURES:
         caption = figures.FIGURES[name].caption
         assert caption.endswith(".") and not set(caption) & set("`{}<>|*_")
 

@@ -30,6 +30,18 @@ def test_a_training_claims_a_gpu_for_every_replica(device, replicas, training, m
         assert jobs.measure_gpus(run) == measuring
 
 
+def test_tables_follow_what_evaluate_writes_after_each_epoch():
+    study = made(set={"epochs": 4}, measure=["evaluate"], at_epochs=[4, 1])
+    small, large = study.study.runs
+    assert [path for path in study.table_inputs("a") if "/evaluate/" in path] == [
+        f"results/runs/{run}/evaluate/{name}.json"
+        for name, run in (
+            *(("default", run) for run in (small, large)),
+            *((name, run) for run in (small, large) for name in ("at=1", "at=4")),
+        )
+    ]
+
+
 def test_tables_follow_every_file_that_they_read():
     study = made(measure={"line": {"between": {"batch_size": [16, 32]}}, "landscape": None})
     small, large = study.study.runs

@@ -69,6 +69,7 @@ def keskar(flat, classes):
         ("benchmark_cnn", (256, 256, 3), 10, 2131538, benchmark(256, 10)),
         ("keskar_f1", (28, 28, 1), 10, 1462794, keskar(784, 10)),
         ("keskar_f1_plain", (28, 28, 1), 10, 1457674, keskar(784, 10) - 5 * 2 * 512),
+        ("tutorial_cnn", (28, 28, 1), 10, 54410, conv(3, 1, 32) + dense(13 * 13 * 32, 10)),
     ],
 )
 def test_parameter_counts(name, shape, classes, expected, by_hand):

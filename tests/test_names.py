@@ -50,6 +50,8 @@ GOLDEN_RUNS = {
 GOLDEN_SETTINGS = [
     ("evaluate", {}, "default"),
     ("evaluate", {"weights": "best"}, "w=best"),
+    ("evaluate", {"epoch": 3}, "at=3"),
+    ("evaluate", {"weights": "best", "epoch": 16}, "w=best+at=16"),
     ("sharpness", {}, "default"),
     (
         "sharpness",

@@ -383,6 +383,53 @@ def test_the_figures_that_a_study_may_name_are_the_registry():
     assert {name: item.measures for name, item in figures.FIGURES.items()} == plan.FIGURES
 
 
+def test_the_figures_by_number_of_epochs_are_those_of_the_registry():
+    from batchscope import figures
+
+    needing = {name for name, item in figures.FIGURES.items() if item.at_epochs}
+    assert needing == set(plan.EPOCH_FIGURES)
+
+
+def test_one_training_serves_several_numbers_of_epochs():
+    plain = plan.make(config(defaults={"epochs": 10}))
+    experiment = {"measure": ["evaluate", "time_epoch"], "at_epochs": ["5", 1, 10, 8.0]}
+    study = plan.make(config(defaults={"epochs": 10}, experiment=experiment))
+    assert list(study.runs) == list(plain.runs)
+    assert study.experiments["a"].at_epochs == (1, 5, 8, 10)
+    assert plain.experiments["a"].at_epochs == ()
+    assert study.experiments["a"].measures["evaluate"]["epoch"] == 0
+
+
+def test_at_epochs_are_those_that_every_run_keeps():
+    vary = {"batch_size": [16], "epochs": [10, 20]}
+    experiment = {"vary": vary, "measure": ["evaluate"], "at_epochs": [4, 8]}
+    plan.make(config(experiment=experiment))
+    experiment["at_epochs"] = [4, 6, 9]  # 10 is kept of one run alone
+    assert problems(config(experiment=experiment)) == [
+        "experiments.a.at_epochs[1]: received 6, after which no weights are kept; 5 or 8 is "
+        "expected.",
+        "experiments.a.at_epochs[2]: received 9, after which no weights are kept; 8 is expected.",
+    ]
+
+
+def test_a_figure_by_number_of_epochs_needs_them():
+    experiment = {"measure": ["evaluate"], "figures": ["accuracy_by_epochs"]}
+    assert problems(config(experiment=experiment)) == [
+        "experiments.a.figures[0]: received 'accuracy_by_epochs' without what it needs; at_epochs "
+        "in the experiment is expected."
+    ]
+    made = plan.make(config(experiment={**experiment, "at_epochs": [1]}))
+    assert made.experiments["a"].figures == ("accuracy_by_epochs",)
+
+
+def test_an_epoch_is_no_setting_for_users():
+    (line,) = problems(config(experiment={"measure": {"evaluate": {"epoch": 1}}}))
+    assert line == (
+        "experiments.a.measure.evaluate.epoch: received 1; an epoch given by the experiment's own "
+        "key 'at_epochs' is expected."
+    )
+
+
 def test_figures_and_what_was_published_are_kept_in_order():
     experiment = {
         "figures": ["time", "accuracy"],

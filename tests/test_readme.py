@@ -30,7 +30,7 @@ def test_every_key_of_the_schema_is_explained():
         assert f"`{key}`" in TEXT
     for key in schema["$defs"]["experiment"]["properties"]:
         assert f"`experiments.*.{key}`" in TEXT or f"`{key}`" in TEXT
-    for source in ("digits", "mnist", "cats_vs_dogs", "image_folder", "npz"):
+    for source in ("digits", "mnist", "cats_vs_dogs", "image_folder", "patches", "npz"):
         for key in schema["$defs"][source]["properties"]:
             assert key in TEXT, f"{source}.{key}"
 

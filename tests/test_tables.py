@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import pandas
 import pytest
 
 import synthetic
-from batchscope import errors, frames, long_tables, measures, names, records, tables
+from batchscope import errors, frames, long_tables, measures, names, records, tables, timing_tables
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
         assert read[name].tolist() == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
     assert "40.0" not in (tmp_path / "tables" / "runs.csv").read_text()
     found = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert found == {"runs.csv", *long_tables.TABLES}
+    assert found == {"runs.csv", *long_tables.TABLES, *timing_tables.TABLES}
 
 
 def test_digests_and_names_stay_text(tmp_path):
@@ -226,6 +227,75 @@ def test_landscapes(written):
     assert line["loss"].tolist() == saved["line:0"].tolist()
 
 
+def test_at_epochs(written):
+    results, planned = written
+    frame = long_tables.at_epochs(results, planned, "gap")
+    runs = planned.experiments["gap"].runs
+    assert frame["run"].tolist() == [run for run in runs[:3] for _ in synthetic.AT_EPOCHS]
+    assert frame["at_epoch"].tolist() == list(synthetic.AT_EPOCHS) * 3
+    assert set(frame["machine"]) == {"local"}
+    finished = frame[frame["run"] == runs[0]]
+    per_epoch = tables.collect(results, planned, "gap")["seconds_per_epoch"].iloc[0]
+    expected = [epoch * per_epoch for epoch in synthetic.AT_EPOCHS]
+    assert finished["train_seconds"].tolist() == pytest.approx(expected, rel=1e-12)
+    path = records.measure_path(results, runs[0], "evaluate", "at=5")
+    values = records.read_json(path)["values"]
+    row = finished[finished["at_epoch"] == 5].iloc[0]
+    for split in records.SPLITS:
+        for name in (f"{split}_loss", f"{split}_accuracy"):
+            assert row[name] == values[name]
+    diverged = frame[frame["run"] == runs[1]]  # after seven epochs
+    assert diverged["test_accuracy"].isna().all()
+    assert diverged["train_seconds"].isna().tolist() == [False, False, False, True]
+
+
+def test_at_epochs_of_a_training_that_stopped_early_are_empty(tmp_path):
+    runs = synthetic.grid([16, 256], [0])
+    planned = synthetic.study(runs)
+    synthetic.write(tmp_path, planned, patience=True)
+    frame = long_tables.at_epochs(tmp_path, planned, "gap").set_index(["batch_size", "at_epoch"])
+    epochs_run = [
+        records.read_json(records.run_folder(tmp_path, run) / "record.json")["epochs_run"]
+        for run in runs
+    ]
+    assert epochs_run[0] < 16 <= epochs_run[1]
+    for column in ("test_accuracy", "train_seconds"):
+        assert frame[column].isna().to_dict() == {
+            (size, epoch): (size, epoch) == (16, 16)
+            for size in (16, 256)
+            for epoch in synthetic.AT_EPOCHS
+        }
+
+
+def test_at_epochs_need_no_more_than_one_of_their_measures(written):
+    results, planned = written
+    chosen = planned.experiments["gap"].measures
+    timing = chosen.pop("time_epoch")
+    frame = long_tables.at_epochs(results, planned, "gap")
+    assert frame["train_seconds"].isna().all() and frame["test_loss"].notna().any()
+    del chosen["evaluate"]
+    chosen["time_epoch"] = timing
+    frame = long_tables.at_epochs(results, planned, "gap")
+    assert frame["test_loss"].isna().all() and frame["train_seconds"].notna().any()
+
+
+def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):
+    results, planned = written
+    other = tmp_path / "other"
+    run, timed = planned.experiments["gap"].runs[0], planned.experiments["gap"].measures
+    shutil.copytree(records.run_folder(results, run), records.run_folder(other, run))
+    timing = names.timing_name(names.parse_run(run))
+    path = records.timing_path(
+        other, "theirs", timing, names.settings_name("time_epoch", timed["time_epoch"])
+    )
+    records.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
+    planned.machines["cluster"] = (str(other), "theirs")
+    frame = long_tables.at_epochs(results, planned, "gap")
+    found = frame[frame["machine"] == "cluster"]
+    assert found["train_seconds"].tolist() == [1.5 * epoch for epoch in synthetic.AT_EPOCHS]
+    assert set(found["run"]) == {run} and found["test_loss"].notna().all()
+
+
 def _settings(measure):
     return names.settings_name(measure, synthetic.MEASURES[measure])
 
@@ -279,6 +349,7 @@ def test_a_thousand_runs_are_collected_in_seconds(tmp_path, monkeypatch):
     wanted = ("evaluate", "weight_distance", "sharpness", "time_epoch", "displacement")
     chosen = {name: synthetic.MEASURES[name] for name in wanted}
     planned = synthetic.study(synthetic.grid(range(1, 101), range(10), epochs=40), chosen)
+    planned.experiments["gap"].at_epochs = (1,)  # a file more of every run: enough to write
     synthetic.write(tmp_path, planned)
     start = time.process_time()
     frame = tables.collect(tmp_path, planned, "gap")

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import names, warm
+from batchscope import names, sweeps, warm
 from batchscope.errors import UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
@@ -69,6 +69,32 @@ def time_epoch(arguments: argparse.Namespace) -> None:
     )
 
 
+def timing(arguments: argparse.Namespace) -> None:
+    sweep = sweeps.parse(arguments.sweep)
+    if arguments.step != "max_batch_size":  # its children start TensorFlow, each for itself
+        _start(sweep.factors)
+    import importlib
+
+    module = importlib.import_module(f"batchscope.timing.{arguments.step}")
+    module.write(
+        arguments.results,
+        arguments.machine,
+        sweep,
+        arguments.settings,
+        arguments.output,
+        arguments.model_file,
+    )
+
+
+def try_batch(arguments: argparse.Namespace) -> None:
+    from batchscope.timing import largest
+
+    factors = sweeps.parse(arguments.sweep).factors
+    largest.child(
+        arguments.results, factors, arguments.batch_size, arguments.memory_mb, arguments.model_file
+    )
+
+
 def tabulate(arguments: argparse.Namespace) -> None:
     from batchscope import config, tables
 
@@ -82,7 +108,8 @@ def draw(arguments: argparse.Namespace) -> None:
     study = config.study(arguments.config, arguments.scale)
     experiment = study.experiments[arguments.experiment]
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
-    wanted = experiment.figures or figures.available(experiment.measures, varied)
+    measured = {**experiment.measures, **experiment.timings}
+    wanted = experiment.figures or figures.available(measured, varied, experiment.at_epochs)
     figures.write(arguments.tables, wanted, arguments.output)
 
 
@@ -154,6 +181,16 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--machine", default="local")
     found.add_argument("--timing", required=True)
     _settings(found)
+    for name in names.TIMINGS:
+        found = step(name, timing, f"Measure {name} of one configuration, alone on the machine.")
+        found.add_argument("--machine", default="local")
+        found.add_argument("--sweep", required=True, help="what is timed, as in paths")
+        _settings(found)
+    found = step("try_batch", try_batch, "Try whether one batch fits into memory.")
+    found.add_argument("--sweep", required=True, help="the configuration, as in paths")
+    found.add_argument("--batch-size", type=int, required=True)
+    found.add_argument("--memory-mb", type=float, help="the limit")
+    _model_file(found)
     found = experiment("tabulate", tabulate, "Write the tables of one experiment.")
     found.add_argument("--experiment", required=True)
     found = experiment("figures", draw, "Draw the figures of one experiment.")

@@ -78,6 +78,13 @@ def _uncollected() -> Iterator[None]:
         gc.freeze()
 
 
+def threads_of(threads: int) -> int:
+    """Returns the number of threads behind a factor's value: 0 is every core of this process."""
+    if threads:
+        return threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def load(threads: int = 1, device: str = "cpu") -> None:
     """Imports TensorFlow and Keras; nothing of them runs yet, no thread is started."""
     quiet()
@@ -94,8 +101,9 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
     """Imports TensorFlow and Keras and sets them up; before any module that imports Keras.
 
     Args:
-        threads: Threads that one operation may use. With one thread, operations run one
-            after the other too, so that sums always have the same order.
+        threads: Threads that one operation may use; 0 for as many as this process has cores.
+            With one thread, operations run one after the other too, so that sums always have
+            the same order.
         device: `cpu` or `gpu`.
         replicas: Devices that a training is divided among: so many GPUs, or logical devices
             of the CPU.
@@ -104,6 +112,7 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
         UserError: If TensorFlow is already running with other settings, or finds fewer GPUs
             than are asked for.
     """
+    threads = threads_of(threads)
     load(threads, device)
     import tensorflow as tf
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from batchscope import names, pairs, plan, values
+from batchscope import names, pairs, plan, sweeps, values
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import (
     Place,
@@ -166,9 +166,9 @@ def schema() -> dict[str, Any]:
 
 
 def _registry_definitions() -> dict[str, Any]:
-    scalars = {
-        name: parameter_schema(factor) for name, factor in names.FACTORS.items() if name != "seed"
-    }
+    # Which of them an experiment may have depends on whether it trains: planning says so.
+    factors = {**names.FACTORS, **sweeps.FACTORS}
+    scalars = {name: parameter_schema(factor) for name, factor in factors.items() if name != "seed"}
     lists = {
         name: {
             "type": "array",
@@ -182,15 +182,16 @@ def _registry_definitions() -> dict[str, Any]:
     # Known, to be refused in words of its own.
     no_seed = {"not": {}, "expected": plan.EXPECTED_SEED}
     settings = {
-        measure: {
-            "type": ["object", "null"],
-            "expected": "a map of settings, or nothing",
-            "noun": "setting",
-            "additionalProperties": False,
-            "properties": {name: parameter_schema(item) for name, item in parameters.items()},
-        }
-        for measure, parameters in names.MEASURES.items()
+        measure: _closed(
+            "setting",
+            "a map of settings, or nothing",
+            {name: parameter_schema(item) for name, item in parameters.items()},
+        )
+        | {"type": ["object", "null"]}
+        for measure, parameters in {**names.MEASURES, **names.TIMINGS}.items()
     }
+    no_epoch = {"not": {}, "expected": plan.EXPECTED_EPOCH}
+    settings["evaluate"]["properties"]["epoch"] = no_epoch
     for measure in names.PAIR_MEASURES:
         settings[measure]["properties"]["between"] = {
             "description": "Factor -> its value in the first and in the second run of each pair.",
@@ -201,8 +202,14 @@ def _registry_definitions() -> dict[str, Any]:
         "factor_lists": _closed(
             "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}
         ),
-        "measures": {"additionalProperties": False, "noun": "measure", "properties": settings},
+        "measures": _one_of("measure", names.MEASURES, settings),
+        "timings": _one_of("timing", names.TIMINGS, settings),
     }
+
+
+def _one_of(noun: str, known: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    properties = {name: settings[name] for name in known}
+    return {"additionalProperties": False, "noun": noun, "properties": properties}
 
 
 def _closed(noun: str, expected: str, properties: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,15 @@ SOURCES: dict[str, dict[str, Any]] = {
         "split": REQUIRED,
     },
     "npz": {"path": REQUIRED, "sha256": None, "scale": None, "split": None},
+    "patches": {
+        "image_size": REQUIRED,
+        "per_class": 500,
+        "split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0},
+    },
 }
+
+# Their parts overlap, so that a loss or an accuracy on them means nothing.
+TIMING_ONLY_SOURCES = ("patches",)
 
 # Defined without being written under `datasets`.
 BUILT_IN: dict[str, dict[str, Any]] = {
@@ -121,7 +129,8 @@ def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
     """Returns the members of each class before the split, or None where only the files know."""
     if definition["source"] == "digits":
         return _DIGITS_CLASSES
-    if definition["source"] == "cats_vs_dogs" and definition["per_class"] is not None:
+    two_classes = definition["source"] in ("cats_vs_dogs", "patches")
+    if two_classes and definition["per_class"] is not None:
         return (definition["per_class"],) * 2
     return None
 

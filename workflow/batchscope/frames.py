@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import names
+from batchscope import names, sweeps
 
 if TYPE_CHECKING:
     import pandas
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 TEXT_COLUMNS = ("run", "dataset", "dataset_digest", "model", "model_digest", "message")
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
+# What may tell series apart: the factors of trainings and of times, and the machine.
+_KINDS = {name: factor.kind for name, factor in {**names.FACTORS, **sweeps.FACTORS}.items()}
+_KINDS["machine"] = "str"
 # A factor that goes with others is described by them: the first of these are dropped first.
 _NUMBERS_FIRST = sorted(
-    (factor for factor in names.FACTORS if factor not in _AXES),
-    key=lambda factor: names.FACTORS[factor].kind not in ("int", "float"),
+    (factor for factor in _KINDS if factor not in _AXES),
+    key=lambda factor: _KINDS[factor] not in ("int", "float"),
 )
 
 
@@ -56,7 +59,7 @@ def varying(frame: pandas.DataFrame) -> list[str]:
     """Returns the factors with more than one value, batch size and seed apart."""
     return [
         factor
-        for factor in names.FACTORS
+        for factor in _KINDS
         if factor not in _AXES
         and factor in frame.columns
         and frame[factor].nunique(dropna=False) > 1
@@ -132,8 +135,12 @@ def _words(factor: str, value: Any) -> str:
     name = factor.replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
-    if factor in ("dataset", "model", "optimizer", "device"):
+    if factor in ("dataset", "model", "optimizer", "device", "machine"):
         return str(value)
+    if factor == "loop":
+        return LOOP_WORDS[value]
+    if factor == "threads" and value == 0:
+        return "all threads"
     if factor == "learning_rate_scaling":
         return "no scaling" if value == "none" else f"{value} scaling"
     if factor in ("threads", "replicas"):
@@ -141,6 +148,15 @@ def _words(factor: str, value: Any) -> str:
     if isinstance(value, int | float):
         return f"{name} {format_number(value)}"
     return f"{name} {str(value).replace('_', ' ')}"
+
+
+LOOP_WORDS = {
+    "graph": "loop in the graph",
+    "eager": "eager",
+    "function": "tf.function",
+    "fit": "Keras fit",
+    "fit_steps": "Keras fit, 32 steps per execution",
+}
 
 
 def format_number(value: Any) -> str:

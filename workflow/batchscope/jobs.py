@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import config as configuration
-from batchscope import names, plan, status, warm
+from batchscope import names, plan, records, status, sweeps, warm
 from batchscope.errors import ConfigError, UserError
 
 RESULTS = "results"
@@ -25,6 +25,14 @@ TABLES = (
     "alignment.csv",
     "lines.csv",
     "landscapes.csv",
+    "at_epochs.csv",
+    "throughput.csv",
+    "sweeps.csv",
+    "utilisation.csv",
+    "samples.csv",
+    "largest.csv",
+    "profiles.csv",
+    "training_times.csv",
 )
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
@@ -36,7 +44,7 @@ def _code(*patterns: str) -> list[str]:
     return sorted(os.path.relpath(path) for path in found if path.suffix != ".pyc")
 
 
-TABLE_CODE = _code("tables.py", "long_tables.py", "frames.py")
+TABLE_CODE = _code("tables.py", "long_tables.py", "timing_tables.py", "step_times.py", "frames.py")
 FIGURE_CODE = _code(
     "figures/*.py", "frames.py", "statistics.py", "learning_rates.py", "../report/*.rst"
 )
@@ -139,6 +147,13 @@ class Jobs:
         found = self.study.experiments[experiment]
         for run in found.runs:
             yield f"{RESULTS}/runs/{run}/record.json"
+        # What other machines measured is read, and never made.
+        for folder, machine in self.study.machines.values():
+            runs = [records.run_folder(folder, run) / "record.json" for run in found.runs]
+            jobs = status.measure_jobs(self.study, found, folder, machine)
+            for path in (*runs, *(job.path for job in jobs)):
+                if path.exists():
+                    yield path.as_posix()
         for path, measure in status.measure_files(self.study, found, RESULTS).items():
             yield path.as_posix()
             if measure == "landscape":  # its arrays lie beside the record
@@ -200,6 +215,17 @@ def measure_gpus(name: str) -> int:
 def threads(name: str) -> int:
     """Threads of a run or a timing configuration."""
     return _factors(name)["threads"]
+
+
+def sweep_gpus(name: str) -> int:
+    """GPUs that a timing sweep needs: one per replica."""
+    factors = sweeps.parse(name).factors
+    return factors["replicas"] if factors["device"] == "gpu" else 0
+
+
+def sweep_threads(name: str) -> int:
+    """Threads that a cluster is asked for; a sweep on all threads takes what its node gives."""
+    return sweeps.parse(name).factors["threads"] or 1
 
 
 @functools.cache

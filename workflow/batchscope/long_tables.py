@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import names, records
+from batchscope import names, records, status
 
 if TYPE_CHECKING:
     from batchscope.plan import Experiment, Study
@@ -27,9 +27,12 @@ _UPDATES = ("low", "high", "count", "share")
 _ALIGNMENT = ("place", "epoch", "examples", "norm", "ratio", "independent")
 _LINES = ("other", "factor", "small", "large", "alpha", "split", "loss", "accuracy")
 _LANDSCAPES = ("kind", "index", "a", "b", "loss")
-_WHOLE = ("epoch", "step", "position", "count", "examples", "index")
+_METRICS = tuple(f"{split}_{name}" for split in records.SPLITS for name in ("loss", "accuracy"))
+_AT_EPOCHS = ("machine", "at_epoch", *_METRICS, "train_seconds")
+_WHOLE = ("epoch", "step", "position", "count", "examples", "index", "at_epoch")
 
 Block = dict[str, Sequence[Any]]
+NAN = float("nan")
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
@@ -206,6 +209,66 @@ def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.Dat
     return _measured(results, study.experiments[experiment], "landscape", _LANDSCAPES, block)
 
 
+def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, run and number of epochs that the experiment asks for.
+
+    Losses and accuracies are those of the weights after that epoch, dropout off;
+    `train_seconds` is at_epoch * seconds_per_epoch, validation apart. What a training that
+    stopped earlier never reached is empty.
+    """
+    chosen = study.experiments[experiment]
+    return _table(_AT_EPOCHS, _at_epochs(results, study, chosen))
+
+
+def _at_epochs(
+    results: Path | str, study: Study, chosen: Experiment
+) -> Iterator[tuple[dict[str, Any], Block]]:
+    if not {"evaluate", "time_epoch"} & {*chosen.measures}:
+        return
+    epochs = list(chosen.at_epochs)
+    for place in status.places(study, results):
+        timed: dict[str, float] = {}  # timing configuration -> seconds per epoch
+        for first in _runs(place.results, chosen):
+            run = first["run"]
+            timing = names.timing_name(names.parse_run(run))
+            if timing not in timed:
+                timed[timing] = _seconds_per_epoch(place, timing, chosen)
+            evaluated = [_evaluated(place.results, run, epoch, chosen) for epoch in epochs]
+            record = records.read_json(records.run_folder(place.results, run) / "record.json")
+            yield (
+                first,
+                {
+                    "machine": [place.machine] * len(epochs),
+                    "at_epoch": epochs,
+                    **{name: [found.get(name, NAN) for found in evaluated] for name in _METRICS},
+                    "train_seconds": [
+                        epoch * timed[timing] if epoch <= record["epochs_run"] else NAN
+                        for epoch in epochs
+                    ],
+                },
+            )
+
+
+def _evaluated(
+    results: Path | str, run: str, epoch: int, experiment: Experiment
+) -> dict[str, float]:
+    """Returns what evaluate measured of the weights after an epoch, which may be nothing."""
+    if "evaluate" not in experiment.measures:
+        return {}
+    path = records.measure_path(results, run, "evaluate", status.at_epoch(epoch))
+    found = (read_record(path) or {}).get("values", {})
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _seconds_per_epoch(place: status.Place, timing: str, experiment: Experiment) -> float:
+    if "time_epoch" not in experiment.measures:
+        return NAN
+    settings = names.settings_name("time_epoch", experiment.measures["time_epoch"])
+    path = records.timing_path(place.results, place.recorded, timing, settings)
+    found = (read_record(path) or {}).get("values", {}).get("seconds_per_epoch")
+    return NAN if found is None else found
+
+
 TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
     "history.csv": histories,
     "layers.csv": layers,
@@ -213,6 +276,7 @@ TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
     "alignment.csv": alignment,
     "lines.csv": lines,
     "landscapes.csv": landscapes,
+    "at_epochs.csv": at_epochs,
 }
 
 

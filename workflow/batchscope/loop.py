@@ -119,8 +119,10 @@ class StepLoop:
             device as they are and turned into float32 batch by batch.
         labels: Integer classes, shape (n,).
         scale: Factor that turns the images into what the model is trained on.
-        batch_size: Examples per update.
+        batch_size: Examples per update; an int32 variable may be given another value between
+            calls of `run`, and nothing is traced again.
         update_norms: Whether `run` returns the norm of every update.
+        whole_batches: Whether an epoch ends with its last whole batch, where it has one.
     """
 
     def __init__(
@@ -130,8 +132,9 @@ class StepLoop:
         images: np.ndarray,
         labels: np.ndarray,
         scale: float,
-        batch_size: int,
+        batch_size: int | tf.Variable,
         update_norms: bool = False,
+        whole_batches: bool = False,
     ) -> None:
         self.examples = len(images)
         optimizer.build(model.trainable_variables)
@@ -151,12 +154,15 @@ class StepLoop:
             order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             start = step
+            size = tf.convert_to_tensor(batch_size)  # read once, where it is a variable
+            rest = 0 if whole_batches else size - 1
+            steps = tf.maximum(1, (self.examples + rest) // size)
 
             def body(
                 step: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor, *norms: tf.TensorArray
             ) -> tuple:
-                first = step * batch_size
-                batch = order[first : tf.minimum(first + batch_size, self.examples)]
+                first = step % steps * size
+                batch = order[first : tf.minimum(first + size, self.examples)]
                 batch_loss, batch_hits, *norm = update(batch)
                 norms = [array.write(step - start, norm[0]) for array in norms]
                 return step + 1, loss + batch_loss, hits + batch_hits, *norms
@@ -225,7 +231,7 @@ class StepLoop:
         Args:
             order: The epoch's order of examples, int32 of shape (n,).
             start: First step.
-            stop: Step after the last.
+            stop: Step after the last. Steps beyond the epoch's last begin it anew.
             totals: Sums over the epoch's steps before `start`. They are carried on step by
                 step, so that where an epoch is cut does not change a bit.
 

@@ -212,7 +212,7 @@ def load(
     Args:
         results: The results folder.
         run: Name of the run.
-        which: `initial`, `final` or `best`.
+        which: `initial`, `final`, `best`, or `epochs/3` for the weights after epoch 3.
         model_file: The user's file, where the run's model is one.
 
     Raises:

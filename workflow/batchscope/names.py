@@ -246,7 +246,17 @@ _BATCH_NORM = _setting(
 MEASURES: dict[str, dict[str, Parameter]] = {
     measure: {setting.name: setting for setting in settings}
     for measure, settings in {
-        "evaluate": (_WEIGHTS,),
+        "evaluate": (
+            _WEIGHTS,
+            _setting(
+                "epoch",
+                "at",
+                "int",
+                0,
+                "Epoch after which to measure, given by `at_epochs`; 0 for `weights`.",
+                minimum=0,
+            ),
+        ),
         "sharpness": (
             _WEIGHTS,
             _setting("epsilons", "eps", "float", (1e-3, 5e-4), "Box sizes.", above=0, many=True),
@@ -323,6 +333,83 @@ MEASURES: dict[str, dict[str, Parameter]] = {
             _setting("start", "from", "float", -1.0, "First position; the small run is at 0."),
             _setting("stop", "to", "float", 2.0, "Last position; the large run is at 1."),
         ),
+    }.items()
+}
+
+# What an experiment of times may vary besides: a training is always the loop in the graph, over
+# arrays in memory. Spelled only where they differ from their birth value. Append; never reorder.
+TIMING_ONLY_FACTORS: dict[str, Parameter] = {
+    factor.name: factor
+    for factor in (
+        Parameter(
+            "loop",
+            "loop",
+            "str",
+            "graph",
+            "What drives the training steps.",
+            choices=("graph", "eager", "function", "fit", "fit_steps"),
+        ),
+        Parameter(
+            "input_pipeline",
+            "in",
+            "str",
+            "plain",
+            "Where a step's batch comes from; plain: the graph's own arrays for the loop in the "
+            "graph, tf.data without any remedy for the others.",
+            choices=("plain", "map", "prefetch", "cache", "jpeg"),
+        ),
+        Parameter(
+            "delay_seconds", "delay", "float", 0.0, "Wait before every step.", "s", minimum=0
+        ),
+    )
+}
+
+# Measures of the machine, by experiments that train nothing; one job over all batch sizes.
+TIMINGS: dict[str, dict[str, Parameter]] = {
+    measure: {setting.name: setting for setting in settings}
+    for measure, settings in {
+        "throughput": (
+            _setting("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
+            _setting(
+                "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
+            ),
+            _setting(
+                "iterations",
+                "it",
+                "int",
+                0,
+                "Steps of every batch size in all its blocks together; 0 for what block_seconds "
+                "asks for.",
+                "steps",
+                minimum=0,
+            ),
+        ),
+        "utilisation": (
+            _setting("seconds", "sec", "float", 5.0, "Training at every batch size.", "s", above=0),
+            _setting("pause_seconds", "pau", "float", 1.0, "Rest before each.", "s", minimum=0),
+            _setting("interval", "int", "float", 0.1, "Between two samples.", "s", above=0),
+        ),
+        "max_batch_size": (
+            _setting(
+                "limit_mb",
+                "lim",
+                "int",
+                0,
+                "Memory that may be taken; 0 for 90 % of what is free when the search starts.",
+                "MB",
+                minimum=0,
+            ),
+            _setting("most", "most", "int", 65536, "Largest batch size to try.", minimum=1),
+            _setting(
+                "resolution",
+                "res",
+                "float",
+                1 / 32,
+                "Share of the answer within which the search may end.",
+                minimum=0,
+            ),
+        ),
+        "profile": (_setting("steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1),),
     }.items()
 }
 
@@ -421,7 +508,8 @@ def split_token(text: str) -> tuple[str, str | None]:
     return match[1], match[2]
 
 
-def _encode(parameters: dict[str, Parameter], values: dict[str, Any], always: Any) -> list[str]:
+def encode(parameters: dict[str, Parameter], values: dict[str, Any], always: Any) -> list[str]:
+    """Returns `alias=value` of the parameters in `always`, and of those that differ from birth."""
     parts = []
     for name, parameter in parameters.items():
         value = values.get(name, parameter.birth)
@@ -430,7 +518,17 @@ def _encode(parameters: dict[str, Parameter], values: dict[str, Any], always: An
     return parts
 
 
-def _decode(parameters: dict[str, Parameter], parts: list[str], what: str) -> dict[str, Any]:
+def decode(parameters: dict[str, Parameter], parts: list[str], what: str) -> dict[str, Any]:
+    """Returns the values behind parts of a name, by full name.
+
+    Args:
+        parameters: Those that the name may hold.
+        parts: Each `alias=value`.
+        what: The whole name, for error messages.
+
+    Raises:
+        ValueError: If a part is unknown, given twice or not in its canonical form.
+    """
     by_alias = {parameter.alias: parameter for parameter in parameters.values()}
     values = {}
     for part in parts:
@@ -453,8 +551,8 @@ def run_name(factors: dict[str, Value]) -> str:
     """
     rest = {name: p for name, p in FACTORS.items() if name not in ("dataset", "model")}
     core = {name for name, parameter in rest.items() if parameter.core}
-    name = "+".join([str(factors["dataset"]), str(factors["model"]), *_encode(rest, factors, core)])
-    return _checked(name)
+    name = "+".join([str(factors["dataset"]), str(factors["model"]), *encode(rest, factors, core)])
+    return checked(name)
 
 
 def parse_run(name: str) -> dict[str, Value]:
@@ -470,9 +568,9 @@ def timing_name(factors: dict[str, Value]) -> str:
     """Returns the name of a run's timing configuration: what its time per step depends on."""
     rest = {name: FACTORS[name] for name in TIMING_FACTORS if name not in ("dataset", "model")}
     name = "+".join(
-        [str(factors["dataset"]), str(factors["model"]), *_encode(rest, factors, _TIMING_CORE)]
+        [str(factors["dataset"]), str(factors["model"]), *encode(rest, factors, _TIMING_CORE)]
     )
-    return _checked(name)
+    return checked(name)
 
 
 def parse_timing(name: str) -> dict[str, Value]:
@@ -480,7 +578,7 @@ def parse_timing(name: str) -> dict[str, Value]:
     return dict(_parse(name, TIMING_FACTORS, timing_name))
 
 
-def _parse(name: str, order: tuple[str, ...], encode: Any) -> list[tuple[str, Value]]:
+def _parse(name: str, order: tuple[str, ...], spell: Any) -> list[tuple[str, Value]]:
     parts = name.split("+")
     if len(parts) < 3:
         raise ValueError(f"Expected dataset+model+factors. Received: {name!r}")
@@ -488,9 +586,9 @@ def _parse(name: str, order: tuple[str, ...], encode: Any) -> list[tuple[str, Va
     values: dict[str, Any] = {"dataset": parts[0], "model": parts[1]}
     for part in parts[:2]:
         split_token(part)
-    values.update(_decode(rest, parts[2:], name))
+    values.update(decode(rest, parts[2:], name))
     try:
-        written = encode(values)
+        written = spell(values)
     except (KeyError, TypeError) as error:
         raise ValueError(f"Expected every core factor in {name!r}. Missing: {error}") from None
     if written != name:
@@ -498,10 +596,14 @@ def _parse(name: str, order: tuple[str, ...], encode: Any) -> list[tuple[str, Va
     return [(key, values.get(key, FACTORS[key].birth)) for key in order]
 
 
+def _settings_of(measure: str) -> dict[str, Parameter]:
+    return MEASURES[measure] if measure in MEASURES else TIMINGS[measure]
+
+
 def settings_name(measure: str, settings: dict[str, Any]) -> str:
     """Returns the name of a measure's settings: those that differ from birth, or `default`."""
-    parts = _encode(MEASURES[measure], settings, ())
-    return _checked("+".join(parts) or "default")
+    parts = encode(_settings_of(measure), settings, ())
+    return checked("+".join(parts) or "default")
 
 
 def parse_settings(measure: str, name: str) -> dict[str, Any]:
@@ -510,14 +612,19 @@ def parse_settings(measure: str, name: str) -> dict[str, Any]:
     Raises:
         ValueError: If the name is not one that `settings_name` would have written.
     """
-    parameters = MEASURES[measure]
-    values = {} if name == "default" else _decode(parameters, name.split("+"), name)
+    parameters = _settings_of(measure)
+    values = {} if name == "default" else decode(parameters, name.split("+"), name)
     if settings_name(measure, values) != name:
         raise ValueError(f"Expected the canonical form of settings. Received: {name!r}")
     return {key: values.get(key, parameter.birth) for key, parameter in parameters.items()}
 
 
-def _checked(name: str) -> str:
+def checked(name: str) -> str:
+    """Returns a name that paths and clusters bear.
+
+    Raises:
+        ValueError: If it is too long or has a character that does not pass everywhere.
+    """
     if len(name) > MAX_NAME_LENGTH:
         raise ValueError(f"Expected at most {MAX_NAME_LENGTH} characters. Received: {name!r}")
     if re.fullmatch(r"[a-z0-9_.=+-]+", name) is None:

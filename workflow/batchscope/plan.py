@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import definitions, names, pairs, values
+from batchscope import definitions, names, pairs, snapshots, sweeps, values
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, missing, received, show, unknown, within
 
@@ -30,10 +30,12 @@ BUILT_IN_MODELS = (
     "keskar_f1_plain",
     "lheureux_cnn",
     "small_cnn",
+    "tutorial_cnn",
 )
 # The figures that `published` may name; batchscope.figures, which draws them, is above this.
-FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs
+FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs; a | b: either
     "accuracy": ("evaluate",),
+    "accuracy_by_epochs": ("evaluate",),
     "best_learning_rate": ("evaluate",),
     "best_losses": (),
     "displacement": ("displacement",),
@@ -46,16 +48,25 @@ FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs
     "learning_rate": (),
     "line": ("line",),
     "loss_curves": (),
+    "max_batch_size": ("max_batch_size",),
+    "profile": ("profile",),
     "sam_sharpness": ("sam_sharpness",),
     "sharpness": ("sharpness",),
+    "step_time": ("throughput",),
+    "throughput": ("throughput",),
     "time": ("time_epoch",),
+    "training_time": ("time_epoch|throughput",),
     "update_norms": ("displacement",),
+    "utilisation": ("utilisation",),
+    "utilisation_over_time": ("utilisation",),
     "weight_distance": ("weight_distance",),
     "weight_distance_by_layer": ("weight_distance",),
 }
+EPOCH_FIGURES = ("accuracy_by_epochs", "training_time")  # which need at_epochs besides
 MAX_RUNS = 1000
 _LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
 EXPECTED_SEED = "a seed given by the experiment's own key 'seeds'"
+EXPECTED_EPOCH = "an epoch given by the experiment's own key 'at_epochs'"
 
 _CORE = tuple(name for name, factor in names.FACTORS.items() if factor.core and name != "seed")
 _FACTORS = tuple(name for name in names.FACTORS if name != "seed")
@@ -63,6 +74,7 @@ _SEED_COUNT = names.Parameter(
     "seeds", "seeds", "int", None, "Number of seeds.", minimum=1, maximum=2**32
 )
 _RUN_COUNT = names.Parameter("max_runs", "max_runs", "int", None, "Most runs.", minimum=1)
+_EPOCH = names.Parameter("at_epochs", "at", "int", None, "Number of epochs.", minimum=1)
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,9 @@ class Experiment:
         pairs: Measure of two runs -> names of both, for each pair.
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
+        timings: Timing -> every setting, by full name; such an experiment has no runs.
+        sweeps: What is timed: a sweep over batch sizes for all else that is varied.
+        at_epochs: Numbers of epochs that every training serves, in rising order.
     """
 
     name: str
@@ -114,6 +129,9 @@ class Experiment:
     pairs: dict[str, tuple[pairs.Pair, ...]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
     published: dict[str, dict[str, str]] = field(default_factory=dict)
+    timings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sweeps: tuple[sweeps.Sweep, ...] = ()
+    at_epochs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +148,7 @@ class Study:
         models: Token -> the user's model file, or None for a built-in model.
         experiments: By name, in the order of the file.
         runs: Every distinct run by name.
+        machines: Other machine -> the folder of its results, and what it calls itself there.
         warnings: What does not stop a study but may surprise.
     """
 
@@ -143,6 +162,7 @@ class Study:
     experiments: dict[str, Experiment]
     runs: dict[str, Run]
     warnings: tuple[str, ...] = field(default=())
+    machines: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def make(config: dict[str, Any], scale: str = "full") -> Study:
@@ -224,6 +244,37 @@ class _Broken(Exception):
     """A value whose problem is already reported."""
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """What an experiment is made of: trainings, or times.
+
+    Attributes:
+        factors: Factors that it may have.
+        core: Those that it must be given.
+        why_not: What is said of any other factor.
+    """
+
+    factors: dict[str, names.Parameter]
+    core: tuple[str, ...]
+    why_not: str
+
+
+_TRAINING = _Kind(
+    names.FACTORS,
+    _CORE,
+    "received in an experiment that trains; it is expected beside `timing` alone: a training is "
+    "always the loop in the graph.",
+)
+_TIMING = _Kind(
+    sweeps.FACTORS,
+    sweeps.CORE,
+    "received in an experiment of times, which do not depend on it; one of "
+    f"{', '.join(sweeps.FACTORS)} is expected.",
+)
+# Of defaults an experiment takes what it may have.
+_DEFAULTS = _Kind({**names.FACTORS, **sweeps.FACTORS}, (), "")
+
+
 @dataclass
 class _Grid:
     """The factors of one experiment, resolved."""
@@ -234,12 +285,13 @@ class _Grid:
     cases: list[dict[str, Any]]
     vary: dict[str, tuple[Any, ...]]
     seeds: tuple[int, ...] | range
+    kind: _Kind
 
     @property
     def complete(self) -> bool:
         """Whether every case has every core factor; a broken value is not here."""
         given = {*self.defaults, *self.set, *self.vary}
-        return all(given | set(case) >= set(_CORE) for case in self.cases)
+        return all(given | set(case) >= set(self.kind.core) for case in self.cases)
 
     @property
     def size(self) -> int:
@@ -249,11 +301,12 @@ class _Grid:
 
     def combinations(self) -> Iterator[tuple[int, dict[str, Any], Callable[[str], Place]]]:
         """Yields the case, factors without seed, and the function from factor to place."""
-        births = {name: factor.birth for name, factor in names.FACTORS.items()}
+        births = {name: factor.birth for name, factor in self.kind.factors.items()}
+        defaults = {name: value for name, value in self.defaults.items() if name in births}
         choices = [list(enumerate(items)) for items in self.vary.values()]
         varied = tuple(self.vary)
         for index, case in enumerate(self.cases):
-            base = {**births, **self.defaults, **self.set, **case}
+            base = {**births, **defaults, **self.set, **case}
             for chosen in itertools.product(*choices):
                 picked = {name: item[1] for name, item in zip(varied, chosen, strict=True)}
                 where = {name: item[0] for name, item in zip(varied, chosen, strict=True)}
@@ -274,6 +327,12 @@ class _Grid:
         return find
 
 
+def _used(tokens: Iterable[tuple[str, ...]], known: dict[str, Any]) -> dict[str, Any]:
+    """Returns what stands behind tokens, each once."""
+    by_token = dict(entry for entry in known.values() if entry is not None)
+    return {token: by_token[token] for token in dict.fromkeys(itertools.chain(*tokens))}
+
+
 class _Planner:
     """One pass over a configuration; collects problems, warnings and runs."""
 
@@ -291,6 +350,7 @@ class _Planner:
         self.datasets: dict[str, tuple[str, dict[str, Any]] | None] = {}
         self.models: dict[str, tuple[str, str | None] | None] = {}
         self.sizes: dict[str, int | None] = {}  # training images by data set
+        self.sources: dict[str, str] = {}
 
     # Problems.
 
@@ -314,11 +374,12 @@ class _Planner:
     def study(self) -> Study | None:
         self._read_datasets()
         self._read_models()
-        defaults = self._scalars(("defaults",), self.config.get("defaults"))
+        defaults = self._scalars(("defaults",), self.config.get("defaults"), _DEFAULTS)
         experiments = {}
         for name, body in _map(self.config.get("experiments")).items():
             if isinstance(body, dict):
-                experiments[name] = self._experiment(name, body, defaults)
+                plan_one = self._timing_experiment if "timing" in body else self._experiment
+                experiments[name] = plan_one(name, body, defaults)
         self._check_total()
         if self.problems or self.found:
             return None
@@ -330,17 +391,16 @@ class _Planner:
             machine=self.config.get("machine", "local"),
             reduced=reduced,
             folder_name=f"{name}-reduced" if reduced else name,
-            datasets=self._used("dataset", self.datasets),
-            models=self._used("model", self.models),
+            datasets=_used([item.datasets for item in experiments.values()], self.datasets),
+            models=_used([item.models for item in experiments.values()], self.models),
             experiments=experiments,
             runs=self.runs,
             warnings=tuple(self.warnings),
+            machines={
+                name: (os.path.normpath(body["results"]), body.get("machine", "local"))
+                for name, body in _map(self.config.get("machines")).items()
+            },
         )
-
-    def _used(self, factor: str, known: dict[str, Any]) -> dict[str, Any]:
-        used = dict.fromkeys(run.factors[factor] for run in self.runs.values())
-        by_token = dict(entry for entry in known.values() if entry is not None)
-        return {token: by_token[token] for token in used}
 
     def _check_reduced(self, config: dict[str, Any]) -> None:
         if self.scale == "reduced" and "reduced" not in config:
@@ -367,6 +427,7 @@ class _Planner:
                 token = definitions.token(name, definition)
                 self.datasets[name] = (token, definition)
                 self.sizes[token] = definitions.training_size(definition)
+                self.sources[token] = definition["source"]
 
     def _read_models(self) -> None:
         self.models.update({name: (name, None) for name in BUILT_IN_MODELS})
@@ -401,28 +462,29 @@ class _Planner:
 
     # Factors.
 
-    def _scalars(self, place: Place, mapping: Any) -> dict[str, Any]:
+    def _scalars(self, place: Place, mapping: Any, kind: _Kind) -> dict[str, Any]:
         """Returns the sound factors of a map from factors to values."""
         result = {}
         for name, raw in _map(mapping).items():
-            if self._known_factor((*place, name)):
+            if self._known_factor((*place, name), kind):
                 try:
-                    result[name] = self._factor(name, (*place, name), raw)
+                    result[name] = self._factor(name, (*place, name), raw, kind)
                 except _Broken:
                     continue
         return result
 
-    def _lists(self, place: Place, mapping: Any) -> dict[str, tuple[Any, ...]]:
+    def _lists(self, place: Place, mapping: Any, kind: _Kind) -> dict[str, tuple[Any, ...]]:
         result = {}
         for name, raw in _map(mapping).items():
             at = (*place, name)
-            if not self._known_factor(at) or within(self._origin(at), self.found):
+            if not self._known_factor(at, kind) or within(self._origin(at), self.found):
                 continue
             if not isinstance(raw, list) or not raw:
                 expected = "a list of at least one value"
                 self.report(received(at, raw, expected))
                 continue
-            result[name] = self._distinct(at, raw, functools.partial(self._factor, name))
+            read = functools.partial(self._factor, name, kind=kind)
+            result[name] = self._distinct(at, raw, read)
         return result
 
     def _distinct(
@@ -440,18 +502,20 @@ class _Planner:
             seen.setdefault(value, index)
         return tuple(seen)
 
-    def _known_factor(self, place: Place) -> bool:
+    def _known_factor(self, place: Place, kind: _Kind) -> bool:
         name = place[-1]
         if name == "seed":
             text = f"{EXPECTED_SEED} is expected."
             self.report(Problem(place, f"received a seed; {text}"))
-        elif name not in names.FACTORS:
-            self.report(unknown(place, "factor", _FACTORS))
+        elif name not in _DEFAULTS.factors:
+            self.report(unknown(place, "factor", kind.factors if kind is _TIMING else _FACTORS))
+        elif name not in kind.factors:
+            self.report(Problem(place, kind.why_not))
         else:
             return True
         return False
 
-    def _factor(self, name: str, place: Place, raw: Any) -> Any:
+    def _factor(self, name: str, place: Place, raw: Any, kind: _Kind = _TRAINING) -> Any:
         if name in ("dataset", "model"):
             known = self.datasets if name == "dataset" else self.models
             if not isinstance(raw, str) or raw not in known:
@@ -461,7 +525,7 @@ class _Planner:
             if known[raw] is None:  # reported where it is defined
                 raise _Broken
             return known[raw][0]
-        return self._coerce(place, names.FACTORS[name], raw)
+        return self._coerce(place, kind.factors[name], raw)
 
     def _coerce(self, place: Place, parameter: names.Parameter, raw: Any) -> Any:
         try:
@@ -476,29 +540,17 @@ class _Planner:
         self, name: str, body: dict[str, Any], defaults: dict[str, Any]
     ) -> Experiment | None:
         place = ("experiments", name)
-        raw_cases = body.get("cases")
-        raw_cases = raw_cases if isinstance(raw_cases, list) and raw_cases else [{}]
-        grid = _Grid(
-            place=place,
-            defaults=defaults,
-            set=self._scalars((*place, "set"), body.get("set")),
-            cases=[
-                self._scalars((*place, "cases", index), case)
-                for index, case in enumerate(raw_cases)
-            ],
-            vary=self._lists((*place, "vary"), body.get("vary")),
-            seeds=self._seeds((*place, "seeds"), body),
-        )
+        grid = self._grid(place, body, defaults, _TRAINING)
         measures, between = self._measures((*place, "measure"), body.get("measure"))
         self._check_figures(place, body, measures)
-        self._check_twice(place, body, raw_cases)
-        self._check_complete(place, body, raw_cases)
+        at_epochs = self._at_epochs(place, body, measures)
         if self._broken(place, *self._inherited(grid)) or not grid.complete:
             return None
         runs = self._expand(grid, measures)
         if not runs:
             return None
         self._check_norms(place, runs, measures)
+        self._check_kept((*place, "at_epochs"), at_epochs, runs)
         return Experiment(
             name=name,
             title=body.get("title", name),
@@ -514,7 +566,103 @@ class _Planner:
             pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
             figures=tuple(body.get("figures", ())),
             published=body.get("published", {}),
+            at_epochs=tuple(sorted(at_epochs)),
         )
+
+    def _grid(
+        self, place: Place, body: dict[str, Any], defaults: dict[str, Any], kind: _Kind
+    ) -> _Grid:
+        cases = body.get("cases")
+        cases = cases if isinstance(cases, list) and cases else [{}]
+        grid = _Grid(
+            place=place,
+            defaults=defaults,
+            set=self._scalars((*place, "set"), body.get("set"), kind),
+            cases=[
+                self._scalars((*place, "cases", index), case, kind)
+                for index, case in enumerate(cases)
+            ],
+            vary=self._lists((*place, "vary"), body.get("vary"), kind),
+            seeds=self._seeds((*place, "seeds"), body) if kind is _TRAINING else (0,),
+            kind=kind,
+        )
+        self._check_twice(place, body, cases, kind)
+        self._check_complete(place, body, cases, kind)
+        return grid
+
+    def _timing_experiment(
+        self, name: str, body: dict[str, Any], defaults: dict[str, Any]
+    ) -> Experiment | None:
+        place = ("experiments", name)
+        for key in ("measure", "seeds"):
+            if key in body:
+                text = "received beside `timing`; an experiment that trains or one of times is"
+                self.report(Problem((*place, key), f"{text} expected."))
+        grid = self._grid(place, body, defaults, _TIMING)
+        timings, _ = self._measures((*place, "timing"), body.get("timing"), names.TIMINGS)
+        at_epochs = self._at_epochs(place, body, timings)
+        self._check_figures(place, body, timings)
+        if self._broken(place, *self._inherited(grid)) or not grid.complete:
+            return None
+        if self._too_many(grid):
+            return None
+        combinations = []
+        for _, factors, find in grid.combinations():
+            self._check_step(factors, find)
+            self._check_loop(factors, find)
+            combinations.append(factors)
+        found = tuple(sweeps.group(combinations))
+        self._check_sweep_names(place, found)
+        return Experiment(
+            name=name,
+            title=body.get("title", name),
+            question=body.get("question", ""),
+            set=grid.set,
+            cases=tuple(grid.cases),
+            vary=grid.vary,
+            seeds=(),
+            runs=(),
+            measures={},
+            datasets=tuple(dict.fromkeys(sweep.factors["dataset"] for sweep in found)),
+            models=tuple(dict.fromkeys(sweep.factors["model"] for sweep in found)),
+            figures=tuple(body.get("figures", ())),
+            published=body.get("published", {}),
+            at_epochs=tuple(sorted(at_epochs)),
+            timings=timings,
+            sweeps=found,
+        )
+
+    def _check_sweep_names(self, place: Place, found: tuple[sweeps.Sweep, ...]) -> None:
+        try:
+            for sweep in found:
+                _ = sweep.name
+        except ValueError:
+            text = (
+                f"received batch sizes whose name has more than {names.MAX_NAME_LENGTH} "
+                "characters; fewer, or ranges without gaps, are expected."
+            )
+            self.report(Problem((*place, "vary"), text))
+
+    def _check_loop(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        """What the loop in the graph cannot do: it has no Python between its steps."""
+        if factors["loop"] == "graph":
+            if factors["input_pipeline"] != "plain":
+                text = f"received {factors['input_pipeline']} with loop graph, which takes its "
+                text += "batches from its own arrays; plain, or another loop, is expected."
+                self.report(Problem(find("input_pipeline"), text))
+            if factors["delay_seconds"]:
+                text = "received with loop graph, which cannot wait between steps; another loop is"
+                self.report(Problem(find("delay_seconds"), f"{text} expected."))
+        elif factors["replicas"] > 1:
+            text = f"received {factors['replicas']} with loop {factors['loop']}; 1 is expected, or "
+            self.report(Problem(find("replicas"), f"{text}loop graph."))
+
+    def _too_many(self, grid: _Grid) -> bool:
+        if grid.size <= self._max_runs():
+            return False
+        text = f"received {grid.size} runs; at most {self._max_runs()} (max_runs) are expected."
+        self.report(Problem(grid.place, text))
+        return True
 
     def _pairs(self, between: pairs.Between, runs: list[str]) -> tuple[pairs.Pair, ...]:
         found = pairs.find(between, ((run, self.runs[run].factors) for run in runs))
@@ -557,6 +705,49 @@ class _Planner:
         except _Broken:
             return ()
 
+    def _at_epochs(
+        self, place: Place, body: dict[str, Any], measures: dict[str, Any]
+    ) -> tuple[int, ...]:
+        """Returns the numbers of epochs that an experiment asks for, as written."""
+        at, raw = (*place, "at_epochs"), body.get("at_epochs")
+        if raw is None:
+            self._check_epoch_figures(place, body)
+            return ()
+        if not isinstance(raw, list) or not raw:
+            self.report(received(at, raw, "a list of at least one number of epochs"))
+            return ()
+        if not {"evaluate", "time_epoch", "throughput"} & {*measures}:
+            text = "received without what they are for; evaluate or time_epoch in measure, or "
+            text += "throughput in timing, is "
+            self.report(Problem(at, f"{text}expected."))
+        return self._distinct(at, raw, lambda where, item: self._coerce(where, _EPOCH, item))
+
+    def _check_epoch_figures(self, place: Place, body: dict[str, Any]) -> None:
+        """Refuses the figures that need at_epochs, in an experiment without them."""
+        drawn = body.get("figures")
+        named = [("figures", *item) for item in enumerate(drawn if isinstance(drawn, list) else ())]
+        named += [("published", name, name) for name in _map(body.get("published"))]
+        for section, key, name in named:
+            if name in EPOCH_FIGURES:
+                text = f"received '{name}' without what it needs; at_epochs in the experiment is "
+                self.report(Problem((*place, section, key), f"{text}expected."))
+
+    def _check_kept(self, place: Place, at_epochs: tuple[int, ...], runs: list[str]) -> None:
+        """What is measured after an epoch needs the weights of that epoch, of every run."""
+        horizons = {self.runs[run].factors["epochs"] for run in runs}
+        kept = set.intersection(*(set(snapshots.kept_epochs(epochs)) for epochs in horizons))
+        for index, epoch in enumerate(at_epochs):
+            if epoch > min(horizons):
+                text = f"received {epoch}; at most {min(horizons)} is expected, the epochs of "
+                text += "every run." if len(horizons) == 1 else "the shortest run."
+                self.report(Problem((*place, index), text))
+            elif epoch not in kept:
+                below = max(other for other in kept if other < epoch)
+                above = min((other for other in kept if other > epoch), default=None)
+                nearest = f"{below} or {above}" if above else str(below)
+                text = f"received {epoch}, after which no weights are kept; {nearest} is expected."
+                self.report(Problem((*place, index), text))
+
     def _check_figures(self, place: Place, body: dict[str, Any], measures: dict[str, Any]) -> None:
         drawn = body.get("figures")
         drawn = drawn if isinstance(drawn, list) else []
@@ -577,49 +768,53 @@ class _Planner:
         if name not in FIGURES:
             self.report(received(place, name, "the name of a figure", FIGURES))
             return
-        lacking = [measure for measure in FIGURES[name] if measure not in measures]
+        lacking = [one for one in FIGURES[name] if not {*one.split("|")} & {*measures}]
         if lacking:
-            text = f"received '{name}' without what it needs; {_listed(lacking)} in measure is "
+            text = f"received '{name}' without what it needs; {_listed(_homes(lacking))} is "
             self.report(Problem(place, f"{text}expected."))
 
-    def _check_twice(self, place: Place, body: dict[str, Any], cases: list[Any]) -> None:
+    def _check_twice(
+        self, place: Place, body: dict[str, Any], cases: list[Any], kind: _Kind
+    ) -> None:
         by_case = dict.fromkeys(name for case in cases for name in _map(case))
         homes = {"set": _map(body.get("set")), "cases": by_case, "vary": _map(body.get("vary"))}
-        for factor in names.FACTORS:
+        for factor in kind.factors:
             given = [home for home, factors in homes.items() if factor in factors]
             if len(given) > 1 and factor != "seed":
                 at = (*place, given[-1], factor)
                 text = f"received in {_listed(given)}; one of them is expected."
                 self.report(Problem(at, text))
 
-    def _check_complete(self, place: Place, body: dict[str, Any], cases: list[Any]) -> None:
+    def _check_complete(
+        self, place: Place, body: dict[str, Any], cases: list[Any], kind: _Kind
+    ) -> None:
         """Reports factors that a run must have and nothing gives."""
         homes = [("defaults",), *((*place, home) for home in ("set", "vary", "cases"))]
         if any(within(self._origin(home), self.found) for home in homes):
             return  # a whole map is unreadable: nothing is known of what it gives
         given = {*_map(self.config.get("defaults")), *_map(body.get("set"))}
         given |= {*_map(body.get("vary"))} | set.intersection(*(set(_map(case)) for case in cases))
-        if any(name not in names.FACTORS for name in given):
+        if any(name not in _DEFAULTS.factors for name in given):
             return  # most likely a core factor, misspelt, and reported
-        for factor in _CORE:
+        for factor in kind.core:
             if factor not in given:
-                expected = names.FACTORS[factor].expected
+                expected = kind.factors[factor].expected
                 text = f"missing; {expected} is expected, here or in defaults, vary or every case."
                 self.report(Problem((*place, "set", factor), text))
 
     def _measures(
-        self, place: Place, raw: Any
+        self, place: Place, raw: Any, known: dict[str, Any] = names.MEASURES
     ) -> tuple[dict[str, dict[str, Any]], dict[str, pairs.Between]]:
         """Returns every setting of each measure, and what pairs the runs of some."""
         result: dict[str, dict[str, Any]] = {}
         between: dict[str, pairs.Between] = {}
         for at, name, settings in _measure_items(place, raw):
-            if name not in names.MEASURES:
-                known = sorted(names.MEASURES)
-                self.report(received(at, name, f"one of {', '.join(known)}", known))
+            if name not in known:
+                choices = sorted(known)
+                self.report(received(at, name, f"one of {', '.join(choices)}", choices))
                 continue
             if name in result:
-                text = f"received '{name}' again; every measure once is expected."
+                text = f"received '{name}' again; every {_noun(known)} once is expected."
                 self.report(Problem(at, text))
                 continue
             if name in names.PAIR_MEASURES:
@@ -631,7 +826,7 @@ class _Planner:
                 else:
                     between[name] = found
                 settings = {k: v for k, v in _map(settings).items() if k != "between"}
-            result[name] = self._settings(at, name, settings)
+            result[name] = self._settings(at, name, known[name], settings)
         return result, between
 
     def _paired_value(self, factor: str, place: Place, raw: Any) -> Any:
@@ -640,13 +835,17 @@ class _Planner:
         except _Broken:
             return None
 
-    def _settings(self, place: Place, measure: str, given: Any) -> dict[str, Any]:
-        parameters = names.MEASURES[measure]
+    def _settings(
+        self, place: Place, measure: str, parameters: dict[str, names.Parameter], given: Any
+    ) -> dict[str, Any]:
         settings = {name: parameter.birth for name, parameter in parameters.items()}
         for name, raw in _map(given).items():
             at = (*place, name)
             if name not in parameters:
                 self.report(unknown(at, "setting", parameters))
+                continue
+            if (measure, name) == ("evaluate", "epoch"):
+                self.report(received(at, raw, EXPECTED_EPOCH))
                 continue
             if within(self._origin(at), self.found):
                 continue
@@ -700,9 +899,7 @@ class _Planner:
             return MAX_RUNS  # the schema reports it
 
     def _expand(self, grid: _Grid, measures: dict[str, Any]) -> list[str]:
-        if grid.size > self._max_runs():
-            text = f"received {grid.size} runs; at most {self._max_runs()} (max_runs) are expected."
-            self.report(Problem(grid.place, text))
+        if self._too_many(grid):
             return []
         runs: list[str] = []
         cases: dict[str, int] = {}  # run -> the case that gave it
@@ -747,9 +944,23 @@ class _Planner:
             self.report(Problem(("max_runs",), text))
 
     def _check_combination(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        self._check_step(factors, find)
+        self._check_warmup(factors, find)
+        self._check_source(factors, find)
+        if not factors["threads"]:
+            text = "received 'all'; a positive whole number is expected: a training's last bits "
+            self.report(Problem(find("threads"), f"{text}depend on it."))
+
+    def _check_source(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        if self.sources.get(factors["dataset"]) in definitions.TIMING_ONLY_SOURCES:
+            name = names.split_token(factors["dataset"])[0]
+            text = f"received {name}, which is for times alone: its splits overlap; another data "
+            self.report(Problem(find("dataset"), f"{text}set is expected."))
+
+    def _check_step(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        """What a step depends on, in a training or in a timing."""
         self._check_batch_size(factors, find)
         self._check_momentum(factors, find)
-        self._check_warmup(factors, find)
         if factors["replicas"] > factors["batch_size"]:
             text = f"received {factors['replicas']}; at most the batch size, "
             text += f"{factors['batch_size']}, is expected."
@@ -795,6 +1006,21 @@ class _Planner:
             text = f"received {warmup} without learning_rate_scaling; linear or sqrt is expected: "
             text += "the rate rises to the scaled one."
             self.report(Problem(find("warmup_epochs"), text))
+
+
+def _homes(lacking: list[str]) -> list[str]:
+    """Returns `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
+    return [
+        " or ".join(
+            f"{name} in {'timing' if name in names.TIMINGS else 'measure'}"
+            for name in one.split("|")
+        )
+        for one in lacking
+    ]
+
+
+def _noun(known: dict[str, Any]) -> str:
+    return "timing" if known is names.TIMINGS else "measure"
 
 
 def _listed(words: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import statistics
@@ -12,11 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope import definitions, names, plan, records
+from batchscope import definitions, names, plan, records, snapshots, sweeps
 
 # Interpreter, imports and compilation of one job that needs TensorFlow, in seconds of a core.
 START_SECONDS = 4.0
-_STARTS = ("train", *(name for name in names.MEASURES if name not in names.LIGHT_MEASURES))
+_STARTS = (
+    "train",
+    *(name for name in names.MEASURES if name not in names.LIGHT_MEASURES),
+    *names.TIMINGS,
+)
 
 _STATUSES = (records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING)
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
@@ -136,18 +141,31 @@ class MeasureJob:
     Attributes:
         path: The file.
         measure: The measure.
-        runs: The run it is of, or both; of a time, one of the runs that share it.
+        runs: The run it is of, or both; of a time, one of the runs that share it; of a timing
+            none.
+        sweep: What a timing is of.
     """
 
     path: Path
     measure: str
-    runs: tuple[str, ...]
+    runs: tuple[str, ...] = ()
+    sweep: sweeps.Sweep | None = None
 
 
 def measure_jobs(
-    study: plan.Study, experiment: plan.Experiment, results: Path | str
+    study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str = ""
 ) -> Iterator[MeasureJob]:
-    """Yields every file that an experiment's measures write; shared times once per run."""
+    """Yields every file that an experiment's measures write; shared times once per run.
+
+    Evaluate writes one more for each of the experiment's `at_epochs`.
+
+    Args:
+        study: The planned study.
+        experiment: One of its experiments.
+        results: The results folder.
+        machine: Name of the machine in paths; the study's own where left out.
+    """
+    machine = machine or study.machine
     for measure, values in experiment.measures.items():
         settings = names.settings_name(measure, values)
         if measure in names.PAIR_MEASURES:
@@ -158,10 +176,54 @@ def measure_jobs(
         for run in experiment.runs:
             if measure == "time_epoch":
                 timing = names.timing_name(study.runs[run].factors)
-                path = records.timing_path(results, study.machine, timing, settings)
+                path = records.timing_path(results, machine, timing, settings)
             else:
                 path = records.measure_path(results, run, measure, settings)
             yield MeasureJob(path, measure, (run,))
+        if measure == "evaluate":
+            for run, epoch in itertools.product(experiment.runs, experiment.at_epochs):
+                path = records.measure_path(results, run, measure, at_epoch(epoch))
+                yield MeasureJob(path, measure, (run,))
+    yield from timing_jobs(experiment, results, machine)
+
+
+def at_epoch(epoch: int) -> str:
+    """Returns the name of evaluate's settings for the weights after an epoch."""
+    return names.settings_name("evaluate", {"epoch": epoch})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a machine's results lie.
+
+    Attributes:
+        machine: Its name in this study.
+        results: The folder of its results.
+        recorded: What it calls itself in there.
+    """
+
+    machine: str
+    results: Path
+    recorded: str
+
+
+def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
+    """Yields the places of a study's machines: its own first, then those that it names."""
+    yield Place(study.machine, Path(results), study.machine)
+    for name, (folder, recorded) in study.machines.items():
+        yield Place(name, Path(folder), recorded)
+
+
+def timing_jobs(
+    experiment: plan.Experiment, results: Path | str, machine: str
+) -> Iterator[MeasureJob]:
+    """Yields every file that an experiment's timings write on a machine."""
+    for measure, values in experiment.timings.items():
+        settings = names.settings_name(measure, values)
+        found = (job for sweep in experiment.sweeps for job in sweeps.jobs(measure, sweep))
+        for name, sweep in {job.name: job for job in found}.items():
+            path = records.timing_path(results, machine, name, settings, measure)
+            yield MeasureJob(path, measure, sweep=sweep)
 
 
 def measure_files(
@@ -273,8 +335,7 @@ def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
 
 def _weight_files(epochs: int) -> int:
     """Files of weights that a run keeps: final, best and the snapshots up to its epochs."""
-    early = min(epochs, 5)
-    return 2 + early + max(0, epochs.bit_length() - 3)
+    return 2 + len(snapshots.stored_epochs(epochs))
 
 
 def folder_bytes(folder: Path) -> float:
@@ -298,7 +359,7 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
     if source == "npz":
         return float(os.path.getsize(definition["path"]))
     image = definition["image_size"] ** 2 * definition.get("channels", 3)
-    if source == "cats_vs_dogs":
+    if source in ("cats_vs_dogs", "patches"):
         return image * (2 * (definition["per_class"] or _CATS / 2))
     return None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import long_tables, measures, names, records
+from batchscope import long_tables, measures, names, records, status, timing_tables
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
@@ -181,23 +181,26 @@ def _position(column: str) -> int:
 
 
 def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per run of an experiment, in the plan's order.
+    """Returns one row per machine and run of an experiment, in the plan's order.
 
     Whatever is not on disk is NaN (or empty), and a run without a record has the status
-    `missing`.
+    `missing`; of another machine only the runs that its results hold have a row.
 
     Args:
         results: The folder of all results.
         study: The plan.
         experiment: Name of one of its experiments.
     """
-    reader = _Reader(Path(results), study)
     chosen = study.experiments[experiment]
     rows = []
-    for run in chosen.runs:
-        row = {"run": run, "study": study.name, "experiment": experiment}
-        row.update({"machine": study.machine, **long_tables.factors(run)})
-        rows.append(row | reader.run(run, chosen.measures))
+    for place in status.places(study, results):
+        reader = _Reader(place)
+        for run in chosen.runs:
+            row = {"run": run, "study": study.name, "experiment": experiment}
+            row.update({"machine": place.machine, **long_tables.factors(run)})
+            row.update(reader.run(run, chosen.measures))
+            if place.machine == study.machine or row["status"] != records.MISSING:
+                rows.append(row)
     columns = [name for name in COLUMNS if name not in _PATTERNS]
     for measure, settings in chosen.measures.items():
         if measure in measures.MODULES:  # a timing's columns are all fixed
@@ -223,11 +226,11 @@ def _dtype(column: str) -> str:
 
 
 class _Reader:
-    """Reads a study's records, each shared file once."""
+    """Reads the records of one machine, each shared file once."""
 
-    def __init__(self, results: Path, study: Study) -> None:
-        self.results = results
-        self.study = study
+    def __init__(self, place: status.Place) -> None:
+        self.results = place.results
+        self.machine = place.recorded
         self._shared: dict[Path, dict[str, Any] | None] = {}
 
     def run(self, run: str, wanted: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -249,8 +252,7 @@ class _Reader:
         name = names.settings_name(measure, settings)
         if measure == "time_epoch":
             timing = names.timing_name(names.parse_run(run))
-            machine = self.study.machine
-            record = self._once(records.timing_path(self.results, machine, timing, name))
+            record = self._once(records.timing_path(self.results, self.machine, timing, name))
         else:
             record = long_tables.read_record(records.measure_path(self.results, run, measure, name))
         return record["values"] if record else {}
@@ -277,9 +279,10 @@ def _lowest(rows: list[dict[str, str]], column: str) -> float:
 
 
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes runs.csv and the long tables of an experiment, each atomically."""
+    """Writes runs.csv and all other tables of an experiment, each atomically."""
     long_tables.write_table(collect(results, study, experiment), Path(folder) / RUNS)
     long_tables.write(results, study, experiment, folder)
+    timing_tables.write(results, study, experiment, folder)
 
 
 def datasets(results: Path | str, study: Study) -> pandas.DataFrame:

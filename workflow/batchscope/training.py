@@ -23,6 +23,7 @@ from batchscope import (
     names,
     records,
     replicas,
+    snapshots,
     weight_distance,
 )
 from batchscope.loop import (
@@ -262,7 +263,7 @@ class Training:
             progress.best_value = row[self.factors["monitor"]]
             progress.best_epoch = progress.epoch
             self.best = records.weight_members(trainable, state)
-        if _is_snapshot(progress.epoch):
+        if snapshots.is_stored(progress.epoch):
             path = self.folder / "epochs" / f"{progress.epoch}.npz"
             records.write_weights(path, trainable, state)
         return True
@@ -404,11 +405,6 @@ def _better(value: float, best: float, monitor: str) -> bool:
     if math.isnan(best):
         return True
     return value > best if monitor.endswith("accuracy") else value < best
-
-
-def _is_snapshot(epoch: int) -> bool:
-    """Whether weights are kept after this epoch: the first five, then powers of two."""
-    return epoch <= 5 or epoch & (epoch - 1) == 0
 
 
 def _finite(arrays: dict[str, np.ndarray]) -> bool:

@@ -27,6 +27,7 @@ RUN_THREADS = STUDY.shared(jobs.threads)
 TIMING_MODEL = STUDY.shared(STUDY.model_file, "timing")
 TIMING_GPUS = STUDY.shared(jobs.gpus, "timing")
 TIMING_THREADS = STUDY.shared(jobs.threads, "timing")
+SWEEP_MODEL = lambda wildcards: STUDY.model_file(wildcards.sweep)
 
 
 onstart:
@@ -40,6 +41,7 @@ wildcard_constraints:
     run=r"[a-z0-9_.=+-]+",
     other=r"[a-z0-9_.=+-]+",
     timing=r"[a-z0-9_.=+-]+",
+    sweep=r"[a-z0-9_.=+-]+",
     settings=r"[a-z0-9_.=+-]+",
     machine=r"[A-Za-z0-9_.-]+",
     study=r"[a-z0-9_-]+",

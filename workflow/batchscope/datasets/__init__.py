@@ -3,13 +3,14 @@
 `prepare` makes one folder per data set, whose name carries the digest of its definition, and
 `load` maps its arrays into memory. A definition is a map with these keys:
 
-- `source`: `digits`, `mnist`, `cats_vs_dogs`, `image_folder` or `npz`;
+- `source`: `digits`, `mnist`, `cats_vs_dogs`, `image_folder`, `npz` or `patches`;
 - `path`: the user's file or folder, relative to where snakemake runs; what has a public
   source is downloaded without it;
 - `sha256`: the expected SHA-256 of that file, or of the download;
-- `image_size`: photographs are stretched to this square, in pixels;
+- `image_size`: photographs are stretched to this square, in pixels (`patches`: cut to it);
 - `channels`: 3 (RGB) or 1 (grey);
-- `per_class`: the first so many readable photographs of each class, in numeric file order;
+- `per_class`: the first so many readable photographs of each class, in numeric file order
+  (`patches`: so many patches of each photograph);
 - `scale`: an image's numbers are multiplied by it before the network sees them;
 - `split`: `train`, `validation`, `test` and `seed` (see `batchscope.datasets.splits`).
 
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import definitions, names, records
-from batchscope.datasets import arrays, photographs, splits
+from batchscope.datasets import arrays, patches, photographs, splits
 from batchscope.datasets.raw import Images, Raw, Request
 from batchscope.errors import UserError
 
@@ -41,6 +42,7 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "cats_vs_dogs": photographs.cats_vs_dogs,
     "image_folder": photographs.image_folder,
     "npz": arrays.npz,
+    "patches": patches.patches,
 }
 
 SKIPPED_LISTED = 100  # skipped files named in a record; all are counted

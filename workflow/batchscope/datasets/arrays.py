@@ -35,9 +35,7 @@ def digits(request: Request) -> Raw:
     Raises:
         UserError: If scikit-learn is not installed, or without its data.
     """
-    spec = importlib.util.find_spec("sklearn")
-    folder = Path(spec.origin or "").parent if spec else Path()
-    path = folder / "datasets" / "data" / "digits.csv.gz"
+    path = scikit_learn_data() / "data" / "digits.csv.gz"
     try:
         table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     except _DAMAGED as error:
@@ -53,6 +51,13 @@ def digits(request: Request) -> Raw:
         {path.name: records.file_sha256(path)},
         scale=1 / 16,
     )
+
+
+def scikit_learn_data() -> Path:
+    """Returns the folder of the data that come with scikit-learn, without importing it."""
+    spec = importlib.util.find_spec("sklearn")
+    folder = Path(spec.origin or "").parent if spec else Path()
+    return folder / "datasets"
 
 
 def mnist(request: Request) -> Raw:

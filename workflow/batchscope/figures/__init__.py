@@ -14,9 +14,11 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from batchscope import names as config_names
 
 if TYPE_CHECKING:
     import pandas
@@ -35,8 +37,9 @@ class Figure:
         name: Name of its files, of its module, and of its caption under workflow/report.
         title: Words for headings.
         category: What it is listed under.
-        measures: Measures that the experiment must have asked for.
+        measures: Measures that the experiment must have asked for; `a|b` is either.
         varied: Factors of which it must have several values.
+        at_epochs: Whether it must read several numbers of epochs from each training.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Figure:
     category: str
     measures: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
+    at_epochs: bool = False
 
     @property
     def caption(self) -> str:
@@ -68,9 +72,18 @@ class Figure:
         return tell(frame) if tell else ""
 
 
+def _empty() -> pandas.DataFrame:
+    import pandas
+
+    return pandas.DataFrame()
+
+
 @dataclass(frozen=True)
 class Tables:
-    """The tidy tables of one experiment, as batchscope.tables writes them: one {name}.csv each."""
+    """The tidy tables of one experiment, as batchscope.tables writes them: one {name}.csv each.
+
+    Only some experiments have rows in the later ones, those of timings among them.
+    """
 
     runs: pandas.DataFrame
     history: pandas.DataFrame
@@ -79,6 +92,14 @@ class Tables:
     alignment: pandas.DataFrame
     lines: pandas.DataFrame
     landscapes: pandas.DataFrame
+    at_epochs: pandas.DataFrame = field(default_factory=_empty)
+    throughput: pandas.DataFrame = field(default_factory=_empty)
+    sweeps: pandas.DataFrame = field(default_factory=_empty)
+    utilisation: pandas.DataFrame = field(default_factory=_empty)
+    samples: pandas.DataFrame = field(default_factory=_empty)
+    largest: pandas.DataFrame = field(default_factory=_empty)
+    profiles: pandas.DataFrame = field(default_factory=_empty)
+    training_times: pandas.DataFrame = field(default_factory=_empty)
 
 
 FIGURES: dict[str, Figure] = {
@@ -95,8 +116,28 @@ FIGURES: dict[str, Figure] = {
             ("learning_rate",),
         ),
         Figure("accuracy", "Accuracy", "Quality", ("evaluate",)),
+        Figure(
+            "accuracy_by_epochs",
+            "Accuracy by number of epochs",
+            "Quality",
+            ("evaluate",),
+            at_epochs=True,
+        ),
         Figure("generalisation_gap", "Generalisation gap", "Quality", ("evaluate",)),
         Figure("time", "Time", "Time", ("time_epoch",)),
+        Figure("throughput", "Throughput", "Time", ("throughput",)),
+        Figure("step_time", "Time per step", "Time", ("throughput",)),
+        Figure(
+            "training_time",
+            "Training time by number of epochs",
+            "Time",
+            ("time_epoch|throughput",),
+            at_epochs=True,
+        ),
+        Figure("profile", "What the time goes to", "Time", ("profile",)),
+        Figure("utilisation", "Utilisation and memory", "Machine", ("utilisation",)),
+        Figure("utilisation_over_time", "Utilisation over time", "Machine", ("utilisation",)),
+        Figure("max_batch_size", "Largest batch size", "Machine", ("max_batch_size",)),
         Figure(
             "weight_distance", "Distance from the initial weights", "Weights", ("weight_distance",)
         ),
@@ -122,18 +163,25 @@ FIGURES: dict[str, Figure] = {
 }
 
 
-def available(measures: Iterable[str], varied: Iterable[str] = ()) -> list[str]:
+def available(
+    measures: Iterable[str], varied: Iterable[str] = (), at_epochs: Iterable[int] = ()
+) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
 
     Args:
         measures: What it measures.
         varied: Factors of which it crosses several values with all else.
+        at_epochs: Numbers of epochs that it reads from each training.
     """
-    measures, varied = set(measures), set(varied)
+    measures, varied, read_early = set(measures), set(varied), bool(list(at_epochs))
+    trained = not measures or not measures <= set(config_names.TIMINGS)
     return [
         name
         for name, figure in FIGURES.items()
-        if measures.issuperset(figure.measures) and varied.issuperset(figure.varied)
+        if (trained or figure.measures)
+        and all(measures & set(one.split("|")) for one in figure.measures)
+        and varied.issuperset(figure.varied)
+        and (read_early or not figure.at_epochs)
     ]
 
 

@@ -103,7 +103,7 @@ def draw_panel(
         place = Place(dodge(index, len(groups), sizes), len(groups))
         if extra:
             extra(axes, panel, group, style, place)
-        handle, high = _draw_series(axes, group.frame, panel.column, style, place)
+        handle, high = draw_series(axes, group.frame, panel.column, style, place)
         handles.append(handle)
         ends.append(high)
     values = frame.loc[frame["status"] == canvas.FINISHED, panel.column].to_numpy(float)
@@ -131,14 +131,22 @@ def dodge(index: int, count: int, batch_sizes: list[int]) -> float:
     return (index - (count - 1) / 2) * width if count > 1 else 0.0
 
 
-def _draw_series(
+def draw_series(
     axes: Axes,
     rows: pandas.DataFrame,
     column: str,
     style: dict[str, Any],
     place: Place,
 ) -> tuple[Any, np.ndarray]:
-    """Draws points and means of one series; returns its handle and its intervals' upper ends."""
+    """Draws points and means of one series; returns its handle and its intervals' upper ends.
+
+    Args:
+        axes: The panel.
+        rows: The series' runs.
+        column: The outcome.
+        style: Colour, marker and line style, and what else the means may have.
+        place: Where it stands beside the other series.
+    """
     finished = rows[(rows["status"] == canvas.FINISHED) & rows[column].notna()]
     seeds = sorted(rows["seed"].unique().tolist())
     step = canvas.spacing(rows["batch_size"].tolist())
@@ -163,12 +171,10 @@ def _draw_series(
         np.log2(np.array(list(intervals), float)) + place.offset,
         means,
         yerr=halves,
-        markersize=5.5 if len(intervals) <= 16 else 3.5,
         markeredgecolor="white",
         markeredgewidth=0.6,
-        elinewidth=1.2,
         zorder=3,
-        **style,
+        **{"markersize": 5.5 if len(intervals) <= 16 else 3.5, "elinewidth": 1.2, **style},
     )
     return handle, means + halves
 

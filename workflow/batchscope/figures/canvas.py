@@ -97,9 +97,15 @@ def ordered_styles(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def batch_size_axis(axes: Axes, batch_sizes: list[int]) -> None:
-    """Turns the horizontal axis, in log2(batch size), into batch sizes as plain numbers."""
-    shown = spread(batch_sizes)
+def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
+    """Turns the horizontal axis, in log2(batch size), into batch sizes as plain numbers.
+
+    Args:
+        axes: The panel.
+        batch_sizes: Those that are drawn.
+        room: Share of the axis that each label needs.
+    """
+    shown = spread(batch_sizes, room)
     positions = np.log2(shown) if shown else []
     axes.xaxis.set_major_locator(FixedLocator(positions))
     labels = {float(at): str(size) for at, size in zip(positions, shown, strict=True)}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import names, records, snapshots
+from batchscope.errors import UserError
 
 if TYPE_CHECKING:
     import keras
@@ -106,7 +107,7 @@ def measure_run(
     settings: dict[str, Any],
     model_file: Path | str | None = None,
 ) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Evaluates a finished run; writes nothing.
+    """Evaluates a finished run, by its last weights or those of an epoch; writes nothing.
 
     Args:
         results: The folder of all results.
@@ -115,16 +116,26 @@ def measure_run(
         model_file: The user's model file, where the model is not built in.
 
     Returns:
-        Column -> value, and the details of the record.
+        Column -> value, and the details of the record. Without values, and with a message, where
+        the training stopped before the epoch.
 
     Raises:
-        UserError: If the run or its data are missing.
+        UserError: If the run or its data are missing, or no weights of that epoch are kept.
     """
+    which, epoch = settings["weights"], settings["epoch"]
+    if epoch:
+        folder = records.run_folder(results, run)
+        epochs_run = records.read_json(folder / "record.json")["epochs_run"]
+        if epoch > epochs_run:
+            message = f"The training stopped after epoch {epochs_run}."
+            return dict.fromkeys(columns(settings)), {"message": message}
+        which = snapshots.weights_name(epoch, epochs_run)
+        _check_kept(folder / f"{which}.npz", epoch, epochs_run)
     # Imported here: the pure function above needs no TensorFlow.
     from batchscope import datasets, models
 
     dataset = datasets.load(results, names.parse_run(run)["dataset"])
-    model = models.load(results, run, settings["weights"], model_file)
+    model = models.load(results, run, which, model_file)
     evaluate = evaluator(model, dataset.scale, dataset.images("train").dtype)
     metrics: dict[str, float] = {}
     counts = {}
@@ -133,3 +144,16 @@ def measure_run(
         metrics[f"{split}_loss"], metrics[f"{split}_accuracy"] = evaluate(images, labels)
         counts[split] = len(labels)
     return {**metrics, **generalisation_gaps(metrics)}, {"counts": counts}
+
+
+def _check_kept(path: Path, epoch: int, epochs_run: int) -> None:
+    """Refuses an epoch without weights, in other words than those for a file to be made."""
+    kept = snapshots.kept_epochs(epochs_run)
+    if epoch not in kept:
+        listed = ", ".join(map(str, kept))
+        raise UserError(f"evaluate.epoch: received {epoch}; one of {listed} is expected.")
+    if not path.exists():
+        raise UserError(
+            f"{path}: missing; the weights after epoch {epoch} are expected. Delete the run's "
+            "record.json to train it again."
+        )

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from batchscope import names, records
-from batchscope.report import answers, gaps, places, runs_table
+from batchscope import names, records, sweeps
+from batchscope.report import answers, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
-from batchscope.report.text import marked, moment, number, plural
+from batchscope.report.text import marked, moment, number, plain, plural
 
 if TYPE_CHECKING:
     from batchscope.plan import Experiment, Study
@@ -124,6 +124,8 @@ def _summary(rows: Rows, inputs: Inputs) -> str:
     parts = [f"{counts[status]} {gaps.STATUS_WORDS[status]}" for status in known]
     parts += [f"{count} {status}" for status, count in counts.items() if status not in known]
     experiments = plural(len(rows), "experiment")
+    if not runs:
+        return f"{plural(len(inputs.timings), 'timing job')} in {experiments}; nothing trained."
     text = f"{plural(len(runs), 'training run')} in {experiments}: {', '.join(parts)}."
     ends = [record["finished_at"] for record in inputs.runs.values() if record.get("finished_at")]
     return f"{text} The last training ended at {moment(str(max(ends)))}." if ends else text
@@ -159,10 +161,11 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
                 "title": experiment.title or name,
                 "question": experiment.question,
                 "scope": _scope(experiment, rows[name]),
+                "machine_answer": _machine_answer(inputs, name),
                 "headlines": answers.headlines(found),
                 "answers": answers.groups(found),
                 "sources": answers.sources(found),
-                "no_answer": _no_answer(rows[name]),
+                "no_answer": _no_answer(experiment, rows[name]),
                 "figures": [
                     _figure(drawn + i, one, experiment.published)
                     for i, one in enumerate(figures, 1)
@@ -189,6 +192,8 @@ def _figure(position: int, figure: Figure, published: dict[str, Any]) -> dict[st
 
 def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     """Returns what was varied, in one sentence."""
+    if experiment.timings:
+        return _timing_scope(experiment)
     varied = []
     for factor in names.FACTORS:
         values = sorted({row.get(factor, "") for row in rows} - {""}, key=_sort_key)
@@ -197,6 +202,29 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
             varied.append(f"{factor.replace('_', ' ')} {shown}")
     text = f"{plural(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
     return " ".join(filter(None, [text, _targets(rows)]))
+
+
+def _timing_scope(experiment: Experiment) -> str:
+    values: dict[str, dict[Any, None]] = {"batch_size": {}}
+    for sweep in experiment.sweeps:
+        values["batch_size"].update(dict.fromkeys(sweep.batch_sizes))
+        for factor, value in sweep.factors.items():
+            values.setdefault(factor, {})[value] = None
+    varied = []
+    for factor, found in values.items():
+        if len(found) > 1:
+            words = [("all" if factor == "threads" and not v else plain(v)) for v in sorted(found)]
+            shown = ", ".join(words)
+            if factor == "batch_size":
+                shown = sweeps.format_sizes(found).replace("_", ", ").replace("-", " to ")
+            varied.append(f"{factor.replace('_', ' ')} {shown}")
+    timings = " and ".join(name.replace("_", " ") for name in experiment.timings)
+    return f"Timed alone on the machine, nothing trained to an end: {timings}; {'; '.join(varied)}."
+
+
+def _machine_answer(inputs: Inputs, name: str) -> dict[str, Any] | None:
+    frame = inputs.sweeps.get(name)
+    return None if frame is None else machine_answer.build(frame)
 
 
 def _targets(rows: list[dict[str, str]]) -> str:
@@ -219,7 +247,9 @@ def _sort_key(text: str) -> tuple[float, str]:
     return (math.inf if value is None else value, text)
 
 
-def _no_answer(rows: list[dict[str, str]]) -> str:
+def _no_answer(experiment: Experiment, rows: list[dict[str, str]]) -> str:
+    if experiment.timings:
+        return "The figures show what was measured; nothing of it is summed up in numbers."
     if not any(row["status"] == records.FINISHED for row in rows):
         return "No answer yet: no run of this experiment has finished."
     return "No answer in numbers: no outcome that this study asks about was measured."

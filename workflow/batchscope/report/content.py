@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import figures, frames, names, records, statistics, status, tables
+from batchscope import figures, frames, records, statistics, status, tables
 from batchscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,9 +59,11 @@ class Inputs:
         answers: Experiment -> what `statistics.answers` says of it.
         figures: Experiment -> its figures, in order.
         runs: Run -> record of its training, where there is one.
+        other_runs: Records of the same runs on other machines.
         timings: Records of the timing jobs.
+        sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
         datasets: Data set's token -> its record, where there is one.
-        missing_measures: Measure -> finished runs without its record.
+        missing_measures: Measure -> finished runs, or sweeps, without its record.
         files: Paths of the tables, for people.
         partial: Whether the report was asked for with only a part of the results.
     """
@@ -72,7 +74,9 @@ class Inputs:
     answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     figures: dict[str, list[Figure]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    other_runs: list[dict[str, Any]] = field(default_factory=list)
     timings: list[dict[str, Any]] = field(default_factory=list)
+    sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_measures: dict[str, list[str]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
@@ -95,6 +99,7 @@ def read(
     """
     results = Path(results)
     rows: Rows = {}
+    timed: dict[str, pandas.DataFrame] = {}
     drawn, files, found = {}, [], []
     for name in study.experiments:
         folder = results / "studies" / study.folder_name / name
@@ -103,6 +108,8 @@ def read(
             rows[name] = _read_rows(path)
             found.append(frames.read(path))
             files.append(_shown(path, results))
+            if study.experiments[name].timings:
+                timed[name] = frames.read(folder / "sweeps.csv")
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)
@@ -113,7 +120,9 @@ def read(
         answers=_answers(found),
         figures=drawn,
         runs=_read_runs(study, results),
+        other_runs=_read_other_runs(study, results),
         timings=_read_timings(study, results),
+        sweeps=timed,
         datasets={
             token: records.read_json(path)
             for token in study.datasets
@@ -208,26 +217,47 @@ def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
     return {run: records.read_json(path) for run, path in paths.items() if path.exists()}
 
 
+def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
+    found = []
+    for place in list(status.places(study, results))[1:]:
+        paths = [records.run_folder(place.results, run) / "record.json" for run in study.runs]
+        found += [
+            _of_machine(records.read_json(path), place.machine) for path in paths if path.exists()
+        ]
+    return found
+
+
 def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
-    paths: dict[Path, None] = {}
+    found: dict[Path, str] = {}
     for experiment in study.experiments.values():
-        if "time_epoch" in experiment.measures:
-            settings = names.settings_name("time_epoch", experiment.measures["time_epoch"])
-            for run in experiment.runs:
-                timing = names.timing_name(study.runs[run].factors)
-                paths[records.timing_path(results, study.machine, timing, settings)] = None
-    return [records.read_json(path) for path in paths if path.exists()]
+        for place in status.places(study, results):
+            for job in status.measure_jobs(study, experiment, place.results, place.recorded):
+                if job.measure == "time_epoch" or job.sweep:
+                    found[job.path] = place.machine
+    return [
+        _of_machine(records.read_json(path), machine)
+        for path, machine in found.items()
+        if path.exists()
+    ]
+
+
+def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
+    """Returns a record under the name that the machine has in this study."""
+    described = record.get("machine")
+    described = described if isinstance(described, dict) else {}
+    return {**record, "machine": {**described, "name": machine}}
 
 
 def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list[str]]:
     """Returns measure -> finished runs of an experiment that asks for it, without its record.
 
-    Of a pair the first run stands for both.
+    Of a pair the first run stands for both; of a timing it is the sweep.
     """
     missing: dict[str, dict[str, None]] = {}
     for name, experiment in study.experiments.items():
         finished = {row["run"] for row in rows.get(name, ()) if row["status"] == records.FINISHED}
         for job in status.measure_jobs(study, experiment, results):
             if finished.issuperset(job.runs) and not job.path.exists():
-                missing.setdefault(job.measure, {})[job.runs[0]] = None
+                whose = job.sweep.name if job.sweep else job.runs[0]
+                missing.setdefault(job.measure, {})[whose] = None
     return {measure: list(runs) for measure, runs in missing.items()}

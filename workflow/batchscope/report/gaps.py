@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchscope import records
+from batchscope import names, records
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.runs_table import distinct
 from batchscope.report.text import plural
@@ -43,6 +43,12 @@ _MISSING_MEASURE = (
 )
 
 
+_MISSING_TIMING = (
+    "These timings were not made yet, or their job failed: a device may be missing, or a package; "
+    "the job's log says why. This command makes what is missing:"
+)
+
+
 class Gap(NamedTuple):
     """Runs that share a fate other than finished, and what would mend it."""
 
@@ -73,7 +79,8 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         gaps.append(Gap(word[:1].upper() + word[1:], text, by_status[status], mend))
     for measure, runs in inputs.missing_measures.items():
         items = [(run, "") for run in runs]
-        gaps.append(Gap(f"Missing: {measure}", _MISSING_MEASURE, items, command))
+        text = _MISSING_TIMING if measure in names.TIMINGS else _MISSING_MEASURE
+        gaps.append(Gap(f"Missing: {measure}", text, items, command))
     return gaps
 
 

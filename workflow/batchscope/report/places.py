@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
 from typing import Any
 
 from batchscope import names
@@ -25,9 +25,7 @@ _MACHINE_LABELS = {
     "gpu": "GPU",
     "memory_gb": "Memory",
     "platform": "System",
-    "name": "Name",
 }
-_IDENTITY = ("machine", "device", "threads", "versions")
 
 
 def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -84,43 +82,66 @@ def _balance(record: dict[str, Any], splits: list[str]) -> list[tuple[str, list[
     ]
 
 
-def machines(inputs: Inputs) -> list[dict[str, Any]]:
-    """Returns one entry per distinct machine, device, threads and versions."""
-    trainings = _grouped(inputs.runs.values())
-    timings = _grouped(inputs.timings)
-    return [
-        *(_machine("Trainings", "run", group) for group in trainings),
-        *(_machine("Times", "timing job", group) for group in timings),
+def machines(inputs: Inputs) -> dict[str, Any]:
+    """Returns the table of machines: one column per distinct machine and set of versions.
+
+    Its last rows say what was made on it, with which devices and threads.
+    """
+    columns: dict[str, dict[str, Any]] = {}
+    for use, noun, found in (
+        ("Trainings", "run", [*inputs.runs.values(), *inputs.other_runs]),
+        ("Times", "timing job", inputs.timings),
+    ):
+        for record in found:
+            machine, versions = _machine(record.get("machine")), record.get("versions") or {}
+            key = json.dumps([machine, versions], sort_keys=True)
+            column = columns.setdefault(key, {"machine": machine, "versions": versions, "uses": {}})
+            how = (plain(record.get("device")), record.get("threads"))
+            column["uses"].setdefault((use, noun), Counter())[how] += 1
+    keys = dict.fromkeys(key for column in columns.values() for key in column["machine"])
+    known = [key for key in _MACHINE_LABELS if key in keys]
+    rows = [
+        (
+            _MACHINE_LABELS.get(key, key),
+            [_machine_value(key, column["machine"].get(key)) for column in columns.values()],
+        )
+        for key in [*known, *(key for key in keys if key not in (*known, "name"))]
+        if key != "name"
     ]
+    for use in dict.fromkeys(use for column in columns.values() for use in column["uses"]):
+        rows.append((use[0], [_uses(column["uses"], use) for column in columns.values()]))
+    if columns:
+        rows.append(("Versions", [_listed(column["versions"]) for column in columns.values()]))
+    titles = [plain(column["machine"].get("name")) for column in columns.values()]
+    return {"titles": titles, "rows": rows}
 
 
-def _grouped(found: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for record in found:
-        identity = {key: record.get(key) for key in _IDENTITY}
-        groups.setdefault(json.dumps(identity, sort_keys=True), []).append(identity)
-    return list(groups.values())
+def _machine(machine: Any) -> dict[str, Any]:
+    return machine if isinstance(machine, dict) else {"name": machine}
 
 
-def _machine(title: str, noun: str, group: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"title": f"{title}: {plural(len(group), noun)}", "pairs": _pairs(group[0])}
-
-
-def _pairs(identity: dict[str, Any]) -> list[tuple[str, str]]:
-    machine = identity["machine"]
-    machine = machine if isinstance(machine, dict) else {"name": machine}
-    known = [key for key in _MACHINE_LABELS if key in machine]
-    others = [key for key in machine if key not in known]
-    pairs = [
-        (_MACHINE_LABELS.get(key, key), _machine_value(key, machine[key]))
-        for key in [*known, *others]
+def _uses(uses: dict[tuple[str, str], Counter], use: tuple[str, str]) -> str:
+    """Returns `30 runs: 30 on cpu with 1 thread`, or `none`."""
+    counts = uses.get(use)
+    if not counts:
+        return "none"
+    parts = [
+        f"{'' if len(counts) == 1 else f'{count} '}on {device} with {_threads(threads)}"
+        for (device, threads), count in counts.items()
     ]
-    pairs += [("Device", plain(identity["device"])), ("Threads", plain(identity["threads"]))]
-    versions = identity["versions"]
-    if isinstance(versions, dict):
-        listed = ", ".join(f"{name} {version}" for name, version in versions.items())
-        pairs.append(("Versions", listed))
-    return pairs
+    return f"{plural(counts.total(), use[1])} {', '.join(parts)}"
+
+
+def _threads(threads: Any) -> str:
+    if threads == 0:
+        return "all threads"
+    return plural(threads, "thread") if isinstance(threads, int) else f"{plain(threads)} threads"
+
+
+def _listed(versions: Any) -> str:
+    if not isinstance(versions, dict):
+        return plain(versions)
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _machine_value(key: str, value: Any) -> str:

@@ -81,14 +81,13 @@ class Column:
 
 def complete(study: Study, rows: Rows) -> Rows:
     """Returns a row for every planned run, its factors as in paths; without a record: `missing`."""
-    found = {name: {row["run"]: _tidy(row) for row in group} for name, group in rows.items()}
-    return {
-        name: [
-            found.get(name, {}).get(run) or _missing_row(study, name, run)
-            for run in experiment.runs
-        ]
-        for name, experiment in study.experiments.items()
-    }
+    found: Rows = {}
+    for name, experiment in study.experiments.items():
+        tidy = [_tidy(row) for row in rows.get(name, ())]
+        own = {row["run"]: row for row in tidy if row.get("machine") in (None, study.machine)}
+        found[name] = [own.get(run) or _missing_row(study, name, run) for run in experiment.runs]
+        found[name] += [row for row in tidy if row.get("machine") not in (None, study.machine)]
+    return found
 
 
 def _tidy(row: dict[str, str]) -> dict[str, str]:
@@ -113,8 +112,16 @@ def _missing_row(study: Study, experiment: str, run: str) -> dict[str, str]:
 
 
 def distinct(rows: Rows) -> dict[str, dict[str, str]]:
-    """Returns one row per run: a run may stand in several experiments."""
-    return {row["run"]: row for group in rows.values() for row in group}
+    """Returns one row per run and machine: a run may stand in several experiments.
+
+    Under the run's name; behind it, for another machine's, the machine's.
+    """
+    machines = {row.get("machine") for group in rows.values() for row in group}
+    found = {}
+    for row in (row for group in rows.values() for row in group):
+        where = f" ({row['machine']})" if len(machines) > 1 else ""
+        found[f"{row['run']}{where}"] = row
+    return found
 
 
 def build(rows: Rows) -> tuple[dict[str, Any], str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchscope import machine, names, records
+from batchscope.timing import sampler as sampling
 from batchscope.versions import VERSIONS
 
 if TYPE_CHECKING:
@@ -149,8 +150,11 @@ def write(
     before = machine.load()
     blocks, status = [], records.FINISHED
     values: dict[str, float | None] = dict.fromkeys(COLUMNS)
+    gpu = 0 if factors["device"] == "gpu" else None
+    sampler = sampling.Sampler(cores=factors["threads"], gpu=gpu)
     try:
-        blocks = _blocks(factors, parsed, data, model)
+        with sampler, sampler.phase("batch_size", factors["batch_size"]):
+            blocks = _blocks(factors, parsed, data, model)
         values.update(summary(blocks, examples))
     except NotFinite:
         status = records.DIVERGED
@@ -166,6 +170,8 @@ def write(
         factors=factors,
         steps_per_epoch=math.ceil(examples / factors["batch_size"]),
         blocks=blocks,
+        utilisation=sampling.summary(sampler.series(), 0),
+        samples=sampling.as_lists(sampler),
         threads=factors["threads"],
         device=factors["device"],
         **replicas.describe(factors),

@@ -1,0 +1,266 @@
+"""Step times: fits against timings that were made with known costs, steps and noise."""
+
+import math
+
+import numpy as np
+import pytest
+
+from batchscope import step_times
+
+DENSE = np.arange(1.0, 67.0)
+SPARSE = np.array([1, 2, 4, 8, 12, 15, 16, 17, 18, 24, 31, 32, 33, 34, 48, 64, 66.0])
+POWERS = 2.0 ** np.arange(9)
+
+
+def noisy(seconds, noise, seed=0, blocks=None):
+    shape = seconds.shape if blocks is None else (*seconds.shape, blocks)
+    scatter = noise * np.random.default_rng(seed).standard_normal(shape)
+    return (seconds if blocks is None else seconds[:, None]) * (1 + scatter)
+
+
+def stairs(sizes, q, fixed=10.0, share=1.0):
+    """Returns timings that grow by 1 per image on average, `share` of it in steps of q."""
+    return fixed + (1 - share) * sizes + share * q * np.ceil(sizes / q)
+
+
+def test_exact_timings_give_their_costs_in_any_order():
+    fit = step_times.fixed_cost(POWERS[::-1], list(0.02 + 0.001 * POWERS[::-1]))
+    assert fit.fixed == pytest.approx((0.02, 0.02, 0.02))
+    assert fit.per_image == pytest.approx((0.001, 0.001, 0.001))
+    assert fit.half_batch == pytest.approx(20)
+    assert fit.residual < 1e-12 and fit.sizes == 9
+
+
+def test_the_weights_are_relative():
+    # Weights 1, 1 and 1/4, by hand: 9a + 15b = 10 and 15a + 29b = 18, so a = 5/9 and b = 1/3.
+    fit = step_times.fixed_cost([1, 2, 3], [1.0, 1.0, 2.0])
+    assert (fit.fixed.value, fit.per_image.value) == pytest.approx((5 / 9, 1 / 3))
+    assert fit.half_batch == pytest.approx(5 / 3)
+    # Relative residuals 1/9, -2/9 and 2/9; the inverse matrix has 4 * 29 / 36 for a.
+    assert fit.residual == pytest.approx(math.sqrt(1 / 27))
+    assert fit.fixed_error == pytest.approx(math.sqrt(4 * 29 / 36 / 9))
+    # Student's t at 97.5 % with one degree of freedom is 12.7062.
+    assert fit.fixed.high - fit.fixed.value == pytest.approx(12.7062 * fit.fixed_error, rel=1e-5)
+
+
+def test_a_negative_fixed_cost_is_told_and_halves_nothing():
+    fit = step_times.fixed_cost([10, 20, 40], [0.01, 0.03, 0.07])
+    assert fit.fixed.value == pytest.approx(-0.01)
+    assert math.isnan(fit.half_batch)
+
+
+def test_blocks_count_by_their_median():
+    blocks = [[0.03, 0.9, 0.03], [0.04, 0.04, 0.01], [0.06], 0.1]
+    assert step_times.fixed_cost([10, 20, 40, 80], blocks).fixed.value == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(("between", "sizes"), [(0.05, 0.0), (0.01, 0.03)])
+def test_intervals_cover_noise_of_blocks_and_of_sizes(between, sizes):
+    generator, true, hits = np.random.default_rng(1), 0.01 + 1e-4 * POWERS, np.zeros(2)
+    for seed in range(400):
+        seconds = true * (1 + sizes * generator.standard_normal(len(true)))
+        fit = step_times.fixed_cost(POWERS, noisy(seconds, between, seed, blocks=5))
+        hits += [
+            fit.fixed.low < 0.01 < fit.fixed.high,
+            fit.per_image.low < 1e-4 < fit.per_image.high,
+        ]
+    assert hits / 400 == pytest.approx([0.95, 0.95], abs=0.035)
+
+
+def test_two_sizes_have_no_interval_and_one_has_no_line():
+    fit = step_times.fixed_cost([16, 32], [[0.03], [0.05]])
+    assert (fit.fixed.value, fit.per_image.value) == pytest.approx((0.01, 0.00125))
+    assert np.isnan([*fit.fixed[1:], *fit.per_image[1:]]).all()
+    for sizes, blocks in (([16], [[1.0]]), ([16, 16], [1.0, 1.0]), ([16, 32], [1.0])):
+        with pytest.raises(ValueError, match="fixed_cost: received .* different batch sizes"):
+            step_times.fixed_cost(sizes, blocks)
+    for wrong in (0.0, -1.0, math.nan, []):
+        with pytest.raises(ValueError, match="positive numbers are expected"):
+            step_times.fixed_cost([16, 32], [1.0, wrong])
+
+
+def test_an_injected_delay_is_recovered():
+    hits = 0
+    for seed in range(200):
+        sweeps = [
+            noisy(0.01 + delay + 1e-4 * POWERS, 0.02, 2 * seed + bool(delay))
+            for delay in (0, 0.005)
+        ]
+        delay = step_times.delay_recovered(*(step_times.fixed_cost(POWERS, s) for s in sweeps))
+        assert delay.value == pytest.approx(0.005, abs=0.002)
+        hits += delay.low < 0.005 < delay.high
+    assert hits / 200 == pytest.approx(0.95, abs=0.05)
+
+
+def test_a_delay_between_fits_without_error():
+    exact = [step_times.fixed_cost(POWERS, a + 1e-4 * POWERS) for a in (0.01, 0.015)]
+    assert step_times.delay_recovered(*exact) == pytest.approx((0.005, 0.005, 0.005))
+    two = step_times.fixed_cost([16, 32], [0.03, 0.05])
+    delay = step_times.delay_recovered(two, two)
+    assert delay.value == 0 and math.isnan(delay.low) and math.isnan(delay.high)
+
+
+def test_welch_by_hand():
+    # Equal errors of 0.003 on 3 and 3 sizes: standard error 0.003 * sqrt(2) with 2 degrees.
+    fit = step_times.fixed_cost([1, 2, 3], [1.0, 1.0, 2.0])._replace(fixed_error=0.003)
+    delay = step_times.delay_recovered(fit, fit)
+    assert delay.high == pytest.approx(4.30265 * 0.003 * math.sqrt(2), rel=1e-5)
+
+
+def test_a_staircase_of_known_costs():
+    found = step_times.staircase(SPARSE, 0.01 + 0.002 * np.ceil(SPARSE / 16), 16)
+    assert found[:3] == pytest.approx((16, 0.01, 0.002))
+    assert found.residual < 1e-12
+    line = step_times.staircase(SPARSE, 0.01 + 0.002 * np.ceil(SPARSE / 16), 1)
+    assert line.residual > 0.05
+    with pytest.raises(ValueError, match="received q = 70"):
+        step_times.staircase(SPARSE, SPARSE, 70)
+
+
+@pytest.mark.parametrize("sizes", [DENSE, SPARSE], ids=["dense", "sparse"])
+@pytest.mark.parametrize("q", [8, 16, 32])
+@pytest.mark.parametrize("noise", [0.002, 0.03])
+def test_steps_are_found(sizes, q, noise):
+    found = step_times.best_step(sizes, noisy(stairs(sizes, q), noise, q), draws=99)
+    assert (found.winner, found.q) == ("staircase", q)
+    assert found.alike == (q,) and found.share > 0.7
+    assert found.difference > 2 and found.p == found.p_rival == 0.01
+    assert found.residuals[1] < 1.3 * noise < found.residuals[0]
+    assert f"fits stairs of {q} images" in step_times.verdict(found)
+
+
+@pytest.mark.parametrize("q", [8, 16])
+def test_steps_on_a_slope_keep_their_q(q):
+    found = step_times.best_step(SPARSE, noisy(stairs(SPARSE, q, share=0.5), 0.005), draws=99)
+    assert (found.winner, found.q) == ("staircase", q)
+    assert found.share == pytest.approx(0.5, abs=0.1)
+
+
+def count(sizes, seconds, noise, times):
+    winners = [
+        step_times.best_step(sizes, noisy(seconds, noise, seed), draws=99).winner
+        for seed in range(times)
+    ]
+    return {word: winners.count(word) for word in set(winners)}
+
+
+def test_a_line_is_seldom_a_staircase():
+    clear = count(SPARSE, 20 + SPARSE, 0.01, 200)
+    assert clear.get("staircase", 0) <= 10 and clear["line"] > 150
+    # A large fixed cost hides steps as well as their absence.
+    hidden = count(SPARSE, 100 + SPARSE, 0.03, 100)
+    assert hidden.get("staircase", 0) <= 5 and hidden["not resolved"] > 50
+
+
+CURVES = {
+    "power": lambda b: 5 + b**0.9,
+    "saturating": lambda b: 20 + 30 * (1 - np.exp(-b / 20)),
+    "flat, then a line": lambda b: np.maximum(20, b),
+    "flat, then a line, rounded": lambda b: np.sqrt(400 + b * b),
+    "one jump": lambda b: 10 + 0.5 * b + 8 * (b > 32),
+    "multiples of 8 are fast": lambda b: (10 + b) * (1 - 0.08 * (b % 8 == 0)),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_curves_without_a_period_are_no_staircase(name):
+    for noise in (0.001, 0.01, 0.03):
+        assert "staircase" not in count(SPARSE, CURVES[name](SPARSE), noise, 6)
+    found = step_times.best_step(DENSE, noisy(CURVES[name](DENSE), 0.005), draws=99)
+    assert found.winner == "neither"
+    assert step_times.verdict(found).startswith(f"Neither: {found.rival} (")
+
+
+def test_sizes_that_cannot_tell_q_say_so():
+    # Multiples of 16 lie on one line for q = 1, 2, 4, 8 and 16.
+    sizes = np.arange(16, 161, 16)
+    found = step_times.best_step(sizes, noisy(stairs(sizes, 16), 0.005), draws=99)
+    assert found.winner == "not resolved"
+    assert {1, 2, 4, 8, 16} <= set(found.alike)
+    assert "the data do not tell them apart" in step_times.verdict(found)
+
+
+def test_two_steps_show_no_period():
+    sizes = np.arange(1.0, 33.0)
+    found = step_times.best_step(sizes, noisy(10 + 5 * (sizes > 16), 0.005), draws=99)
+    assert found.winner != "staircase" and found.levels == 2
+    assert step_times.best_step(sizes, stairs(sizes, 16), most=8, draws=99).q <= 8
+
+
+def test_too_few_sizes_and_times_that_fall():
+    few = step_times.best_step(
+        [1, 8, 9, 16, 17], stairs(np.array([1, 8, 9, 16, 17.0]), 8), draws=99
+    )
+    assert few.winner == "not resolved"
+    assert "5 batch sizes" in step_times.verdict(few)
+    falling = step_times.best_step(SPARSE, 100 - stairs(SPARSE, 16), draws=99)
+    assert falling.winner == "not resolved" and falling.growth < 0
+    assert "does not get longer" in step_times.verdict(falling)
+    with pytest.raises(ValueError, match="best_step: received"):
+        step_times.best_step([16], [1.0])
+
+
+def test_the_comparison_repeats_itself():
+    seconds = noisy(stairs(SPARSE, 8), 0.05)
+    assert step_times.best_step(SPARSE, seconds) == step_times.best_step(SPARSE, seconds)
+
+
+def test_knees_by_hand():
+    sizes = [1, 2, 4, 8, 16, 32]
+    found = step_times.knee(sizes, [10, 50, 95, 80, 99, 100])
+    assert found[:2] == (100, 16)  # 4 reaches the share, but 8 falls below it again
+    assert not found.still_rising
+    assert step_times.knee(sizes, [10, 20, 40, 80, 100, 85])[:2] == (100, None)
+    assert step_times.knee(sizes, [10, 20, 40, 80, 100, 85], share=0.8)[:2] == (100, 8)
+    assert step_times.knee([8], [50.0])[:2] == (50, 8)
+
+
+def test_the_asymptote_is_one_over_the_cost_per_image():
+    speeds = POWERS / (0.02 + 0.001 * POWERS)
+    assert step_times.knee(POWERS, speeds).asymptote == pytest.approx(1000)
+    assert math.isnan(step_times.knee([1, 2, 4], [1, 2.5, 6]).asymptote)
+
+
+def test_still_rising():
+    sizes = [8, 16, 32]
+    assert step_times.knee(sizes, [50, 80, 90]).still_rising
+    assert not step_times.knee(sizes, [50, 80, 83]).still_rising
+    assert not step_times.knee(sizes, [50, 80, 90], noise=1.2).still_rising
+    # 64 and 66 hardly differ, yet their throughput is 40 % of what it tends to.
+    assert step_times.knee(SPARSE, SPARSE / (100 + SPARSE)).still_rising
+    assert not step_times.knee(SPARSE, SPARSE / (1 + SPARSE)).still_rising
+
+
+def test_the_noise_floor():
+    blocks = [[1.0, 1.0, 1.0, 1.0], [2.0, 2.0]]
+    assert step_times.noise_floor(*step_times.halves(blocks)) == (1, 1)
+    first, second = step_times.halves([[1.0, 2.0, 3.0, 4.0, 5.0]])
+    assert first[0].tolist() == [1, 3, 5] and second[0].tolist() == [2, 4]
+    found = step_times.noise_floor([[1.02], [1.0]], [[1.0], [1.05]])
+    assert found == pytest.approx((math.sqrt(1.02 / 1.05), 1.05))
+    # Of 100 sizes the 95 % quantile, not the worst.
+    found = step_times.noise_floor([[1.01]] * 96 + [[2.0]] * 4, [[1.0]] * 100)
+    assert found.factor == pytest.approx(1.01)
+    with pytest.raises(ValueError, match="two halves"):
+        step_times.noise_floor([[1.0], []], [[1.0], [1.0]])
+
+
+def test_disturbed_blocks():
+    # Median 1 and median absolute deviation 0.02: the limit is 1 + 5 * 1.4826 * 0.02 = 1.14826.
+    blocks = [0.5, 0.98, 0.99, 1.0, 1.01, 1.02]
+    assert step_times.disturbed([*blocks, 1.149]).tolist() == [False] * 6 + [True]
+    assert not step_times.disturbed([*blocks, 1.148]).any()
+    assert step_times.disturbed([1.0, 1.0, 1.0, 1.004, 1.1]).tolist() == [False] * 4 + [True]
+    assert step_times.disturbed([1.0, 9.0]).sum() == 0
+    assert step_times.disturbed([]).shape == (0,)
+
+
+def test_sizes_that_allow_few_models():
+    # Of odd sizes none is a multiple of 2, and ceil(B / 2) = (B + 1) / 2 is a line.
+    odd = np.arange(1.0, 40.0, 2)
+    found = step_times.best_step(odd, noisy(5 + odd, 0.01), draws=99)
+    assert found.winner == "not resolved" and {1, 2} <= set(found.alike)
+    for sizes in ([1, 2], [1, 2, 3], [16, 32, 48, 64]):
+        found = step_times.best_step(sizes, 1 + np.array(sizes), draws=9)
+        assert found.winner == "not resolved"
+        assert step_times.verdict(found).startswith("Not resolved")

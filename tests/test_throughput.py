@@ -1,0 +1,90 @@
+"""Throughput over batch sizes: turns, warm-up, disturbed blocks, and one real sweep."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+
+import pytest
+
+from batchscope.timing import throughput
+
+
+class Machine:
+    """A machine that takes `seconds` per step, and notes what it was asked to run."""
+
+    def __init__(self, seconds: dict[int, float], first: float = 0.0) -> None:
+        self.seconds, self.first = seconds, first
+        self.calls: list[tuple[int, int]] = []
+
+    def runner(self, size: int):
+        def run(steps: int) -> float:
+            self.calls.append((size, steps))
+            late = self.first if len(self.calls) == 1 else 0.0
+            return steps * self.seconds[size] + late
+
+        return run
+
+
+def test_every_round_has_every_size_once_in_an_order_of_its_own():
+    sizes = list(range(1, 31))
+    found = list(throughput.rounds(sizes, 6))
+    assert [sorted(order) for order in found] == [sizes] * 6
+    assert len({tuple(order) for order in found}) == 6
+    assert found == list(throughput.rounds(sizes, 6))
+
+
+@pytest.mark.parametrize("seconds", [1e-5, 3e-3, 0.2, 2.0])
+def test_a_block_takes_at_least_what_is_asked(seconds):
+    machine = Machine({8: seconds}, first=5.0)
+    steps = throughput.calibrate(machine.runner(8), block_seconds=0.25)
+    assert steps * seconds >= 0.25
+    # No more than twice too long, beyond what one step takes.
+    assert steps * seconds <= max(0.5, seconds) * 1.2
+    assert sum(count * seconds for _, count in machine.calls) >= throughput.WARM_UP_SECONDS
+
+
+def test_blocks_are_whole_calls():
+    machine = Machine({8: 1e-3})
+    steps = throughput.calibrate(machine.runner(8), block_seconds=0.25, unit=32)
+    assert steps % 32 == 0 and steps >= 250
+    assert all(count % 32 == 0 for _, count in machine.calls)
+
+
+def test_blocks_are_timed_in_turns():
+    machine = Machine({1: 0.1, 8: 0.3})
+    runners = {size: machine.runner(size) for size in (1, 8)}
+    found = throughput.time_blocks(runners, {1: 5, 8: 2}, blocks=4)
+    assert [round(block["seconds_per_step"], 9) for block in found[1]] == [0.1] * 4
+    assert [round(block["seconds"], 9) for block in found[8]] == [0.6] * 4
+    rounds = [machine.calls[index : index + 2] for index in range(0, 8, 2)]
+    assert all(Counter(each) == Counter([(1, 5), (8, 2)]) for each in rounds)
+
+
+def test_a_disturbed_block_is_repeated_and_flagged_where_that_does_not_help():
+    machine = Machine({8: 0.1})
+    others = iter([0.9, 0.0, 0.9, 0.8, 0.7, 0.1, 0.0])
+
+    def foreign():
+        value = next(others)
+        return lambda: value
+
+    found = throughput.time_blocks({8: machine.runner(8)}, {8: 1}, 4, foreign)[8]
+    assert [block["repeats"] for block in found] == [1, 2, 0, 0]
+    assert [block["disturbed"] for block in found] == [False, True, False, False]
+    assert [block["foreign_cores"] for block in found] == [0.0, 0.7, 0.1, 0.0]
+    assert len(machine.calls) == 7
+
+
+def test_blocks_are_surrounded():
+    turns = []
+
+    @contextlib.contextmanager
+    def turn(size):
+        turns.append(size)
+        yield
+
+    machine = Machine({1: 0.1, 8: 0.3})
+    runners = {size: machine.runner(size) for size in (1, 8)}
+    throughput.time_blocks(runners, {1: 1, 8: 1}, 3, turn=turn)
+    assert turns == [size for size, _ in machine.calls]

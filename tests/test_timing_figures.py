@@ -1,0 +1,562 @@
+"""Figures of throughput and of the time per step, from tables made up by hand."""
+
+import io
+import math
+from dataclasses import fields
+
+import matplotlib.text
+import numpy as np
+import pandas
+import pytest
+
+from batchscope import figures, frames, step_times, timing_tables
+from batchscope.figures import canvas, step_time, timings
+
+FACTORS = {
+    "dataset": "patches",
+    "dataset_digest": "1f0a93c2",
+    "model": "benchmark_cnn",
+    "optimizer": "sgd",
+    "device": "cpu",
+    "threads": 0,
+    "momentum": 0.0,
+    "nesterov": False,
+    "replicas": 1,
+    "loop": "graph",
+    "input_pipeline": "plain",
+    "delay_seconds": 0.0,
+}
+POWERS = (1, 2, 4, 8, 16, 32, 64)
+DENSE = tuple(range(1, 67))
+SPARSE = (1, 2, 4, 8, 12, 15, 16, 17, 18, 24, 31, 32, 33, 34, 48, 64, 66)
+LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
+NAMES = ("throughput", "step_time")
+
+
+def line(a, b):
+    return lambda size: a + b * size
+
+
+def stairs(a, b, q):
+    return lambda size: a + b * q * math.ceil(size / q)
+
+
+def sweep(sizes=POWERS, time=None, machine="laptop", lost=(), disturbed=(), **other):
+    """Returns the rows of throughput.csv and the row of sweeps.csv of one sweep.
+
+    Args:
+        sizes: Batch sizes.
+        time: Batch size -> seconds per step, 2 ms + 0.5 ms per image unless given; quartiles lie
+            1 % around it.
+        machine: Name of the machine.
+        lost: Batch sizes that ran out of memory.
+        disturbed: Batch sizes with two disturbed blocks of seven.
+        other: Factors, and columns of sweeps.csv.
+    """
+    time = time or line(2e-3, 5e-4)
+    first = {**FACTORS, **{name: other.pop(name) for name in FACTORS if name in other}}
+    first |= {"machine": machine, "sweep": "+".join(str(value) for value in first.values())}
+    rows = []
+    for size in sizes:
+        row = {**first, "batch_size": size, "status": "finished", "train_examples": 5000}
+        if size in lost:
+            rows.append(row | {"status": "out_of_memory", "blocks": 0, "disturbed_blocks": 0})
+            continue
+        row |= {"steps": 10, "blocks": 7, "disturbed_blocks": 2 if size in disturbed else 0}
+        for end, factor in (("", 1.0), ("_q1", 0.99), ("_q3", 1.01)):
+            row[f"seconds_per_step{end}"] = factor * time(size)
+            row[f"iterations_per_second{end}"] = factor / time(size)
+            row[f"images_per_second{end}"] = factor * size / time(size)
+        rows.append(row)
+    summary = {**first, "status": "finished", "sizes": len(sizes) - len(lost), **other}
+    return rows, summary
+
+
+def fitted(a, b, half=0.0, **other):
+    """Returns the columns of a fit: intervals reach `half` of a value to either side."""
+    found = {"half_batch": a / b if a > 0 else math.nan, "line_residual": 0.02}
+    for name, value in (("fixed_seconds", a), ("seconds_per_image", b)):
+        wide = half * abs(value)
+        found |= {name: value, f"{name}_low": value - wide, f"{name}_high": value + wide}
+    return {**found, "noise_floor": 1.03, **other}
+
+
+def tables(*made):
+    """Returns the tables of an experiment, as they are read back from CSV files."""
+    rows = [row for part, _ in made for row in part]
+    summaries = [summary for _, summary in made]
+    columns = [*timing_tables.FIRST, *timing_tables.THROUGHPUT]
+    written = {
+        "throughput": pandas.DataFrame(rows, columns=columns),
+        "sweeps": pandas.DataFrame(
+            summaries, columns=[*timing_tables.FIRST, *timing_tables.SWEEPS]
+        ),
+    }
+    read = {name: reread(frame) for name, frame in written.items()}
+    return figures.Tables(
+        **{field.name: read.get(field.name, pandas.DataFrame()) for field in fields(figures.Tables)}
+    )
+
+
+def reread(frame):
+    return frames.read(io.StringIO(frame.to_csv(index=False)))
+
+
+def drawn(name, *made):
+    figure = figures.FIGURES[name]
+    frame = reread(figure.select(tables(*made)))
+    drawing = figure.draw(frame)
+    return drawing, frame, figure.found(frame)
+
+
+def texts(drawing):
+    return {text.get_text() for text in drawing.findobj(matplotlib.text.Text) if text.get_text()}
+
+
+def note(drawing):
+    return drawing.get_supxlabel().replace("\n", " ")
+
+
+def levels(axes):
+    """Returns the heights of the lines across a panel."""
+    flat = [item for item in axes.lines if list(item.get_xdata()) == [0, 1]]
+    return sorted(item.get_ydata()[0] for item in flat)
+
+
+def points(axes):
+    """Returns the medians of every series: a list of x and y."""
+    return [container.lines[0].get_data() for container in axes.containers]
+
+
+def bars(container):
+    """Returns the ends of the error bars, shape (points, 2 ends, x and y)."""
+    return np.array(container.lines[2][0].get_segments())
+
+
+def test_dense_ranges_have_a_linear_axis():
+    axes = canvas.panels(1, 2)[1][0]
+    at = timings.batch_axis(axes[0], DENSE)
+    assert at([1, 17, 66]) == pytest.approx([1, 17, 66])
+    assert list(axes[0].get_xticks()) == [0, 8, 16, 24, 32, 40, 48, 56, 64]
+    assert axes[0].get_xlim()[0] == 0 and 66 < axes[0].get_xlim()[1] < 70
+    at = timings.batch_axis(axes[1], POWERS)
+    assert at([1, 8, 64]) == pytest.approx([0, 3, 6])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dense"),
+    [
+        (range(1, 13), True),
+        (range(1, 12), False),
+        (SPARSE, True),
+        (range(117, 129), True),
+        (range(118, 130), False),
+        ([16] * 20, False),
+        ([], False),
+    ],
+)
+def test_what_is_a_dense_range(sizes, dense):
+    assert timings.is_dense(sizes) is dense
+
+
+def test_medians_and_quartiles_of_both_panels():
+    drawing, _, _ = drawn("throughput", sweep())
+    seconds = np.array([2e-3 + 5e-4 * size for size in POWERS])
+    left, right = drawing.axes
+    for axes, expected in ((left, 1 / seconds), (right, np.array(POWERS) / seconds)):
+        ((x, y),) = points(axes)
+        assert x == pytest.approx(np.log2(POWERS))
+        assert y == pytest.approx(expected)
+        ends = bars(axes.containers[0])
+        assert ends[:, 0, 1] == pytest.approx(0.99 * expected)
+        assert ends[:, 1, 1] == pytest.approx(1.01 * expected)
+    assert left.get_ylabel() == "iterations/s" and right.get_ylabel() == "images/s"
+    assert "quartiles of these blocks" in note(drawing) and "Machine: laptop." in note(drawing)
+
+
+@pytest.mark.parametrize("sizes", [DENSE, SPARSE])
+def test_steps_are_visible_in_a_dense_range(sizes):
+    """Throughput falls after 16, 32 and 48, by a part of the panel that the eye sees."""
+    drawing, _, _ = drawn("throughput", sweep(sizes, stairs(2e-3, 5e-4, 16)))
+    axes = drawing.axes[1]
+    assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
+    ((x, y),) = points(axes)
+    speed = dict(zip(x, y, strict=True))
+    assert set(speed) == set(sizes)
+    for before, after in ((16, 18), (32, 34), (48, 50)):
+        if after in speed:
+            assert speed[before] - speed[after] > 0.15 * axes.get_ylim()[1]
+    assert {16, 32, 48} <= set(axes.get_xticks())
+
+
+def test_each_panel_of_one_series_has_the_axis_that_shows_most():
+    """Iterations span much and are logarithmic; images span as much, and stay linear for steps."""
+    drawing, _, _ = drawn("throughput", sweep(DENSE, stairs(1e-5, 5e-4, 1)))
+    assert drawing.axes[0].get_yscale() == "log"
+    drawing, _, _ = drawn("throughput", sweep(DENSE, stairs(2e-3, 1e-5, 16)))
+    assert [axes.get_yscale() for axes in drawing.axes] == ["linear", "linear"]
+
+
+def test_a_series_far_below_another_asks_for_a_logarithmic_axis():
+    fast = sweep(DENSE, stairs(1e-4, 1e-5, 16), machine="gpu_box")
+    drawing, _, _ = drawn("throughput", sweep(DENSE, stairs(2e-3, 5e-4, 16)), fast)
+    assert drawing.axes[1].get_yscale() == "log"
+    drawing, _, _ = drawn("step_time", sweep(DENSE, stairs(2e-3, 5e-4, 16)), fast)
+    assert drawing.axes[0].get_yscale() == "log"
+
+
+LIMITS = {
+    "plateau_images_per_second": 1900.0,
+    "knee_batch_size": 32,
+    "still_rising": False,
+    "ceiling_images_per_second": 2500.0,
+    "plateau_share_of_ceiling": 0.76,
+    "noise_floor": 1.034,
+    "step_verdict": "No steps seen: a straight line, 0.50% residual.",
+}
+
+
+def test_the_two_limits():
+    drawing, _, found = drawn("throughput", sweep(**LIMITS))
+    left, right = drawing.axes
+    assert levels(right) == pytest.approx([0.9 * 1900, 2500])
+    assert levels(left) == []
+    upright = [item for item in right.lines if list(item.get_xdata()) == [5, 5]]  # log2(32)
+    assert upright[0].get_ydata()[1] == pytest.approx(0.9 * 1900)
+    assert right.get_ylim()[1] > 2500
+    assert {"32", "ceiling", "90 % of the plateau (number: knee)"} <= texts(drawing)
+    assert "Noise floor: a batch size differs from itself by up to 3.4 %." in note(drawing)
+    assert found == (
+        "Throughput reaches a plateau of 1900 images/s, and 90 % of it from batch size 32 on. "
+        "The highest is 76.0 % of the ceiling of 2500 images/s. "
+        "No steps seen: a straight line, 0.50% residual. "
+        "A batch size differs from itself by up to 3.4 % (noise floor)."
+    )
+
+
+def test_a_ceiling_far_above_is_told_and_does_not_squash_the_data():
+    far = {"ceiling_images_per_second": 90000.0, "plateau_share_of_ceiling": 0.0211}
+    drawing, _, found = drawn("throughput", sweep(**{**LIMITS, **far}))
+    axes = drawing.axes[1]
+    assert levels(axes) == pytest.approx([0.9 * 1900])
+    highest = points(axes)[0][1].max()
+    assert axes.get_ylim()[1] < 1.2 * highest
+    assert "Ceiling far above the panel: 90000 images/s (2.1 % of it reached)." in note(drawing)
+    assert "ceiling" not in texts(drawing)
+    assert "2.1 % of the ceiling of 90000 images/s" in found
+
+
+def test_a_plateau_that_was_not_reached_has_no_knee():
+    drawing, _, found = drawn("throughput", sweep(**{**LIMITS, "still_rising": True}))
+    assert levels(drawing.axes[1]) == pytest.approx([2500])
+    assert "32" not in {text.get_text() for text in drawing.axes[1].texts}
+    assert found.startswith(
+        "Throughput still rises at the largest batch size, 64: 1900 images/s. The highest is"
+    )
+
+
+def test_throughput_that_falls_again_has_a_plateau_and_no_knee():
+    drawing, _, found = drawn(
+        "throughput",
+        sweep(DENSE, stairs(2e-3, 5e-4, 16), **{**LIMITS, "knee_batch_size": math.nan}),
+    )
+    assert 0.9 * 1900 in levels(drawing.axes[1])
+    assert "90 % of the plateau" in texts(drawing)
+    assert found.startswith(
+        "Throughput is highest at batch size 64, 1900 images/s, and back below 90 % of it at the "
+        "largest, 66."
+    )
+
+
+def test_two_machines_each_have_their_limits():
+    """One of them without a plateau: `still_rising` then has gaps and no type of its own."""
+    other = sweep(machine="gpu_box", time=line(1e-3, 2.5e-4), ceiling_images_per_second=5000.0)
+    drawing, frame, found = drawn("throughput", sweep(**LIMITS), other)
+    assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500, 5000])
+    assert {"laptop", "gpu_box"} <= texts(drawing)
+    assert "Machine" not in note(drawing)
+    assert found.startswith("laptop: Throughput reaches a plateau of 1900 images/s")
+    rising = sweep(**{**LIMITS, "still_rising": True})
+    _, frame, found = drawn("throughput", rising, other)
+    assert frame["still_rising"].dtype == object
+    assert "still rises" in found
+
+
+def test_more_series_have_no_limits():
+    made = [
+        sweep(loop=loop, time=line(a, 5e-4), **LIMITS)
+        for loop, a in zip(LOOPS, (1e-3, 5e-3, 2e-3, 4e-3, 3e-3), strict=True)
+    ]
+    drawing, _, found = drawn("throughput", *made)
+    assert levels(drawing.axes[1]) == []
+    assert len(points(drawing.axes[1])) == 5
+    assert {"eager", "Keras fit, 32 steps per execution"} <= texts(drawing)
+    assert found == (  # 64 images in 37 and in 33 ms
+        "Highest throughput of 5 series: from 1730 images/s (eager) to 1940 images/s (loop in the "
+        "graph). Noise floor: a batch size differs from itself by up to 3.4 %."
+    )
+    drawing, _, found = drawn("throughput", *made[:3])
+    assert levels(drawing.axes[1]) == []
+    assert found.count("90 % of it from batch size 32 on") == 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_disturbed_blocks_are_marked_and_counted(name):
+    drawing, _, _ = drawn(name, sweep(disturbed=(4, 32)))
+    for axes in drawing.axes[: 2 if name == "throughput" else 1]:
+        (hollow,) = [item for item in axes.lines if item.get_markerfacecolor() == "white"]
+        assert hollow.get_xdata() == pytest.approx([2, 5])
+    assert "4 of 49 blocks disturbed by other processes" in note(drawing)
+    drawing, _, _ = drawn(name, sweep())
+    assert "disturbed" not in note(drawing)
+    assert not [item for item in drawing.axes[0].lines if item.get_markerfacecolor() == "white"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_ran_out_of_memory(name):
+    drawing, _, _ = drawn(name, sweep(lost=(32, 64)), sweep(loop="eager"))
+    axes = drawing.axes[0]
+    (cross,) = [item for item in axes.lines if item.get_marker() == "x"]
+    assert cross.get_xdata() == pytest.approx([5, 6])
+    assert points(axes)[0][0] == pytest.approx([0, 1, 2, 3, 4])
+    assert "Out of memory (×) at batch size 32, 64 (loop in the graph)." in note(drawing)
+    drawing, _, found = drawn(name, sweep(lost=POWERS))
+    assert timings.EMPTY in texts(drawing) and found == ""
+    assert "at batch size 1, 2, 4, 8, 16, 32, 64." in note(drawing)
+
+
+def test_many_series_out_of_memory_are_counted():
+    _, frame, _ = drawn("throughput", *(sweep(loop=loop, lost=(64,)) for loop in LOOPS))
+    assert timings.memory_note(frame) == "Out of memory (×) at batch size 64 (5 of 5 series)."
+    _, frame, _ = drawn("throughput", sweep(DENSE, lost=range(40, 67)))
+    assert timings.memory_note(frame) == "Out of memory (×) at batch size 40 to 66."
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_timed(name):
+    drawing, frame, found = drawn(name)
+    assert frame.empty and found == ""
+    assert timings.EMPTY in texts(drawing)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_batch_size(name):
+    drawing, _, found = drawn(name, sweep((16,)))
+    assert len(points(drawing.axes[0])[0][0]) == 1
+    expected = {"throughput": "One batch size was timed, 16: 1600 images/s.", "step_time": ""}
+    assert found == expected[name]
+
+
+def test_a_gap_in_the_times_is_left_out():
+    rows, summary = sweep(**fitted(2e-3, 5e-4))
+    for name in ("seconds_per_step", "images_per_second", "iterations_per_second"):
+        rows[3][name] = math.nan
+    for name in NAMES:
+        drawing, _, _ = drawn(name, (rows, summary))
+        assert points(drawing.axes[0])[0][0] == pytest.approx([0, 1, 2, 4, 5, 6])
+
+
+def test_sweeps_of_different_batch_sizes_stay_apart():
+    """Runs of a training would be one line here, since the batch size settles the threads."""
+    made = (sweep((1, 2, 4), threads=1), sweep((8, 16, 32), threads=2))
+    _, frame, _ = drawn("throughput", *made)
+    groups = timings.series(frame)
+    assert [group.label for group in groups] == ["1 thread", "2 threads"]
+    assert [group.frame["batch_size"].tolist() for group in groups] == [[1, 2, 4], [8, 16, 32]]
+
+
+def test_the_same_sweep_on_two_machines_keeps_its_own_fit():
+    made = (sweep(**fitted(2e-3, 5e-4)), sweep(machine="gpu_box", **fitted(1e-3, 1e-5)))
+    _, frame, _ = drawn("step_time", *made)
+    found = frame.groupby("machine")["fixed_seconds"].unique()
+    assert found["laptop"] == pytest.approx([2e-3]) and found["gpu_box"] == pytest.approx([1e-3])
+
+
+@pytest.mark.parametrize("sizes", [DENSE, POWERS])
+def test_the_fitted_line(sizes):
+    drawing, _, _ = drawn("step_time", sweep(sizes, line(2e-3, 5e-4), **fitted(3e-3, 4e-4)))
+    axes = drawing.axes[0]
+    dense = sizes == DENSE
+    assert axes.get_yscale() == ("linear" if dense else "log")
+    assert points(axes)[0][1] == pytest.approx([1e3 * (2e-3 + 5e-4 * size) for size in sizes])
+    (fit,) = [item for item in axes.lines if len(item.get_xdata()) == 200]
+    x, y = fit.get_data()
+    at = x if dense else 2**x
+    assert y == pytest.approx(3 + 0.4 * at)
+    assert at[0] == pytest.approx(0 if dense else 1) and at[-1] == pytest.approx(sizes[-1])
+    assert axes.get_ylabel() == "time per step (ms)"
+
+
+def costs(axes):
+    """Returns value, row and interval of every dot."""
+    found = []
+    for container in axes.containers:
+        (x, y), ((low, high),) = container.lines[0].get_data(), bars(container)
+        found.append((float(x[0]), float(y[0]), float(low[0]), float(high[0])))
+    return found
+
+
+def test_one_row_per_series_with_its_interval():
+    made = [
+        sweep(loop=loop, time=line(a, 2e-4), **fitted(a, 2e-4, half=0.1))
+        for loop, a in zip(LOOPS, (1e-3, 6e-3, 2e-3, 4e-3, 3e-3), strict=True)
+    ]
+    drawing, _, found = drawn("step_time", *made)
+    _, fixed, per_image = drawing.axes
+    expected = [(a, row, 0.9 * a, 1.1 * a) for row, a in enumerate((1.0, 6.0, 2.0, 4.0, 3.0))]
+    assert np.array(costs(fixed)) == pytest.approx(np.array(expected))
+    assert np.array(costs(per_image))[:, 0] == pytest.approx([0.2] * 5)
+    labels = [text.get_text().replace("\n", " ") for text in fixed.get_yticklabels()]
+    assert labels == [frames.LOOP_WORDS[loop] for loop in LOOPS]
+    assert fixed.get_ylim()[0] > fixed.get_ylim()[1]  # the first series at the top
+    assert "(ms)" in fixed.get_xlabel() and "(ms)" in per_image.get_xlabel()
+    colours = [container.lines[0].get_color() for container in fixed.containers]
+    assert colours == [container.lines[0].get_color() for container in drawing.axes[0].containers]
+    assert found.startswith(
+        "loop in the graph: Fixed cost per step 1 ms (95 % interval 0.9 ms to 1.1 ms), cost per "
+        "image 0.2 ms (95 % interval 0.18 ms to 0.22 ms); half of a step is fixed cost at batch "
+        "size 5. eager: Fixed cost per step 6 ms"
+    )
+    assert found.count("Fixed cost per step") == 5
+
+
+def test_costs_that_span_much_are_logarithmic():
+    made = [sweep(loop=loop, **fitted(a, 2e-4)) for loop, a in (("graph", 1e-4), ("eager", 6e-3))]
+    drawing, _, _ = drawn("step_time", *made)
+    assert drawing.axes[1].get_xscale() == "log" and drawing.axes[2].get_xscale() == "linear"
+
+
+def test_a_negative_fixed_cost_is_shown_as_it_is():
+    other = sweep(loop="eager", **fitted(2e-3, 5e-4, half=0.1))
+    drawing, _, found = drawn("step_time", sweep(**fitted(-5e-4, 5e-4, half=0.2)), other)
+    axes = drawing.axes[1]
+    assert costs(axes)[0] == pytest.approx((-0.5, 0, -0.6, -0.4))
+    assert axes.get_xscale() == "linear" and axes.get_xlim()[0] < -0.6
+    assert "Fixed cost per step -0.5 ms (95 % interval -0.6 ms to -0.4 ms)" in found
+    assert found.count("half of a step") == 1
+    # On a logarithmic axis the line starts where it is above zero.
+    lines = [item for item in drawing.axes[0].lines if len(item.get_xdata()) == 200]
+    assert drawing.axes[0].get_yscale() == "log" and math.isnan(lines[0].get_ydata()[0])
+
+
+def test_a_fit_without_an_interval_and_no_fit_at_all():
+    none = {
+        f"{name}_{end}": math.nan
+        for name in ("fixed_seconds", "seconds_per_image")
+        for end in ("low", "high")
+    }
+    two = sweep((16, 32), **{**fitted(2e-3, 5e-4), **none})
+    drawing, _, found = drawn("step_time", two, sweep((16,), loop="eager"))
+    value, row, low, high = costs(drawing.axes[1])[0]
+    assert (value, row) == pytest.approx((2, 0)) and low == high == pytest.approx(2)
+    assert "no fit" in texts(drawing)
+    assert found == (
+        "loop in the graph: Fixed cost per step 2 ms, cost per image 0.5 ms; half of a step is "
+        "fixed cost at batch size 4."
+    )
+
+
+def test_many_series_are_told_by_their_ends():
+    fits = ((1e-3, 1e-4), (6e-3, 3e-4), (2e-3, 2e-4), (4e-3, 5e-4), (3e-3, 4e-4))
+    made = [
+        sweep(loop=loop, machine=machine, **fitted(a * factor, b * factor))
+        for machine, factor in (("laptop", 1.0), ("gpu_box", 0.1))
+        for loop, (a, b) in zip(LOOPS, fits, strict=True)
+    ]
+    drawing, _, found = drawn("step_time", *made)
+    assert len(costs(drawing.axes[1])) == 10
+    assert found == (
+        "Fixed cost per step of 10 series: from 0.1 ms (loop in the graph, gpu_box) to 6 ms "
+        "(eager, laptop). Cost per image: from 0.01 ms (loop in the graph, gpu_box) to 0.5 ms "
+        "(Keras fit, laptop)."
+    )
+
+
+def delayed(delay, noise_seed, **other):
+    """Returns a sweep with a delay, its columns from a fit of noisy times, and that fit."""
+    generator = np.random.default_rng(noise_seed)
+    seconds = [
+        (2e-3 + 1.04 * delay + 3e-4 * size) * math.exp(generator.normal(0, 0.01)) for size in SPARSE
+    ]
+    fit = step_times.fixed_cost(SPARSE, seconds)
+    columns = {"half_batch": fit.half_batch, "line_residual": fit.residual}
+    for name, estimate in (("fixed_seconds", fit.fixed), ("seconds_per_image", fit.per_image)):
+        columns |= {name: estimate.value}
+        columns |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    time = dict(zip(SPARSE, seconds, strict=True)).__getitem__
+    return sweep(SPARSE, time, delay_seconds=delay, **other, **columns), fit
+
+
+def test_an_injected_delay_comes_back_in_the_fixed_cost():
+    (base, without), (slow, with_delay) = delayed(0.0, 1), delayed(5e-3, 2)
+    drawing, frame, found = drawn("step_time", base, slow)
+    (delay,) = step_time.delays(frame)
+    assert delay.injected == pytest.approx(5e-3)
+    # Welch's interval from the columns alone is that of the fits themselves.
+    assert delay.recovered == pytest.approx(step_times.delay_recovered(without, with_delay))
+    assert delay.recovered.low < 1.04 * 5e-3 < delay.recovered.high
+    assert "Of 5 ms delay added per step, 5." in found and "came back in the fixed cost" in found
+    low, high = (f"{1e3 * end:.3g}" for end in delay.recovered[1:])
+    assert f"(95 % interval {low} ms to {high} ms) came back" in found
+    (stroke,) = [item for item in drawing.axes[1].lines if item.get_color() == "#000000"]
+    assert stroke.get_xdata() == pytest.approx([1e3 * (without.fixed.value + 5e-3)] * 2)
+    assert min(stroke.get_ydata()) == 1
+
+
+def test_a_delay_is_compared_only_where_all_else_is_alike():
+    made = [
+        delayed(delay, seed, loop=loop, machine=machine)[0]
+        for seed, (machine, loop, delay) in enumerate(
+            (
+                ("laptop", "eager", 0.0),
+                ("laptop", "eager", 1e-3),
+                ("laptop", "eager", 5e-3),
+                ("laptop", "fit", 1e-3),
+                ("gpu_box", "fit", 0.0),
+            )
+        )
+    ]
+    _, frame, found = drawn("step_time", *made)
+    assert [(delay.index, delay.injected) for delay in step_time.delays(frame)] == [
+        (1, pytest.approx(1e-3)),
+        (2, pytest.approx(5e-3)),
+    ]
+    assert found.count("came back in the fixed cost") == 2
+    _, frame, found = drawn("step_time", made[0])
+    assert step_time.delays(frame) == [] and "came back" not in found
+
+
+def test_a_delay_that_did_not_come_back_keeps_its_stroke_in_the_panel():
+    made = (
+        sweep(**fitted(1e-3, 5e-4, half=0.1)),
+        sweep(delay_seconds=9e-3, **fitted(1e-3, 5e-4, half=0.1)),
+    )
+    drawing, _, found = drawn("step_time", *made)
+    assert "Of 9 ms delay added per step, 0 ms" in found and "0.0 %" in found
+    low, high = drawing.axes[1].get_xlim()
+    assert low < 10 < high
+
+
+def test_the_noise_floor_of_several_series():
+    made = (
+        sweep(noise_floor=1.012),
+        sweep(loop="eager", noise_floor=1.1),
+        sweep(loop="fit", noise_floor=math.nan),
+    )
+    for name in NAMES:
+        drawing, _, _ = drawn(name, *made)
+        assert (
+            "Noise floor: a batch size differs from itself by up to 1.2 % (loop in the graph) to "
+            "10.0 % (eager)."
+        ) in note(drawing)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_captions_and_the_same_picture_from_the_csv_alone(name):
+    figure = figures.FIGURES[name]
+    assert figure.measures == ("throughput",) and "batch size" in figure.caption
+    frame = figure.select(tables(sweep(**LIMITS), sweep(loop="eager", **fitted(2e-3, 5e-4))))
+    first = canvas.svg_and_png(figure.draw(frame), figure.title)
+    again = canvas.svg_and_png(figure.draw(reread(frame)), figure.title)
+    assert first == again
+    assert len(first[0]) < 150_000

@@ -1,0 +1,217 @@
+"""Records of timings to tables: medians, fits, several machines."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+from batchscope import config, records, status, timing_tables
+
+STUDY = {
+    "study": "timed",
+    "machine": "desktop",
+    "machines": {"cluster": {"results": "elsewhere"}},
+    "defaults": {"dataset": "digits", "model": "small_cnn", "optimizer": "sgd"},
+    "experiments": {
+        "machine": {
+            "vary": {"batch_size": [1, 2, 4, 8, 16, 32, 64, 128], "loop": ["graph", "eager"]},
+            "timing": ["throughput", "utilisation", "max_batch_size", "profile"],
+        }
+    },
+}
+FIXED, PER_IMAGE = 3e-3, 2e-4
+
+
+def block(seconds: float, disturbed: bool = False) -> dict:
+    return {
+        "seconds": 10 * seconds,
+        "seconds_per_step": seconds,
+        "foreign_cores": 0.5 if disturbed else 0.0,
+        "disturbed": disturbed,
+        "repeats": 0,
+    }
+
+
+def throughput(sizes: tuple[int, ...], fixed: float = FIXED) -> dict:
+    """Blocks that lie symmetrically around t = a + b * B."""
+    return {
+        "measure": "throughput",
+        "status": "finished",
+        "train_examples": 1000,
+        "threads": 2,
+        "matmul": {"flops_per_second": 5e10},
+        "flops": {"training_products": 1e6},
+        "sizes": [
+            {
+                "batch_size": size,
+                "status": "finished",
+                "steps": 10,
+                "blocks": [
+                    block((fixed + PER_IMAGE * size) * factor, factor == 1.02)
+                    for factor in (0.98, 0.99, 1.0, 1.01, 1.02)
+                ],
+                "utilisation": {"process_percent": 95.0},
+            }
+            for size in sizes
+        ],
+    }
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A study and its results: of this machine all, of the other the throughput alone."""
+    monkeypatch.chdir(tmp_path)
+    Path("study.yaml").write_text(yaml.safe_dump(STUDY))
+    study = config.study("study.yaml")
+    experiment = study.experiments["machine"]
+    for place, wanted in (
+        (("results", "desktop"), ("throughput", "utilisation", "max_batch_size", "profile")),
+        (("elsewhere", "local"), ("throughput",)),
+    ):
+        for job in status.timing_jobs(experiment, *place):
+            if job.measure not in wanted:
+                continue
+            eager = job.sweep.factors["loop"] == "eager"
+            slow = 2 if place[1] == "local" else 1
+            sizes, factor = job.sweep.batch_sizes, slow * (5 if eager else 1)
+            make = {
+                "throughput": lambda sizes=sizes, by=factor: throughput(sizes, by * FIXED),
+                "utilisation": lambda sizes=sizes: utilisation(sizes),
+                "max_batch_size": largest,
+                "profile": profile,
+            }
+            record = make[job.measure]()
+            records.write_json(job.path, record)
+    return study
+
+
+def profile() -> dict:
+    return {
+        "measure": "profile",
+        "status": "finished",
+        "compute_share": 0.5,
+        "input_share": 0.2,
+        "host_share": 0.3,
+        "steps": 20,
+        "steps_per_second": 100.0,
+    }
+
+
+def utilisation(sizes: tuple[int, ...]) -> dict:
+    return {
+        "measure": "utilisation",
+        "status": "finished",
+        "sizes": [
+            {
+                "batch_size": size,
+                "status": "finished",
+                "steps": 7,
+                "seconds": 5.0,
+                "memory_peak_mb": 500.0 + size,
+                "utilisation": {"process_percent": 90.0, "process_zero_share": 0.1},
+            }
+            for size in sizes[:-1]
+        ]
+        + [{"batch_size": sizes[-1], "status": "out_of_memory", "utilisation": None}],
+        "samples": {"batch_size": [None, 1, 1], "seconds": [0.0, 0.1, 0.2], "memory_mb": [1, 2, 3]},
+    }
+
+
+def largest() -> dict:
+    return {
+        "measure": "max_batch_size",
+        "status": "finished",
+        "largest": 96,
+        "bound": "resolved",
+        "limit_mb": 1000.0,
+        "memory_fixed_mb": 400.0,
+        "memory_mb_per_image": 5.0,
+        "tries": [
+            {"batch_size": 64, "outcome": "fits", "peak_mb": 720.0, "seconds": 4.0, "message": ""},
+            {"batch_size": 128, "outcome": "over_limit", "peak_mb": 1010.0, "seconds": 4.0},
+        ],
+    }
+
+
+def test_medians_and_quartiles_of_blocks(written):
+    frame = timing_tables.throughput("results", written, "machine")
+    assert len(frame) == 2 * 2 * 8
+    row = frame[(frame["machine"] == "desktop") & (frame["loop"] == "graph")].iloc[3]
+    seconds = FIXED + PER_IMAGE * 8
+    assert row["batch_size"] == 8
+    assert row["seconds_per_step"] == pytest.approx(seconds)
+    assert row["seconds_per_step_q1"] == pytest.approx(0.99 * seconds)
+    assert row["seconds_per_step_q3"] == pytest.approx(1.01 * seconds)
+    assert row["iterations_per_second"] == pytest.approx(1 / seconds)
+    assert row["images_per_second"] == pytest.approx(8 / seconds)
+    # The slow quarter of the blocks is the lower quartile of the speeds.
+    assert row["images_per_second_q1"] == pytest.approx(8 / seconds / 1.01)
+    assert row["seconds_per_epoch"] == pytest.approx(1000 * seconds / 8)
+    assert (row["blocks"], row["disturbed_blocks"], row["process_percent"]) == (5, 1, 95.0)
+    assert (row["dataset"], row["model"], row["threads"]) == ("digits", "small_cnn", 1)
+
+
+def test_each_configuration_on_each_machine_is_a_row(written):
+    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
+    assert len(frame) == 4
+    for machine, slow in (("desktop", 1), ("cluster", 2)):
+        for loop, factor in (("graph", 1), ("eager", 5)):
+            row = frame.loc[(machine, loop)]
+            assert row["fixed_seconds"] == pytest.approx(slow * factor * FIXED)
+            assert row["seconds_per_image"] == pytest.approx(PER_IMAGE)
+            assert row["half_batch"] == pytest.approx(slow * factor * FIXED / PER_IMAGE)
+            assert row["ceiling_images_per_second"] == pytest.approx(5e4)
+            assert row["step_winner"] != "staircase"
+    own = frame.loc["desktop"]
+    # Memory does not depend on the loop, and nothing is known of the other machine's.
+    assert list(own["max_batch_size"]) == [96, 96]
+    assert list(own["memory_mb_per_image"]) == [5.0, 5.0]
+    assert frame.loc["cluster"]["max_batch_size"].isna().all()
+
+
+def test_the_knee_and_the_plateau(written):
+    row = timing_tables.summaries("results", written, "machine").iloc[0]
+    speeds = [size / (FIXED + PER_IMAGE * size) for size in (64, 128)]
+    assert row["plateau_images_per_second"] == pytest.approx(speeds[1])
+    # 64 images: 0.81 of the time is theirs, which is 0.9 of what 128 images reach.
+    assert row["knee_batch_size"] == (64 if speeds[0] >= 0.9 * speeds[1] else 128)
+    assert row["plateau_share_of_ceiling"] == pytest.approx(speeds[1] / 5e4)
+
+
+def test_utilisation_and_its_samples(written):
+    frame = timing_tables.utilisation("results", written, "machine")
+    assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
+    assert frame["process_percent"][0] == 90.0 and math.isnan(frame["process_percent"][7])
+    assert frame["memory_peak_mb"][3] == 508.0
+    assert frame["gpu_percent"].isna().all()
+    samples = timing_tables.samples("results", written, "machine")
+    assert list(samples["seconds"][:3]) == [0.0, 0.1, 0.2]
+    assert samples["batch_size"].isna()[0] and samples["batch_size"][1] == 1
+    assert set(samples["machine"]) == {"desktop"}
+
+
+def test_tries_and_profiles(written):
+    tries = timing_tables.largest("results", written, "machine")
+    assert list(tries["outcome"]) == ["fits", "over_limit"]
+    profiles = timing_tables.profiles("results", written, "machine")
+    assert len(profiles) == 2 * 8  # one per loop and batch size
+    assert profiles["compute"][0] == 0.5 and profiles["input"][0] == 0.2
+
+
+def test_nothing_measured_is_headers(written):
+    for name, table in timing_tables.TABLES.items():
+        frame = table("nowhere", written, "machine")
+        frame = frame[frame["machine"] == "desktop"]
+        assert frame.empty and list(frame.columns) == [
+            *timing_tables.FIRST,
+            *timing_tables.COLUMNS[name],
+        ]
+
+
+def test_every_column_is_explained():
+    assert set(timing_tables.COLUMNS) == set(timing_tables.TABLES)
+    for columns in timing_tables.COLUMNS.values():
+        assert all(doc.endswith(".") for doc in columns.values())

@@ -1,0 +1,99 @@
+"""Test accuracy against batch size, one line for each number of epochs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from batchscope import frames, statistics
+from batchscope.figures import Tables, against_batch_size, by_epochs, canvas, words
+from batchscope.figures.against_batch_size import Place
+
+_COLUMNS = [
+    f"{split}_{metric}"
+    for split in ("train", "validation", "test")
+    for metric in ("loss", "accuracy")
+]
+_SHOWN, _ITEMS = "test_accuracy", "test_examples"
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns losses and accuracies of every run after each number of epochs, and test items."""
+    return by_epochs.select(tables, _COLUMNS, [_ITEMS])
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one panel per series."""
+    figure = by_epochs.draw(
+        frame, "Test accuracy", _draw_panel, _seed_note(frame), _binomial_note(frame)
+    )
+    finished = frame.loc[frame["status"] == canvas.FINISHED, _SHOWN].to_numpy(float)
+    for axes in figure.axes:
+        by_epochs.scale(axes, finished, np.empty(0))
+        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+        if axes.get_subplotspec().is_first_col():
+            axes.set_ylabel("test accuracy (%)")
+    bottom, top = figure.axes[0].get_ylim()
+    if top > 1 and np.isfinite(finished).any():  # an interval may reach beyond an accuracy
+        figure.axes[0].set_ylim(bottom, 1 + 0.03 * (1 - bottom))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the mean test accuracies after the fewest and the most epochs."""
+    told = [
+        words.sentence(
+            _after(frame, count),
+            _SHOWN,
+            f"Mean test accuracy after {by_epochs.words(count)}",
+            words.percent,
+        )
+        for count in _ends(frame)
+    ]
+    return " ".join(filter(None, [*told, _binomial_note(frame) if any(told) else ""]))
+
+
+def _ends(frame: pandas.DataFrame) -> list[int]:
+    """Returns the fewest and the most epochs after which a run was evaluated."""
+    found = by_epochs.counts(frame[frame[_SHOWN].notna() & (frame["status"] == canvas.FINISHED)])
+    return list(dict.fromkeys((found[0], found[-1]))) if found else []
+
+
+def _after(frame: pandas.DataFrame, count: int) -> pandas.DataFrame:
+    """Returns one row per run, without an accuracy where it stopped before or was never run."""
+    rows = by_epochs.runs(frame).drop(columns=["at_epoch", *_COLUMNS])
+    keys = [*frames.varying(frame), "batch_size", "seed"]
+    reached = frame.loc[frame["at_epoch"] == count, [*keys, _SHOWN]]
+    return rows.merge(reached, how="left", on=keys)
+
+
+def _draw_panel(axes: Axes, group: frames.Series, styles: by_epochs.Styles) -> None:
+    sizes = sorted(group.frame["batch_size"].unique().tolist())
+    for index, (count, style) in enumerate(styles.items()):
+        place = Place(against_batch_size.dodge(index, len(styles), sizes), len(styles))
+        rows = group.frame[group.frame["at_epoch"] == count]
+        against_batch_size.draw_series(axes, rows, _SHOWN, {**style, **by_epochs.BARS}, place)
+
+
+def _seed_note(frame: pandas.DataFrame) -> str:
+    if frame["seed"].nunique() < 2:
+        return ""
+    return "Lines: means over seeds, with 95 % t-intervals. Small points: every seed."
+
+
+def _binomial_note(frame: pandas.DataFrame) -> str:
+    """Returns the error of an accuracy that is counted on so many examples."""
+    rows = frame[(frame["status"] == canvas.FINISHED) & frame[_SHOWN].notna()]
+    items = rows[_ITEMS].dropna().astype(int).unique()
+    if len(items) == 0:
+        return ""
+    factors = [*frames.varying(frame), "batch_size", "at_epoch"]
+    means = rows.groupby(factors, dropna=False)[[_SHOWN, _ITEMS]].mean()
+    halves = statistics.binomial_half_width(means[_SHOWN], means[_ITEMS])
+    low, high = (f"{100 * half:.2g}" for half in (halves.min(), halves.max()))
+    error = f"±{low}" if low == high else f"±{low} to ±{high}"
+    counted = f"{items[0]:,} test examples" if len(items) == 1 else "its test examples"
+    return f"95 % binomial error of an accuracy counted on {counted}: {error} points."

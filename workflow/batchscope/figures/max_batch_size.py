@@ -1,0 +1,298 @@
+"""Every batch size that was tried against the memory that it took, and the largest that fits."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from batchscope import frames, names
+from batchscope.figures import Tables, canvas, timings, utilisation, words
+
+FITS = "fits"
+MOST_FITS = "most_fits"  # the search ended at the largest size that it may try
+OUTCOMES: dict[str, tuple[str, dict[str, Any]]] = {
+    FITS: ("fits", {"color": canvas.COLOURS[0], "marker": "o"}),
+    "out_of_memory": ("out of memory", {"color": canvas.COLOURS[1], "marker": "X"}),
+    "over_limit": ("above limit", {"color": canvas.COLOURS[4], "marker": "s"}),
+    "killed": ("killed", {"color": canvas.COLOURS[6], "marker": "v"}),
+}
+_OTHER = {"color": "#777777", "marker": "*"}
+_LIMIT: dict[str, Any] = {"color": "#333333", "linewidth": 1.2, "linestyle": (0, (5, 2))}
+_FIT: dict[str, Any] = {"color": canvas.COLOURS[2], "linewidth": 1.3, "linestyle": "-"}
+_MOST_PANELS = 6
+_COLUMNS = 3  # of panels
+_WIDTH, _HEIGHT = 4.0, 3.1  # of a panel, inches
+_SUMMARY = [
+    "max_batch_size",
+    "max_batch_size_bound",
+    "memory_limit_mb",
+    "memory_fixed_mb",
+    "memory_mb_per_image",
+]
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series and try: its outcome and memory, beside what the search found."""
+    tries, found_sizes = tables.largest, tables.sweeps
+    columns = [
+        *timings.factor_columns(tries),
+        "batch_size",
+        "outcome",
+        "peak_mb",
+        "seconds",
+        "message",
+    ]
+    keys = _keys(tries)
+    # Every loop of a configuration repeats what its search found; rows without one say nothing.
+    told = found_sizes[found_sizes["max_batch_size"].notna()].drop_duplicates(keys)
+    by_search = {
+        _key(row): summary
+        for row, summary in zip(
+            told[keys].itertuples(index=False),
+            told[_SUMMARY].itertuples(index=False),
+            strict=True,
+        )
+    }
+    nothing = (None,) * len(_SUMMARY)
+    found_by = [by_search.get(_key(row), nothing) for row in tries[keys].itertuples(index=False)]
+    summaries = pandas.DataFrame(found_by, columns=_SUMMARY)
+    return pandas.concat([tries[columns].reset_index(drop=True), summaries], axis=1)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one panel for each series."""
+    groups = timings.series(frame)
+    shown = groups[:_MOST_PANELS]
+    columns = 2 if len(shown) == 4 else min(len(shown), _COLUMNS)
+    width = 5.2 if len(shown) == 1 else _WIDTH
+    figure, grid = canvas.panels(-(-len(shown) // columns), columns, width, _HEIGHT)
+    for axes, group in zip(grid.flat, shown, strict=False):
+        _draw_panel(axes, group)
+    for axes in grid.flat[len(shown) :]:
+        axes.remove()
+    _legend(figure, pandas.concat([group.frame for group in shown]))
+    timings.notes(
+        figure,
+        timings.machine_note(frame),
+        _peak_note(frame),
+        _cut_note(groups),
+    )
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the largest batch size, the limit, and memory per image."""
+    parts = [
+        utilisation.by_series(frame, "The largest batch size that fits", "is", _largest_words),
+        utilisation.by_series(frame, "Memory", "is", _memory_words),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _keys(frame: pandas.DataFrame) -> list[str]:
+    """Returns what a search is told apart by: memory does not depend on what drives the steps."""
+    factors = [name for name in (*names.FACTORS, "dataset_digest", "model_digest") if name in frame]
+    return ["machine", *(name for name in factors if name != "batch_size")]
+
+
+def _key(row: tuple[Any, ...]) -> tuple[str, ...]:
+    """Returns a row's factors as they compare between tables, which may type a column unlike."""
+    return tuple(str(float(value)) if isinstance(value, Real) else str(value) for value in row)
+
+
+def _largest_words(rows: pandas.DataFrame) -> str:
+    largest = timings.one(rows, "max_batch_size")
+    if largest is None:
+        return ""
+    limit = timings.one_number(rows, "memory_limit_mb")
+    under = f" under a limit of {_megabytes(limit)}" if math.isfinite(limit) else ""
+    if not largest:
+        least = int(rows["batch_size"].min())
+        return f"none{under}: nothing fits, not even batch size {least}"
+    if timings.one(rows, "max_batch_size_bound") == MOST_FITS:
+        return f"at least {int(largest)}{under}: the largest that the search may try"
+    refused = rows.loc[(rows["outcome"] != FITS) & (rows["batch_size"] > largest), "batch_size"]
+    beside = f", while {int(refused.min())} does not fit" if len(refused) else ""
+    return f"{int(largest)}{under}{beside}"
+
+
+def _memory_words(rows: pandas.DataFrame) -> str:
+    fixed, per_image = (timings.one_number(rows, name) for name in _SUMMARY[3:])
+    if not (math.isfinite(fixed) and math.isfinite(per_image)):
+        return ""
+    return f"{_megabytes(fixed)}, and {words.number(per_image)} MB more per image"
+
+
+def _megabytes(value: float) -> str:
+    return f"{value:,.0f} MB" if value >= 100 else f"{words.number(value)} MB"
+
+
+def _draw_panel(axes: Axes, group: frames.Series) -> None:
+    rows = group.frame
+    axes.set_title(group.label or "Batch sizes tried")
+    canvas.batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}))
+    if rows.empty:
+        canvas.empty(axes, "nothing tried")
+        return
+    axes.set_ylabel("peak memory (MB)")
+    peaks = rows["peak_mb"].to_numpy(float)
+    limit = timings.one_number(rows, "memory_limit_mb")
+    _scale(axes, np.append(peaks, limit))
+    if math.isfinite(limit):
+        axes.axhline(limit, zorder=1, **_LIMIT)
+    _draw_fit(axes, rows)
+    for outcome, tried in rows.groupby("outcome", sort=False):
+        _draw_tries(axes, tried, _style(str(outcome)))
+    _mark_largest(axes, rows)
+
+
+def _scale(axes: Axes, values: np.ndarray) -> None:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        axes.set_yticks([])
+        return
+    canvas.value_axis(axes, finite)
+    if axes.get_yscale() == "linear":
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+        axes.set_ylim(0, 1.1 * finite.max())
+    else:
+        axes.set_ylim(finite.min() / 1.4, 1.4 * finite.max())
+
+
+def _draw_fit(axes: Axes, rows: pandas.DataFrame) -> None:
+    """Draws fixed memory and memory per image as a line, within the axis."""
+    fixed, per_image = (timings.one_number(rows, name) for name in _SUMMARY[3:])
+    if not (math.isfinite(fixed) and math.isfinite(per_image)):
+        return
+    sizes = np.geomspace(rows["batch_size"].min(), rows["batch_size"].max(), 200)
+    memory = fixed + per_image * sizes
+    low, high = axes.get_ylim()
+    inside = (memory >= low) & (memory <= high)
+    axes.plot(np.log2(sizes[inside]), memory[inside], zorder=2, **_FIT)
+
+
+def _draw_tries(axes: Axes, rows: pandas.DataFrame, style: dict[str, Any]) -> None:
+    """Draws tries of one outcome; those of unknown memory at the upper edge."""
+    known = np.isfinite(rows["peak_mb"].to_numpy(float))
+    at = np.log2(rows["batch_size"].to_numpy(float))
+    look = {
+        "linestyle": "none",
+        "markersize": 5.5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
+        "zorder": 4,
+        **style,
+    }
+    if known.any():
+        axes.plot(at[known], rows["peak_mb"].to_numpy(float)[known], **look)
+    if not known.all():
+        axes.plot(
+            at[~known],
+            np.ones((~known).sum()),
+            transform=axes.get_xaxis_transform(),
+            clip_on=False,
+            **look,
+        )
+
+
+def _mark_largest(axes: Axes, rows: pandas.DataFrame) -> None:
+    """Rings the largest size that fits and names it, beside a line down to its axis or above."""
+    largest = timings.one(rows, "max_batch_size")
+    if largest is None:
+        return
+    if not largest:
+        axes.text(
+            0.5,
+            0.5,
+            "nothing fits",
+            transform=axes.transAxes,
+            ha="center",
+            color=canvas.FAILED_COLOUR,
+        )
+        return
+    at, label = math.log2(largest), str(int(largest))
+    if timings.one(rows, "max_batch_size_bound") == MOST_FITS:
+        label = f"at least {label}"
+    look = {"rotation": 90, "va": "bottom", "fontsize": 8.5, "fontweight": "bold", "zorder": 5}
+    tried = rows[(rows["batch_size"] == largest) & (rows["outcome"] == FITS)]
+    for peak in tried["peak_mb"].dropna().head(1):
+        axes.plot(
+            at,
+            peak,
+            marker="o",
+            markersize=11,
+            markerfacecolor="none",
+            markeredgecolor="#333333",
+            markeredgewidth=1.1,
+            zorder=5,
+        )
+        if _height(axes, peak) < 0.5:
+            axes.annotate(
+                label, (at, peak), (0, 9), textcoords="offset points", ha="center", **look
+            )
+            return
+        axes.plot([at, at], [axes.get_ylim()[0], peak], color="#333333", linewidth=0.8, zorder=1)
+    axes.annotate(
+        label,
+        (at, 0.0),
+        (3, 4),
+        xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points",
+        ha="left",
+        **look,
+    )
+
+
+def _height(axes: Axes, value: float) -> float:
+    """Returns how high a value stands in a panel, from 0 to 1."""
+    return float(axes.transLimits.transform(axes.transScale.transform((0, value)))[1])
+
+
+def _style(outcome: str) -> dict[str, Any]:
+    return OUTCOMES.get(outcome, ("", _OTHER))[1]
+
+
+def _legend(figure: Figure, frame: pandas.DataFrame) -> None:
+    seen = frame["outcome"].unique().tolist()
+    entries = [
+        (Line2D([], [], linestyle="none", markersize=6, **style), word)
+        for outcome, (word, style) in OUTCOMES.items()
+        if outcome in seen
+    ]
+    entries += [
+        (Line2D([], [], linestyle="none", markersize=7, **_OTHER), outcome.replace("_", " "))
+        for outcome in seen
+        if outcome not in OUTCOMES
+    ]
+    if frame["memory_limit_mb"].notna().any():
+        entries.append((Line2D([], [], **_LIMIT), "limit"))
+    if frame["memory_mb_per_image"].notna().any():
+        entries.append((Line2D([], [], **_FIT), "fixed + per image"))
+    canvas.legend(figure, [handle for handle, _ in entries], [word for _, word in entries])
+
+
+def _peak_note(frame: pandas.DataFrame) -> str:
+    failed = frame[frame["outcome"] != FITS]
+    parts = []
+    if failed["peak_mb"].notna().any():
+        parts.append(
+            "Of a try that did not fit, the memory is what was seen last: it needs at least so "
+            "much."
+        )
+    if frame["peak_mb"].isna().any():
+        parts.append("Tries of unknown memory stand at the upper edge.")
+    return " ".join(["Memory in MB of 2²⁰ bytes.", *parts]) if len(frame) else ""
+
+
+def _cut_note(groups: list[frames.Series]) -> str:
+    if len(groups) <= _MOST_PANELS:
+        return ""
+    return f"The first {_MOST_PANELS} of {len(groups)} series; the CSV file holds all."

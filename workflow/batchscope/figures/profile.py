@@ -1,0 +1,213 @@
+"""What the wall time of training steps goes to: compute, waiting for input, or neither."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
+
+from batchscope import frames
+from batchscope.figures import Tables, canvas, timings, utilisation, words
+
+
+class Part(NamedTuple):
+    """A part of the wall time.
+
+    Attributes:
+        word: Words for a legend.
+        colour: Its bars'.
+        text: Colour of percentages in its bars.
+    """
+
+    word: str
+    colour: str
+    text: str
+
+
+# Dark, middle and light, so that they differ in grey too.
+PARTS = {
+    "compute": Part("compute", "#0072B2", "white"),
+    "input": Part("waiting for input", "#E69F00", "black"),
+    "host": Part("neither", "#DDDDDD", "black"),
+}
+_ALWAYS = ("loop", "input_pipeline")  # told of a bar even where all bars share them
+_BAR, _HEADING, _GAP = 0.78, 0.95, 0.45  # height of a bar, of a heading, and below a group, rows
+_ROW = 0.22  # inches
+_WIDTH = 7.6  # inches
+_LEAST_WRITTEN = 0.055  # share of a bar that has room for its percentage
+_MOST_BARS = 60
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per configuration and batch size: shares of the wall time, and speed."""
+    rows = tables.profiles
+    varying = timings.factor_columns(rows)
+    columns = [*varying, *(name for name in _ALWAYS if name not in varying)]
+    columns += ["batch_size", "status", *PARTS, "steps", "steps_per_second"]
+    return rows[columns].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one bar per configuration and batch size."""
+    groups = timings.series(frame)
+    shown = _shown(groups)
+    height = sum(_HEADING + len(group.frame) + _GAP for group in shown)
+    figure = Figure(figsize=(_WIDTH, 0.75 + _ROW * max(height, 4)), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
+    axes = figure.subplots()
+    axes.set_title("Share of wall time")
+    if frame.empty:
+        canvas.empty(axes, "nothing profiled")
+    else:
+        _draw_bars(axes, shown, frame)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(FuncFormatter(canvas.percent))
+    axes.set_xlabel("share of wall time (%)")
+    patches = [
+        Patch(facecolor=part.colour, edgecolor="#777777", linewidth=0.5) for part in _parts()
+    ]
+    canvas.legend(figure, patches, [part.word for part in _parts()])
+    timings.notes(
+        figure,
+        timings.machine_note(frame),
+        "Steps per second: timed without the profiler.",
+        _memory_note(frame),
+        _cut_note(groups, shown),
+    )
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the shares at both ends of the batch sizes, and which bar waits longest for input."""
+    told = utilisation.by_series(frame, "Share of the wall time", "was", _shares)
+    groups = timings.series(frame)
+    waits = [(timings.timed(group.frame, "input"), group.label) for group in groups]
+    waits = [(rows, label) for rows, label in waits if len(rows)]
+    if len(waits) < 2:
+        return told
+    rows, label = max(waits, key=lambda entry: entry[0]["input"].max())
+    longest = rows.loc[rows["input"].idxmax()]
+    return (
+        f"{told} The longest wait for input: {words.percent(longest['input'])} at batch size "
+        f"{int(longest['batch_size'])} ({label})."
+    )
+
+
+def _shares(rows: pandas.DataFrame) -> str:
+    known = timings.timed(rows, "compute")
+    ends = known.iloc[[0, -1]] if len(known) > 1 else known
+    told = [
+        f"compute {words.percent(row['compute'])}, waiting for input {words.percent(row['input'])}"
+        f" at {int(row['batch_size'])}"
+        for _, row in ends.iterrows()
+    ]
+    return " and ".join(told).replace(" at ", " at batch size ", 1)
+
+
+def _parts() -> list[Part]:
+    return list(PARTS.values())
+
+
+def _shown(groups: list[frames.Series]) -> list[frames.Series]:
+    """Returns the first series, with no more bars than a page has room for."""
+    kept, bars = [], 0
+    for group in groups:
+        bars += len(group.frame)
+        if kept and bars > _MOST_BARS:
+            break
+        kept.append(group)
+    return kept
+
+
+def _heading(frame: pandas.DataFrame, rows: pandas.DataFrame) -> str:
+    """Returns words for a configuration: what varies, and always its loop and its pipeline."""
+    factors = [*frames.varying(frame), *_ALWAYS]
+    told = {name: rows[name].iloc[0] for name in factors if rows[name].nunique() == 1}
+    return frames.describe(told)
+
+
+def _draw_bars(axes: Axes, groups: list[frames.Series], frame: pandas.DataFrame) -> None:
+    """Draws configurations from top to bottom, each under its heading."""
+    place, ticks = 0.0, []
+    for group in groups:
+        axes.text(0.0, place, _heading(frame, group.frame), va="center", fontweight="bold")
+        place += _HEADING
+        for _, row in group.frame.iterrows():
+            _draw_bar(axes, place, row)
+            ticks.append((place, str(row["batch_size"])))
+            place += 1
+        place += _GAP
+    axes.set_ylim(place - _GAP - 0.4, -0.6)  # from top to bottom
+    axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(False)
+    axes.spines["left"].set_visible(False)
+    _write_beside(axes, 0.0, 0.0, "batch size")
+    _write_beside(axes, 1.0, 0.0, "steps/s")
+
+
+def _draw_bar(axes: Axes, place: float, row: pandas.Series) -> None:
+    shares = np.array([row[name] for name in PARTS], float)
+    if not np.isfinite(shares).all():
+        status = str(row["status"]).replace("_", " ")
+        text = "unknown" if status == canvas.FINISHED else status
+        axes.text(0.01, place, text, va="center", fontsize=8, color=canvas.FAILED_COLOUR)
+        return
+    starts = np.cumsum(shares) - shares
+    for part, start, share in zip(_parts(), starts, shares, strict=True):
+        axes.barh(
+            place,
+            share,
+            _BAR,
+            left=start,
+            color=part.colour,
+            edgecolor="white",
+            linewidth=0.6,
+            zorder=2,
+        )
+        if share >= _LEAST_WRITTEN:
+            axes.text(
+                start + share / 2,
+                place,
+                f"{100 * share:.0f} %",
+                ha="center",
+                va="center",
+                fontsize=7.5,
+                color=part.text,
+                zorder=3,
+            )
+    speed = float(row["steps_per_second"])
+    if math.isfinite(speed):
+        _write_beside(axes, 1.0, place, f"{speed:,.0f}" if speed >= 100 else words.number(speed))
+
+
+def _write_beside(axes: Axes, edge: float, place: float, text: str) -> None:
+    """Writes into the column at the left (0) or right (1) of the bars."""
+    axes.annotate(
+        text,
+        (edge, place),
+        (44 * edge - 4 * (1 - edge), 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=8.5,
+        annotation_clip=False,
+    )
+
+
+def _memory_note(frame: pandas.DataFrame) -> str:
+    if (frame["status"] == "out_of_memory").any():
+        return "Where a batch size ran out of memory there is nothing to divide."
+    return ""
+
+
+def _cut_note(groups: list[frames.Series], shown: list[frames.Series]) -> str:
+    if len(shown) == len(groups):
+        return ""
+    return f"The first {len(shown)} of {len(groups)} configurations; the CSV file holds all."

@@ -1,0 +1,302 @@
+"""Seconds per step against batch size, its fixed cost and its cost per image."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import NamedTuple
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from scipy import special
+
+from batchscope import frames, step_times
+from batchscope.figures import Tables, canvas, timings, words
+
+_STEP = "seconds_per_step"
+_FIXED, _PER_IMAGE = "fixed_seconds", "seconds_per_image"
+_ENDS = ("", "_low", "_high")
+_MS = 1e3
+_MOST_TOLD = 5  # series in sentences of their own
+_LABEL_WIDTH = 26  # letters of a row's label before it is broken
+_EXPECTED = "#000000"
+_STROKES = "Upright strokes: fixed cost without the added delay, plus that delay."
+
+
+class Delay(NamedTuple):
+    """A series that differs from another in its delay alone.
+
+    Attributes:
+        index: Its place among the series.
+        injected: By how much its delay is longer, s.
+        recovered: The difference of the fixed costs, s.
+        fixed: The fixed cost of the other, s.
+    """
+
+    index: int
+    injected: float
+    recovered: step_times.Estimate
+    fixed: float
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series and batch size: medians and quartiles, beside the fitted line."""
+    fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE) for end in ("", "_low", "_high")]
+    return timings.with_sweeps(
+        tables.throughput,
+        tables.sweeps,
+        ["status", "steps", "blocks", "disturbed_blocks", _STEP, f"{_STEP}_q1", f"{_STEP}_q3"],
+        ["sizes", *fits, "half_batch", "line_residual", "noise_floor"],
+    )
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure."""
+    groups = timings.series(frame)
+    labels = [textwrap.fill(group.label, _LABEL_WIDTH) for group in groups]
+    rows = sum(0.16 + 0.16 * (label.count("\n") + 1) for label in labels)
+    figure = Figure(figsize=(10.6, max(3.2, 0.9 + rows)), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06, wspace=0.03, hspace=0.04)
+    # Exact in binary: with 1.55 the layout, and so the files, differed in the last bit.
+    left, fixed, per_image = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
+    _draw_steps(left, frame, groups)
+    found_delays = delays(frame)
+    expected = {delay.index: delay.fixed + delay.injected for delay in found_delays}
+    _draw_costs(fixed, groups, _FIXED, labels, expected)
+    _draw_costs(per_image, groups, _PER_IMAGE, [""] * len(groups), {})
+    left.set(title="Time per step", ylabel="time per step (ms)")
+    fixed.set(title="Fixed cost per step", xlabel="a (ms)")
+    per_image.set(title="Cost per image", xlabel="b (ms)")
+    timings.notes(
+        figure,
+        timings.machine_note(frame),
+        "Left: points are medians of timed blocks, bars quartiles of these blocks, lines the fit "
+        "a + b × batch size. Right: bars are 95 % intervals (Student's t over batch sizes).",
+        _residual_note(groups),
+        _STROKES if found_delays else "",
+        timings.noise_note(groups),
+        timings.disturbed_note(frame),
+        timings.memory_note(frame),
+    )
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns fixed cost per step and cost per image, and what came back of a delay."""
+    groups = timings.series(frame)
+    told = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
+    if len(told) <= _MOST_TOLD:
+        parts = [timings.start(group.label) + _sentence(group.frame) for group in told]
+    else:
+        parts = [_extremes(told, _FIXED, "Fixed cost per step"), _extremes(told, _PER_IMAGE, "")]
+    parts += [_delay_sentence(groups[delay.index], delay) for delay in delays(frame)]
+    return " ".join(parts)
+
+
+def delays(frame: pandas.DataFrame) -> list[Delay]:
+    """Returns the series that differ from one of least delay in nothing but their delay."""
+    if "delay_seconds" not in frame.columns:
+        return []
+    rest = [name for name in timings.factor_columns(frame) if name != "delay_seconds"]
+    groups = timings.series(frame)
+    alike: dict[tuple[str, ...], list[tuple[float, int]]] = {}
+    for index, group in enumerate(groups):
+        if timings.one(group.frame, _FIXED) is not None:
+            key = tuple(str(timings.one(group.frame, name)) for name in rest)
+            delay = timings.one_number(group.frame, "delay_seconds")
+            alike.setdefault(key, []).append((delay, index))
+    result = []
+    for members in alike.values():
+        (least, base), *others = sorted(members)
+        for delay, index in others:
+            without, with_delay = (_fit(groups[place].frame) for place in (base, index))
+            recovered = step_times.delay_recovered(without, with_delay)
+            result.append(Delay(index, delay - least, recovered, without.fixed.value))
+    return sorted(result)
+
+
+def _fit(rows: pandas.DataFrame) -> step_times.Fit:
+    """Returns the fit behind the columns; the interval's width gives the standard error."""
+    fixed, per_image = (
+        step_times.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in _ENDS))
+        for name in (_FIXED, _PER_IMAGE)
+    )
+    sizes = int(timings.one_number(rows, "sizes"))
+    error = math.nan
+    if sizes > 2:
+        half = special.stdtrit(sizes - 2, 1 - step_times.LEVEL / 2)
+        error = (fixed.high - fixed.low) / 2 / float(half)
+    half_batch, residual = (
+        timings.one_number(rows, name) for name in ("half_batch", "line_residual")
+    )
+    return step_times.Fit(fixed, per_image, half_batch, residual, sizes, error)
+
+
+def _sentence(rows: pandas.DataFrame) -> str:
+    fit = _fit(rows)
+    text = f"Fixed cost per step {_told(fit.fixed)}, cost per image {_told(fit.per_image)}"
+    if math.isfinite(fit.half_batch):
+        text += f"; half of a step is fixed cost at batch size {words.number(fit.half_batch)}"
+    return f"{text}."
+
+
+def _extremes(told: list[frames.Series], column: str, what: str) -> str:
+    """Returns the lowest and the highest cost among many series."""
+    ordered = sorted(told, key=lambda group: timings.one_number(group.frame, column))
+    ends = [
+        f"{_ms(timings.one_number(group.frame, column))} ({group.label})"
+        for group in (ordered[0], ordered[-1])
+    ]
+    what = f"{what} of {len(told)} series" if what else "Cost per image"
+    return f"{what}: from {ends[0]} to {ends[1]}."
+
+
+def _delay_sentence(group: frames.Series, delay: Delay) -> str:
+    share = delay.recovered.value / delay.injected
+    return (
+        f"Of {_ms(delay.injected)} delay added per step, {_told(delay.recovered)} came back in the "
+        f"fixed cost, {words.percent(share)} ({group.label})."
+    )
+
+
+def _told(estimate: step_times.Estimate) -> str:
+    """Returns a time with its interval."""
+    bounds = words.interval(estimate.low, estimate.high, _ms)
+    return " ".join(filter(None, (_ms(estimate.value), bounds)))
+
+
+def _ms(value: float) -> str:
+    return f"{words.number(_MS * value)} ms"
+
+
+def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]) -> None:
+    """Draws medians and fitted lines: linear where batch sizes are, else both logarithmic."""
+    dense = timings.is_dense(frame["batch_size"])
+    at = timings.batch_axis(axes, frame["batch_size"])
+    values = [_MS * group.frame[_STEP].to_numpy(float) for group in groups]
+    timings.value_axis(axes, values, by_peaks=dense)
+    timed_sizes = timings.timed(frame, _STEP)["batch_size"].nunique()
+    if not dense and timed_sizes > 1:
+        _log_axis(axes, np.concatenate(values))
+    timings.mark_out_of_memory(axes, at, frame)
+    for index, group in enumerate(groups):
+        style = canvas.line_style(index)
+        timings.draw_medians(
+            axes, at, group.frame, _STEP, {**style, "linestyle": "none"}, scale=_MS
+        )
+        fit = [timings.one_number(group.frame, name) for name in (_FIXED, _PER_IMAGE)]
+        sizes = timings.timed(group.frame, _STEP)["batch_size"].to_numpy(float)
+        if not np.isfinite(fit).all() or not len(sizes):
+            continue
+        # Where the axis starts at no image, so does the line: it begins at the fixed cost.
+        places = np.linspace(0, sizes[-1], 200) if dense else np.geomspace(*sizes[[0, -1]], 200)
+        line = _MS * (fit[0] + fit[1] * places)
+        if axes.get_yscale() == "log":
+            line[line <= 0] = math.nan
+        axes.plot(
+            at(places), line, color=style["color"], linestyle=style["linestyle"], linewidth=1.1
+        )
+
+
+def _log_axis(axes: Axes, values: np.ndarray) -> None:
+    """Makes the vertical axis logarithmic however little values span: as the batch sizes are."""
+    values = values[np.isfinite(values)]
+    low, high = values.min(), values.max()
+    axes.set_yscale("log")
+    canvas.few_log_labels(axes.yaxis, high / low)
+    margin = max((high / low) ** 0.06, 1.05)
+    axes.set_ylim(low / margin, high * margin)
+
+
+def _draw_costs(
+    axes: Axes,
+    groups: list[frames.Series],
+    column: str,
+    labels: list[str],
+    expected: dict[int, float],
+) -> None:
+    """Draws one row per series: the cost, its interval, and its number.
+
+    Args:
+        axes: The panel.
+        groups: The series, from top to bottom.
+        column: Column of the cost, s.
+        labels: Words for every row.
+        expected: Row -> the cost that is expected there, s.
+    """
+    axes.set_yticks(range(len(groups)), labels)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(groups) - 0.5, -0.6)
+    axes.grid(True, axis="x")
+    axes.grid(False, axis="y")
+    shown = []
+    for row, group in enumerate(groups):
+        value, low, high = (_MS * timings.one_number(group.frame, f"{column}{e}") for e in _ENDS)
+        if not math.isfinite(value):
+            axes.annotate(
+                "no fit", (0.03, row), xycoords=axes.get_yaxis_transform(), fontsize=8, va="center"
+            )
+            continue
+        shown += [value, *(end for end in (low, high) if math.isfinite(end))]
+        style = {**canvas.line_style(row), "linestyle": "none"}
+        axes.errorbar(
+            value,
+            row,
+            xerr=np.nan_to_num([[value - low], [high - value]]),
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            elinewidth=1.4,
+            zorder=3,
+            **style,
+        )
+        axes.annotate(
+            words.number(value),
+            (value, row),
+            (0, 5),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=7.5,
+            color="#333333",
+        )
+    for row, seconds in expected.items():
+        _mark_expected(axes, _MS * seconds, row)
+        shown.append(_MS * seconds)
+    _cost_scale(axes, np.array(shown))
+
+
+def _cost_scale(axes: Axes, shown: np.ndarray) -> None:
+    """Scales the horizontal axis of costs: with zero, or logarithmic where they span much."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=(1, 2, 2.5, 5, 10)))
+    if not len(shown):
+        axes.set_xticks([])
+        return
+    low, high = shown.min(), shown.max()
+    if low > 0 and high >= 12 * low:
+        axes.set_xscale("log")
+        canvas.few_log_labels(axes.xaxis, 1e3)
+        margin = (high / low) ** 0.12
+        axes.set_xlim(low / margin, high * margin)
+        return
+    margin = 0.12 * (max(high, 0) - min(low, 0))
+    axes.set_xlim(min(low - margin, 0) if low < 0 else 0, max(high, 0) + margin)
+    if low < 0:
+        axes.axvline(0, color="#666666", linewidth=0.8, zorder=1)
+
+
+def _mark_expected(axes: Axes, place: float, row: int) -> None:
+    """Marks where a fixed cost is expected from the series without the delay."""
+    axes.plot([place] * 2, [row, row + 0.3], color=_EXPECTED, linewidth=1.2, zorder=2)
+
+
+def _residual_note(groups: list[frames.Series]) -> str:
+    """Returns how far the medians lie off their lines, or an empty string."""
+    residuals = [timings.one_number(group.frame, "line_residual") for group in groups]
+    known = [value for value in residuals if math.isfinite(value)]
+    if not known:
+        return ""
+    ends = dict.fromkeys(words.percent(value) for value in (min(known), max(known)))
+    return f"Medians lie off the line by {' to '.join(ends)} (root mean square)."

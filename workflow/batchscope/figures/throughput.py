@@ -1,0 +1,197 @@
+"""Steps and images per second against batch size, beside the plateau and the ceiling."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from batchscope import frames
+from batchscope.figures import Tables, canvas, timings, words
+
+_SHARE = 0.9  # of the plateau, at which batchscope.step_times counts it as reached
+_SHARE_WORDS = f"{100 * _SHARE:.0f} %"
+_STEPS, _IMAGES = "iterations_per_second", "images_per_second"
+_PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
+_MOST_LIMITS = 2  # series with their own limits drawn
+_MOST_TOLD = 3  # series in sentences of their own
+# Up to so many times the highest throughput a ceiling leaves room for the data below it.
+_ROOM = {"linear": 1.6, "log": 5.0}
+_CEILING_LINE = {"linestyle": (0, (1, 1)), "linewidth": 1.3}
+_SHARE_LINE = {"linestyle": (0, (6, 3)), "linewidth": 0.9}
+_GREY = "#555555"
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series and batch size: medians and quartiles, beside the limits."""
+    quartiles = [f"{name}{end}" for name in (_STEPS, _IMAGES) for end in ("", "_q1", "_q3")]
+    return timings.with_sweeps(
+        tables.throughput,
+        tables.sweeps,
+        ["status", "steps", "blocks", "disturbed_blocks", *quartiles],
+        [
+            _PLATEAU,
+            "knee_batch_size",
+            "still_rising",
+            _CEILING,
+            "plateau_share_of_ceiling",
+            "noise_floor",
+            "step_verdict",
+        ],
+    )
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure."""
+    figure, (grid,) = canvas.panels(1, 2, width=4.9, height=3.2)
+    groups = timings.series(frame)
+    left, right = grid
+    handles = _draw_panel(left, frame, groups, _STEPS, by_peaks=False)
+    _draw_panel(right, frame, groups, _IMAGES, by_peaks=timings.is_dense(frame["batch_size"]))
+    left.set(title="Iterations per second", ylabel="iterations/s")
+    right.set(title="Images per second", ylabel="images/s")
+    limits: list[tuple[Any, str]] = []
+    outside = ""
+    if len(groups) <= _MOST_LIMITS:
+        limits, outside = _draw_limits(right, frame, groups)
+    labels = [group.label or "median of blocks" for group in groups]
+    if len(groups) > 1 or limits:
+        entries = [*zip(handles, labels, strict=True), *limits]
+        canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+    timings.notes(
+        figure,
+        timings.machine_note(frame),
+        "Points: medians of timed blocks; bars: quartiles of these blocks.",
+        outside,
+        timings.noise_note(groups),
+        timings.disturbed_note(frame),
+        timings.memory_note(frame),
+    )
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns plateau, knee, share of the ceiling and verdict on steps, series by series."""
+    told = [group for group in timings.series(frame) if group.frame[_IMAGES].notna().any()]
+    if len(told) <= _MOST_TOLD:
+        return " ".join(timings.start(group.label) + _sentences(group.frame) for group in told)
+    ordered = sorted(told, key=lambda group: group.frame[_IMAGES].max())
+    ends = [
+        f"{timings.rate(group.frame[_IMAGES].max())} ({group.label})"
+        for group in (ordered[0], ordered[-1])
+    ]
+    range_ = f"Highest throughput of {len(told)} series: from {ends[0]} to {ends[1]}."
+    return " ".join(filter(None, (range_, timings.noise_note(told))))
+
+
+def _plateau(rows: pandas.DataFrame) -> float | None:
+    return timings.one(rows, _PLATEAU)
+
+
+def _sentences(rows: pandas.DataFrame) -> str:
+    timed = timings.timed(rows, _IMAGES)
+    last, best = timed["batch_size"].max(), timed.loc[timed[_IMAGES].idxmax(), "batch_size"]
+    if _plateau(rows) is None:
+        return f"One batch size was timed, {last}: {timings.rate(timed[_IMAGES].max())}."
+    plateau, knee = timings.rate(_plateau(rows)), _knee(rows)
+    if _rises(rows):
+        text = f"Throughput still rises at the largest batch size, {last}: {plateau}"
+    elif knee is None:
+        text = f"Throughput is highest at batch size {best}, {plateau}, and back below "
+        text += f"{_SHARE_WORDS} of it at the largest, {last}"
+    else:
+        text = f"Throughput reaches a plateau of {plateau}, and {_SHARE_WORDS} of it from batch "
+        text += f"size {knee} on"
+    share, ceiling = (
+        timings.one_number(rows, name) for name in ("plateau_share_of_ceiling", _CEILING)
+    )
+    reached = ""
+    if math.isfinite(share):
+        reached = (
+            f"The highest is {words.percent(share)} of the ceiling of {timings.rate(ceiling)}."
+        )
+    noise, verdict = timings.noise_words(rows), timings.one(rows, "step_verdict")
+    floor = f"A batch size differs from itself by up to {noise} (noise floor)." if noise else ""
+    return " ".join(filter(None, (f"{text}.", reached, verdict, floor)))
+
+
+def _draw_panel(
+    axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series], column: str, by_peaks: bool
+) -> list[Any]:
+    """Draws the medians of every series; returns handles for a legend."""
+    at = timings.batch_axis(axes, frame["batch_size"])
+    timings.value_axis(axes, [group.frame[column].to_numpy(float) for group in groups], by_peaks)
+    timings.mark_out_of_memory(axes, at, frame)
+    return [
+        timings.draw_medians(axes, at, group.frame, column, canvas.line_style(index))
+        for index, group in enumerate(groups)
+    ]
+
+
+def _draw_limits(
+    axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
+) -> tuple[list[tuple[Any, str]], str]:
+    """Draws each series' share of the plateau and ceiling, where they are and fit the panel.
+
+    Returns:
+        Legend entries, and what the note says of a ceiling that is not drawn.
+    """
+    limits, outside = {}, []
+    highest = frame[_IMAGES].max()
+    knees = any(_knee(group.frame) is not None for group in groups)
+    share_words = f"{_SHARE_WORDS} of the plateau" + (" (number: knee)" if knees else "")
+    for index, group in enumerate(groups):
+        colour = canvas.line_style(index)["color"]
+        if _plateau(group.frame) is not None and not _rises(group.frame):
+            _draw_share(axes, frame, group.frame, colour, index)
+            limits[share_words] = _SHARE_LINE
+        ceiling = timings.one_number(group.frame, _CEILING)
+        if not math.isfinite(ceiling) or not math.isfinite(highest):
+            continue
+        if ceiling <= _ROOM[axes.get_yscale()] * highest:
+            axes.axhline(ceiling, color=colour, zorder=1.5, **_CEILING_LINE)
+            axes.set_ylim(top=max(axes.get_ylim()[1], 1.08 * ceiling))
+            limits["ceiling"] = _CEILING_LINE
+        else:
+            share = timings.one_number(group.frame, "plateau_share_of_ceiling")
+            of = [words.percent(share) + " of it reached"] if math.isfinite(share) else []
+            told = ", ".join([*([group.label] if group.label else []), *of])
+            outside.append(timings.rate(ceiling) + (f" ({told})" if told else ""))
+    entries = [(Line2D([], [], color=_GREY, **line), label) for label, line in limits.items()]
+    return entries, f"Ceiling far above the panel: {'; '.join(outside)}." if outside else ""
+
+
+def _knee(rows: pandas.DataFrame) -> int | None:
+    """Returns the knee, unless the plateau was not reached."""
+    knee = timings.one(rows, "knee_batch_size")
+    return None if knee is None or _rises(rows) else int(knee)
+
+
+def _rises(rows: pandas.DataFrame) -> bool:
+    return bool(timings.one(rows, "still_rising"))
+
+
+def _draw_share(
+    axes: Axes, frame: pandas.DataFrame, rows: pandas.DataFrame, colour: str, index: int
+) -> None:
+    """Draws 90 % of the plateau, and the knee under it where there is one."""
+    height, knee = _SHARE * _plateau(rows), _knee(rows)
+    axes.axhline(height, color=colour, zorder=1.5, **_SHARE_LINE)
+    if knee is None:
+        return
+    place = float(timings.batch_axis(axes, frame["batch_size"])(knee))
+    axes.plot([place] * 2, [axes.get_ylim()[0], height], color=colour, zorder=1.5, **_SHARE_LINE)
+    axes.annotate(
+        f"{knee}",
+        (place, 0.0),
+        (3, 4 + 10 * index),
+        xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points",
+        fontsize=8,
+        fontweight="bold",
+        color=colour,
+    )

@@ -1,0 +1,134 @@
+"""Training time against batch size, one line for each number of epochs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from batchscope import frames, names
+from batchscope.figures import Tables, against_batch_size, by_epochs, canvas, words
+
+_TIME = "train_seconds"
+_QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
+_MOST_TOLD = 4  # series in words
+_NOTES = (
+    "Epochs × time per epoch (median and quartiles of one timing job), validation apart.",
+    "Dotted: the fewest epochs at the smallest batch size.",
+)
+_REFERENCE = {"color": "#666666", "linestyle": ":", "linewidth": 1.0, "zorder": 1}
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns training time after each number of epochs, and the timing job's quartiles."""
+    if len(tables.training_times):
+        found = tables.training_times.assign(seed=0)  # a time of no training
+        columns = [*against_batch_size.factor_columns(found), "at_epoch", _TIME, *_QUARTILES]
+        return found[columns].reset_index(drop=True)
+    return by_epochs.select(tables, [_TIME], _QUARTILES)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one panel per configuration that a step's time depends on."""
+    shown = _timed_factors(frame)
+    figure = by_epochs.draw(shown, "Training time", _draw_panel, *_NOTES)
+    finished = shown[shown["status"] == canvas.FINISHED]
+    values = finished[_TIME].to_numpy(float)
+    ends = (finished["at_epoch"].astype(float) * finished[_QUARTILES[1]]).dropna().to_numpy()
+    for axes in figure.axes:
+        by_epochs.scale(axes, values, ends)
+        if np.isfinite(values).any() and axes.get_yscale() == "linear":
+            axes.set_ylim(bottom=0)  # heights compare as times do
+        if axes.get_subplotspec().is_first_col():
+            axes.set_ylabel("training time (s)")
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns whether the most epochs in large batches take less time than the fewest in small."""
+    told = []
+    for group in frames.series(_timed_factors(frame)):
+        text = _compared(_times(group.frame), f" ({group.label})" if group.label else "")
+        told += [text] if text else []
+    rest = len(told) - _MOST_TOLD
+    more = [f"{rest} further configurations in the figure."] if rest > 0 else []
+    return " ".join([*told[:_MOST_TOLD], *more])
+
+
+class _Time(NamedTuple):
+    """A training time in seconds, with the quartiles behind it."""
+
+    batch_size: int
+    epochs: int
+    seconds: float
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        return f"{by_epochs.words(self.epochs)} at batch size {self.batch_size}"
+
+    @property
+    def told(self) -> str:
+        return f"{words.number(self.seconds)} s"
+
+
+def _timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the frame without the factors that no step's time depends on."""
+    kept = {*names.TIMING_FACTORS, "seed"}
+    return frame[[name for name in frame if name in kept or name not in names.FACTORS]]
+
+
+def _times(rows: pandas.DataFrame) -> list[_Time]:
+    """Returns a configuration's times by batch size and epochs; no seeds stand behind them."""
+    timed = rows[(rows["status"] == canvas.FINISHED) & rows[_TIME].notna()]
+    timed = timed.drop_duplicates(["batch_size", "at_epoch"]).sort_values(
+        ["batch_size", "at_epoch"]
+    )
+    columns = timed[["batch_size", "at_epoch", _TIME, *_QUARTILES]]
+    return [
+        _Time(int(size), int(epochs), seconds, epochs * low, epochs * high)
+        for size, epochs, seconds, low, high in columns.itertuples(index=False)
+    ]
+
+
+def _compared(times: list[_Time], where: str) -> str:
+    """Returns the two extremes in words: the fewest epochs in small batches, the most in large."""
+    if not times:
+        return ""
+    fewest, most = min(time.epochs for time in times), max(time.epochs for time in times)
+    first = next(time for time in times if time.epochs == fewest)
+    last = next(time for time in reversed(times) if time.epochs == most)
+    if (first.batch_size, first.epochs) == (last.batch_size, last.epochs):
+        return f"{first.words}{where} took {first.told}."
+    if last.high < first.low:
+        verdict = "less time than"
+    elif last.low > first.high:
+        verdict = "more time than"
+    else:
+        verdict = "a time whose quartiles overlap with those of"
+    return f"{last.words}{where} took {last.told}: {verdict} {first.words} ({first.told})."
+
+
+def _draw_panel(axes: Axes, group: frames.Series, styles: by_epochs.Styles) -> None:
+    times = _times(group.frame)
+    if times:
+        axes.axhline(times[0].seconds, **_REFERENCE)
+    for count, style in styles.items():
+        chosen = [time for time in times if time.epochs == count]
+        middle, low, high = (
+            np.array([getattr(time, name) for time in chosen])
+            for name in ("seconds", "low", "high")
+        )
+        axes.errorbar(
+            np.log2([time.batch_size for time in chosen]),
+            middle,
+            yerr=np.nan_to_num([middle - low, high - middle]),
+            markeredgecolor="white",
+            markeredgewidth=0.6,
+            **style,
+            **by_epochs.BARS,
+        )

@@ -1,0 +1,341 @@
+"""How busy CPU and GPU are, what memory is held, and what an epoch costs, against batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from scipy import stats
+
+from batchscope import frames
+from batchscope.figures import Tables, canvas, timings, words
+
+_MOST_TOLD = 4  # series in a sentence
+_LEAST_SIZES = 3  # of a slope with an interval
+_COLUMNS = 3  # of panels
+_WIDTH, _HEIGHT = 3.6, 2.9  # of a panel, inches
+_MAIN: dict[str, Any] = {"linestyle": "-"}
+_SECOND: dict[str, Any] = {"linestyle": (0, (5, 2)), "markerfacecolor": "white"}
+_THIRD: dict[str, Any] = {"linestyle": (0, (1, 1.4)), "markersize": 2.5}
+_THIN: dict[str, Any] = {"linestyle": "-", "marker": "", "linewidth": 0.8, "alpha": 0.75}
+_GREY = "#555555"
+
+
+class Line(NamedTuple):
+    """A column, as one line of every series.
+
+    Attributes:
+        column: Column of utilisation.csv; quartiles stand beside it where it has some.
+        word: What tells it from the panel's other lines.
+        look: Line style and marker; the series gives the rest.
+    """
+
+    column: str
+    word: str
+    look: dict[str, Any]
+
+
+class Panel(NamedTuple):
+    """What one panel shows.
+
+    Attributes:
+        title: Words above it.
+        label: Words on its vertical axis, with the unit.
+        lines: What it shows, where known.
+        scale: Factor from the table's unit to the axis'.
+        share: Whether the axis is of percentages, always linear.
+    """
+
+    title: str
+    label: str
+    lines: tuple[Line, ...]
+    scale: float = 1.0
+    share: bool = False
+
+
+PANELS = (
+    Panel(
+        "CPU",
+        "CPU utilisation (%)",
+        (
+            Line("process_percent", "this process", _MAIN),
+            Line("machine_percent", "whole machine", _THIN),
+        ),
+        share=True,
+    ),
+    Panel(
+        "GPU",
+        "GPU utilisation (%)",
+        (
+            Line("gpu_percent", "kernels", _MAIN),
+            Line("gpu_bandwidth_percent", "memory traffic", _SECOND),
+        ),
+        share=True,
+    ),
+    Panel(
+        "Peak memory",
+        "peak memory (MB)",
+        (
+            Line("memory_peak_mb", "resident", _MAIN),
+            Line("tensorflow_peak_mb", "tensors", _SECOND),
+            Line("gpu_memory_peak_mb", "whole GPU", _THIRD),
+        ),
+    ),
+    Panel(
+        "Time at zero",
+        "share of time (%)",
+        (
+            Line("process_zero_share", "CPU", _MAIN),
+            Line("gpu_zero_share", "GPU", _SECOND),
+        ),
+        scale=100.0,
+        share=True,
+    ),
+    Panel("Energy per epoch", "GPU energy (J)", (Line("joules_per_epoch", "", _MAIN),)),
+)
+# What memory per image is read from, best first: what a process holds, its allocators keep.
+_MEMORY = {
+    "tensorflow_peak_mb": "what TensorFlow's tensors hold at most",
+    "gpu_memory_peak_mb": "peak memory of the GPU",
+    "memory_peak_mb": "peak resident memory",
+}
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series and batch size: utilisations, peaks of memory, and energy."""
+    rows = tables.utilisation
+    columns = [line.column for panel in PANELS for line in panel.lines]
+    quartiles = [
+        f"{column}{end}" for column in columns for end in ("_q1", "_q3") if f"{column}{end}" in rows
+    ]
+    chosen = [*timings.factor_columns(rows), "batch_size", "status", *columns, *quartiles]
+    return rows[chosen].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one panel for each quantity that is known."""
+    groups = timings.series(frame)
+    shown = [panel for panel in PANELS if _known(frame, panel)]
+    if not shown:
+        figure, grid = canvas.panels(1, 1, 1.5 * _WIDTH, _HEIGHT)
+        canvas.empty(grid[0, 0], timings.EMPTY)
+        grid[0, 0].set(title=PANELS[0].title, ylabel=PANELS[0].label)
+        timings.notes(figure, timings.machine_note(frame), timings.memory_note(frame))
+        return figure
+    columns = 2 if len(shown) == 4 else min(len(shown), _COLUMNS)
+    figure, grid = canvas.panels(-(-len(shown) // columns), columns, _WIDTH, _HEIGHT)
+    for axes, panel in zip(grid.flat, shown, strict=False):
+        _draw_panel(axes, frame, panel, groups)
+    for axes in grid.flat[len(shown) :]:
+        axes.remove()
+    handles = [
+        Line2D([], [], **{**canvas.line_style(index), "linestyle": "-"})
+        for index in range(len(groups))
+    ]
+    canvas.legend(figure, handles, [group.label for group in groups])
+    timings.notes(
+        figure,
+        timings.machine_note(frame),
+        "Utilisation: medians and quartiles of samples within one training. 100 %: the cores that "
+        "the process was given; for the whole machine, all of its cores.",
+        _memory_words(frame),
+        timings.memory_note(frame),
+    )
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns utilisation at both ends of the batch sizes, and memory per image where resolved."""
+    parts = [
+        _ends_sentence(frame, "process_percent", "Median CPU utilisation", words.percent, 0.01),
+        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", words.percent, 0.01),
+        _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", _joules),
+        _memory_sentence(frame),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def memory_per_image(rows: pandas.DataFrame, column: str) -> tuple[float, float, float] | None:
+    """Returns the slope of peak memory over batch size, where it is resolved.
+
+    The slope of the least-squares line and its 95 % interval (Student's t over batch sizes),
+    which says how well a line fits.
+
+    Args:
+        rows: The rows of a series.
+        column: Column of the peaks.
+
+    Returns:
+        Slope and both ends of its interval, in MB per image; None where fewer than three batch
+        sizes are known or the interval reaches zero.
+    """
+    known = timings.timed(rows, column)
+    if known["batch_size"].nunique() < _LEAST_SIZES:
+        return None
+    fit = stats.linregress(known["batch_size"].to_numpy(float), known[column].to_numpy(float))
+    half = stats.t.ppf(0.975, len(known) - 2) * fit.stderr
+    low, high = float(fit.slope - half), float(fit.slope + half)
+    return (float(fit.slope), low, high) if low > 0 else None
+
+
+def _known(frame: pandas.DataFrame, panel: Panel) -> list[Line]:
+    """Returns the lines of a panel that have a value."""
+    return [line for line in panel.lines if len(timings.timed(frame, line.column))]
+
+
+def _draw_panel(
+    axes: Axes, frame: pandas.DataFrame, panel: Panel, groups: list[frames.Series]
+) -> None:
+    at = timings.batch_axis(axes, frame["batch_size"])
+    drawn = [
+        _draw_line(axes, at, group.frame, line, canvas.line_style(index), panel.scale)
+        for line in _known(frame, panel)
+        for index, group in enumerate(groups)
+    ]
+    if panel.share:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+        top = max((part.max() for part in drawn if len(part)), default=0.0)
+        axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
+    else:
+        timings.value_axis(axes, drawn, by_peaks=False)
+    axes.set_ylabel(panel.label)
+    timings.mark_out_of_memory(axes, at, frame)
+    _title(axes, panel, _known(frame, panel))
+
+
+def _draw_line(
+    axes: Axes,
+    at: timings.Transform,
+    rows: pandas.DataFrame,
+    line: Line,
+    style: dict[str, Any],
+    scale: float,
+) -> np.ndarray:
+    """Draws a column of a series with its quartiles; returns all that is drawn."""
+    rows = timings.timed(rows, line.column)
+    middle = scale * rows[line.column].to_numpy(float)
+    bars, ends = None, middle
+    if f"{line.column}_q1" in rows:
+        low, high = (scale * rows[f"{line.column}{end}"].to_numpy(float) for end in ("_q1", "_q3"))
+        bars = np.nan_to_num([middle - low, high - middle])
+        ends = middle + bars[1]
+    small = len(rows) > 16
+    look = {
+        "linewidth": 1.2,
+        "markersize": 3 if small else 5,
+        "markeredgecolor": style["color"] if "markerfacecolor" in line.look else "white",
+        "markeredgewidth": 0.3 if small else 0.6,
+        **style,
+        **line.look,
+    }
+    axes.errorbar(
+        at(rows["batch_size"]),
+        middle,
+        yerr=bars,
+        elinewidth=1.0,
+        capsize=0 if small else 3,
+        zorder=2 if line.look is _THIN else 3,
+        **look,
+    )
+    return ends
+
+
+def _title(axes: Axes, panel: Panel, lines: list[Line]) -> None:
+    """Writes a panel's title and, below it, what tells its lines apart."""
+    axes.set_title(panel.title, pad=22)  # beside the others, with a legend below or without
+    if len(panel.lines) < 2:
+        return
+    base = {"color": _GREY, "marker": "o", "markersize": 4, "markeredgecolor": _GREY}
+    axes.legend(
+        [Line2D([], [], **{**base, "linewidth": 1.2, **line.look}) for line in lines],
+        [line.word for line in lines],
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 1.02),
+        borderaxespad=0.2,
+        borderpad=0.1,
+        ncols=len(lines),
+        fontsize=8,
+        handlelength=2.2,
+        handletextpad=0.5,
+        columnspacing=1.2,
+    )
+
+
+def _memory_words(frame: pandas.DataFrame) -> str:
+    parts = [
+        ("memory_peak_mb", "of the process"),
+        ("tensorflow_peak_mb", "what TensorFlow's tensors held"),
+        ("gpu_memory_peak_mb", "of all processes on the GPU"),
+    ]
+    names = {line.column: line.word for line in PANELS[2].lines}
+    told = [
+        f"{names[column]}: {text}" for column, text in parts if len(timings.timed(frame, column))
+    ]
+    return f"Memory in MB of 10⁶ bytes; {'; '.join(told)}." if told else ""
+
+
+def _ends_sentence(
+    frame: pandas.DataFrame, column: str, what: str, write: words.Write, scale: float = 1.0
+) -> str:
+    """Returns a quantity at the smallest and the largest batch size, for every series."""
+
+    def tell(rows: pandas.DataFrame) -> str:
+        known = timings.timed(rows, column)
+        if not len(known):
+            return ""
+        ends = known.iloc[[0, -1]] if len(known) > 1 else known
+        told = [
+            f"{write(scale * value)} at {size}"
+            for size, value in zip(ends["batch_size"], ends[column], strict=True)
+        ]
+        return " and ".join(told).replace(" at ", " at batch size ", 1)
+
+    return by_series(frame, what, "was", tell)
+
+
+def _memory_sentence(frame: pandas.DataFrame) -> str:
+    """Returns memory per image, from the best count that is resolved for any series."""
+    for column, what in _MEMORY.items():
+
+        def tell(rows: pandas.DataFrame, column: str = column) -> str:
+            slope = memory_per_image(rows, column)
+            if slope is None:
+                return ""
+            value, low, high = slope
+            return f"{words.number(value)} MB, {words.interval(low, high).strip('()')}"
+
+        text = by_series(frame, f"Memory per image ({what}, slope over batch size)", "was", tell)
+        if text:
+            return text
+    return ""
+
+
+def by_series(
+    frame: pandas.DataFrame, what: str, verb: str, tell: Callable[[pandas.DataFrame], str]
+) -> str:
+    """Returns one sentence about a quantity, with what every series has to say.
+
+    Args:
+        frame: What a figure's `select` returned.
+        what: Words for the quantity, as they start a sentence.
+        verb: The verb after them.
+        tell: Rows of a series -> its values in words; empty where it has none.
+    """
+    told = [(group.label, tell(group.frame)) for group in timings.series(frame)]
+    told = [(label, text) for label, text in told if text]
+    if not told:
+        return ""
+    parts = [f"{text} ({label})" if label else text for label, text in told[:_MOST_TOLD]]
+    rest = len(told) - len(parts)
+    parts += [f"{rest} further series in the figure"] if rest else []
+    return f"{what} {verb} {'; '.join(parts)}."
+
+
+def _joules(value: float) -> str:
+    return f"{words.number(value)} J"

@@ -1,0 +1,142 @@
+"""The answer of an experiment of times: what each configuration does on each machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pandas
+
+from batchscope import frames
+from batchscope.report.text import format_interval, format_number
+
+READING = (
+    "Throughput is the median of timed blocks, alone on the machine, in turns over all batch "
+    "sizes. The time of a step is fitted as fixed cost + cost per image \N{MULTIPLICATION SIGN} "
+    "batch size, by relative errors; intervals are 95 % (Student's t over batch sizes) and say "
+    "how well the line fits these sizes on this machine, not how another machine would do. The "
+    "knee is the smallest batch size from which on throughput stays within 10 % of its highest. "
+    "The ceiling is the peak of a matrix product, measured in the same process, over the "
+    "operations that the model takes per image. A difference below the noise floor, by which a "
+    "batch size differs from itself, means nothing."
+)
+
+Row = dict[str, Any]
+
+
+def build(frame: pandas.DataFrame) -> dict[str, Any] | None:
+    """Returns the answer as a table, one column per configuration; None where nothing is timed.
+
+    Args:
+        frame: sweeps.csv of the experiment.
+    """
+    if frame.empty:
+        return None
+    titles: list[str] = []
+    columns: list[Row] = []
+    for group in frames.series(frame.assign(batch_size=0, seed=0)):
+        for row in group.frame.to_dict("records"):
+            titles.append(group.label or f"{row['model']} on {row['dataset']}")
+            columns.append({key: value for key, value in row.items() if not pandas.isna(value)})
+    rows = []
+    for label, cell in _ROWS:
+        cells = [cell(column) for column in columns]
+        if any(cells):
+            rows.append((label, [text or "not measured" for text in cells]))
+    return {"titles": titles, "rows": rows, "reading": READING}
+
+
+def _plateau(row: Row) -> str:
+    return _with_unit(row.get("plateau_images_per_second"), "images/s")
+
+
+def _knee(row: Row) -> str:
+    if row.get("still_rising") is True or row.get("still_rising") == "True":
+        return "not reached: still rising at the largest batch size"
+    return _number(row.get("knee_batch_size"))
+
+
+def _fixed(row: Row) -> str:
+    return _estimate(row, "fixed_seconds")
+
+
+def _per_image(row: Row) -> str:
+    return _estimate(row, "seconds_per_image")
+
+
+def _estimate(row: Row, name: str) -> str:
+    """Returns a time in ms with its interval."""
+    values = [row.get(f"{name}{end}", math.nan) for end in ("", "_low", "_high")]
+    shown = format_interval(*(1000 * float(value) for value in values))
+    if shown is None:
+        return ""
+    interval = f" [{shown.low}, {shown.high}]" if shown.low else ""
+    return f"{shown.value} ms{interval}"
+
+
+def _half(row: Row) -> str:
+    return _number(row.get("half_batch"))
+
+
+def _steps(row: Row) -> str:
+    return str(row.get("step_verdict", ""))
+
+
+def _noise(row: Row) -> str:
+    factor = row.get("noise_floor")
+    return "" if factor is None else f"{100 * (factor - 1):.1f} %"
+
+
+def _ceiling(row: Row) -> str:
+    ceiling = row.get("ceiling_images_per_second")
+    if ceiling is None:
+        return ""
+    peak, flops = row["matmul_flops_per_second"], row["flops_per_image"]
+    share = row.get("plateau_share_of_ceiling")
+    reached = "" if share is None else f"; {100 * share:.0f} % of it reached"
+    return (
+        f"{_with_unit(ceiling, 'images/s')} ({format_number(peak / 1e9, 3)} GFLOP/s over "
+        f"{format_number(flops / 1e6, 3)} MFLOP per image){reached}"
+    )
+
+
+def _memory(row: Row) -> str:
+    per_image = row.get("memory_mb_per_image")
+    if per_image is None:
+        return ""
+    fixed = format_number(row["memory_fixed_mb"], 3)
+    return f"{format_number(per_image, 3)} MB per image, beside {fixed} MB"
+
+
+def _largest(row: Row) -> str:
+    largest = row.get("max_batch_size")
+    if largest is None:
+        return ""
+    limit = row.get("memory_limit_mb")
+    within = "" if limit is None else f" within {format_number(limit, 4)} MB"
+    if row.get("max_batch_size_bound") == "most_fits":
+        return f"at least {_number(largest)}, the largest that was tried{within}"
+    return f"{_number(largest)}{within}"
+
+
+_ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
+    ("Highest throughput", _plateau),
+    ("Knee: batch size of 90 % of it", _knee),
+    ("Fixed cost of a step", _fixed),
+    ("Cost per image", _per_image),
+    ("Half of a step is fixed cost at batch size", _half),
+    ("Steps in the batch size", _steps),
+    ("Ceiling", _ceiling),
+    ("Noise floor", _noise),
+    ("Memory", _memory),
+    ("Largest batch size", _largest),
+)
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else format_number(float(value))
+
+
+def _with_unit(value: Any, unit: str) -> str:
+    return "" if value is None else f"{_number(value)} {unit}"

@@ -1,0 +1,171 @@
+"""The machine's measured peak of a matrix product, and the throughput that it allows.
+
+The roofline model's bound by computation (Williams, Waterman and Patterson 2009,
+Communications of the ACM 52(4), section 3), with a measured peak in place of the data sheet's:
+no training step can do its matrix products and convolutions faster than the machine does its
+best matrix product. An algorithm that does a convolution in fewer operations (Winograd, FFT)
+can go beyond.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+SIZES = (512, 1024, 2048)
+# On a GPU, smaller ones are over before its units are filled.
+GPU_SIZES = (*SIZES, 4096, 8192)
+
+FEWEST, MOST = 3, 7  # blocks of a size
+
+
+def ceiling(peak_flops: float, flops_per_image: float) -> float:
+    """Returns the images per second that a peak allows.
+
+    A measured throughput divided by it is the model FLOPs utilisation of Chowdhery et al. 2022
+    (arXiv 2204.02311, appendix B), against a measured peak.
+
+    Args:
+        peak_flops: Peak of a matrix product, in FLOP/s.
+        flops_per_image: Operations of the matrix products and convolutions per image.
+
+    Raises:
+        ValueError: If either is not a positive, finite number.
+    """
+    for name, value in (("peak_flops", peak_flops), ("flops_per_image", flops_per_image)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name}: received {value}; a positive number is expected.")
+    return peak_flops / flops_per_image
+
+
+def matmul_peak(
+    seconds: float = 1.0, sizes: Sequence[int] | None = None, dtype: str = "float32"
+) -> dict[str, Any]:
+    """Measures the peak of square matrix products on this process's threads and device.
+
+    Args:
+        seconds: About how long the timed blocks of all sizes may take together. A size of
+            which three products would not fit is left out, unless it is the first, so that the
+            whole takes at most about twice as long on any but the slowest machines.
+        sizes: Rows of the matrices, ascending; `SIZES` where None, or `GPU_SIZES` on a GPU.
+        dtype: A floating-point type by its name.
+
+    Returns:
+        `flops_per_second`: the highest median of a size's blocks, with its quartiles
+        `flops_per_second_q1` and `_q3` and its `size`; `sizes`: for each size tried, the same,
+        and `products` per block and `seconds` of each block; `dtype`; `threads` of an operation
+        (0: as many as TensorFlow chooses); `device`: `cpu` or `gpu`; `tensor_float_32`: whether
+        float32 products may be rounded to 10 bits of mantissa, as GPUs from NVIDIA's Ampere on
+        do by default, and so faster by far than with full ones.
+
+    Raises:
+        ValueError: If no time or no size is given.
+        ArithmeticError: If what the products gave is not finite.
+    """
+    import tensorflow as tf
+
+    on_gpu = bool(tf.config.get_visible_devices("GPU"))
+    sizes = tuple(sizes) if sizes is not None else GPU_SIZES if on_gpu else SIZES
+    if not seconds > 0:
+        raise ValueError(f"seconds: received {seconds}; a positive number is expected.")
+    if not sizes or min(sizes) < 2:
+        raise ValueError(f"sizes: received {sizes}; one or more numbers from 2 on are expected.")
+    tried: list[dict[str, Any]] = []
+    run = _make_chain(dtype)
+    for size in sizes:
+        best = max((each["flops_per_second"] for each in tried), default=math.inf)
+        if FEWEST * product_flops(size) / best > seconds:
+            continue
+        tried.append(_time_size(run, size, dtype, seconds / len(sizes)))
+    highest = max(tried, key=lambda each: each["flops_per_second"])
+    return {
+        **{name: value for name, value in highest.items() if name not in ("products", "seconds")},
+        "sizes": tried,
+        "dtype": dtype,
+        "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+        "device": "gpu" if on_gpu else "cpu",
+        "tensor_float_32": bool(tf.config.experimental.tensor_float_32_execution_enabled()),
+    }
+
+
+def product_flops(size: int) -> int:
+    """Returns the operations of the product of two square matrices, 2 per multiply-add."""
+    return 2 * size**3
+
+
+def involution(size: int) -> np.ndarray:
+    """Returns the cosine transform of type IV, float64 of shape (size, size).
+
+    It is symmetric, orthogonal and its own inverse, with no pattern of zeros: products with it
+    can be chained without end, and every second one gives back what the chain began with.
+    """
+    places = np.arange(size) + 0.5
+    return math.sqrt(2 / size) * np.cos(np.pi / size * np.outer(places, places))
+
+
+Chain = Callable[["tf.Tensor", "tf.Tensor", "tf.Tensor"], "tf.Tensor"]
+
+
+def _make_chain(dtype: str) -> Chain:
+    """Returns a function (matrix, start, products) -> matrix^products start, as one graph."""
+    import tensorflow as tf
+
+    square = tf.TensorSpec([None, None], dtype)
+
+    @tf.function(autograph=False, input_signature=[square, square, tf.TensorSpec([], tf.int32)])
+    def chain(matrix: tf.Tensor, start: tf.Tensor, products: tf.Tensor) -> tf.Tensor:
+        # Each product needs the last one's, so none can be left out, moved or run beside it.
+        _, last = tf.while_loop(
+            lambda done, _: done < products,
+            lambda done, last: (done + 1, tf.matmul(matrix, last)),
+            (tf.constant(0), start),
+            parallel_iterations=1,
+        )
+        return last
+
+    return chain
+
+
+def _time_size(run: Chain, size: int, dtype: str, seconds: float) -> dict[str, Any]:
+    """Times blocks of products of one size; see `matmul_peak`."""
+    import tensorflow as tf
+
+    matrix = tf.constant(involution(size), dtype)
+    start = tf.constant(np.random.default_rng(0).standard_normal((size, size)), dtype)
+
+    def block(products: int) -> float:
+        count = tf.constant(products)
+        begun = time.perf_counter()
+        # The read waits for the device, and the sum of one row stays out of the way.
+        value = float(tf.reduce_sum(run(matrix, start, count)[0]))
+        taken = time.perf_counter() - begun
+        if not math.isfinite(value):
+            raise ArithmeticError(f"The products of size {size} gave {value}.")
+        return taken
+
+    block(1)
+    # A call has a cost of its own, so a block holds as many products as its time allows.
+    products, taken = 1, block(1)
+    while 2 * taken < seconds / MOST:
+        products *= 2
+        taken = block(products)
+    times: list[float] = []
+    while len(times) < FEWEST or (len(times) < MOST and sum(times) < seconds):
+        times.append(block(products))
+    rates = [products * product_flops(size) / each for each in times]
+    low, median, high = np.percentile(rates, [25, 50, 75])
+    return {
+        "size": size,
+        "flops_per_second": float(median),
+        "flops_per_second_q1": float(low),
+        "flops_per_second_q3": float(high),
+        "products": products,
+        "seconds": times,
+    }

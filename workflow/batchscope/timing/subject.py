@@ -1,0 +1,153 @@
+"""What a timing job times: data, model and optimizer of a sweep, and what runs its steps."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+import tensorflow as tf
+
+from batchscope import backend, datasets, loop, models, names, replicas
+from batchscope.sweeps import Sweep
+from batchscope.timing import loops
+from batchscope.timing.epoch import LEARNING_RATE
+from batchscope.timing.sampler import Sampler
+from batchscope.timing.throughput import whole
+
+# Steps that are not timed after a change of batch size: they start the pipeline.
+AFTER_CHANGE = 2
+
+
+class Subject:
+    """A sweep, ready to be timed; TensorFlow must be started.
+
+    Its runners share the model, the optimizer and the images: a step takes as long with one
+    weight as with another.
+
+    Args:
+        results: The folder of all results.
+        sweep: What is timed.
+        model_file: The user's model file, where the model is not built in.
+
+    Attributes:
+        sweep: The sweep.
+        threads: Threads that TensorFlow uses.
+        model: The Keras model.
+        examples: Training images.
+    """
+
+    def __init__(
+        self, results: Path | str, sweep: Sweep, model_file: Path | str | None = None
+    ) -> None:
+        self.sweep = sweep
+        factors = sweep.factors
+        self.threads = backend.threads_of(factors["threads"])
+        data = datasets.load(results, factors["dataset"])
+        self._data = data
+        scope = replicas.scope(factors)
+        self.model = models.build(
+            factors["model"], data.input_shape, data.classes, 0, model_file, scope
+        )
+        every = {name: factor.birth for name, factor in names.FACTORS.items()}
+        with replicas.scope(factors):
+            self._optimizer = loop.make_optimizer(
+                {**every, **factors, "batch_size": 1, "learning_rate": LEARNING_RATE}
+            )
+        self.examples = len(data.labels("train"))
+        # One copy for whatever loop; on a GPU it is in the GPU's memory.
+        self._images = tf.constant(data.images("train"))
+        self._folder = tempfile.TemporaryDirectory(prefix="batchscope-")
+        self._shared: loops.Runner | None = None
+        self._divided: dict[int, Callable[[int], float]] = {}
+
+    def __enter__(self) -> Subject:
+        """Returns itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Takes the temporary files away."""
+        self._folder.cleanup()
+
+    @property
+    def unit(self) -> int:
+        """Steps of one call into the graph: only multiples of it are to be timed."""
+        return loops.STEPS_PER_EXECUTION if self.sweep.factors["loop"] == "fit_steps" else 1
+
+    def runner(self, batch_size: int) -> Callable[[int], float]:
+        """Returns what runs so many consecutive steps and returns the seconds that they took.
+
+        Every step is of whole batches: an epoch's last, smaller one is left out, so that a
+        time belongs to its batch size.
+        """
+        if self.sweep.factors["replicas"] > 1:
+            if batch_size not in self._divided:
+                self._divided[batch_size] = self._replicated(batch_size)
+            return self._divided[batch_size]
+
+        def run(steps: int) -> float:
+            shared = self._runner(batch_size)
+            if shared.batch_size != batch_size:
+                shared.set_batch_size(batch_size)
+                shared.run(whole(max(AFTER_CHANGE, shared.lead_in), self.unit))
+            return shared.run(steps)
+
+        return run
+
+    def _runner(self, batch_size: int) -> loops.Runner:
+        if self._shared is None:
+            factors, data = self.sweep.factors, self._data
+            pipeline = factors["input_pipeline"]
+            self._shared = loops.make(
+                factors["loop"],
+                self.model,
+                self._optimizer,
+                self._images,
+                data.labels("train"),
+                data.scale,
+                batch_size,
+                None if pipeline == "plain" else pipeline,
+                factors["delay_seconds"],
+                Path(self._folder.name) / "jpeg",
+                whole_batches=True,
+            )
+        return self._shared
+
+    def _replicated(self, batch_size: int) -> Callable[[int], float]:
+        """Returns what runs steps divided among replicas: a loop of its own per batch size."""
+        steps = replicas.make_loop(
+            self.sweep.factors,
+            self.model,
+            self._optimizer,
+            self._data.images("train"),
+            self._data.labels("train"),
+            self._data.scale,
+            batch_size,
+        )
+        steps.compile()
+        order = loop.epoch_order(0, 0, self.examples)
+        whole = max(1, self.examples // batch_size)
+        position = 0
+
+        def run(count: int) -> float:
+            nonlocal position
+            seconds = 0.0
+            while count:
+                stop = min(position + count, whole)
+                seconds += steps.run(order, position, stop, loop.Totals())[2]
+                count -= stop - position
+                position = stop % whole
+            return seconds
+
+        return run
+
+    def sampler(self, interval: float = 0.1) -> Sampler:
+        """Returns a sampler of this process's cores and GPU, to be entered."""
+        gpu = 0 if self.sweep.factors["device"] == "gpu" else None
+        return Sampler(interval, self.threads, gpu)

@@ -1,0 +1,223 @@
+"""Steps and images per second over batch sizes, timed in turns, alone on the machine.
+
+Short blocks of every batch size are timed round after round, each round in a random order of
+its own: what drifts or disturbs the machine then falls on all batch sizes alike. A block during
+which other processes took a part of the machine is repeated, and flagged where that helps not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import machine, names, records
+from batchscope.sweeps import Sweep
+from batchscope.timing.sampler import as_lists, cpu_times, foreign_cores, summary
+from batchscope.versions import VERSIONS
+
+# Long enough for memory pools, caches and the processor's frequency to settle.
+WARM_UP_SECONDS = 0.5
+# Cores that others may take on average before a block counts as disturbed.
+DISTURBED_CORES = 0.2
+MOST_REPEATS = 2
+ORDER_SEED = 0
+
+RunSteps = Callable[[int], float]
+Foreign = Callable[[], Callable[[], float]]
+
+
+def rounds(batch_sizes: Iterable[int], blocks: int) -> Iterator[list[int]]:
+    """Yields the batch sizes in a new random order for every block, from a fixed generator."""
+    generator = np.random.default_rng(ORDER_SEED)
+    sizes = list(batch_sizes)
+    for _ in range(blocks):
+        yield generator.permutation(sizes).tolist()
+
+
+def calibrate(
+    run_steps: RunSteps, block_seconds: float, unit: int = 1, warm_up: float = WARM_UP_SECONDS
+) -> int:
+    """Warms a configuration up; returns the steps that take at least `block_seconds`.
+
+    The first steps trace, allocate and fill caches: none of them is ever part of a block.
+
+    Args:
+        run_steps: Runs so many steps; returns the seconds that they took.
+        block_seconds: Least seconds of a block.
+        unit: Steps of one call into the graph: a block has a multiple of them.
+        warm_up: Least seconds to run before anything counts.
+    """
+    run_steps(unit)  # traces, perhaps for longer than the warm-up takes
+    spent, done, steps = 0.0, 0, unit
+    while spent < warm_up or done < 3:
+        taken = run_steps(steps)
+        spent, done = spent + taken, done + 1
+        if taken < warm_up / 8:  # a step of a fraction of a millisecond is called less often
+            steps *= 2
+    steps = unit
+    while (taken := run_steps(steps)) < block_seconds:
+        # Straight to the goal once a call takes long enough to tell.
+        factor = 2.0 if taken < block_seconds / 8 else 1.1 * block_seconds / taken
+        steps = whole(max(steps + 1, steps * factor), unit)
+    return steps
+
+
+def whole(steps: float, unit: int) -> int:
+    """Returns the least multiple of `unit` that is not below `steps`."""
+    return unit * math.ceil(steps / unit)
+
+
+def time_blocks(
+    run_steps: dict[int, RunSteps],
+    steps: dict[int, int],
+    blocks: int,
+    foreign: Foreign | None = None,
+    turn: Callable[[int], Any] | None = None,
+) -> dict[int, list[dict[str, Any]]]:
+    """Times blocks of steps of every batch size, in turns.
+
+    Args:
+        run_steps: Batch size -> what runs so many of its steps and returns their seconds.
+        steps: Batch size -> steps of a block.
+        blocks: Blocks of every batch size.
+        foreign: Starts a clock; what it returns gives the cores that other processes took since.
+        turn: Called with the batch size; what it returns surrounds the block.
+
+    Returns:
+        Batch size -> its blocks in order, each with `seconds` and `seconds_per_step`,
+        `foreign_cores`, `disturbed` and `repeats`.
+    """
+    found: dict[int, list[dict[str, Any]]] = {size: [] for size in run_steps}
+    for order in rounds(run_steps, blocks):
+        for size in order:
+            for repeats in range(MOST_REPEATS + 1):
+                clock = foreign() if foreign else None
+                with turn(size) if turn else contextlib.nullcontext():
+                    seconds = run_steps[size](steps[size])
+                others = clock() if clock else 0.0
+                block = {
+                    "seconds": seconds,
+                    "seconds_per_step": seconds / steps[size],
+                    "foreign_cores": others,
+                    "disturbed": others > DISTURBED_CORES,
+                    "repeats": repeats,
+                }
+                if not block["disturbed"]:
+                    break
+            found[size].append(block)
+    return found
+
+
+def write(
+    results: Path | str,
+    machine_name: str,
+    sweep: Sweep,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Times a sweep's batch sizes and writes the record.
+
+    Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
+    process: the peak of a matrix product, and the operations that the model takes per image.
+
+    Args:
+        results: The folder of all results.
+        machine_name: Name of this machine in the configuration.
+        sweep: What is timed.
+        settings: Name of the settings.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+    """
+    from batchscope.timing import peak
+    from batchscope.timing.subject import Subject
+
+    parsed = names.parse_settings("throughput", settings)
+    before = machine.load()
+    with Subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
+        ceiling = peak.matmul_peak()
+        runners, steps, status = _prepare(subject, parsed)
+        found = time_blocks(
+            {size: runners[size] for size in steps},
+            steps,
+            parsed["blocks"],
+            _others,
+            lambda size: sampler.phase("batch_size", size),
+        )
+        counted = _counted(subject.model)
+    series = sampler.series()
+    phases = {size: index for index, (_, size) in enumerate(sampler.phases)}
+    sizes = [
+        {
+            "batch_size": size,
+            "status": status[size],
+            "steps": steps.get(size),
+            "blocks": found.get(size, []),
+            "utilisation": summary(series, phases[size]) if size in phases else None,
+        }
+        for size in sweep.batch_sizes
+    ]
+    record = records.measure_record(
+        "throughput",
+        sweep.name,
+        parsed,
+        records.FINISHED if found else records.OUT_OF_MEMORY,
+        {},
+        version=VERSIONS["throughput"],
+        factors=sweep.factors,
+        train_examples=subject.examples,
+        sizes=sizes,
+        matmul=ceiling,
+        flops=counted,
+        samples=as_lists(sampler),
+        threads=subject.threads,
+        device=sweep.factors["device"],
+        load={"before": before, "after": machine.load()},
+        versions=machine.versions(),
+        machine={"name": machine_name, **machine.describe()},
+    )
+    records.write_json(output, record)
+
+
+def _counted(model: Any) -> dict[str, int] | None:
+    """Returns the operations per image; None for a model whose products cannot be counted."""
+    from batchscope.timing import flops
+
+    try:
+        return asdict(flops.per_image(model))
+    except flops.Uncounted:
+        return None
+
+
+def _others() -> Callable[[], float]:
+    before = cpu_times()
+    return lambda: foreign_cores(before, cpu_times())
+
+
+def _prepare(
+    subject: Any, settings: dict[str, Any]
+) -> tuple[dict[int, RunSteps], dict[int, int], dict[int, str]]:
+    """Returns runner, steps of a block and status of every batch size; warms all of them up."""
+    import tensorflow as tf
+
+    runners: dict[int, RunSteps] = {}
+    steps: dict[int, int] = {}
+    status: dict[int, str] = {}
+    for size in subject.sweep.batch_sizes:
+        try:
+            runners[size] = subject.runner(size)
+            steps[size] = calibrate(runners[size], settings["block_seconds"], subject.unit)
+            status[size] = records.FINISHED
+        except (tf.errors.ResourceExhaustedError, MemoryError):
+            status[size] = records.OUT_OF_MEMORY
+    if settings["iterations"]:
+        steps = dict.fromkeys(
+            steps, whole(settings["iterations"] / settings["blocks"], subject.unit)
+        )
+    return runners, steps, status

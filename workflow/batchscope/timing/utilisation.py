@@ -1,0 +1,126 @@
+"""How busy CPU and GPU are through consecutive trainings, one per batch size."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from batchscope import machine, names, records
+from batchscope.sweeps import Sweep
+from batchscope.timing.sampler import (
+    as_lists,
+    peak_memory,
+    reset_peak_memory,
+    reset_tensorflow_peak_memory,
+    summary,
+    tensorflow_peak_memory,
+)
+from batchscope.timing.throughput import calibrate
+from batchscope.versions import VERSIONS
+
+# One call trains for about so long, so that what is between two calls is a small share.
+CALL_SECONDS = 0.5
+
+
+def write(
+    results: Path | str,
+    machine_name: str,
+    sweep: Sweep,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Trains at every batch size in ascending order, with a rest before each; writes the record.
+
+    Args:
+        results: The folder of all results.
+        machine_name: Name of this machine in the configuration.
+        sweep: What is timed.
+        settings: Name of the settings.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+    """
+    from batchscope.timing.subject import Subject
+
+    parsed = names.parse_settings("utilisation", settings)
+    before = machine.load()
+    with Subject(results, sweep, model_file) as subject:
+        prepared = _prepare(subject)
+        with subject.sampler(parsed["interval"]) as sampler:
+            trained = {
+                size: _train(subject, sampler, size, found["steps_per_call"], parsed)
+                for size, found in prepared.items()
+                if found["status"] == records.FINISHED
+            }
+            time.sleep(parsed["pause_seconds"])
+        examples = subject.examples
+    series = sampler.series()
+    phases = {size: index for index, (_, size) in enumerate(sampler.phases)}
+    sizes = []
+    for size, found in prepared.items():
+        used = summary(series, phases[size]) if size in trained else None
+        entry = {"batch_size": size, "utilisation": used, **found, **trained.get(size, {})}
+        if used and used["gpu_energy_joules"] is not None:
+            images = entry["steps"] * size
+            entry["joules_per_epoch"] = used["gpu_energy_joules"] / images * examples
+        sizes.append(entry)
+    record = records.measure_record(
+        "utilisation",
+        sweep.name,
+        parsed,
+        records.FINISHED if trained else records.OUT_OF_MEMORY,
+        {},
+        version=VERSIONS["utilisation"],
+        factors=sweep.factors,
+        train_examples=examples,
+        sizes=sizes,
+        samples=as_lists(sampler),
+        gpu_device=sampler.gpu_device,
+        threads=subject.threads,
+        device=sweep.factors["device"],
+        load={"before": before, "after": machine.load()},
+        versions=machine.versions(),
+        machine={"name": machine_name, **machine.describe()},
+    )
+    records.write_json(output, record)
+
+
+def _prepare(subject: Any) -> dict[int, dict[str, Any]]:
+    """Warms every batch size up, in ascending order; returns steps of a call, status and peaks.
+
+    Allocators keep what they once had, so that the peak of a batch size is its own only while no
+    larger one has run.
+    """
+    import tensorflow as tf
+
+    device = subject.sweep.factors["device"]
+    found: dict[int, dict[str, Any]] = {}
+    for size in sorted(subject.sweep.batch_sizes):
+        resident, counted = reset_peak_memory(), reset_tensorflow_peak_memory(device)
+        try:
+            steps = calibrate(subject.runner(size), CALL_SECONDS, subject.unit)
+        except (tf.errors.ResourceExhaustedError, MemoryError):
+            found[size] = {"status": records.OUT_OF_MEMORY}
+            continue
+        found[size] = {
+            "status": records.FINISHED,
+            "steps_per_call": steps,
+            "memory_peak_mb": peak_memory().megabytes if resident else None,
+            "tensorflow_peak_mb": tensorflow_peak_memory(device) if counted else None,
+        }
+    return found
+
+
+def _train(
+    subject: Any, sampler: Any, batch_size: int, steps: int, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Rests, then trains for some seconds; returns what was done."""
+    run_steps = subject.runner(batch_size)
+    time.sleep(settings["pause_seconds"])
+    spent, done = 0.0, 0
+    with sampler.phase("batch_size", batch_size):
+        while spent < settings["seconds"]:
+            spent += run_steps(steps)
+            done += steps
+    return {"steps": done, "seconds": spent}

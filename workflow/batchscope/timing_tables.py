@@ -1,0 +1,409 @@
+"""Records of timings on disk -> tidy tables of an experiment of times.
+
+Each row names the machine that it was measured on: what another machine's results hold of the
+same sweep stands below it, and never in its place. Headers alone where nothing is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas
+
+from batchscope import long_tables, names, status, step_times, sweeps
+
+if TYPE_CHECKING:
+    from batchscope.plan import Study
+
+Row = dict[str, Any]
+
+# What a row is of: the machine, the sweep and its factors.
+FIRST = (
+    "machine",
+    "sweep",
+    "dataset",
+    "dataset_digest",
+    "model",
+    "model_digest",
+    *(name for name in sweeps.FACTORS if name not in ("dataset", "model", "batch_size")),
+)
+QUARTILES = ("", "_q1", "_q3")
+_OF_BLOCKS = {"": "median", "_q1": "lower quartile", "_q3": "upper quartile"}
+_STATUS = "finished or out_of_memory."
+
+# Columns of each table beside those of FIRST, with what they hold.
+THROUGHPUT: dict[str, str] = {
+    "batch_size": "Images per step.",
+    "status": _STATUS,
+    "steps": "Steps of a block.",
+    "blocks": "Timed blocks.",
+    "disturbed_blocks": "Those during which other processes took more than 0.2 cores.",
+    "foreign_cores": "Cores that other processes took during a block: median.",
+    **{
+        f"{name}{quartile}": f"{words}: {_OF_BLOCKS[quartile]} of the blocks."
+        for name, words in (
+            ("seconds_per_step", "Time of a step, s"),
+            ("iterations_per_second", "Steps per second"),
+            ("images_per_second", "Images per second"),
+        )
+        for quartile in QUARTILES
+    },
+    "train_examples": "Images of an epoch.",
+    "seconds_per_epoch": "train_examples over images_per_second, s.",
+    "process_percent": "CPU utilisation of the process during the blocks, % of its cores: median.",
+}
+SWEEPS: dict[str, str] = {
+    "status": _STATUS,
+    "used_threads": "Threads that TensorFlow used: what `all` (0) stood for.",
+    "train_examples": "Images of an epoch.",
+    "sizes": "Batch sizes that were timed.",
+    "fixed_seconds": "Fixed cost of a step: a of the fit t = a + b * batch size, s.",
+    "fixed_seconds_low": "Lower end of its 95 % interval.",
+    "fixed_seconds_high": "Upper end of its 95 % interval.",
+    "seconds_per_image": "Cost per image: b of the fit, s.",
+    "seconds_per_image_low": "Lower end of its 95 % interval.",
+    "seconds_per_image_high": "Upper end of its 95 % interval.",
+    "fixed_seconds_error": "Standard error of the fixed cost, with sizes - 2 degrees of freedom.",
+    "half_batch": "Batch size a / b, at which half of a step is fixed cost.",
+    "line_residual": "Relative root-mean-square residual of the fit.",
+    "noise_floor": "Factor by which a batch size differs from itself.",
+    "plateau_images_per_second": "Highest median throughput.",
+    "knee_batch_size": "Smallest batch size from which on throughput stays at 90 % of it or above.",
+    "still_rising": "Whether the largest batch size is still faster than the one before.",
+    "step_winner": "line, staircase, neither or not resolved: how the time of a step rises.",
+    "step_q": "Images per step of the best staircase.",
+    "step_alike": "Every q that fits as well, 1 for the line.",
+    "step_difference": "AICc of the line less that of the best staircase.",
+    "step_p": "How often a line with this noise gives so large a difference.",
+    "step_verdict": "The same in a sentence.",
+    "matmul_flops_per_second": "Measured peak of a matrix product, FLOP/s.",
+    "flops_per_image": "Operations of the model's products and convolutions per trained image.",
+    "ceiling_images_per_second": "The one over the other.",
+    "plateau_share_of_ceiling": "plateau_images_per_second over it.",
+    "max_batch_size": "Largest batch size that was seen to fit into memory.",
+    "max_batch_size_bound": "resolved, most_fits (all that may be tried fits) or nothing_fits.",
+    "memory_limit_mb": "Memory that it was allowed to take, MB.",
+    "memory_fixed_mb": "Memory beside the batch: a fit over the sizes that were tried, MB.",
+    "memory_mb_per_image": "Memory per image: the same fit, MB.",
+}
+UTILISATION: dict[str, str] = {
+    "batch_size": "Images per step.",
+    "status": _STATUS,
+    "steps": "Steps of the training.",
+    "seconds": "Its time, s.",
+    "process_percent": "CPU utilisation of the process, % of its cores: median over time.",
+    "process_percent_q1": "Lower quartile over time.",
+    "process_percent_q3": "Upper quartile over time.",
+    "process_cores": "Cores in use: median over time.",
+    "process_zero_share": "Share of the time without work of the process on the CPU.",
+    "machine_percent": "CPU utilisation of the whole machine, %: median over time.",
+    "foreign_cores": "Cores that other processes took: mean.",
+    "memory_peak_mb": "Peak resident memory of the process, MB.",
+    "tensorflow_peak_mb": "Peak of what TensorFlow's allocator gave out on the device, MB.",
+    "gpu_percent": "GPU utilisation, % of the time in which a kernel ran: median over time.",
+    "gpu_percent_q1": "Lower quartile over time.",
+    "gpu_percent_q3": "Upper quartile over time.",
+    "gpu_zero_share": "Share of the time at 0 %.",
+    "gpu_bandwidth_percent": "% of the time in which GPU memory was read or written: median.",
+    "gpu_memory_peak_mb": "Peak memory in use on the GPU, by all processes, MB.",
+    "gpu_power_watts": "Mean power of the GPU, W.",
+    "gpu_energy_joules": "Energy of the GPU over the training, J.",
+    "joules_per_epoch": "The same for the images of an epoch, J.",
+}
+SAMPLES: dict[str, str] = {
+    "batch_size": "Batch size of the training at that time; empty between two.",
+    "seconds": "Time since the start, s.",
+    "process_percent": "CPU utilisation of the process since the sample before, % of its cores.",
+    "machine_percent": "CPU utilisation of the whole machine since then, %.",
+    "memory_mb": "Resident memory of the process, MB.",
+    "gpu_percent": "GPU utilisation, %.",
+    "gpu_bandwidth_percent": "Memory-bandwidth utilisation of the GPU, %.",
+    "gpu_memory_mb": "Memory in use on the GPU, MB.",
+    "gpu_power_watts": "Power of the GPU, W.",
+}
+LARGEST: dict[str, str] = {
+    "batch_size": "Batch size that was tried.",
+    "outcome": "fits, out_of_memory, over_limit or killed.",
+    "peak_mb": "Most memory taken, MB; of what did not fit a lower bound.",
+    "baseline_mb": "The same before the batch was there, MB.",
+    "seconds": "Time of the try, s.",
+    "message": "Why it did not fit.",
+}
+PROFILES: dict[str, str] = {
+    "batch_size": "Images per step.",
+    "status": _STATUS,
+    "compute": "Share of the time in which an operation computes.",
+    "input": "Share in which training waits for data and nothing computes.",
+    "host": "Share of neither: Python, dispatch, copies, idle.",
+    "executor": "The part of host in which a graph runs, but no operation that the trace shows.",
+    "steps": "Profiled steps.",
+    "steps_per_second": "Steps per second without the profiler.",
+    "overhead": "Time that the profiler adds, as a share of the time without it.",
+}
+TRAINING_TIMES: dict[str, str] = {
+    "batch_size": "Images per step.",
+    "status": _STATUS,
+    "at_epoch": "Number of epochs, as the experiment asks for.",
+    "train_seconds": "at_epoch times the time of an epoch, validation apart, s.",
+    "seconds_per_epoch_q1": "Lower quartile of the time of an epoch, s.",
+    "seconds_per_epoch_q3": "Upper quartile of the time of an epoch, s.",
+}
+COLUMNS = {
+    "throughput.csv": THROUGHPUT,
+    "sweeps.csv": SWEEPS,
+    "utilisation.csv": UTILISATION,
+    "samples.csv": SAMPLES,
+    "largest.csv": LARGEST,
+    "profiles.csv": PROFILES,
+    "training_times.csv": TRAINING_TIMES,
+}
+_WHOLE = (
+    *("batch_size", "steps", "blocks", "disturbed_blocks", "train_examples", "sizes"),
+    *("step_q", "at_epoch"),
+)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One record of a timing.
+
+    Attributes:
+        machine: Name of the machine.
+        sweep: What was timed.
+        record: The record.
+    """
+
+    machine: str
+    sweep: sweeps.Sweep
+    record: dict[str, Any]
+
+    @property
+    def first(self) -> Row:
+        """The first columns of its rows."""
+        return _first(self.machine, self.sweep)
+
+
+def _first(machine: str, sweep: sweeps.Sweep) -> Row:
+    found: Row = {"machine": machine, "sweep": sweep.name}
+    for name, value in sweep.factors.items():
+        if name in ("dataset", "model"):
+            found[name], found[f"{name}_digest"] = names.split_token(str(value))
+        else:
+            found[name] = value
+    return {name: found[name] for name in FIRST}
+
+
+def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
+    """Yields the records of a timing on every machine, in the plan's order."""
+    chosen = study.experiments[experiment]
+    for place in status.places(study, results):
+        for job in status.timing_jobs(chosen, place.results, place.recorded):
+            record = long_tables.read_record(job.path) if job.measure == measure else None
+            if record is not None:
+                yield Timing(place.machine, job.sweep, record)
+
+
+def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, sweep and batch size: medians and quartiles of its blocks."""
+    rows = [
+        {**timing.first, **_speed(size, timing.record["train_examples"])}
+        for timing in find(results, study, experiment, "throughput")
+        for size in timing.record["sizes"]
+    ]
+    return _frame(THROUGHPUT, rows)
+
+
+def _speed(size: dict[str, Any], examples: int) -> Row:
+    blocks = size["blocks"]
+    row: Row = {
+        **{name: size[name] for name in ("batch_size", "status", "steps")},
+        "blocks": len(blocks),
+        "disturbed_blocks": sum(block["disturbed"] for block in blocks),
+        "train_examples": examples,
+    }
+    if not blocks:
+        return row
+    seconds = np.array([block["seconds_per_step"] for block in blocks])
+    slow, median, fast = np.percentile(seconds, [75, 50, 25])
+    # The slowest quarter of the times is that of the lowest speeds.
+    quartiles = zip(QUARTILES, (median, fast, slow), (median, slow, fast), strict=True)
+    for quartile, value, inverse in quartiles:
+        row[f"seconds_per_step{quartile}"] = value
+        row[f"iterations_per_second{quartile}"] = 1 / inverse
+        row[f"images_per_second{quartile}"] = size["batch_size"] / inverse
+    row["foreign_cores"] = float(np.median([block["foreign_cores"] for block in blocks]))
+    row["seconds_per_epoch"] = examples * median / size["batch_size"]
+    row["process_percent"] = (size["utilisation"] or {}).get("process_percent")
+    return row
+
+
+def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine and configuration: what all its batch sizes say together."""
+    rows = [
+        timing.first | _step_time(timing.record)
+        for timing in find(results, study, experiment, "throughput")
+    ]
+    for timing in find(results, study, experiment, "max_batch_size"):
+        # Memory does not depend on what drives the steps: it stands with every loop's times.
+        same = [row for row in rows if _subject(row) == _subject(timing.first)]
+        if not same:
+            same = [timing.first]
+            rows += same
+        for row in same:
+            row.update(_largest(timing.record))
+    return _frame(SWEEPS, rows)
+
+
+def _subject(row: Row) -> tuple[Any, ...]:
+    loop = names.TIMING_ONLY_FACTORS
+    return tuple(row[name] for name in FIRST if name != "sweep" and name not in loop)
+
+
+def _step_time(record: dict[str, Any]) -> Row:
+    timed = [size for size in record["sizes"] if size["blocks"]]
+    row: Row = {
+        "status": record["status"],
+        "used_threads": record["threads"],
+        "train_examples": record["train_examples"],
+        "sizes": len(timed),
+        **_ceiling(record),
+    }
+    if len(timed) < 2:
+        return row
+    sizes = [size["batch_size"] for size in timed]
+    blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed]
+    fit = step_times.fixed_cost(sizes, blocks)
+    for name, estimate in (("fixed_seconds", fit.fixed), ("seconds_per_image", fit.per_image)):
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = estimate
+    row["fixed_seconds_error"] = fit.fixed_error
+    row["half_batch"], row["line_residual"] = fit.half_batch, fit.residual
+    noise = step_times.noise_floor(*step_times.halves(blocks)).factor
+    row["noise_floor"] = noise
+    speeds = [size / np.asarray(block) for size, block in zip(sizes, blocks, strict=True)]
+    knee = step_times.knee(sizes, speeds, noise=max(1.05, noise))
+    row["plateau_images_per_second"] = knee.plateau
+    row["knee_batch_size"], row["still_rising"] = knee.batch_size, knee.still_rising
+    step = step_times.best_step(sizes, blocks)
+    row["step_winner"], row["step_q"], row["step_p"] = step.winner, step.q, step.p
+    row["step_difference"] = step.difference
+    row["step_alike"] = " ".join(str(q) for q in step.alike)
+    row["step_verdict"] = step_times.verdict(step)
+    if row["ceiling_images_per_second"]:
+        row["plateau_share_of_ceiling"] = knee.plateau / row["ceiling_images_per_second"]
+    return row
+
+
+def _ceiling(record: dict[str, Any]) -> Row:
+    peak = record["matmul"]["flops_per_second"]
+    flops = (record["flops"] or {}).get("training_products")
+    return {
+        "matmul_flops_per_second": peak,
+        "flops_per_image": flops,
+        "ceiling_images_per_second": peak / flops if flops else None,
+    }
+
+
+def _largest(record: dict[str, Any]) -> Row:
+    return {
+        "max_batch_size": record["largest"],
+        "max_batch_size_bound": record["bound"],
+        "memory_limit_mb": record["limit_mb"],
+        "memory_fixed_mb": record["memory_fixed_mb"],
+        "memory_mb_per_image": record["memory_mb_per_image"],
+    }
+
+
+def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, sweep and batch size: how busy CPU and GPU were."""
+    rows = []
+    for timing in find(results, study, experiment, "utilisation"):
+        for size in timing.record["sizes"]:
+            # The kernel's own peak of memory, not that of the samples.
+            values = {**(size["utilisation"] or {}), **size}
+            rows.append({**timing.first, **{name: values.get(name) for name in UTILISATION}})
+    return _frame(UTILISATION, rows)
+
+
+def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, sweep and sample through its consecutive trainings.
+
+    `batch_size` is empty for samples between two trainings.
+    """
+    frames = []
+    for timing in find(results, study, experiment, "utilisation"):
+        frame = pandas.DataFrame(timing.record["samples"])
+        frames.append(frame.reindex(columns=list(SAMPLES)).assign(**timing.first))
+    rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+    return _typed(rows.reindex(columns=[*FIRST, *SAMPLES]))
+
+
+def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, configuration and batch size that was tried, in order."""
+    rows = [
+        {**timing.first, **{name: entry.get(name) for name in LARGEST}}
+        for timing in find(results, study, experiment, "max_batch_size")
+        for entry in timing.record["tries"]
+    ]
+    return _frame(LARGEST, rows)
+
+
+def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine and profiled configuration: the shares of its time."""
+    rows = [
+        {
+            **timing.first,
+            "batch_size": timing.sweep.batch_sizes[0],
+            "status": timing.record["status"],
+            **{
+                name: timing.record.get(f"{name}_share", timing.record.get(name))
+                for name in PROFILES
+                if name not in ("batch_size", "status")
+            },
+        }
+        for timing in find(results, study, experiment, "profile")
+    ]
+    return _frame(PROFILES, rows)
+
+
+def training_times(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per row of `throughput` and number of epochs that the experiment asks for."""
+    rows = []
+    speeds = throughput(results, study, experiment)
+    for row in speeds.to_dict("records"):
+        steps = row["train_examples"] / row["batch_size"]
+        epoch = {q: steps * row[f"seconds_per_step{q}"] for q in QUARTILES}
+        for epochs in study.experiments[experiment].at_epochs:
+            times = {"at_epoch": epochs, "train_seconds": epochs * epoch[""]}
+            ends = {f"seconds_per_epoch{q}": epoch[q] for q in QUARTILES if q}
+            rows.append({name: row[name] for name in (*FIRST, "batch_size", "status")})
+            rows[-1] |= {**times, **ends}
+    return _frame(TRAINING_TIMES, rows)
+
+
+TABLES = {
+    "throughput.csv": throughput,
+    "sweeps.csv": summaries,
+    "utilisation.csv": utilisation,
+    "samples.csv": samples,
+    "largest.csv": largest,
+    "profiles.csv": profiles,
+    "training_times.csv": training_times,
+}
+
+
+def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
+    """Writes every table of an experiment's timings, each atomically."""
+    for name, table in TABLES.items():
+        long_tables.write_table(table(results, study, experiment), Path(folder) / name)
+
+
+def _frame(columns: dict[str, str], rows: list[Row]) -> pandas.DataFrame:
+    return _typed(pandas.DataFrame(rows, columns=[*FIRST, *columns]))
+
+
+def _typed(frame: pandas.DataFrame) -> pandas.DataFrame:
+    return frame.astype({name: "Int64" for name in frame.columns if name in _WHOLE})
