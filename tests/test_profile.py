@@ -7,6 +7,18 @@ from batchscope import loop, models, names
 from batchscope.errors import UserError
 from batchscope.timing import profile
 
+
+def timed(run):
+    """Makes steps return the seconds that they took."""
+
+    def run_steps(start, stop):
+        begun = time.perf_counter()
+        run(start, stop)
+        return time.perf_counter() - begun
+
+    return run_steps
+
+
 US = 1_000_000  # picoseconds
 
 
@@ -348,6 +360,7 @@ def graph(arrays, tmp_path_factory):
     steps = loop.StepLoop(model, loop.make_optimizer(factors), *arrays, 1 / 255, 1)
     order = loop.epoch_order(0, 0, steps.examples)
 
+    @timed
     def run_steps(start, stop):
         return steps.run(order, start, stop, loop.Totals())[2]
 
@@ -367,6 +380,7 @@ def eager(arrays, tmp_path_factory):
     loss = keras.losses.SparseCategoricalCrossentropy()
     images, labels = tf.constant(arrays[0], tf.float32), tf.constant(arrays[1])
 
+    @timed
     def run_steps(start, stop):
         for step in range(start, stop):
             with tf.GradientTape() as tape:
@@ -449,6 +463,7 @@ def test_training_that_waits_for_a_slow_pipeline(place, tmp_path):
         for _ in tf.range(count):
             step(next(iterator))
 
+    @timed
     def run_steps(start, stop):
         iterator = iter(data)
         if place == "graph":
@@ -470,6 +485,7 @@ def test_training_that_waits_for_a_slow_pipeline(place, tmp_path):
 def test_steps_that_fail_leave_no_profile_and_no_running_profiler(tmp_path):
     calls = []
 
+    @timed
     def run_steps(start, stop):
         calls.append((start, stop))
         if len(calls) == 3:  # the profiled run

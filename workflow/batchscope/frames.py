@@ -55,6 +55,16 @@ def read(path: Path | str) -> pandas.DataFrame:
     )
 
 
+def own(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of this machine, which come first.
+
+    Only they have rows in the long tables that name no machine.
+    """
+    if "machine" not in runs or runs.empty:
+        return runs
+    return runs[runs["machine"] == runs["machine"].iloc[0]]
+
+
 def varying(frame: pandas.DataFrame) -> list[str]:
     """Returns the factors with more than one value, batch size and seed apart."""
     return [

@@ -44,11 +44,14 @@ def _code(*patterns: str) -> list[str]:
     return sorted(os.path.relpath(path) for path in found if path.suffix != ".pyc")
 
 
-TABLE_CODE = _code("tables.py", "long_tables.py", "timing_tables.py", "step_times.py", "frames.py")
-FIGURE_CODE = _code(
-    "figures/*.py", "frames.py", "statistics.py", "learning_rates.py", "../report/*.rst"
+TABLE_CODE = _code(
+    *("tables.py", "long_tables.py", "timing_tables.py", "step_times.py", "sweeps.py", "frames.py")
 )
-REPORT_CODE = _code("report/*.py", "statistics.py", "../templates/*")
+FIGURE_CODE = _code(
+    *("figures/*.py", "frames.py", "statistics.py", "step_times.py", "learning_rates.py"),
+    "../report/*.rst",
+)
+REPORT_CODE = _code("report/*.py", "frames.py", "statistics.py", "../templates/*")
 
 
 def activate() -> None:
@@ -143,6 +146,11 @@ class Jobs:
             return paths
         return [self.config_path, *(path for path in paths if os.path.exists(path))]
 
+    def also(self, experiment: str) -> str:
+        """What an experiment's tables follow besides its records: epochs and other machines."""
+        epochs = self.study.experiments[experiment].at_epochs
+        return json.dumps({"at_epochs": epochs, "machines": self.study.machines}, sort_keys=True)
+
     def _records(self, experiment: str) -> Iterator[str]:
         found = self.study.experiments[experiment]
         for run in found.runs:
@@ -224,8 +232,12 @@ def sweep_gpus(name: str) -> int:
 
 
 def sweep_threads(name: str) -> int:
-    """Threads that a cluster is asked for; a sweep on all threads takes what its node gives."""
-    return sweeps.parse(name).factors["threads"] or 1
+    """Threads that a cluster is asked for; below zero, it is asked for none in particular.
+
+    A sweep on all threads has a node for itself, and a number would limit it to so many of the
+    node's cores.
+    """
+    return sweeps.parse(name).factors["threads"] or -1
 
 
 @functools.cache

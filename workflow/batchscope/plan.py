@@ -381,6 +381,7 @@ class _Planner:
                 plan_one = self._timing_experiment if "timing" in body else self._experiment
                 experiments[name] = plan_one(name, body, defaults)
         self._check_total()
+        self._check_machines()
         if self.problems or self.found:
             return None
         name = self.config["study"]
@@ -934,6 +935,23 @@ class _Planner:
             self.report(Problem(place, text))
             return None
         return name
+
+    def _check_machines(self) -> None:
+        own = self.config.get("machine", "local")
+        for name, body in _map(self.config.get("machines")).items():
+            place = ("machines", name)
+            if name == own:
+                text = "received the name of this machine; a name of its own is expected: "
+                self.report(Problem(place, f"{text}`machine` names this one."))
+            folder = _map(body).get("results")
+            if not isinstance(folder, str):
+                continue
+            if os.path.normpath(folder) == "results":
+                text = "received 'results', this machine's own; a copy of the other's is expected."
+                self.report(Problem((*place, "results"), text))
+            elif not Path(folder).is_dir():
+                text = f"received '{folder}', which is not there: nothing of {name} is shown."
+                self.warnings[Problem((*place, "results"), text).line] = None
 
     def _check_total(self) -> None:
         limit = self._max_runs()

@@ -33,7 +33,7 @@ FIRST = (
 )
 QUARTILES = ("", "_q1", "_q3")
 _OF_BLOCKS = {"": "median", "_q1": "lower quartile", "_q3": "upper quartile"}
-_STATUS = "finished or out_of_memory."
+_STATUS = "finished, diverged or out_of_memory."
 
 # Columns of each table beside those of FIRST, with what they hold.
 THROUGHPUT: dict[str, str] = {
@@ -53,7 +53,7 @@ THROUGHPUT: dict[str, str] = {
         for quartile in QUARTILES
     },
     "train_examples": "Images of an epoch.",
-    "seconds_per_epoch": "train_examples over images_per_second, s.",
+    "seconds_per_epoch": "train_examples over images_per_second, whole batches throughout, s.",
     "process_percent": "CPU utilisation of the process during the blocks, % of its cores: median.",
 }
 SWEEPS: dict[str, str] = {
@@ -109,7 +109,8 @@ UTILISATION: dict[str, str] = {
     "gpu_percent_q3": "Upper quartile over time.",
     "gpu_zero_share": "Share of the time at 0 %.",
     "gpu_bandwidth_percent": "% of the time in which GPU memory was read or written: median.",
-    "gpu_memory_peak_mb": "Peak memory in use on the GPU, by all processes, MB.",
+    "gpu_memory_peak_mb": "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives "
+    "nothing back, so that it does not fall with the batch size.",
     "gpu_power_watts": "Mean power of the GPU, W.",
     "gpu_energy_joules": "Energy of the GPU over the training, J.",
     "joules_per_epoch": "The same for the images of an epoch, J.",
@@ -244,7 +245,7 @@ def _speed(size: dict[str, Any], examples: int) -> Row:
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine and configuration: what all its batch sizes say together."""
     rows = [
-        timing.first | _step_time(timing.record)
+        timing.first | _step_time(timing)
         for timing in find(results, study, experiment, "throughput")
     ]
     for timing in find(results, study, experiment, "max_batch_size"):
@@ -263,7 +264,8 @@ def _subject(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in FIRST if name != "sweep" and name not in loop)
 
 
-def _step_time(record: dict[str, Any]) -> Row:
+def _step_time(timing: Timing) -> Row:
+    record = timing.record
     timed = [size for size in record["sizes"] if size["blocks"]]
     row: Row = {
         "status": record["status"],
@@ -292,7 +294,9 @@ def _step_time(record: dict[str, Any]) -> Row:
     row["step_difference"] = step.difference
     row["step_alike"] = " ".join(str(q) for q in step.alike)
     row["step_verdict"] = step_times.verdict(step)
-    if row["ceiling_images_per_second"]:
+    factors = timing.sweep.factors
+    on_gpus = factors["device"] == "gpu" and factors["replicas"] > 1
+    if row["ceiling_images_per_second"] and not on_gpus:  # the peak is of one GPU
         row["plateau_share_of_ceiling"] = knee.plateau / row["ceiling_images_per_second"]
     return row
 

@@ -43,6 +43,7 @@ wildcard_constraints:
     timing=r"[a-z0-9_.=+-]+",
     sweep=r"[a-z0-9_.=+-]+",
     settings=r"[a-z0-9_.=+-]+",
-    machine=r"[A-Za-z0-9_.-]+",
+    # Of other machines nothing is made here.
+    machine=STUDY.study.machine,
     study=r"[a-z0-9_-]+",
     experiment=r"[a-z0-9_]+",

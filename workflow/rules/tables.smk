@@ -14,6 +14,8 @@ rule tabulate:
     params:
         config=STUDY.config_path,
         scale=STUDY.scale,
+        # What the tables read of the configuration besides the records' names.
+        also=lambda wildcards: STUDY.also(wildcards.experiment),
     shell:
         "python workflow/run.py tabulate --config {params.config:q} --scale {params.scale:q}"
         " --experiment {wildcards.experiment:q}"

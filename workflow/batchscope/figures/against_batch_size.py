@@ -49,7 +49,10 @@ def with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFr
 
     So that figure and CSV show what failed before it left anything.
     """
-    absent = runs[~runs["run"].isin(long["run"])]
+    keys = ["machine", "run"] if "machine" in long.columns else ["run"]
+    runs = runs if "machine" in long.columns else frames.own(runs)
+    there = set(long[keys].itertuples(index=False, name=None))
+    absent = runs[[key not in there for key in runs[keys].itertuples(index=False, name=None)]]
     shared = [name for name in long.columns if name in absent.columns]
     rows = absent[shared].reindex(columns=long.columns)
     return pandas.concat([long, rows], ignore_index=True) if len(rows) else long

@@ -38,7 +38,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     """
     surfaces = tables.landscapes[tables.landscapes["kind"] == "surface"]
     planes = sorted(surfaces["index"].unique().tolist())
-    shown = _shown(tables.runs, set(surfaces["run"]), len(planes))
+    shown = _shown(frames.own(tables.runs), set(surfaces["run"]), len(planes))
     room = max(1, _MOST_PANELS // max(len(shown), 1))
     surfaces = surfaces[surfaces["run"].isin(shown["run"]) & surfaces["index"].isin(planes[:room])]
     frame = against_batch_size.with_absent(surfaces, shown)

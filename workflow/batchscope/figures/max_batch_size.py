@@ -289,7 +289,7 @@ def _peak_note(frame: pandas.DataFrame) -> str:
         )
     if frame["peak_mb"].isna().any():
         parts.append("Tries of unknown memory stand at the upper edge.")
-    return " ".join(["Memory in MB of 2²⁰ bytes.", *parts]) if len(frame) else ""
+    return " ".join(["Memory in MB of 10⁶ bytes.", *parts]) if len(frame) else ""
 
 
 def _cut_note(groups: list[frames.Series]) -> str:

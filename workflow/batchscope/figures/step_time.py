@@ -155,11 +155,13 @@ def _extremes(told: list[frames.Series], column: str, what: str) -> str:
 
 
 def _delay_sentence(group: frames.Series, delay: Delay) -> str:
-    share = delay.recovered.value / delay.injected
-    return (
+    came = (
         f"Of {_ms(delay.injected)} delay added per step, {_told(delay.recovered)} came back in the "
-        f"fixed cost, {words.percent(share)} ({group.label})."
     )
+    if not delay.recovered.low > 0 and np.isfinite(delay.recovered.low):
+        return f"{came}fixed cost: not resolved from none ({group.label})."
+    share = delay.recovered.value / delay.injected
+    return f"{came}fixed cost, {words.percent(share)} ({group.label})."
 
 
 def _told(estimate: step_times.Estimate) -> str:

@@ -20,7 +20,7 @@ _BINS = ["low", "high", "count", "share"]
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per run and bin: factors, status, the run's median, and the bin's share."""
-    medians = tables.runs.set_index("run")[_MEDIAN.column]
+    medians = frames.own(tables.runs).set_index("run")[_MEDIAN.column]
     updates = against_batch_size.with_absent(tables.updates, tables.runs)
     updates = updates.assign(**{_MEDIAN.column: updates["run"].map(medians)})
     columns = against_batch_size.factor_columns(updates)

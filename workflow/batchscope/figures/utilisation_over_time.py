@@ -23,6 +23,7 @@ _LETTER, _LINE = 5.3, 9.5  # width of a letter and height of a line of labels, p
 _CPU = {"color": canvas.COLOURS[0], "linewidth": 1.0}
 _GPU = {"color": canvas.COLOURS[1], "linewidth": 1.0, "linestyle": (0, (4, 1.2))}
 _MACHINE = {"color": "#777777", "linewidth": 0.7}
+_MOST_PERCENT = 105.0
 _SHADES = ("#E3E3E3", "#F3F3F3")
 _CPU_COLUMNS, _GPU_COLUMNS = ("process_percent", "memory_mb"), ("gpu_percent", "gpu_memory_mb")
 
@@ -156,6 +157,8 @@ def _draw_series(upper: Axes, lower: Axes, group: frames.Series) -> None:
     ]
     upper.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
     top = max((part.max() for part in heights if len(part)), default=0.0)
+    # A sample of a few milliseconds can show more than there is: the machine's clock ticks.
+    top = min(top, _MOST_PERCENT)
     upper.set_ylim(0, 1.05 * top if top > 0 else 1.0)
     memory = [
         _draw_samples(lower, rows, column, style)

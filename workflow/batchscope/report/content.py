@@ -255,7 +255,8 @@ def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list
     """
     missing: dict[str, dict[str, None]] = {}
     for name, experiment in study.experiments.items():
-        finished = {row["run"] for row in rows.get(name, ()) if row["status"] == records.FINISHED}
+        own = [row for row in rows.get(name, ()) if row.get("machine") in (None, study.machine)]
+        finished = {row["run"] for row in own if row["status"] == records.FINISHED}
         for job in status.measure_jobs(study, experiment, results):
             if finished.issuperset(job.runs) and not job.path.exists():
                 whose = job.sweep.name if job.sweep else job.runs[0]

@@ -56,11 +56,12 @@ class Gap(NamedTuple):
     text: str
     entries: list[tuple[str, str]]  # run and message
     command: str = ""
+    noun: str = "run"
 
     @property
     def summary(self) -> str:
-        """How many runs."""
-        return plural(len(self.entries), "run")
+        """How many runs, or timings."""
+        return plural(len(self.entries), self.noun)
 
 
 def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
@@ -79,8 +80,9 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         gaps.append(Gap(word[:1].upper() + word[1:], text, by_status[status], mend))
     for measure, runs in inputs.missing_measures.items():
         items = [(run, "") for run in runs]
-        text = _MISSING_TIMING if measure in names.TIMINGS else _MISSING_MEASURE
-        gaps.append(Gap(f"Missing: {measure}", text, items, command))
+        timed = measure in names.TIMINGS
+        text, noun = (_MISSING_TIMING, "timing") if timed else (_MISSING_MEASURE, "run")
+        gaps.append(Gap(f"Missing: {measure}", text, items, command, noun))
     return gaps
 
 

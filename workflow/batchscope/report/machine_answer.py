@@ -19,7 +19,8 @@ READING = (
     "knee is the smallest batch size from which on throughput stays within 10 % of its highest. "
     "The ceiling is the peak of a matrix product, measured in the same process, over the "
     "operations that the model takes per image. A difference below the noise floor, by which a "
-    "batch size differs from itself, means nothing."
+    "batch size differs from itself, means nothing. p of steps in the batch size is of each "
+    "configuration by itself, not adjusted for their number."
 )
 
 Row = dict[str, Any]
@@ -44,7 +45,7 @@ def build(frame: pandas.DataFrame) -> dict[str, Any] | None:
         cells = [cell(column) for column in columns]
         if any(cells):
             rows.append((label, [text or "not measured" for text in cells]))
-    return {"titles": titles, "rows": rows, "reading": READING}
+    return {"titles": titles, "rows": rows, "reading": READING} if rows else None
 
 
 def _plateau(row: Row) -> str:
@@ -54,6 +55,8 @@ def _plateau(row: Row) -> str:
 def _knee(row: Row) -> str:
     if row.get("still_rising") is True or row.get("still_rising") == "True":
         return "not reached: still rising at the largest batch size"
+    if row.get("knee_batch_size") is None and row.get("plateau_images_per_second") is not None:
+        return "not resolved: the largest batch size falls below it again"
     return _number(row.get("knee_batch_size"))
 
 
@@ -76,7 +79,8 @@ def _estimate(row: Row, name: str) -> str:
 
 
 def _half(row: Row) -> str:
-    return _number(row.get("half_batch"))
+    half = row.get("half_batch")
+    return "" if half is None else format_number(half, 2)
 
 
 def _steps(row: Row) -> str:

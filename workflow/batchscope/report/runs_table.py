@@ -144,7 +144,7 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
     told = {name for name, _ in _same(rows)}
     identity = [
         name
-        for name in ("experiment", *names.FACTORS)
+        for name in ("experiment", "machine", *names.FACTORS)
         if len(filled.get(name, ())) > 1 or name == "batch_size"
     ]
     sharpness = [name for name in present if name.startswith("sharpness_")]

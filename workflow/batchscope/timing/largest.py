@@ -309,13 +309,15 @@ def attempt(
         stdout, stderr = _text(out), _text(err)
     reply = _reply(stdout)
     outcome, message = judge(status, reply, stderr)
-    peak = reply.get("peak_mb", seen) if reply else seen
+    # What is seen from outside is main memory, which says nothing of a GPU's.
+    seen_mb = seen if limits.device == "cpu" else None
+    peak = reply.get("peak_mb", seen_mb) if reply else seen_mb
     if ended:
         outcome = ended
         message = f"the process took {seen:.0f} MB; at most {limits.host_mb:.0f} MB may be taken."
         if ended == FAILED:
             message = f"the process took longer than {timeout:.0f} s."
-    elif outcome == FITS and limits.memory_mb is not None and peak > limits.memory_mb:
+    elif outcome == FITS and limits.memory_mb is not None and (peak or 0) > limits.memory_mb:
         outcome = OVER_LIMIT
         message = f"the peak was {peak:.0f} MB; at most {limits.memory_mb:.0f} MB may be taken."
     baseline = reply.get("baseline_mb") if reply else None

@@ -40,7 +40,6 @@ from __future__ import annotations
 import math
 import re
 import shutil
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -56,7 +55,7 @@ from batchscope.versions import VERSIONS
 if TYPE_CHECKING:
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-RunSteps = Callable[[int, int], float]
+RunSteps = Callable[[int, int], float]  # the steps [start, stop) -> the seconds they took
 Spans = Sequence[tuple[int, int]] | np.ndarray
 
 # The event around all recorded steps: starting and stopping the profiler is no part of training.
@@ -383,7 +382,11 @@ def summary(folder: Path | str) -> dict[str, Any]:
 
 
 def record(
-    run_steps: RunSteps, folder: Path | str, steps: int, per_step: bool = False
+    run_steps: RunSteps,
+    folder: Path | str,
+    steps: int,
+    per_step: bool = False,
+    lead_in: Callable[[], object] | None = None,
 ) -> dict[str, float]:
     """Profiles training steps, and times them with and without the profiler.
 
@@ -391,17 +394,22 @@ def record(
     profiled between two runs without the profiler, so that a drift of the machine's speed does
     not pass for the profiler's own cost. Writing the profile is in none of the times.
 
+    Of Keras's `fit`, what a call does before and after its steps is in the trace, as host, and in
+    no speed.
+
     A trace grows by some tens of events per step of a graph, and by a thousand per eager step
     (20 kB); a hundred steps or so are enough.
 
     Args:
-        run_steps: Runs the steps [start, stop) of an epoch and waits for their end; what it
-            returns is not used.
+        run_steps: Runs the steps [start, stop) of an epoch, waits for their end, and returns
+            the seconds that they took.
         folder: Gets plugins/profile/<time>/<host>.xplane.pb, which TensorBoard's profile plug-in
             shows.
         steps: Steps to profile, at least 1.
         per_step: Whether to call `run_steps` for every step by itself, as a step of the trace;
             a loop in the graph takes all of them in one call, and has no steps in the trace.
+        lead_in: Runs untimed what is to precede the steps: a pipeline has batches ready after
+            a pause.
 
     Returns:
         steps; steps_per_second without the profiler, and steps_per_second_profiled; overhead:
@@ -417,15 +425,16 @@ def record(
     profiler = tf.profiler.experimental
 
     def run() -> float:
-        begun = time.perf_counter()
+        if lead_in:
+            lead_in()
         with profiler.Trace(WINDOW):
-            if per_step:
-                for step in range(steps):
-                    with profiler.Trace("train", step_num=step, _r=1):
-                        run_steps(step, step + 1)
-            else:
-                run_steps(0, steps)
-        return time.perf_counter() - begun
+            if not per_step:
+                return run_steps(0, steps)
+            seconds = 0.0
+            for step in range(steps):
+                with profiler.Trace("train", step_num=step, _r=1):
+                    seconds += run_steps(step, step + 1)
+            return seconds
 
     def run_profiled(save: bool) -> float:
         finished = False
@@ -469,9 +478,8 @@ def write(
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
     """
-    import tensorflow as tf
-
-    from batchscope.timing.subject import Subject
+    from batchscope.timing.subject import AFTER_CHANGE, Subject
+    from batchscope.timing.throughput import fate, fates, whole
 
     parsed = names.parse_settings("profile", settings)
     folder = Path(output).with_suffix("")
@@ -485,11 +493,17 @@ def write(
         try:
             run = subject.runner(batch_size)
             steps = math.ceil(parsed["steps"] / subject.unit) * subject.unit
-            found = record(lambda start, stop: run(stop - start), folder, steps, per_step)
+            found = record(
+                lambda start, stop: run(stop - start),
+                folder,
+                steps,
+                per_step,
+                lambda: run(whole(AFTER_CHANGE, subject.unit)),
+            )
             found |= summary(folder)
             found["executor_share"] = found["executor_seconds"] / found["seconds"]
-        except (tf.errors.ResourceExhaustedError, MemoryError):
-            status = records.OUT_OF_MEMORY
+        except tuple(kinds := fates()) as error:
+            status = fate(error, kinds)
         threads = subject.threads
     records.write_json(
         output,

@@ -17,7 +17,7 @@ from batchscope.timing.sampler import Sampler
 from batchscope.timing.throughput import whole
 
 # Steps that are not timed after a change of batch size: they start the pipeline.
-AFTER_CHANGE = 2
+AFTER_CHANGE = 3
 
 
 class Subject:

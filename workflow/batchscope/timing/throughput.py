@@ -79,6 +79,8 @@ def time_blocks(
     blocks: int,
     foreign: Foreign | None = None,
     turn: Callable[[int], Any] | None = None,
+    fates: dict[type[BaseException], str] | None = None,
+    status: dict[int, str] | None = None,
 ) -> dict[int, list[dict[str, Any]]]:
     """Times blocks of steps of every batch size, in turns.
 
@@ -88,18 +90,28 @@ def time_blocks(
         blocks: Blocks of every batch size.
         foreign: Starts a clock; what it returns gives the cores that other processes took since.
         turn: Called with the batch size; what it returns surrounds the block.
+        fates: Errors that end a batch size and not the others, each with its status word.
+        status: Gets the status of the batch sizes that ended so; their blocks are dropped.
 
     Returns:
         Batch size -> its blocks in order, each with `seconds` and `seconds_per_step`,
         `foreign_cores`, `disturbed` and `repeats`.
     """
     found: dict[int, list[dict[str, Any]]] = {size: [] for size in run_steps}
+    fates, status = fates or {}, {} if status is None else status
     for order in rounds(run_steps, blocks):
         for size in order:
+            if size not in found:
+                continue
             for repeats in range(MOST_REPEATS + 1):
                 clock = foreign() if foreign else None
-                with turn(size) if turn else contextlib.nullcontext():
-                    seconds = run_steps[size](steps[size])
+                try:
+                    with turn(size) if turn else contextlib.nullcontext():
+                        seconds = run_steps[size](steps[size])
+                except tuple(fates) as error:
+                    status[size] = fate(error, fates)
+                    del found[size]
+                    break
                 others = clock() if clock else 0.0
                 block = {
                     "seconds": seconds,
@@ -110,7 +122,8 @@ def time_blocks(
                 }
                 if not block["disturbed"]:
                     break
-            found[size].append(block)
+            if size in found:
+                found[size].append(block)
     return found
 
 
@@ -141,7 +154,7 @@ def write(
     parsed = names.parse_settings("throughput", settings)
     before = machine.load()
     with Subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
-        ceiling = peak.matmul_peak()
+        ceiling, counted = peak.matmul_peak(), _counted(subject.model)
         runners, steps, status = _prepare(subject, parsed)
         found = time_blocks(
             {size: runners[size] for size in steps},
@@ -149,8 +162,9 @@ def write(
             parsed["blocks"],
             _others,
             lambda size: sampler.phase("batch_size", size),
+            fates(),
+            status,
         )
-        counted = _counted(subject.model)
     series = sampler.series()
     phases = {size: index for index, (_, size) in enumerate(sampler.phases)}
     sizes = [
@@ -159,7 +173,7 @@ def write(
             "status": status[size],
             "steps": steps.get(size),
             "blocks": found.get(size, []),
-            "utilisation": summary(series, phases[size]) if size in phases else None,
+            "utilisation": summary(series, phases[size]) if size in found else None,
         }
         for size in sweep.batch_sizes
     ]
@@ -167,7 +181,7 @@ def write(
         "throughput",
         sweep.name,
         parsed,
-        records.FINISHED if found else records.OUT_OF_MEMORY,
+        records.FINISHED if found else next(iter(status.values())),
         {},
         version=VERSIONS["throughput"],
         factors=sweep.factors,
@@ -183,6 +197,24 @@ def write(
         machine={"name": machine_name, **machine.describe()},
     )
     records.write_json(output, record)
+
+
+def fates() -> dict[type[BaseException], str]:
+    """Returns the errors that are a batch size's result, each with its status word."""
+    import tensorflow as tf
+
+    from batchscope.timing.epoch import NotFinite
+
+    return {
+        tf.errors.ResourceExhaustedError: records.OUT_OF_MEMORY,
+        MemoryError: records.OUT_OF_MEMORY,
+        NotFinite: records.DIVERGED,
+    }
+
+
+def fate(error: BaseException, fates: dict[type[BaseException], str]) -> str:
+    """Returns the status word of an error."""
+    return next(word for kind, word in fates.items() if isinstance(error, kind))
 
 
 def _counted(model: Any) -> dict[str, int] | None:
@@ -204,8 +236,6 @@ def _prepare(
     subject: Any, settings: dict[str, Any]
 ) -> tuple[dict[int, RunSteps], dict[int, int], dict[int, str]]:
     """Returns runner, steps of a block and status of every batch size; warms all of them up."""
-    import tensorflow as tf
-
     runners: dict[int, RunSteps] = {}
     steps: dict[int, int] = {}
     status: dict[int, str] = {}
@@ -214,8 +244,8 @@ def _prepare(
             runners[size] = subject.runner(size)
             steps[size] = calibrate(runners[size], settings["block_seconds"], subject.unit)
             status[size] = records.FINISHED
-        except (tf.errors.ResourceExhaustedError, MemoryError):
-            status[size] = records.OUT_OF_MEMORY
+        except tuple(kinds := fates()) as error:
+            status[size] = fate(error, kinds)
     if settings["iterations"]:
         steps = dict.fromkeys(
             steps, whole(settings["iterations"] / settings["blocks"], subject.unit)

@@ -16,7 +16,7 @@ from batchscope.timing.sampler import (
     summary,
     tensorflow_peak_memory,
 )
-from batchscope.timing.throughput import calibrate
+from batchscope.timing.throughput import calibrate, fate, fates
 from batchscope.versions import VERSIONS
 
 # One call trains for about so long, so that what is between two calls is a small share.
@@ -92,16 +92,15 @@ def _prepare(subject: Any) -> dict[int, dict[str, Any]]:
     Allocators keep what they once had, so that the peak of a batch size is its own only while no
     larger one has run.
     """
-    import tensorflow as tf
-
+    kinds = fates()
     device = subject.sweep.factors["device"]
     found: dict[int, dict[str, Any]] = {}
     for size in sorted(subject.sweep.batch_sizes):
         resident, counted = reset_peak_memory(), reset_tensorflow_peak_memory(device)
         try:
             steps = calibrate(subject.runner(size), CALL_SECONDS, subject.unit)
-        except (tf.errors.ResourceExhaustedError, MemoryError):
-            found[size] = {"status": records.OUT_OF_MEMORY}
+        except tuple(kinds) as error:
+            found[size] = {"status": fate(error, kinds)}
             continue
         found[size] = {
             "status": records.FINISHED,
@@ -117,6 +116,7 @@ def _train(
 ) -> dict[str, Any]:
     """Rests, then trains for some seconds; returns what was done."""
     run_steps = subject.runner(batch_size)
+    run_steps(subject.unit)  # the change of batch size is no part of the training
     time.sleep(settings["pause_seconds"])
     spent, done = 0.0, 0
     with sampler.phase("batch_size", batch_size):

@@ -1,0 +1,126 @@
+"""An experiment of times as a user runs it: to its report, and only what is missing."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+
+import project
+
+pytestmark = pytest.mark.slow
+
+TIMED = {
+    "study": "timed",
+    "machine": "desktop",
+    "defaults": {"dataset": "digits", "model": "small_cnn", "optimizer": "sgd"},
+    "experiments": {
+        "machine": {
+            "question": "What does the batch size do to this machine?",
+            "vary": {"batch_size": [4, 16, 64]},
+            "at_epochs": [1, 3],
+            "timing": {
+                "throughput": {"blocks": 4, "block_seconds": 0.02},
+                "utilisation": {"seconds": 0.3, "pause_seconds": 0.1},
+                "max_batch_size": {"most": 8},
+                "profile": {"steps": 3},
+            },
+        }
+    },
+}
+DRAWN = {"tabulate": 1, "figures": 1, "report": 1}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """The tiny study of times, run to its report."""
+    folder = project.copy(tmp_path_factory.mktemp("project"))
+    project.write_config(folder, TIMED)
+    project.run(folder)
+    return folder
+
+
+@pytest.fixture
+def edited(finished, tmp_path) -> Path:
+    """A copy of the finished study to edit."""
+    return shutil.copytree(finished, tmp_path / "copy", symlinks=True)
+
+
+def rows(folder: Path, table: str) -> list[dict[str, str]]:
+    path = folder / "results" / "studies" / "timed" / "machine" / f"{table}.csv"
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_machine_was_timed(finished):
+    assert not (finished / "results" / "runs").exists()  # nothing was trained
+    speeds = rows(finished, "throughput")
+    assert [row["batch_size"] for row in speeds] == ["4", "16", "64"]
+    assert all(float(row["images_per_second"]) > 0 and row["blocks"] == "4" for row in speeds)
+    (sweep,) = rows(finished, "sweeps")
+    assert float(sweep["ceiling_images_per_second"]) > 0
+    assert (sweep["max_batch_size"], sweep["max_batch_size_bound"]) == ("8", "most_fits")
+    assert [row["outcome"] for row in rows(finished, "largest")] == ["fits"] * 4
+    assert {row["batch_size"] for row in rows(finished, "samples")} == {"", "4", "16", "64"}
+    for row in rows(finished, "profiles"):
+        assert sum(float(row[part]) for part in ("compute", "input", "host")) == pytest.approx(1)
+    times = rows(finished, "training_times")
+    assert [row["at_epoch"] for row in times] == ["1", "3"] * 3
+    assert float(times[1]["train_seconds"]) == pytest.approx(3 * float(times[0]["train_seconds"]))
+
+
+def test_the_report_has_its_answer_and_figures(finished):
+    page = (finished / "results" / "report.html").read_text(encoding="utf-8")
+    for words in ("Highest throughput", "Fixed cost of a step", "at least 8", "desktop"):
+        assert words in page
+    figures = finished / "results" / "studies" / "timed" / "machine" / "figures"
+    assert {path.stem for path in figures.glob("*.svg")} == {
+        "throughput",
+        "step_time",
+        "training_time",
+        "utilisation",
+        "utilisation_over_time",
+        "max_batch_size",
+        "profile",
+    }
+
+
+def test_a_profile_is_kept_for_tensorboard(finished):
+    timing = finished / "results" / "timing" / "desktop"
+    assert len(list(timing.glob("*/profile/*/plugins/profile/*/*.xplane.pb"))) == 3
+
+
+def test_nothing_edited_nothing_done(finished):
+    assert project.planned(finished) == {}
+
+
+def test_one_more_batch_size_times_all_of_them_again(edited):
+    config = copy.deepcopy(TIMED)
+    config["experiments"]["machine"]["vary"]["batch_size"] = [4, 16, 32, 64]
+    project.write_config(edited, config)
+    # In turns; the largest that fits does not depend on the list, and a profile is of one size.
+    assert project.planned(edited) == {"throughput": 1, "utilisation": 1, "profile": 1, **DRAWN}
+
+
+def test_another_machine_stands_beside_this_one(edited):
+    shutil.copytree(edited / "results", edited / "laptop_results")
+    project.write_config(
+        edited,
+        {**TIMED, "machines": {"laptop": {"results": "laptop_results", "machine": "desktop"}}},
+    )
+    assert set(project.planned(edited)) == set(DRAWN)
+    project.run(edited)
+    assert [row["machine"] for row in rows(edited, "sweeps")] == ["desktop", "laptop"]
+    assert len(rows(edited, "throughput")) == 6
+    page = (edited / "results" / "report.html").read_text(encoding="utf-8")
+    assert page.count('<th scope="col">laptop</th>') == 2  # the answer, and the hardware
+
+
+def test_a_partial_report(edited):
+    shutil.rmtree(next((edited / "results" / "timing" / "desktop").glob("*/utilisation")))
+    project.run(edited, "--config", "partial=true")
+    page = (edited / "results" / "report.html").read_text(encoding="utf-8")
+    assert "Missing: utilisation" in page and "Highest throughput" in page
