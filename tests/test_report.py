@@ -200,6 +200,7 @@ def test_data_and_machine_are_shown(example):
     (dataset,) = study.datasets
     for words in (dataset, "ab" * 32, "scikit-learn", "1000", "397", "1 file skipped", "31.2 GB"):
         assert words in page.text
+    assert html.count('<th scope="col">local</th>') == 1  # one machine, whatever was made on it
     assert "29 runs on cpu with 1 thread" in page.text
     assert "5 timing jobs on cpu with 1 thread" in page.text
     assert "python 3.11.9, tensorflow 2.21.0" in page.text

@@ -214,7 +214,11 @@ def _embedded(path: Path) -> tuple[str, int | None, int | None]:
 
 def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
     paths = {run: records.run_folder(results, run) / "record.json" for run in study.runs}
-    return {run: records.read_json(path) for run, path in paths.items() if path.exists()}
+    return {
+        run: _of_machine(records.read_json(path), study.machine)
+        for run, path in paths.items()
+        if path.exists()
+    }
 
 
 def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:

@@ -22,6 +22,8 @@ _DATASET_LABELS = {
 _MACHINE_LABELS = {
     "cpu": "CPU",
     "cores": "Cores",
+    "logical_cores": "Logical cores",
+    "usable_cores": "Usable cores",
     "gpu": "GPU",
     "memory_gb": "Memory",
     "platform": "System",
