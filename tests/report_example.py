@@ -13,6 +13,14 @@ from batchscope import config, figures, names, plan, records, tables
 
 QUESTION = 'Does <script>alert("question")</script> a larger batch "generalise" worse, & why?'
 TITLE = 'Batch size & <b>bold</b> "claims" on digits'
+VERSIONS = {"python": "3.11.9", "tensorflow": "2.21.0", "keras": "3.15.1"}
+MACHINE = {
+    "cpu": "Example CPU <4> @ 2.4 GHz",
+    "cores": 8,
+    "memory_gb": 31.2,
+    "gpu": None,
+    "platform": "Linux-6.1-x86_64",
+}
 _EXPERIMENT = """
   {name}:
     title: {title}
@@ -118,15 +126,8 @@ def _write_run(
         "contended_seconds": 4.1 + noise.random(),
         "threads": 1,
         "device": "cpu",
-        "versions": {"python": "3.11.9", "tensorflow": "2.21.0", "keras": "3.15.1"},
-        "machine": {
-            "cpu": "Example CPU <4> @ 2.4 GHz",
-            "cores": 8,
-            "memory_gb": 31.2,
-            "gpu": None,
-            "platform": "Linux-6.1-x86_64",
-            "name": "local",
-        },
+        "versions": VERSIONS,
+        "machine": MACHINE,
         "finished_at": "2026-11-21T02:53:00+00:00",
     }
     folder = records.run_folder(results, run.name)
@@ -207,8 +208,8 @@ def _timing(timing: str, settings: dict[str, Any]) -> dict[str, Any]:
         threads=1,
         device="cpu",
         load=0.1,
-        versions={"python": "3.11.9", "tensorflow": "2.21.0"},
-        machine={"cpu": "Example CPU <4> @ 2.4 GHz", "cores": 8, "name": "local"},
+        versions=VERSIONS,
+        machine={**MACHINE, "name": "local"},
     )
 
 

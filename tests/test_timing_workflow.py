@@ -105,6 +105,15 @@ def test_one_more_batch_size_times_all_of_them_again(edited):
     assert project.planned(edited) == {"throughput": 1, "utilisation": 1, "profile": 1, **DRAWN}
 
 
+def test_other_numbers_of_epochs_time_nothing(edited):
+    config = copy.deepcopy(TIMED)
+    config["experiments"]["machine"]["at_epochs"] = [2]
+    project.write_config(edited, config)
+    assert project.planned(edited) == DRAWN
+    project.run(edited)
+    assert {row["at_epoch"] for row in rows(edited, "training_times")} == {"2"}
+
+
 def test_another_machine_stands_beside_this_one(edited):
     shutil.copytree(edited / "results", edited / "laptop_results")
     project.write_config(

@@ -73,10 +73,10 @@ def timing(arguments: argparse.Namespace) -> None:
     sweep = sweeps.parse(arguments.sweep)
     if arguments.step != "max_batch_size":  # its children start TensorFlow, each for itself
         _start(sweep.factors)
-    import importlib
+    from batchscope import timing as timings
 
-    module = importlib.import_module(f"batchscope.timing.{arguments.step}")
-    module.write(
+    timings.write(
+        arguments.step,
         arguments.results,
         arguments.machine,
         sweep,

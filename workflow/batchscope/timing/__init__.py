@@ -1,1 +1,82 @@
-"""Timing measures: jobs that have the machine to themselves."""
+"""Timing jobs, each alone on the machine: `epoch` of a run's configuration, the others of sweeps.
+
+A timing of sweeps is one module with the function below, one line in `MODULES` and its settings
+in `names.TIMINGS`::
+
+    measure(results, sweep, settings, output, model_file=None) -> tuple[str, dict]
+        Status and details of the record of a sweep, for settings by full name. What else it
+        writes lies beside `output`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+from batchscope import machine, names, records
+from batchscope.sweeps import Sweep
+from batchscope.versions import VERSIONS
+
+# Modules are imported when they are asked for: the search for the largest batch size leaves
+# TensorFlow to its children.
+MODULES = {
+    "throughput": "batchscope.timing.throughput",
+    "utilisation": "batchscope.timing.utilisation",
+    "max_batch_size": "batchscope.timing.max_batch_size",
+    "profile": "batchscope.timing.profile",
+}
+
+
+def module(timing: str) -> ModuleType:
+    """Imports and returns the module of a timing of sweeps.
+
+    Raises:
+        ValueError: If there is no such timing.
+    """
+    if timing not in MODULES:
+        raise ValueError(f"Expected one of {', '.join(MODULES)}. Received: {timing!r}")
+    return importlib.import_module(MODULES[timing])
+
+
+def write(
+    timing: str,
+    results: Path | str,
+    machine_name: str,
+    sweep: Sweep,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Measures a sweep and writes the record.
+
+    Args:
+        timing: Name of the timing.
+        results: The folder of all results.
+        machine_name: Name of this machine in the configuration.
+        sweep: What is timed.
+        settings: Name of the settings, as in the path.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the data are missing, or the timing cannot be done here.
+    """
+    parsed = names.parse_settings(timing, settings)
+    before = machine.load()
+    status, details = module(timing).measure(results, sweep, parsed, output, model_file)
+    record = records.measure_record(
+        timing,
+        sweep.name,
+        parsed,
+        status,
+        {},
+        version=VERSIONS[timing],
+        factors=sweep.factors,
+        device=sweep.factors["device"],
+        **{"threads": sweep.factors["threads"], **details},
+        load={"before": before, "after": machine.load()},
+        versions=machine.versions(),
+        machine={"name": machine_name, **machine.describe()},
+    )
+    records.write_json(output, record)

@@ -47,10 +47,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from batchscope import machine, names, records
+from batchscope import records
 from batchscope.errors import UserError
 from batchscope.sweeps import Sweep
-from batchscope.versions import VERSIONS
 
 if TYPE_CHECKING:
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -458,41 +457,40 @@ def record(
     }
 
 
-def write(
+def measure(
     results: Path | str,
-    machine_name: str,
     sweep: Sweep,
-    settings: str,
+    settings: dict[str, Any],
     output: Path | str,
     model_file: Path | str | None = None,
-) -> None:
-    """Profiles a configuration; writes the record, and beside it the trace for TensorBoard.
+) -> tuple[str, dict[str, Any]]:
+    """Profiles a configuration, and keeps the trace for TensorBoard.
 
-    The trace lies in the folder that is named as the record, without its suffix.
+    It lies in the folder that is named as the record, without its suffix.
 
     Args:
         results: The folder of all results.
-        machine_name: Name of this machine in the configuration.
         sweep: The configuration, with one batch size.
-        settings: Name of the settings.
+        settings: Every setting, by full name.
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
+
+    Returns:
+        Status and details of the record.
     """
     from batchscope.timing.subject import AFTER_CHANGE, Subject
     from batchscope.timing.throughput import fate, fates, whole
 
-    parsed = names.parse_settings("profile", settings)
     folder = Path(output).with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (batch_size,) = sweep.batch_sizes
     per_step = sweep.factors["loop"] in ("eager", "function")
     status, found = records.FINISHED, {}
-    before = machine.load()
     with Subject(results, sweep, model_file) as subject:
         try:
             run = subject.runner(batch_size)
-            steps = math.ceil(parsed["steps"] / subject.unit) * subject.unit
+            steps = math.ceil(settings["steps"] / subject.unit) * subject.unit
             found = record(
                 lambda start, stop: run(stop - start),
                 folder,
@@ -505,21 +503,4 @@ def write(
         except tuple(kinds := fates()) as error:
             status = fate(error, kinds)
         threads = subject.threads
-    records.write_json(
-        output,
-        records.measure_record(
-            "profile",
-            sweep.name,
-            parsed,
-            status,
-            {},
-            **found,
-            version=VERSIONS["profile"],
-            factors=sweep.factors,
-            threads=threads,
-            device=sweep.factors["device"],
-            load={"before": before, "after": machine.load()},
-            versions=machine.versions(),
-            machine={"name": machine_name, **machine.describe()},
-        ),
-    )
+    return status, {**found, "threads": threads}

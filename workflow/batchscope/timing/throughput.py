@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import machine, names, records
+from batchscope import records
 from batchscope.sweeps import Sweep
 from batchscope.timing.sampler import as_lists, cpu_times, foreign_cores, summary
-from batchscope.versions import VERSIONS
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
@@ -127,39 +126,38 @@ def time_blocks(
     return found
 
 
-def write(
+def measure(
     results: Path | str,
-    machine_name: str,
     sweep: Sweep,
-    settings: str,
+    settings: dict[str, Any],
     output: Path | str,
     model_file: Path | str | None = None,
-) -> None:
-    """Times a sweep's batch sizes and writes the record.
+) -> tuple[str, dict[str, Any]]:
+    """Times a sweep's batch sizes.
 
     Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
     process: the peak of a matrix product, and the operations that the model takes per image.
 
     Args:
         results: The folder of all results.
-        machine_name: Name of this machine in the configuration.
         sweep: What is timed.
-        settings: Name of the settings.
-        output: The record's file.
+        settings: Every setting, by full name.
+        output: The record's file; nothing else is written.
         model_file: The user's model file, where the model is not built in.
+
+    Returns:
+        Status and details of the record.
     """
     from batchscope.timing import peak
     from batchscope.timing.subject import Subject
 
-    parsed = names.parse_settings("throughput", settings)
-    before = machine.load()
     with Subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
         ceiling, counted = peak.matmul_peak(), _counted(subject.model)
-        runners, steps, status = _prepare(subject, parsed)
+        runners, steps, status = _prepare(subject, settings)
         found = time_blocks(
             {size: runners[size] for size in steps},
             steps,
-            parsed["blocks"],
+            settings["blocks"],
             _others,
             lambda size: sampler.phase("batch_size", size),
             fates(),
@@ -177,26 +175,15 @@ def write(
         }
         for size in sweep.batch_sizes
     ]
-    record = records.measure_record(
-        "throughput",
-        sweep.name,
-        parsed,
-        records.FINISHED if found else next(iter(status.values())),
-        {},
-        version=VERSIONS["throughput"],
-        factors=sweep.factors,
-        train_examples=subject.examples,
-        sizes=sizes,
-        matmul=ceiling,
-        flops=counted,
-        samples=as_lists(sampler),
-        threads=subject.threads,
-        device=sweep.factors["device"],
-        load={"before": before, "after": machine.load()},
-        versions=machine.versions(),
-        machine={"name": machine_name, **machine.describe()},
-    )
-    records.write_json(output, record)
+    details = {
+        "train_examples": subject.examples,
+        "sizes": sizes,
+        "matmul": ceiling,
+        "flops": counted,
+        "samples": as_lists(sampler),
+        "threads": subject.threads,
+    }
+    return records.FINISHED if found else next(iter(status.values())), details
 
 
 def fates() -> dict[type[BaseException], str]:

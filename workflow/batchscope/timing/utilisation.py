@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from batchscope import machine, names, records
+from batchscope import records
 from batchscope.sweeps import Sweep
 from batchscope.timing.sampler import (
     as_lists,
@@ -17,43 +17,41 @@ from batchscope.timing.sampler import (
     tensorflow_peak_memory,
 )
 from batchscope.timing.throughput import calibrate, fate, fates
-from batchscope.versions import VERSIONS
 
 # One call trains for about so long, so that what is between two calls is a small share.
 CALL_SECONDS = 0.5
 
 
-def write(
+def measure(
     results: Path | str,
-    machine_name: str,
     sweep: Sweep,
-    settings: str,
+    settings: dict[str, Any],
     output: Path | str,
     model_file: Path | str | None = None,
-) -> None:
-    """Trains at every batch size in ascending order, with a rest before each; writes the record.
+) -> tuple[str, dict[str, Any]]:
+    """Trains at every batch size in ascending order, with a rest before each.
 
     Args:
         results: The folder of all results.
-        machine_name: Name of this machine in the configuration.
         sweep: What is timed.
-        settings: Name of the settings.
-        output: The record's file.
+        settings: Every setting, by full name.
+        output: The record's file; nothing else is written.
         model_file: The user's model file, where the model is not built in.
+
+    Returns:
+        Status and details of the record.
     """
     from batchscope.timing.subject import Subject
 
-    parsed = names.parse_settings("utilisation", settings)
-    before = machine.load()
     with Subject(results, sweep, model_file) as subject:
         prepared = _prepare(subject)
-        with subject.sampler(parsed["interval"]) as sampler:
+        with subject.sampler(settings["interval"]) as sampler:
             trained = {
-                size: _train(subject, sampler, size, found["steps_per_call"], parsed)
+                size: _train(subject, sampler, size, found["steps_per_call"], settings)
                 for size, found in prepared.items()
                 if found["status"] == records.FINISHED
             }
-            time.sleep(parsed["pause_seconds"])
+            time.sleep(settings["pause_seconds"])
         examples = subject.examples
     series = sampler.series()
     phases = {size: index for index, (_, size) in enumerate(sampler.phases)}
@@ -65,25 +63,14 @@ def write(
             images = entry["steps"] * size
             entry["joules_per_epoch"] = used["gpu_energy_joules"] / images * examples
         sizes.append(entry)
-    record = records.measure_record(
-        "utilisation",
-        sweep.name,
-        parsed,
-        records.FINISHED if trained else records.OUT_OF_MEMORY,
-        {},
-        version=VERSIONS["utilisation"],
-        factors=sweep.factors,
-        train_examples=examples,
-        sizes=sizes,
-        samples=as_lists(sampler),
-        gpu_device=sampler.gpu_device,
-        threads=subject.threads,
-        device=sweep.factors["device"],
-        load={"before": before, "after": machine.load()},
-        versions=machine.versions(),
-        machine={"name": machine_name, **machine.describe()},
-    )
-    records.write_json(output, record)
+    details = {
+        "train_examples": examples,
+        "sizes": sizes,
+        "samples": as_lists(sampler),
+        "gpu_device": sampler.gpu_device,
+        "threads": subject.threads,
+    }
+    return records.FINISHED if trained else sizes[0]["status"], details
 
 
 def _prepare(subject: Any) -> dict[int, dict[str, Any]]:
