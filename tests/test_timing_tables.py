@@ -165,6 +165,7 @@ def test_each_configuration_on_each_machine_is_a_row(written):
             assert row["half_batch"] == pytest.approx(slow * factor * FIXED / PER_IMAGE)
             assert row["ceiling_images_per_second"] == pytest.approx(5e4)
             assert row["step_winner"] != "staircase"
+            assert (row["blocks"], row["disturbed_blocks"]) == (40, 8)
     own = frame.loc["desktop"]
     # Memory does not depend on the loop, and nothing is known of the other machine's.
     assert list(own["max_batch_size"]) == [96, 96]

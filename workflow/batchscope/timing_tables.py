@@ -61,6 +61,8 @@ SWEEPS: dict[str, str] = {
     "used_threads": "Threads that TensorFlow used: what `all` (0) stood for.",
     "train_examples": "Images of an epoch.",
     "sizes": "Batch sizes that were timed.",
+    "blocks": "Timed blocks of all of them.",
+    "disturbed_blocks": "Those during which other processes took more than 0.2 cores.",
     "fixed_seconds": "Fixed cost of a step: a of the fit t = a + b * batch size, s.",
     "fixed_seconds_low": "Lower end of its 95 % interval.",
     "fixed_seconds_high": "Upper end of its 95 % interval.",
@@ -272,6 +274,8 @@ def _step_time(timing: Timing) -> Row:
         "used_threads": record["threads"],
         "train_examples": record["train_examples"],
         "sizes": len(timed),
+        "blocks": sum(len(size["blocks"]) for size in timed),
+        "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
         **_ceiling(record),
     }
     if len(timed) < 2:

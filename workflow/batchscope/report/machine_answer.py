@@ -92,6 +92,16 @@ def _noise(row: Row) -> str:
     return "" if factor is None else f"{100 * (factor - 1):.1f} %"
 
 
+def _disturbed(row: Row) -> str:
+    if row.get("blocks") is None:
+        return ""
+    disturbed, blocks = int(row["disturbed_blocks"]), int(row["blocks"])
+    if not disturbed:
+        return f"none of {blocks}"
+    told = f"{disturbed} of {blocks}, each of them repeated in vain"
+    return f"{told}: the machine was not alone" if disturbed > blocks / 4 else told
+
+
 def _ceiling(row: Row) -> str:
     ceiling = row.get("ceiling_images_per_second")
     if ceiling is None:
@@ -133,6 +143,7 @@ _ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("Steps in the batch size", _steps),
     ("Ceiling", _ceiling),
     ("Noise floor", _noise),
+    ("Blocks that other processes disturbed", _disturbed),
     ("Memory", _memory),
     ("Largest batch size", _largest),
 )
