@@ -533,6 +533,7 @@ def test_a_delay_that_did_not_come_back_keeps_its_stroke_in_the_panel():
     )
     drawing, _, found = drawn("step_time", *made)
     assert "Of 9 ms delay added per step, 0 ms" in found and "not resolved from none" in found
+    assert "drifts between two jobs" in found
     low, high = drawing.axes[1].get_xlim()
     assert low < 10 < high
 

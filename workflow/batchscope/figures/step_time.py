@@ -42,6 +42,11 @@ class Delay(NamedTuple):
     fixed: float
 
 
+_DRIFT = (
+    "Each series is a job of its own: how the machine drifts between two jobs is in no interval."
+)
+
+
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: medians and quartiles, beside the fitted line."""
     fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE) for end in ("", "_low", "_high")]
@@ -92,7 +97,8 @@ def found(frame: pandas.DataFrame) -> str:
         parts = [timings.start(group.label) + _sentence(group.frame) for group in told]
     else:
         parts = [_extremes(told, _FIXED, "Fixed cost per step"), _extremes(told, _PER_IMAGE, "")]
-    parts += [_delay_sentence(groups[delay.index], delay) for delay in delays(frame)]
+    came_back = [_delay_sentence(groups[delay.index], delay) for delay in delays(frame)]
+    parts += [*came_back, _DRIFT] if came_back else []
     return " ".join(parts)
 
 
