@@ -154,15 +154,15 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
     runner.run(1)
     once = traced
     assert once > 0
-    # Each size goes on where it stopped: 3 + 3 of 4 steps, 2 of 2, 1 of 1.
-    blocks = ((16, 2), (30, 2), (16, 3), (64, 1))
-    for size, steps in blocks:
+    # Each size goes on where it stopped; a lead-in precedes a block of another size.
+    blocks = ((16, 2, 0), (30, 2, loops.LEAD_IN), (16, 3, loops.LEAD_IN), (64, 1, loops.LEAD_IN))
+    for size, steps, _ in blocks:
         assert runner.at(size)(steps) > 0
     assert traced == once
-    batches = {size: endless(images, labels, size) for size, _ in blocks}
+    batches = {size: endless(images, labels, size) for size, _, _ in blocks}
     training = loops.make("eager", expected, sgd(), images, labels, SCALE, 1)
-    for size, steps in ((16, 1), *blocks):
-        for batch in itertools.islice(batches[size], steps):
+    for size, steps, lead_in in ((16, 1, 0), *blocks):
+        for batch in itertools.islice(batches[size], lead_in + steps):
             training._step(*batch)
     np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
 
@@ -284,18 +284,16 @@ def test_images_that_are_no_jpeg_files_are_refused(images, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_examples_of_steps_across_epochs_are_counted():
+def test_an_epoch_begins_anew_after_its_last_smaller_batch():
     from batchscope.timing import loops
 
     images, labels = digits(50)
     runner = loops.make("graph", linear(3), sgd(), images, labels, SCALE, 16)
-    sizes = list(itertools.islice(itertools.cycle((16, 16, 16, 2)), 40))
     for start, steps in ((0, 3), (3, 1), (4, 2), (6, 11), (17, 4)):
         assert runner.position == start % 4
-        assert runner.examples_in(steps) == sum(sizes[start : start + steps])
         runner.run(steps)
     runner.set_batch_size(80)
-    assert (runner.steps_per_epoch, runner.examples_in(3)) == (1, 150)
+    assert runner.steps_per_epoch == 1
 
 
 @pytest.mark.parametrize("name", ["graph", "function"])
@@ -307,13 +305,13 @@ def test_whole_batches_leave_an_epochs_rest_out(name):
     # Of 50 examples, three batches of 16 make an epoch: those of the first 48.
     by_step_loop(expected, sgd(), images[:48], labels[:48], 16, 7)
     runner = loops.make(name, model, sgd(), images, labels, SCALE, 16, whole_batches=True)
-    assert (runner.steps_per_epoch, runner.examples_in(7)) == (3, 7 * 16)
+    assert runner.steps_per_epoch == 3
     runner.run(7)
     np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
     # None is whole: all examples are one batch.
     runner.set_batch_size(64)
     by_step_loop(expected, sgd(), images, labels, 64, 3)
-    assert (runner.steps_per_epoch, runner.examples_in(3)) == (1, 150)
+    assert runner.steps_per_epoch == 1
     runner.run(3)
     np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
 
@@ -403,7 +401,7 @@ def test_the_documents_first_example_runs():
     runner = loops.make("eager", model, optimizer, images, labels, 1.0, 16)
     for size, steps in ((16, 63), (128, 8)):
         runner.set_batch_size(size)
-        assert (runner.steps_per_epoch, runner.examples_in(steps)) == (steps, 1000)
+        assert runner.steps_per_epoch == steps
         assert runner.run(steps) > 0
         assert runner.position == 0
     assert int(optimizer.iterations.numpy()) == 71
@@ -412,7 +410,7 @@ def test_the_documents_first_example_runs():
 @pytest.mark.parametrize("name", ["graph", "function", "fit"])
 def test_a_loss_that_is_not_finite_is_not_timed(name):
     from batchscope.timing import loops
-    from batchscope.timing.epoch import NotFinite
+    from batchscope.timing.fates import NotFinite
 
     images, labels = np.full((20, 8, 8, 1), np.nan, np.float32), np.zeros(20, int)
     runner = loops.make(name, linear(3), sgd(), images, labels, 1.0, 8)

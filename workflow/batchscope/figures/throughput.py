@@ -135,10 +135,12 @@ def _draw_panel(
 def _draw_limits(
     axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
 ) -> tuple[list[tuple[Any, str]], str]:
-    """Draws each series' share of the plateau and ceiling, where they are and fit the panel.
+    """Draws each series' share of the plateau and its ceiling, where they are.
+
+    A ceiling far above the data stands at the upper edge, so that it does not squash them.
 
     Returns:
-        Legend entries, and what the note says of a ceiling that is not drawn.
+        Legend entries, and what the note says of a ceiling out of the panel.
     """
     limits, outside = {}, []
     highest = frame[_IMAGES].max()
@@ -157,6 +159,8 @@ def _draw_limits(
             axes.set_ylim(top=max(axes.get_ylim()[1], 1.08 * ceiling))
             limits["ceiling"] = _CEILING_LINE
         else:
+            _draw_above(axes, colour, index, timings.rate(ceiling))
+            limits["ceiling, above the panel"] = _CEILING_LINE
             share = timings.one_number(group.frame, "plateau_share_of_ceiling")
             of = [words.percent(share) + " of it reached"] if math.isfinite(share) else []
             told = ", ".join([*([group.label] if group.label else []), *of])
@@ -173,6 +177,21 @@ def _knee(rows: pandas.DataFrame) -> int | None:
 
 def _rises(rows: pandas.DataFrame) -> bool:
     return bool(timings.one(rows, "still_rising"))
+
+
+def _draw_above(axes: Axes, colour: str, index: int, rate: str) -> None:
+    """Draws a ceiling that is out of the panel along its upper edge, with its value."""
+    edge = {"transform": axes.transAxes, "clip_on": False, "zorder": 1.5}
+    axes.plot([0, 1], [1, 1], color=colour, **edge, **_CEILING_LINE)
+    axes.annotate(
+        f"\N{UPWARDS ARROW} {rate}",
+        (0.01, 1.0),
+        (0, -11 - 10 * index),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8,
+        color=colour,
+    )
 
 
 def _draw_share(

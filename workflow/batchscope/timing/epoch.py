@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchscope import machine, names, records
+from batchscope.timing import fates
 from batchscope.timing import sampler as sampling
 from batchscope.versions import VERSIONS
 
@@ -31,10 +32,6 @@ COLUMNS = (
 )
 
 RunSteps = Callable[[int, int], float]
-
-
-class NotFinite(ArithmeticError):
-    """The loss is not finite, so the loop stopped short: there is nothing to time."""
 
 
 def columns(settings: dict[str, Any]) -> tuple[str, ...]:
@@ -137,8 +134,6 @@ def write(
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
     """
-    import tensorflow as tf
-
     from batchscope import datasets, models, replicas
 
     factors = names.parse_timing(timing)
@@ -156,10 +151,8 @@ def write(
         with sampler, sampler.phase("batch_size", factors["batch_size"]):
             blocks = _blocks(factors, parsed, data, model)
         values.update(summary(blocks, examples))
-    except NotFinite:
-        status = records.DIVERGED
-    except (tf.errors.ResourceExhaustedError, MemoryError):
-        status = records.OUT_OF_MEMORY
+    except tuple(kinds := fates.known()) as error:
+        status = fates.word(error, kinds)
     record = records.measure_record(
         "time_epoch",
         timing,
@@ -182,14 +175,29 @@ def write(
     records.write_json(output, record)
 
 
+def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of a timing, on the devices that its batches are divided among.
+
+    Neither a step's time nor its memory depends on the rate, which is small enough that no
+    model diverges, nor on what would follow from the batch size.
+
+    Args:
+        factors: Factors of the timing, by full name.
+    """
+    from batchscope import loop, replicas
+
+    births = {name: factor.birth for name, factor in names.FACTORS.items()}
+    given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
+    with replicas.scope(factors):
+        return loop.make_optimizer(given)
+
+
 def _blocks(
     factors: dict[str, Any], settings: dict[str, Any], data: Dataset, model: keras.Model
 ) -> list[dict[str, float]]:
     from batchscope import loop, replicas
 
-    every = {name: factor.birth for name, factor in names.FACTORS.items()}
-    with replicas.scope(factors):
-        optimizer = loop.make_optimizer({**every, **factors, "learning_rate": LEARNING_RATE})
+    optimizer = make_optimizer(factors)
     steps = replicas.make_loop(
         factors,
         model,
@@ -205,7 +213,7 @@ def _blocks(
     def run_steps(start: int, stop: int) -> float:
         done, totals, seconds, _ = steps.run(order, start, stop, loop.Totals())
         if not math.isfinite(totals.loss):
-            raise NotFinite(f"The loss is not finite after step {done}.")
+            raise fates.NotFinite(f"The loss is not finite after step {done}.")
         return seconds
 
     return time_blocks(

@@ -29,8 +29,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
-from batchscope import names, records
-from batchscope.timing.epoch import LEARNING_RATE
+from batchscope import records
+from batchscope.timing.epoch import make_optimizer
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
@@ -498,13 +498,9 @@ def _prepared(
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    every = {name: factor.birth for name, factor in names.FACTORS.items()}
 
     def train(batch_size: int) -> None:
-        # Of the optimizer, a schedule or a scaling rule would see the size; memory does not.
-        given = {**every, **factors, "batch_size": batch_size, "learning_rate": LEARNING_RATE}
-        with replicas.scope(factors):
-            optimizer = loop.make_optimizer(given)
+        optimizer = make_optimizer(factors)
         steps = replicas.make_loop(
             factors, model, optimizer, *_batch(data, batch_size), data.scale, batch_size
         )

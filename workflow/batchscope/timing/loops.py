@@ -37,11 +37,14 @@ import tensorflow as tf
 from batchscope import losses
 from batchscope.loop import StepLoop, Totals, steps_per_epoch
 from batchscope.timing import pipelines
-from batchscope.timing.epoch import NotFinite
+from batchscope.timing.fates import NotFinite
 
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 # Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
 STEPS_PER_EXECUTION = 32
+# Updates to run untimed after a change of batch size or a pause: they start the pipeline, and
+# batches that were made ready meanwhile cost them nothing; one more may be half done.
+LEAD_IN = pipelines.PREFETCH_BATCHES + 1
 # No pipeline: the arrays are in the graph, which gathers its batches from them.
 MEMORY = "memory"
 
@@ -62,12 +65,9 @@ class Runner(abc.ABC):
         steps_per_call: Updates of one call into the graph, where that number is fixed. Other
             numbers of steps leave a rest that is run one by one, so that only multiples of it
             are to be timed.
-        lead_in: Updates to run untimed after a pause: batches that were made ready during the
-            pause cost these updates nothing.
     """
 
     steps_per_call = 1
-    lead_in = 0
 
     def __init__(self, examples: int, batch_size: int, whole_batches: bool) -> None:
         self.examples, self.whole_batches = examples, whole_batches
@@ -98,21 +98,15 @@ class Runner(abc.ABC):
         self._switch()
 
     def at(self, batch_size: int) -> Callable[[int], float]:
-        """Returns `run`, at a batch size."""
+        """Returns `run`, at a batch size; after a change of it, the lead-in comes first."""
 
         def run(steps: int) -> float:
             if batch_size != self.batch_size:
                 self.set_batch_size(batch_size)
+                self.run(math.ceil(LEAD_IN / self.steps_per_call) * self.steps_per_call)
             return self.run(steps)
 
         return run
-
-    def examples_in(self, steps: int) -> int:
-        """Returns the examples that the next `steps` updates train on."""
-        ends = (self.position + steps) // self.steps_per_epoch
-        last = self.examples - (self.steps_per_epoch - 1) * self.batch_size
-        last = min(last, self.batch_size)
-        return (steps - ends) * self.batch_size + ends * last
 
     def run(self, steps: int) -> float:
         """Runs the next updates and returns the seconds that they took.
@@ -197,8 +191,6 @@ class _PipelineRunner(Runner):
     ) -> None:
         self._pipeline, self._examples, self._delay = pipeline, examples, delay_seconds
         self._kept: dict[int, _Continued] = {}
-        if pipeline in pipelines.PREFETCHING:
-            self.lead_in = pipelines.PREFETCH_BATCHES + 1  # one more may be half done
         super().__init__(int(examples.cardinality()), batch_size, whole_batches)
 
     def _switch(self) -> None:

@@ -50,6 +50,7 @@ import numpy as np
 from batchscope import records
 from batchscope.errors import UserError
 from batchscope.sweeps import Sweep
+from batchscope.timing import fates
 
 if TYPE_CHECKING:
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -478,8 +479,9 @@ def measure(
     Returns:
         Status and details of the record.
     """
-    from batchscope.timing.subject import AFTER_CHANGE, Subject
-    from batchscope.timing.throughput import fate, fates, whole
+    from batchscope.timing.loops import LEAD_IN
+    from batchscope.timing.subject import Subject
+    from batchscope.timing.throughput import whole
 
     folder = Path(output).with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
@@ -496,11 +498,11 @@ def measure(
                 folder,
                 steps,
                 per_step,
-                lambda: run(whole(AFTER_CHANGE, subject.unit)),
+                lambda: run(whole(LEAD_IN, subject.unit)),
             )
             found |= summary(folder)
             found["executor_share"] = found["executor_seconds"] / found["seconds"]
-        except tuple(kinds := fates()) as error:
-            status = fate(error, kinds)
+        except tuple(kinds := fates.known()) as error:
+            status = fates.word(error, kinds)
         threads = subject.threads
     return status, {**found, "threads": threads}

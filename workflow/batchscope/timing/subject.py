@@ -9,15 +9,11 @@ from types import TracebackType
 
 import tensorflow as tf
 
-from batchscope import backend, datasets, loop, models, names, replicas
+from batchscope import backend, datasets, loop, models, replicas
 from batchscope.sweeps import Sweep
 from batchscope.timing import loops
-from batchscope.timing.epoch import LEARNING_RATE
+from batchscope.timing.epoch import make_optimizer
 from batchscope.timing.sampler import Sampler
-from batchscope.timing.throughput import whole
-
-# Steps that are not timed after a change of batch size: they start the pipeline.
-AFTER_CHANGE = 3
 
 
 class Subject:
@@ -50,11 +46,7 @@ class Subject:
         self.model = models.build(
             factors["model"], data.input_shape, data.classes, 0, model_file, scope
         )
-        every = {name: factor.birth for name, factor in names.FACTORS.items()}
-        with replicas.scope(factors):
-            self._optimizer = loop.make_optimizer(
-                {**every, **factors, "batch_size": 1, "learning_rate": LEARNING_RATE}
-            )
+        self._optimizer = make_optimizer(factors)
         self.examples = len(data.labels("train"))
         # One copy for whatever loop; on a GPU it is in the GPU's memory.
         self._images = tf.constant(data.images("train"))
@@ -91,14 +83,7 @@ class Subject:
                 self._divided[batch_size] = self._replicated(batch_size)
             return self._divided[batch_size]
 
-        def run(steps: int) -> float:
-            shared = self._runner(batch_size)
-            if shared.batch_size != batch_size:
-                shared.set_batch_size(batch_size)
-                shared.run(whole(max(AFTER_CHANGE, shared.lead_in), self.unit))
-            return shared.run(steps)
-
-        return run
+        return self._runner(batch_size).at(batch_size)
 
     def _runner(self, batch_size: int) -> loops.Runner:
         if self._shared is None:

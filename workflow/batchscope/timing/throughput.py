@@ -18,6 +18,7 @@ import numpy as np
 
 from batchscope import records
 from batchscope.sweeps import Sweep
+from batchscope.timing import fates
 from batchscope.timing.sampler import as_lists, cpu_times, foreign_cores, summary
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
@@ -78,7 +79,7 @@ def time_blocks(
     blocks: int,
     foreign: Foreign | None = None,
     turn: Callable[[int], Any] | None = None,
-    fates: dict[type[BaseException], str] | None = None,
+    results: dict[type[BaseException], str] | None = None,
     status: dict[int, str] | None = None,
 ) -> dict[int, list[dict[str, Any]]]:
     """Times blocks of steps of every batch size, in turns.
@@ -89,7 +90,7 @@ def time_blocks(
         blocks: Blocks of every batch size.
         foreign: Starts a clock; what it returns gives the cores that other processes took since.
         turn: Called with the batch size; what it returns surrounds the block.
-        fates: Errors that end a batch size and not the others, each with its status word.
+        results: Errors that end a batch size and not the others, each with its status word.
         status: Gets the status of the batch sizes that ended so; their blocks are dropped.
 
     Returns:
@@ -97,7 +98,7 @@ def time_blocks(
         `foreign_cores`, `disturbed` and `repeats`.
     """
     found: dict[int, list[dict[str, Any]]] = {size: [] for size in run_steps}
-    fates, status = fates or {}, {} if status is None else status
+    results, status = results or {}, {} if status is None else status
     for order in rounds(run_steps, blocks):
         for size in order:
             if size not in found:
@@ -107,8 +108,8 @@ def time_blocks(
                 try:
                     with turn(size) if turn else contextlib.nullcontext():
                         seconds = run_steps[size](steps[size])
-                except tuple(fates) as error:
-                    status[size] = fate(error, fates)
+                except tuple(results) as error:
+                    status[size] = fates.word(error, results)
                     del found[size]
                     break
                 others = clock() if clock else 0.0
@@ -160,7 +161,7 @@ def measure(
             settings["blocks"],
             _others,
             lambda size: sampler.phase("batch_size", size),
-            fates(),
+            fates.known(),
             status,
         )
     series = sampler.series()
@@ -184,24 +185,6 @@ def measure(
         "threads": subject.threads,
     }
     return records.FINISHED if found else next(iter(status.values())), details
-
-
-def fates() -> dict[type[BaseException], str]:
-    """Returns the errors that are a batch size's result, each with its status word."""
-    import tensorflow as tf
-
-    from batchscope.timing.epoch import NotFinite
-
-    return {
-        tf.errors.ResourceExhaustedError: records.OUT_OF_MEMORY,
-        MemoryError: records.OUT_OF_MEMORY,
-        NotFinite: records.DIVERGED,
-    }
-
-
-def fate(error: BaseException, fates: dict[type[BaseException], str]) -> str:
-    """Returns the status word of an error."""
-    return next(word for kind, word in fates.items() if isinstance(error, kind))
 
 
 def _counted(model: Any) -> dict[str, int] | None:
@@ -231,8 +214,8 @@ def _prepare(
             runners[size] = subject.runner(size)
             steps[size] = calibrate(runners[size], settings["block_seconds"], subject.unit)
             status[size] = records.FINISHED
-        except tuple(kinds := fates()) as error:
-            status[size] = fate(error, kinds)
+        except tuple(kinds := fates.known()) as error:
+            status[size] = fates.word(error, kinds)
     if settings["iterations"]:
         steps = dict.fromkeys(
             steps, whole(settings["iterations"] / settings["blocks"], subject.unit)

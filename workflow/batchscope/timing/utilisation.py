@@ -8,6 +8,7 @@ from typing import Any
 
 from batchscope import records
 from batchscope.sweeps import Sweep
+from batchscope.timing import fates
 from batchscope.timing.sampler import (
     as_lists,
     peak_memory,
@@ -16,7 +17,7 @@ from batchscope.timing.sampler import (
     summary,
     tensorflow_peak_memory,
 )
-from batchscope.timing.throughput import calibrate, fate, fates
+from batchscope.timing.throughput import calibrate
 
 # One call trains for about so long, so that what is between two calls is a small share.
 CALL_SECONDS = 0.5
@@ -79,7 +80,7 @@ def _prepare(subject: Any) -> dict[int, dict[str, Any]]:
     Allocators keep what they once had, so that the peak of a batch size is its own only while no
     larger one has run.
     """
-    kinds = fates()
+    kinds = fates.known()
     device = subject.sweep.factors["device"]
     found: dict[int, dict[str, Any]] = {}
     for size in sorted(subject.sweep.batch_sizes):
@@ -87,7 +88,7 @@ def _prepare(subject: Any) -> dict[int, dict[str, Any]]:
         try:
             steps = calibrate(subject.runner(size), CALL_SECONDS, subject.unit)
         except tuple(kinds) as error:
-            found[size] = {"status": fate(error, kinds)}
+            found[size] = {"status": fates.word(error, kinds)}
             continue
         found[size] = {
             "status": records.FINISHED,
