@@ -38,6 +38,8 @@ LAYERS = (
     "networks",
     "models",
     "losses",
+    "methods",
+    "augmentations",
     "loop",
     "replicas",
     "checkpoint",

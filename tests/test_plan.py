@@ -439,3 +439,66 @@ def test_figures_and_what_was_published_are_kept_in_order():
     found = plan.make(config(experiment=experiment)).experiments["a"]
     assert found.figures == ("time", "accuracy")
     assert found.published["time"]["figure"] == "Figure 7"
+
+
+def method_problems(**varied):
+    cases = [{"method": "conservative", "gamma": 10}, {"method": "robust"}, varied]
+    return problems(config(experiment={"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}))
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (
+            {"method": "robust", "gamma": 2},
+            "gamma: received 2.0 with method robust; it is expected of conservative alone.",
+        ),
+        (
+            {"method": "plain", "inner_steps": 3},
+            "inner_steps: received 3 with method plain; it is expected of conservative alone.",
+        ),
+        (
+            {"method": "conservative", "rho": 0.1},
+            "rho: received 0.1 with method conservative; it is expected of robust alone.",
+        ),
+        (
+            {"method": "robust", "replicas": 2, "rho": 0.1},
+            "method: received robust with 2 replicas; plain is expected, or 1 replica.",
+        ),
+        (
+            {"augmentation": "random", "replicas": 2},
+            "augmentation: received random with 2 replicas; none is expected, or 1 replica.",
+        ),
+        (
+            {"method": "conservative", "warmup_epochs": 1, "learning_rate_scaling": "linear"},
+            "warmup_epochs: received 1 with method conservative, whose inner steps would count as "
+            "updates; 0 is expected.",
+        ),
+        ({"augmentation": "flip"}, "augmentation: received 'flip'; one of none, crop, random is"),
+    ],
+)
+def test_a_method_has_its_own_parameters_and_a_whole_batch(case, message):
+    (found,) = method_problems(**case)
+    assert found.startswith(f"experiments.a.cases[2].{message}")
+
+
+def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones():
+    cases = [
+        {"method": "plain"},
+        {"method": "conservative", "gamma": 10, "inner_steps": 3},
+        {"method": "robust", "augmentation": "crop"},
+    ]
+    study = plan.make(config(experiment={"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}))
+    plain = "digits-065f9c58+small_cnn+bs=16+lr=0.1+opt=sgd+ep=2+seed=0"
+    assert list(study.runs) == [
+        plain,
+        f"{plain}+method=conservative+gamma=10+inner=3",
+        f"{plain}+aug=crop+method=robust",
+    ]
+    timed = [names.timing_name(run.factors) for run in study.runs.values()]
+    first = "digits-065f9c58+small_cnn+bs=16+opt=sgd+dev=cpu+th=1"
+    assert timed == [
+        first,
+        f"{first}+method=conservative+inner=3",
+        f"{first}+aug=crop+method=robust",
+    ]

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import losses
+from batchscope.methods import Method
 
 # Registry names are Keras's class names in lower case.
 _OPTIMIZERS = {
@@ -25,6 +26,9 @@ Schedule = keras.optimizers.schedules.LearningRateSchedule
 # From a batch's examples, int32 of shape (b,), to the sum of its losses, float64, its hits, int64,
 # and the norm of the update, float32, where that is asked for.
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+
+
+PLAIN = Method()
 
 
 class Totals(NamedTuple):
@@ -123,6 +127,9 @@ class StepLoop:
             calls of `run`, and nothing is traced again.
         update_norms: Whether `run` returns the norm of every update.
         whole_batches: Whether an epoch ends with its last whole batch, where it has one.
+        method: How an update uses its batch.
+        augment: Changes a batch of scaled images, shape (b, height, width, channels), before the
+            model sees them; None for no change.
     """
 
     def __init__(
@@ -135,8 +142,11 @@ class StepLoop:
         batch_size: int | tf.Variable,
         update_norms: bool = False,
         whole_batches: bool = False,
+        method: Method = PLAIN,
+        augment: keras.layers.Layer | None = None,
     ) -> None:
         self.examples = len(images)
+        self.method, self.augment = method, augment
         optimizer.build(model.trainable_variables)
         update = self._make_update(model, optimizer, images, labels, scale, update_norms)
 
@@ -201,17 +211,20 @@ class StepLoop:
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
             images = losses.scaled(tf.gather(all_images, batch), scale)
             labels = tf.gather(all_labels, batch)
-            values = [variable.value for variable in variables]
+            if self.augment:
+                images = self.augment(images, training=True)
+
+            def evaluate() -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+                values = [variable.value for variable in variables]
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(values)
+                    example, hits = per_example(labels, model(images, training=True))
+                    loss = tf.add_n([tf.reduce_mean(example), *model.losses])
+                return loss, hits, tape.gradient(loss, values)
+
             # Reading costs nothing; the update then copies what is still held here.
-            old = [tf.identity(value) for value in values] if update_norms else []
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(values)
-                example, hits = per_example(labels, model(images, training=True))
-                loss = tf.add_n([tf.reduce_mean(example), *model.losses])
-            gradients = tape.gradient(loss, values)
-            # While the backward pass still holds a weight, updating it copies it first.
-            with tf.control_dependencies(gradients):
-                optimizer.apply(gradients, variables)
+            old = [tf.identity(variable.value) for variable in variables] if update_norms else []
+            loss, hits = self.method.apply(evaluate, optimizer, model)
             # The mean's own non-finite value must reach the total, whatever the penalties.
             total = tf.cast(loss, tf.float64) * tf.cast(tf.size(batch), tf.float64)
             norms = [distance(old, variables)] if update_norms else []

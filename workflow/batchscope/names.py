@@ -193,6 +193,47 @@ FACTORS: dict[str, Parameter] = {
             "Devices among which every batch is divided (tf.distribute.MirroredStrategy).",
             minimum=1,
         ),
+        Parameter(
+            "augmentation",
+            "aug",
+            "str",
+            "none",
+            "What is done to the training images; crop doubles the training set.",
+            choices=("none", "crop", "random"),
+        ),
+        Parameter(
+            "method",
+            "method",
+            "str",
+            "plain",
+            "How an update uses its batch.",
+            choices=("plain", "conservative", "robust"),
+        ),
+        Parameter(
+            "gamma",
+            "gamma",
+            "float",
+            1.0,
+            "Weight of the distance from the weights before an update, for conservative.",
+            minimum=0,
+        ),
+        Parameter(
+            "inner_steps",
+            "inner",
+            "int",
+            5,
+            "Steps on every batch, for conservative.",
+            "steps",
+            minimum=1,
+        ),
+        Parameter(
+            "rho",
+            "rho",
+            "float",
+            0.05,
+            "Distance within which the worst case counts, for robust.",
+            above=0,
+        ),
     )
 }
 
@@ -207,6 +248,9 @@ TIMING_FACTORS = (
     "momentum",
     "nesterov",
     "replicas",
+    "augmentation",
+    "method",
+    "inner_steps",
 )
 _TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
 

@@ -63,6 +63,8 @@ FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs; a |
     "weight_distance_by_layer": ("weight_distance",),
 }
 EPOCH_FIGURES = ("accuracy_by_epochs", "training_time")  # which need at_epochs besides
+# Factors that one method alone reads.
+METHOD_PARAMETERS = {"conservative": ("gamma", "inner_steps"), "robust": ("rho",)}
 MAX_RUNS = 1000
 _LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
 EXPECTED_SEED = "a seed given by the experiment's own key 'seeds'"
@@ -654,9 +656,11 @@ class _Planner:
             if factors["delay_seconds"]:
                 text = "received with loop graph, which cannot wait between steps; another loop is"
                 self.report(Problem(find("delay_seconds"), f"{text} expected."))
-        elif factors["replicas"] > 1:
-            text = f"received {factors['replicas']} with loop {factors['loop']}; 1 is expected, or "
-            self.report(Problem(find("replicas"), f"{text}loop graph."))
+        else:
+            for name, simple in (("replicas", 1), ("method", "plain"), ("augmentation", "none")):
+                if factors[name] != simple:
+                    text = f"received {factors[name]} with loop {factors['loop']}; {simple} is "
+                    self.report(Problem(find(name), f"{text}expected, or loop graph."))
 
     def _too_many(self, grid: _Grid) -> bool:
         if grid.size <= self._max_runs():
@@ -983,6 +987,7 @@ class _Planner:
             text = f"received {factors['replicas']}; at most the batch size, "
             text += f"{factors['batch_size']}, is expected."
             self.report(Problem(find("replicas"), text))
+        self._check_method(factors, find)
         if factors["device"] == "gpu" and not gpu_present():
             place = self._origin(find("device"))
             self.warnings[
@@ -992,6 +997,26 @@ class _Planner:
                     "run on a machine that has one, or set device: cpu.",
                 ).line
             ] = None
+
+    def _check_method(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        """What a method is given, and what a batch that is divided cannot do."""
+        for method, parameters in METHOD_PARAMETERS.items():
+            for name in parameters:
+                # Of times, only what a step's time depends on is a factor.
+                birth = names.FACTORS[name].birth
+                if factors["method"] != method and factors.get(name, birth) != birth:
+                    text = f"received {show(factors[name])} with method {factors['method']}; "
+                    text += f"it is expected of {method} alone."
+                    self.report(Problem(find(name), text))
+        if factors["replicas"] > 1:
+            for name, simple in (("method", "plain"), ("augmentation", "none")):
+                if factors[name] not in (simple, "crop"):
+                    text = f"received {factors[name]} with {factors['replicas']} replicas; "
+                    self.report(Problem(find(name), f"{text}{simple} is expected, or 1 replica."))
+        if factors["method"] == "conservative" and factors.get("warmup_epochs"):
+            text = f"received {factors['warmup_epochs']} with method conservative, whose inner "
+            text += "steps would count as updates; 0 is expected."
+            self.report(Problem(find("warmup_epochs"), text))
 
     def _check_batch_size(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
         size = self.sizes.get(factors["dataset"])

@@ -37,6 +37,7 @@ import tensorflow as tf
 from batchscope import losses
 from batchscope.errors import UserError
 from batchscope.loop import StepLoop, Update, distance
+from batchscope.methods import Method
 
 # Between the seeds of two replicas; a prime, far from the steps between the seeds of layers.
 _SEED_STRIDE = 15_485_863
@@ -307,12 +308,19 @@ def make_loop(
     """Returns the loop of a training: `StepLoop`, or the same divided among its replicas.
 
     Args:
-        factors: Factors of a run or a timing; `replicas` and `device` are read.
+        factors: Factors of a run or a timing; `replicas`, `device` and the method's are read.
         model: As `StepLoop` takes it; made inside `scope(factors)`, like the optimizer.
         optimizer: As `StepLoop` takes it.
         *arguments: What else `StepLoop` takes, in its order.
         **options: What else it takes, by name.
+
+    Raises:
+        ValueError: If a batch that is divided is to be augmented, or used more than once.
     """
-    loop = StepLoop if factors["replicas"] == 1 else ReplicaLoop
+    method, divided = Method.of(factors), factors["replicas"] > 1
+    if divided and (method.name != "plain" or options.get("augment")):
+        raise ValueError("Expected method plain and no augmentation with several replicas.")
     with scope(factors):  # the optimizer's own variables are made here
-        return loop(model, optimizer, *arguments, **options)
+        if divided:
+            return ReplicaLoop(model, optimizer, *arguments, **options)
+        return StepLoop(model, optimizer, *arguments, method=method, **options)

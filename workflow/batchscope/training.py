@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import (
+    augmentations,
     checkpoint,
     datasets,
     losses,
@@ -117,7 +118,10 @@ class Training:
             replicas.scope(self.factors),
         )
         self.initial = models.weights(self.model)
-        self.examples = len(self.data.labels("train"))
+        self.images, self.labels = augmentations.extended(
+            self.factors["augmentation"], self.data.images("train"), self.data.labels("train")
+        )
+        self.examples = len(self.labels)
         self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
         self.progress = Progress()
         self.best: dict[str, np.ndarray] = {}
@@ -132,15 +136,17 @@ class Training:
         self.schedule = warm_up(self.factors, self.steps)
         with replicas.scope(self.factors):
             self.optimizer = make_optimizer(self.factors, self.schedule)
+        augment = augmentations.layer(self.factors["augmentation"], self.factors["seed"])
         self.loop = replicas.make_loop(
             self.factors,
             self.model,
             self.optimizer,
-            self.data.images("train"),
-            self.data.labels("train"),
+            self.images,
+            self.labels,
             self.data.scale,
             self.factors["batch_size"],
-            self.factors["update_norms"],
+            update_norms=self.factors["update_norms"],
+            augment=augment,
         )
         self.validation = losses.Objective(
             self.model,
@@ -150,6 +156,7 @@ class Training:
         )
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
+        self.variables += augment.variables if augment else []
         self.loop.compile()
 
     @property

@@ -17,8 +17,6 @@ from batchscope.versions import VERSIONS
 if TYPE_CHECKING:
     import keras
 
-    from batchscope.datasets import Dataset
-
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
 # Small enough that no model diverges within a timing: a step's time does not depend on it.
@@ -134,14 +132,17 @@ def write(
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
     """
-    from batchscope import datasets, models, replicas
+    from batchscope import augmentations, datasets, models, replicas
 
     factors = names.parse_timing(timing)
     parsed = names.parse_settings("time_epoch", settings)
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    examples = len(data.labels("train"))
+    images, labels = augmentations.extended(
+        factors["augmentation"], data.images("train"), data.labels("train")
+    )
+    examples = len(labels)
     before = machine.load()
     blocks, status = [], records.FINISHED
     values: dict[str, float | None] = dict.fromkeys(COLUMNS)
@@ -149,7 +150,7 @@ def write(
     sampler = sampling.Sampler(cores=factors["threads"], gpu=gpu)
     try:
         with sampler, sampler.phase("batch_size", factors["batch_size"]):
-            blocks = _blocks(factors, parsed, data, model)
+            blocks = _blocks(factors, parsed, (images, labels, data.scale), model)
         values.update(summary(blocks, examples))
     except tuple(kinds := fates.known()) as error:
         status = fates.word(error, kinds)
@@ -193,19 +194,21 @@ def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
 
 
 def _blocks(
-    factors: dict[str, Any], settings: dict[str, Any], data: Dataset, model: keras.Model
+    factors: dict[str, Any],
+    settings: dict[str, Any],
+    data: tuple[np.ndarray, np.ndarray, float],
+    model: keras.Model,
 ) -> list[dict[str, float]]:
-    from batchscope import loop, replicas
+    from batchscope import augmentations, loop, replicas
 
     optimizer = make_optimizer(factors)
     steps = replicas.make_loop(
         factors,
         model,
         optimizer,
-        data.images("train"),
-        data.labels("train"),
-        data.scale,
+        *data,
         factors["batch_size"],
+        augment=augmentations.layer(factors["augmentation"], 0),
     )
     steps.compile()
     order = loop.epoch_order(0, 0, steps.examples)

@@ -493,7 +493,7 @@ def _prepared(
     results: Path | str, factors: dict[str, Any], model_file: Path | str | None
 ) -> Callable[[int], None]:
     """Builds the model; returns what trains it on one batch of a size."""
-    from batchscope import datasets, loop, models, replicas
+    from batchscope import augmentations, datasets, loop, models, replicas
 
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
@@ -502,7 +502,13 @@ def _prepared(
     def train(batch_size: int) -> None:
         optimizer = make_optimizer(factors)
         steps = replicas.make_loop(
-            factors, model, optimizer, *_batch(data, batch_size), data.scale, batch_size
+            factors,
+            model,
+            optimizer,
+            *_batch(data, batch_size),
+            data.scale,
+            batch_size,
+            augment=augmentations.layer(factors["augmentation"], 0),
         )
         order = np.arange(batch_size, dtype=np.int32)
         for _ in range(STEPS):

@@ -35,7 +35,8 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import losses
-from batchscope.loop import StepLoop, Totals, steps_per_epoch
+from batchscope.loop import PLAIN, StepLoop, Totals, steps_per_epoch
+from batchscope.methods import Method
 from batchscope.timing import pipelines
 from batchscope.timing.fates import NotFinite
 
@@ -149,6 +150,8 @@ class GraphRunner(Runner):
         scale: Factor that turns the images into what the model is trained on.
         batch_size: Examples per update.
         whole_batches: Whether an epoch ends with its last whole batch.
+        method: How an update uses its batch.
+        augment: Changes a batch of scaled images; None for no change.
     """
 
     def __init__(
@@ -160,11 +163,15 @@ class GraphRunner(Runner):
         scale: float,
         batch_size: int,
         whole_batches: bool = False,
+        method: Method = PLAIN,
+        augment: keras.layers.Layer | None = None,
     ) -> None:
         with tf.device("CPU"):  # loop counters are there whatever the device
             self._size = tf.Variable(batch_size, trainable=False, dtype=tf.int32)
         given = (images, labels, scale, self._size)
-        self._loop = StepLoop(model, optimizer, *given, whole_batches=whole_batches)
+        self._loop = StepLoop(
+            model, optimizer, *given, whole_batches=whole_batches, method=method, augment=augment
+        )
         self._loop.compile()
         self._order = tf.range(len(images), dtype=tf.int32)
         super().__init__(len(images), batch_size, whole_batches)
@@ -384,6 +391,8 @@ def make(
     delay_seconds: float = 0.0,
     folder: Path | str | None = None,
     whole_batches: bool = False,
+    method: Method = PLAIN,
+    augment: keras.layers.Layer | None = None,
 ) -> Runner:
     """Returns the runner of a loop over a pipeline.
 
@@ -401,6 +410,8 @@ def make(
             batch; nothing can sleep between the steps of the loop in the graph.
         folder: Where the pipeline `jpeg` keeps its files.
         whole_batches: Whether an epoch ends with its last whole batch, where it has one.
+        method: How an update of the loop in the graph uses its batch.
+        augment: Changes the loop in the graph's batches of scaled images; None for no change.
 
     Raises:
         ValueError: If there is no such loop, or it does not go with the pipeline or the delay.
@@ -421,7 +432,10 @@ def make(
             f"delay_seconds: received {delay_seconds} with loop {loop}; {expected} is expected."
         )
     if loop == "graph":
-        return GraphRunner(model, optimizer, images, labels, scale, batch_size, whole_batches)
+        given = (images, labels, scale, batch_size, whole_batches, method, augment)
+        return GraphRunner(model, optimizer, *given)
+    if method != PLAIN or augment:
+        raise ValueError(f"Expected method plain and no augmentation with loop {loop}.")
     examples = pipelines.examples(pipeline, images, labels, scale, folder)
     source = (pipeline, examples, batch_size, whole_batches, delay_seconds)
     if loop in ("eager", "function"):

@@ -9,7 +9,8 @@ from types import TracebackType
 
 import tensorflow as tf
 
-from batchscope import backend, datasets, loop, models, replicas
+from batchscope import augmentations, backend, datasets, loop, models, replicas
+from batchscope.methods import Method
 from batchscope.sweeps import Sweep
 from batchscope.timing import loops
 from batchscope.timing.epoch import make_optimizer
@@ -47,9 +48,12 @@ class Subject:
             factors["model"], data.input_shape, data.classes, 0, model_file, scope
         )
         self._optimizer = make_optimizer(factors)
-        self.examples = len(data.labels("train"))
+        self._arrays = augmentations.extended(
+            factors["augmentation"], data.images("train"), data.labels("train")
+        )
+        self.examples = len(self._arrays[1])
         # One copy for whatever loop; on a GPU it is in the GPU's memory.
-        self._images = tf.constant(data.images("train"))
+        self._images = tf.constant(self._arrays[0])
         self._folder = tempfile.TemporaryDirectory(prefix="batchscope-")
         self._shared: loops.Runner | None = None
         self._divided: dict[int, Callable[[int], float]] = {}
@@ -94,13 +98,15 @@ class Subject:
                 self.model,
                 self._optimizer,
                 self._images,
-                data.labels("train"),
+                self._arrays[1],
                 data.scale,
                 batch_size,
                 None if pipeline == "plain" else pipeline,
                 factors["delay_seconds"],
                 Path(self._folder.name) / "jpeg",
                 whole_batches=True,
+                method=Method.of(factors),
+                augment=augmentations.layer(factors["augmentation"], 0),
             )
         return self._shared
 
@@ -110,8 +116,7 @@ class Subject:
             self.sweep.factors,
             self.model,
             self._optimizer,
-            self._data.images("train"),
-            self._data.labels("train"),
+            *self._arrays,
             self._data.scale,
             batch_size,
         )

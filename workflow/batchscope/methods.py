@@ -1,0 +1,159 @@
+"""How one update uses its batch: factor `method`.
+
+`plain` takes the optimizer's step along the gradient of the batch's loss f_B. The others compute
+more than one gradient of the same f_B, against what large batches are blamed for:
+
+- `conservative` minimises f_B(w) + gamma / 2 ||w - w_k||^2, w_k the weights before the update, by
+  `inner_steps` steps of the optimizer from w_k (M. Li, T. Zhang, Y. Chen, A. J. Smola, "Efficient
+  mini-batch training for stochastic optimization", KDD 2014, doi 10.1145/2623330.2623612). Of one
+  inner step nothing but the plain update is left.
+- `robust` takes the optimizer's step from w_k along the gradient at w_k + e,
+  e = rho g / ||g||, g the gradient at w_k: one step against the worst case within rho
+  (P. Foret et al., "Sharpness-aware minimization", ICLR 2021, arXiv 2010.01412, equations 2 and
+  3). The robust cost of large batches is named by N. S. Keskar et al., arXiv 1609.04836, section
+  5.
+
+Within an update f_B stays one function: every gradient sees the same dropout masks, and only the
+first moves the moving statistics of batch normalisation. A loss that is reported is that of the
+first gradient, at w_k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+# Computes loss, hits and the gradient at the current weights, always of the same batch.
+Evaluate = Callable[[], tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and its parameters, as the factors give them.
+
+    Attributes:
+        name: `plain`, `conservative` or `robust`.
+        gamma: Weight of the distance that `conservative` adds.
+        inner_steps: Steps that `conservative` takes on a batch.
+        rho: Length of the step against which `robust` is robust.
+    """
+
+    name: str = "plain"
+    gamma: float = 1.0
+    inner_steps: int = 5
+    rho: float = 0.05
+
+    @classmethod
+    def of(cls, factors: dict[str, Any]) -> Method:
+        """Returns the method of a run or of a timing, by its factors.
+
+        A timing has neither gamma nor rho: no step's time depends on them.
+        """
+        given = {key: factors[key] for key in ("gamma", "inner_steps", "rho") if key in factors}
+        return cls(factors["method"], **given)
+
+    @property
+    def gradients(self) -> int:
+        """Gradients of an update, which is about what it costs in plain ones."""
+        return {"plain": 1, "conservative": self.inner_steps, "robust": 2}[self.name]
+
+    def apply(
+        self, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Updates the weights once with a batch; inside a graph.
+
+        Args:
+            evaluate: Computes loss, hits and gradient of the batch at the current weights.
+            optimizer: Takes the steps; built for the model's trainable variables.
+            model: Its trainable variables are updated.
+
+        Returns:
+            What `evaluate` returned of loss and hits at the weights before the update.
+        """
+        return _METHODS[self.name](self, evaluate, optimizer, model)
+
+
+def _plain(
+    method: Method, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
+) -> tuple[tf.Tensor, tf.Tensor]:
+    loss, hits, gradients = evaluate()
+    # While the backward pass still holds a weight, updating it copies it first.
+    with tf.control_dependencies(gradients):
+        optimizer.apply(gradients, model.trainable_variables)
+    return loss, hits
+
+
+def _conservative(
+    method: Method, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
+) -> tuple[tf.Tensor, tf.Tensor]:
+    variables = model.trainable_variables
+    anchors = _copies(variables)
+    with _one_function(model) as again:
+        loss, hits, gradients = evaluate()  # at the anchors, which pull nothing
+        optimizer.apply(gradients, variables)
+        for _ in range(method.inner_steps - 1):
+            with again():
+                _, _, gradients = evaluate()
+                pulled = [
+                    gradient + method.gamma * (variable.value - anchor)
+                    for gradient, variable, anchor in zip(
+                        gradients, variables, anchors, strict=True
+                    )
+                ]
+                optimizer.apply(pulled, variables)
+    return loss, hits
+
+
+def _robust(
+    method: Method, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
+) -> tuple[tf.Tensor, tf.Tensor]:
+    variables = model.trainable_variables
+    old = _copies(variables)
+    with _one_function(model) as again:
+        loss, hits, gradients = evaluate()
+        # At a stationary point there is no direction, and the step stays where it is.
+        factor = tf.math.divide_no_nan(method.rho, tf.linalg.global_norm(gradients))
+        for variable, gradient in zip(variables, gradients, strict=True):
+            variable.assign_add(factor * gradient)
+        with again():
+            _, _, gradients = evaluate()
+        for variable, before in zip(variables, old, strict=True):
+            variable.assign(before)  # the very bits, which a subtraction would not give back
+        optimizer.apply(gradients, variables)
+    return loss, hits
+
+
+_METHODS = {"plain": _plain, "conservative": _conservative, "robust": _robust}
+
+
+def _copies(variables: list[keras.Variable]) -> list[tf.Tensor]:
+    """Returns the values of variables; an assignment in place copies what is held here."""
+    return [tf.identity(variable.value) for variable in variables]
+
+
+@contextmanager
+def _one_function(model: keras.Model) -> Iterator[Callable[[], Any]]:
+    """Keeps a batch's loss one function, however often it is computed inside the block.
+
+    Yields:
+        What is to surround every computation but the first.
+    """
+    # Of batch normalisation the moving statistics; of dropout the states of its generators.
+    state = model.non_trainable_variables
+    before = _copies(state)
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        after = _copies(state)
+        for variable, value in zip(state, before, strict=True):
+            variable.assign(value)
+        yield
+        for variable, value in zip(state, after, strict=True):
+            variable.assign(value)
+
+    yield again
