@@ -38,6 +38,8 @@ class Experiment:
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     sweeps: tuple = ()
     at_epochs: tuple[int, ...] = AT_EPOCHS
+    margins: dict[str, float] = field(default_factory=lambda: {"test_accuracy": 0.03})
+    beside: tuple[str, ...] = ()
 
 
 @dataclass

@@ -128,8 +128,9 @@ def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
 
 def test_every_run_stands_in_every_csv(drawn):
     for name in NAMES:
-        # Of pairs, the run at the start stands for both; of surfaces, few are shown.
-        if name in ("line", "landscape"):
+        # Of pairs, the run at the start stands for both; of surfaces, few are shown; limits are
+        # of series.
+        if name in ("line", "landscape", "batch_size_limits"):
             continue
         frame = frames.read(drawn / f"{name}.csv")
         assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
@@ -154,7 +155,8 @@ def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
         drawing = figures.FIGURES[name].draw(frames.read(drawn / f"{name}.csv"))
         for axes in drawing.axes:
             assert axes.get_title("left") or axes.get_label() == "<colorbar>"
-        assert any(axes.get_ylabel() for axes in drawing.axes)
+        if name != "batch_size_limits":  # whose rows are named one by one
+            assert any(axes.get_ylabel() for axes in drawing.axes)
         if name in AGAINST_BATCH_SIZE:
             drawing.draw_without_rendering()
             labels = [label.get_text() for label in drawing.axes[0].get_xticklabels()]
@@ -322,7 +324,10 @@ def test_what_was_found_holds_the_means(two_rates):
 
 def test_figures_follow_from_measures():
     assert figures.available([]) == ["loss_curves", "best_losses"]
-    assert figures.available(synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS) == NAMES
+    stated = {"test_accuracy": 0.03}
+    everything = (synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS, stated)
+    assert figures.available(*everything) == NAMES
+    assert "batch_size_limits" not in figures.available(synthetic.MEASURES)
     assert "training_time" not in figures.available(synthetic.MEASURES, ["learning_rate"])
     assert "training_time" not in figures.available(["evaluate"], [], [1, 5])
     assert "learning_rate" not in figures.available(synthetic.MEASURES, ["momentum"])

@@ -502,3 +502,37 @@ def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones()
         f"{first}+method=conservative+inner=3",
         f"{first}+aug=crop+method=robust",
     ]
+
+
+def test_margins_and_the_experiments_beside_them():
+    timing = {"vary": {"batch_size": [16, 32]}, "timing": {"throughput": None}}
+    raw = config(
+        experiment={"measure": ["evaluate"], "margins": {"test_accuracy": "3e-2"}, "beside": ["t"]}
+    )
+    raw["experiments"]["t"] = timing
+    found = plan.make(raw).experiments["a"]
+    assert (found.margins, found.beside) == ({"test_accuracy": 0.03}, ("t",))
+    bad = copy.deepcopy(raw)
+    bad["experiments"]["a"] |= {
+        "margins": {"test_acuracy": 0.03, "test_loss": -1},
+        "beside": ["a"],
+        "measure": ["sharpness"],
+    }
+    bad["experiments"]["t"] = {**timing, "margins": {"test_loss": 0.1}}
+    assert sorted(problems(bad)) == [
+        "experiments.a.beside[0]: received 'a'; an experiment of times (t) is expected.",
+        "experiments.a.margins.test_acuracy: unknown outcome. Did you mean 'test_accuracy'? "
+        f"Known outcomes: {', '.join(sorted(plan.MARGIN_OUTCOMES))}.",
+        "experiments.a.margins.test_loss: received -1; a positive number is expected.",
+        "experiments.a.margins: received without what it is of; evaluate in measure is expected.",
+        "experiments.t.margins: received beside `timing`; an experiment that trains or one of "
+        "times is expected.",
+    ]
+
+
+def test_limits_of_the_batch_size_need_margins_and_beside_needs_them_too():
+    experiment = {"measure": ["evaluate"], "figures": ["batch_size_limits"], "beside": ["a"]}
+    found = problems(config(experiment=experiment))
+    start = "experiments.a.figures[0]: received 'batch_size_limits' without what it needs; margins"
+    assert any(line.startswith(start) for line in found)
+    assert any("beside: received without margins" in line for line in found)

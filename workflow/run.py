@@ -109,7 +109,9 @@ def draw(arguments: argparse.Namespace) -> None:
     experiment = study.experiments[arguments.experiment]
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     measured = {**experiment.measures, **experiment.timings}
-    wanted = experiment.figures or figures.available(measured, varied, experiment.at_epochs)
+    wanted = experiment.figures or figures.available(
+        measured, varied, experiment.at_epochs, experiment.margins
+    )
     figures.write(arguments.tables, wanted, arguments.output)
 
 

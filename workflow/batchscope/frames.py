@@ -65,6 +65,11 @@ def own(runs: pandas.DataFrame) -> pandas.DataFrame:
     return runs[runs["machine"] == runs["machine"].iloc[0]]
 
 
+def factor_columns(frame: pandas.DataFrame) -> list[str]:
+    """Returns the factors that a frame has and the machine, batch size and seed apart."""
+    return [name for name in _KINDS if name not in _AXES and name in frame.columns]
+
+
 def varying(frame: pandas.DataFrame) -> list[str]:
     """Returns the factors with more than one value, batch size and seed apart."""
     return [
@@ -149,6 +154,10 @@ def _words(factor: str, value: Any) -> str:
         return str(value)
     if factor == "loop":
         return LOOP_WORDS[value]
+    if (factor, value) == ("augmentation", "none"):
+        return "no augmentation"
+    if factor == "method":
+        return f"{value} updates"
     if factor == "threads" and value == 0:
         return "all threads"
     if factor == "learning_rate_scaling":

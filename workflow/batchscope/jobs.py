@@ -26,6 +26,8 @@ TABLES = (
     "lines.csv",
     "landscapes.csv",
     "at_epochs.csv",
+    "margins.csv",
+    "limits.csv",
     "throughput.csv",
     "sweeps.csv",
     "utilisation.csv",
@@ -45,7 +47,8 @@ def _code(*patterns: str) -> list[str]:
 
 
 TABLE_CODE = _code(
-    *("tables.py", "long_tables.py", "timing_tables.py", "step_times.py", "sweeps.py", "frames.py")
+    *("tables.py", "long_tables.py", "timing_tables.py", "step_times.py", "sweeps.py", "frames.py"),
+    *("margins.py", "statistics.py"),
 )
 FIGURE_CODE = _code(
     *("figures/*.py", "frames.py", "statistics.py", "step_times.py", "learning_rates.py"),
@@ -148,11 +151,17 @@ class Jobs:
 
     def also(self, experiment: str) -> str:
         """What an experiment's tables follow besides its records: epochs and other machines."""
-        epochs = self.study.experiments[experiment].at_epochs
-        return json.dumps({"at_epochs": epochs, "machines": self.study.machines}, sort_keys=True)
+        found = self.study.experiments[experiment]
+        also = {"at_epochs": found.at_epochs, "machines": self.study.machines}
+        # Left out where there are none, so that no older table is made again.
+        also |= {"margins": found.margins} if found.margins else {}
+        also |= {"beside": found.beside} if found.beside else {}
+        return json.dumps(also, sort_keys=True)
 
     def _records(self, experiment: str) -> Iterator[str]:
         found = self.study.experiments[experiment]
+        for other in found.beside:
+            yield from self._records(other)
         for run in found.runs:
             yield f"{RESULTS}/runs/{run}/record.json"
         # What other machines measured is read, and never made.

@@ -7,6 +7,7 @@ once; what depends on a part that is broken is not reported beside it.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -36,6 +37,7 @@ BUILT_IN_MODELS = (
 FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs; a | b: either
     "accuracy": ("evaluate",),
     "accuracy_by_epochs": ("evaluate",),
+    "batch_size_limits": ("evaluate",),
     "best_learning_rate": ("evaluate",),
     "best_losses": (),
     "displacement": ("displacement",),
@@ -62,6 +64,11 @@ FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs; a |
     "weight_distance": ("weight_distance",),
     "weight_distance_by_layer": ("weight_distance",),
 }
+MARGIN_FIGURES = ("batch_size_limits",)  # which need margins besides
+# Outcomes that may have a margin, all of which `evaluate` measures.
+MARGIN_OUTCOMES = tuple(
+    f"{split}_{what}" for split in ("test", "validation", "train") for what in ("accuracy", "loss")
+)
 EPOCH_FIGURES = ("accuracy_by_epochs", "training_time")  # which need at_epochs besides
 # Factors that one method alone reads.
 METHOD_PARAMETERS = {"conservative": ("gamma", "inner_steps"), "robust": ("rho",)}
@@ -76,6 +83,7 @@ _SEED_COUNT = names.Parameter(
     "seeds", "seeds", "int", None, "Number of seeds.", minimum=1, maximum=2**32
 )
 _RUN_COUNT = names.Parameter("max_runs", "max_runs", "int", None, "Most runs.", minimum=1)
+_MARGIN = names.Parameter("margins", "margins", "float", None, "Largest loss.", above=0)
 _EPOCH = names.Parameter("at_epochs", "at", "int", None, "Number of epochs.", minimum=1)
 
 
@@ -115,6 +123,8 @@ class Experiment:
         timings: Timing -> every setting, by full name; such an experiment has no runs.
         sweeps: What is timed: a sweep over batch sizes for all else that is varied.
         at_epochs: Numbers of epochs that every training serves, in rising order.
+        margins: Outcome -> largest loss of it that counts as negligible.
+        beside: Experiments of times whose limits are drawn beside this one's.
     """
 
     name: str
@@ -134,6 +144,8 @@ class Experiment:
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     sweeps: tuple[sweeps.Sweep, ...] = ()
     at_epochs: tuple[int, ...] = ()
+    margins: dict[str, float] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -547,6 +559,8 @@ class _Planner:
         measures, between = self._measures((*place, "measure"), body.get("measure"))
         self._check_figures(place, body, measures)
         at_epochs = self._at_epochs(place, body, measures)
+        margins = self._margins((*place, "margins"), body, measures)
+        beside = self._beside((*place, "beside"), body)
         if self._broken(place, *self._inherited(grid)) or not grid.complete:
             return None
         runs = self._expand(grid, measures)
@@ -570,6 +584,8 @@ class _Planner:
             figures=tuple(body.get("figures", ())),
             published=body.get("published", {}),
             at_epochs=tuple(sorted(at_epochs)),
+            margins=margins,
+            beside=beside,
         )
 
     def _grid(
@@ -597,7 +613,7 @@ class _Planner:
         self, name: str, body: dict[str, Any], defaults: dict[str, Any]
     ) -> Experiment | None:
         place = ("experiments", name)
-        for key in ("measure", "seeds"):
+        for key in ("measure", "seeds", "margins", "beside"):
             if key in body:
                 text = "received beside `timing`; an experiment that trains or one of times is"
                 self.report(Problem((*place, key), f"{text} expected."))
@@ -716,7 +732,7 @@ class _Planner:
         """Returns the numbers of epochs that an experiment asks for, as written."""
         at, raw = (*place, "at_epochs"), body.get("at_epochs")
         if raw is None:
-            self._check_epoch_figures(place, body)
+            self._refuse_figures(place, body, EPOCH_FIGURES, "at_epochs")
             return ()
         if not isinstance(raw, list) or not raw:
             self.report(received(at, raw, "a list of at least one number of epochs"))
@@ -727,15 +743,53 @@ class _Planner:
             self.report(Problem(at, f"{text}expected."))
         return self._distinct(at, raw, lambda where, item: self._coerce(where, _EPOCH, item))
 
-    def _check_epoch_figures(self, place: Place, body: dict[str, Any]) -> None:
-        """Refuses the figures that need at_epochs, in an experiment without them."""
+    def _margins(
+        self, place: Place, body: dict[str, Any], measures: dict[str, Any]
+    ) -> dict[str, float]:
+        """Returns the margins that an experiment states, by outcome."""
+        raw, found = body.get("margins"), {}
+        if raw is None:
+            self._refuse_figures(place[:-1], body, MARGIN_FIGURES, "margins")
+            return {}
+        for outcome, value in _map(raw).items():
+            at = (*place, outcome)
+            if outcome not in MARGIN_OUTCOMES:
+                self.report(unknown(at, "outcome", MARGIN_OUTCOMES))
+            elif not within(self._origin(at), self.found):
+                with contextlib.suppress(_Broken):
+                    found[outcome] = self._coerce(at, _MARGIN, value)
+        if "evaluate" not in measures:
+            text = "received without what it is of; evaluate in measure is expected."
+            self.report(Problem(place, text))
+        return found
+
+    def _beside(self, place: Place, body: dict[str, Any]) -> tuple[str, ...]:
+        """Returns the experiments of times whose limits are drawn beside an experiment's own."""
+        raw = body.get("beside")
+        if not isinstance(raw, list):  # the schema reports what is none
+            return ()
+        if "margins" not in body:
+            text = "received without margins, beside which it is drawn; margins are expected."
+            self.report(Problem(place, text))
+        experiments = _map(self.config.get("experiments"))
+        timed = [name for name, other in experiments.items() if "timing" in _map(other)]
+        for index, name in enumerate(raw):
+            if name not in timed:
+                expected = f"an experiment of times ({', '.join(timed) or 'there is none'})"
+                self.report(received((*place, index), name, expected, timed))
+        return tuple(raw)
+
+    def _refuse_figures(
+        self, place: Place, body: dict[str, Any], figures: tuple[str, ...], key: str
+    ) -> None:
+        """Refuses the figures that need a key, in an experiment without it."""
         drawn = body.get("figures")
         named = [("figures", *item) for item in enumerate(drawn if isinstance(drawn, list) else ())]
         named += [("published", name, name) for name in _map(body.get("published"))]
-        for section, key, name in named:
-            if name in EPOCH_FIGURES:
-                text = f"received '{name}' without what it needs; at_epochs in the experiment is "
-                self.report(Problem((*place, section, key), f"{text}expected."))
+        for section, at, name in named:
+            if name in figures:
+                text = f"received '{name}' without what it needs; {key} in the experiment is "
+                self.report(Problem((*place, section, at), f"{text}expected."))
 
     def _check_kept(self, place: Place, at_epochs: tuple[int, ...], runs: list[str]) -> None:
         """What is measured after an epoch needs the weights of that epoch, of every run."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import long_tables, measures, names, records, status, timing_tables
+from batchscope import long_tables, margins, measures, names, records, status, timing_tables
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
@@ -280,7 +280,12 @@ def _lowest(rows: list[dict[str, str]], column: str) -> float:
 
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
     """Writes runs.csv and all other tables of an experiment, each atomically."""
-    long_tables.write_table(collect(results, study, experiment), Path(folder) / RUNS)
+    runs, found = collect(results, study, experiment), study.experiments[experiment]
+    long_tables.write_table(runs, Path(folder) / RUNS)
+    stated = margins.table(runs, found.margins)
+    long_tables.write_table(stated, Path(folder) / "margins.csv")
+    limits = timing_tables.limits(results, study, found.beside)
+    long_tables.write_table(limits, Path(folder) / "limits.csv")
     long_tables.write(results, study, experiment, folder)
     timing_tables.write(results, study, experiment, folder)
 

@@ -6,7 +6,7 @@ same sweep stands below it, and never in its place. Headers alone where nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -259,6 +259,12 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         for row in same:
             row.update(_largest(timing.record))
     return _frame(SWEEPS, rows)
+
+
+def limits(results: Path | str, study: Study, experiments: Iterable[str]) -> pandas.DataFrame:
+    """Returns the rows of `summaries` of several experiments: what bounds a batch's size."""
+    found = [summaries(results, study, experiment) for experiment in experiments]
+    return pandas.concat(found, ignore_index=True) if found else _frame(SWEEPS, [])
 
 
 def _subject(row: Row) -> tuple[Any, ...]:

@@ -40,6 +40,7 @@ class Figure:
         measures: Measures that the experiment must have asked for; `a|b` is either.
         varied: Factors of which it must have several values.
         at_epochs: Whether it must read several numbers of epochs from each training.
+        margins: Whether the experiment must state a margin.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Figure:
     measures: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
     at_epochs: bool = False
+    margins: bool = False
 
     @property
     def caption(self) -> str:
@@ -93,6 +95,8 @@ class Tables:
     lines: pandas.DataFrame
     landscapes: pandas.DataFrame
     at_epochs: pandas.DataFrame = field(default_factory=_empty)
+    margins: pandas.DataFrame = field(default_factory=_empty)
+    limits: pandas.DataFrame = field(default_factory=_empty)
     throughput: pandas.DataFrame = field(default_factory=_empty)
     sweeps: pandas.DataFrame = field(default_factory=_empty)
     utilisation: pandas.DataFrame = field(default_factory=_empty)
@@ -124,6 +128,9 @@ FIGURES: dict[str, Figure] = {
             at_epochs=True,
         ),
         Figure("generalisation_gap", "Generalisation gap", "Quality", ("evaluate",)),
+        Figure(
+            "batch_size_limits", "How large a batch may be", "Quality", ("evaluate",), margins=True
+        ),
         Figure("time", "Time", "Time", ("time_epoch",)),
         Figure("throughput", "Throughput", "Time", ("throughput",)),
         Figure("step_time", "Time per step", "Time", ("throughput",)),
@@ -164,7 +171,10 @@ FIGURES: dict[str, Figure] = {
 
 
 def available(
-    measures: Iterable[str], varied: Iterable[str] = (), at_epochs: Iterable[int] = ()
+    measures: Iterable[str],
+    varied: Iterable[str] = (),
+    at_epochs: Iterable[int] = (),
+    margins: Iterable[str] = (),
 ) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
 
@@ -172,8 +182,10 @@ def available(
         measures: What it measures.
         varied: Factors of which it crosses several values with all else.
         at_epochs: Numbers of epochs that it reads from each training.
+        margins: Outcomes of which it states a margin.
     """
-    measures, varied, read_early = set(measures), set(varied), bool(list(at_epochs))
+    measures, varied = set(measures), set(varied)
+    read_early, bounded = bool(list(at_epochs)), bool(list(margins))
     trained = not measures or not measures <= set(config_names.TIMINGS)
     return [
         name
@@ -182,6 +194,7 @@ def available(
         and all(measures & set(one.split("|")) for one in figure.measures)
         and varied.issuperset(figure.varied)
         and (read_early or not figure.at_epochs)
+        and (bounded or not figure.margins)
     ]
 
 

@@ -1,0 +1,282 @@
+"""How large a batch may be: what fits, where throughput levels off, how far an outcome holds.
+
+One horizontal axis of batch sizes; one row for every limit of the machine and for every series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from batchscope import frames, margins, names
+from batchscope.figures import Tables, canvas, timings, words
+
+FITS, KNEE = "fits", "knee"
+NO_KNEE = "no_knee"
+_LIMIT_COLUMNS = ("bound", "memory_mb")
+_LOOP_FACTORS = tuple(names.TIMING_ONLY_FACTORS)
+_ROW = 0.3  # inches
+_MOST_TOLD = 6  # series told one by one
+# Verdict -> marker, whether it is filled, words for the legend, in its order.
+_MARKS: dict[str, tuple[str, bool, str]] = {
+    margins.BEST: ("*", True, "best"),
+    margins.WITHIN: ("o", True, "within the margin of the best"),
+    margins.NOT_RESOLVED: ("o", False, "not resolved"),
+    margins.BEYOND: ("X", True, "beyond the margin"),
+    margins.FAILED: ("x", True, "a run did not finish"),
+    margins.FEW_SEEDS: (".", True, "fewer than 6 seeds: no verdict"),
+}
+_COLOURS = {margins.BEYOND: canvas.FAILED_COLOUR, margins.FAILED: canvas.FAILED_COLOUR}
+_MACHINE = canvas.COLOURS[1]
+
+
+class _Row(NamedTuple):
+    """One row: words beside it, its entries in the frame, and its colour."""
+
+    label: str
+    entries: pandas.DataFrame
+    colour: str
+    limit: bool
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per limit of the machine, and per series, outcome and batch size.
+
+    `limit` is `fits` or `knee`, or empty in a series' rows; the largest batch that fits has the
+    bound of its search and its memory.
+    """
+    machine = pandas.DataFrame(_machine_limits(tables.limits)).drop_duplicates()
+    own = [*frames.varying(tables.margins), *margins.COLUMNS]
+    columns = dict.fromkeys(["limit", *frames.varying(machine), *own, *_LIMIT_COLUMNS])
+    rows = pandas.concat([machine, tables.margins[own]], ignore_index=True)
+    return rows.reindex(columns=list(columns))
+
+
+def _machine_limits(table: pandas.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yields the limits in the rows of limits.csv, with their factors."""
+    for row in table.to_dict("records"):
+        factors = {name: row[name] for name in frames.factor_columns(table)}
+        if pandas.notna(row["max_batch_size"]):
+            # Memory does not depend on what drives the steps.
+            memory = {name: v for name, v in factors.items() if name not in _LOOP_FACTORS}
+            told = {"bound": row["max_batch_size_bound"], "memory_mb": row["memory_limit_mb"]}
+            yield {**memory, "limit": FITS, "batch_size": row["max_batch_size"], **told}
+        if pandas.notna(row["plateau_images_per_second"]):
+            bound = "still_rising" if row["still_rising"] else "resolved"
+            bound = NO_KNEE if pandas.isna(row["knee_batch_size"]) else bound
+            yield {**factors, "limit": KNEE, "batch_size": row["knee_batch_size"], "bound": bound}
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure."""
+    rows = [*_machine_rows(frame), *_series_rows(frame)]
+    figure = Figure(figsize=(7.2, 1.0 + _ROW * max(len(rows), 2)), layout="constrained")
+    axes = figure.subplots()
+    known = frame["batch_size"].dropna()
+    for index, row in enumerate(rows):
+        height = len(rows) - 1 - index
+        if row.limit:
+            _draw_limit(axes, row, height, known)
+        else:
+            _draw_series(axes, row, height)
+    axes.set_yticks(range(len(rows)), [row.label for row in reversed(rows)])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.grid(axis="y", visible=False)
+    axes.set_title("Batch sizes within each limit")
+    if not rows or _none_finished(frame):
+        canvas.empty(axes)
+    sizes = sorted({int(size) for size in known})
+    canvas.batch_size_axis(axes, sizes, room=0.05)
+    verdicts = set(frame["verdict"].dropna())
+    handles = [_handle(verdict) for verdict in _MARKS if verdict in verdicts]
+    labels = [words_ for verdict, (_, _, words_) in _MARKS.items() if verdict in verdicts]
+    if any(row.limit for row in rows):
+        handles.append(Line2D([], [], color=_MACHINE, linewidth=5, alpha=0.5))
+        labels.append("limit of the machine")
+    canvas.legend(figure, handles, labels)
+    canvas.notes(figure, pandas.DataFrame({"status": []}), _note(frame))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns how far each series reaches, and the machine's limits."""
+    told = []
+    for outcome, chosen in [] if _none_finished(frame) else _outcomes(frame):
+        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        parts, few = [], 0
+        for series in frames.series(chosen):
+            largest = timings.one(series.frame, "largest_batch_size")
+            few += pandas.isna(largest)
+            if pandas.notna(largest):
+                parts.append(_reach(series, int(largest)))
+        what = f"within {margin} of its best {_words(outcome)}"
+        if parts:
+            more = f" and {len(parts) - _MOST_TOLD} more" if len(parts) > _MOST_TOLD else ""
+            told.append(f"Largest batch {what}: {'; '.join(parts[:_MOST_TOLD])}{more}.")
+        if few:
+            whose = f" of {few} series" if parts or few > 1 else ""
+            told.append(f"Too few seeds finished{whose} for a verdict {what}.")
+    for row in frame[frame["limit"].notna()].to_dict("records"):
+        told.append(_limit_sentence(row))
+    return " ".join(dict.fromkeys(told))
+
+
+def _none_finished(frame: pandas.DataFrame) -> bool:
+    return bool(frame["mean"].isna().all())
+
+
+def _reach(series: frames.Series, largest: int) -> str:
+    """Returns `adam: 64 (best 16; at 128 not resolved)`."""
+    best = int(timings.one(series.frame, "best_batch_size"))
+    above = series.frame[series.frame["batch_size"] > largest]
+    why = "the largest tried"
+    if len(above):
+        first = above.sort_values("batch_size").iloc[0]
+        words_ = {margins.BEYOND: "beyond it", margins.FAILED: "a run failed"}
+        why = f"at {int(first['batch_size'])} {words_.get(first['verdict'], 'not resolved')}"
+    name = f"{series.label}: " if series.label else ""
+    return f"{name}{largest} (best {best}; {why})"
+
+
+def _limit_sentence(row: dict[str, Any]) -> str:
+    where = f" on {row['machine']}" if isinstance(row.get("machine"), str) else ""
+    if row["limit"] == FITS:
+        memory = f"{words.number(row['memory_mb'])} MB of memory"
+        if row["bound"] == "most_fits":
+            return f"All that was tried fits into {memory}{where}, up to {int(row['batch_size'])}."
+        return f"The largest batch that fits into {memory}{where}: {int(row['batch_size'])}."
+    if row["bound"] == NO_KNEE:
+        return f"Throughput{where} falls below 90 % of its plateau again: no knee."
+    rises = ", and still rises" if row["bound"] == "still_rising" else ""
+    return f"Throughput{where} reaches 90 % of its highest at {int(row['batch_size'])}{rises}."
+
+
+def _machine_rows(frame: pandas.DataFrame) -> list[_Row]:
+    found = []
+    for limit, what in ((FITS, "fits into memory"), (KNEE, "90 % of top throughput")):
+        chosen = _known(frame[frame["limit"] == limit])
+        # The position of a limit is no factor of what it is a limit of.
+        for series in frames.series(chosen.assign(batch_size=0)):
+            entries = chosen.loc[series.frame.index]
+            label = f"{what} ({series.label})" if series.label else what
+            for position in range(len(entries)):
+                entry = entries.iloc[[position]]
+                memory = entry["memory_mb"].iloc[0] if limit == FITS else None
+                name = label.replace("memory", f"{words.number(memory)} MB") if memory else label
+                found.append(_Row(name, entry, _MACHINE, True))
+    return found
+
+
+def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
+    outcomes = list(_outcomes(frame))
+    found = []
+    for outcome, chosen in outcomes:
+        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        for series in frames.series(chosen):
+            what = f"{_words(outcome)} within {margin}"
+            label = series.label or what
+            if series.label and len(outcomes) > 1:
+                label = f"{what}: {series.label}"
+            found.append(_Row(label, series.frame, canvas.COLOURS[0], False))
+    return found
+
+
+def _outcomes(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
+    rows = _known(frame[frame["outcome"].notna()])
+    return [(str(outcome), chosen) for outcome, chosen in rows.groupby("outcome", sort=False)]
+
+
+def _known(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows without the factors that only the other kind of rows has."""
+    return rows.drop(
+        columns=[name for name in frames.factor_columns(rows) if rows[name].isna().all()]
+    )
+
+
+def _draw_limit(axes: Axes, row: _Row, height: int, known: pandas.Series) -> None:
+    entry = row.entries.iloc[0]
+    left = np.log2(float(known.min())) - 0.5
+    if pandas.isna(entry["batch_size"]):
+        axes.annotate("none", (left + 0.5, height), va="center", fontsize=8, color="#555555")
+        return
+    size = float(entry["batch_size"])
+    at, more = np.log2(size), entry["bound"] in ("most_fits", "still_rising")
+    if entry["limit"] == FITS:
+        axes.plot([left, at], [height] * 2, color=row.colour, linewidth=6, alpha=0.5, zorder=1)
+    axes.plot(at, height, "|", color=row.colour, markersize=15, markeredgewidth=2.2, zorder=2)
+    text = f"{int(size)}{' or more' if more else ''}"
+    _beside(axes, text, at, height, row.colour)
+
+
+def _draw_series(axes: Axes, row: _Row, height: int) -> None:
+    entries = row.entries.sort_values("batch_size")
+    best, largest = entries["best_batch_size"].iloc[0], entries["largest_batch_size"].iloc[0]
+    if pandas.notna(largest):
+        ends = np.log2([float(best), float(largest)])
+        axes.plot(ends, [height] * 2, color=row.colour, linewidth=6, alpha=0.3, zorder=1)
+        _beside(axes, str(int(largest)), ends[1], height, row.colour)
+    for entry in entries.to_dict("records"):
+        axes.plot(
+            np.log2(float(entry["batch_size"])),
+            height,
+            **_look(entry["verdict"], row.colour),
+            linestyle="none",
+            zorder=3,
+        )
+
+
+def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
+    axes.annotate(
+        text,
+        (at, height),
+        (5, 5),
+        textcoords="offset points",
+        fontsize=8,
+        fontweight="bold",
+        color=colour,
+        zorder=4,
+    )
+
+
+def _look(verdict: str, colour: str) -> dict[str, Any]:
+    marker, filled, _ = _MARKS[verdict]
+    colour = _COLOURS.get(verdict, colour)
+    return {
+        "marker": marker,
+        "markersize": 11 if marker == "*" else 6.5,
+        "color": colour,
+        "markerfacecolor": colour if filled else "white",
+        "markeredgewidth": 1.4 if not filled or marker == "x" else 0.5,
+    }
+
+
+def _handle(verdict: str) -> Line2D:
+    return Line2D([], [], linestyle="none", **_look(verdict, canvas.COLOURS[0]))
+
+
+def _words(outcome: str) -> str:
+    return outcome.replace("_", " ")
+
+
+def _margin(outcome: str, margin: float) -> str:
+    return words.points(margin) if outcome.endswith("accuracy") else words.number(margin)
+
+
+def _note(frame: pandas.DataFrame) -> str:
+    parts = []
+    for outcome, chosen in _outcomes(frame):
+        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        parts.append(f"{_words(outcome)}: margin {margin}, stated beforehand")
+    seeds = frame["seeds"].dropna()
+    if len(seeds):
+        parts.append(f"paired seeds: {int(seeds.max())}")
+    if (frame["verdict"] == margins.FEW_SEEDS).any():
+        parts.append(_MARKS[margins.FEW_SEEDS][2])
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
