@@ -38,6 +38,8 @@ class Experiment:
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     sweeps: tuple = ()
     at_epochs: tuple[int, ...] = AT_EPOCHS
+    published: dict[str, dict[str, str]] = field(default_factory=dict)
+    numbers: dict[str, tuple] = field(default_factory=dict)
 
 
 @dataclass

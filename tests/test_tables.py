@@ -122,7 +122,7 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
         assert read[name].tolist() == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
     assert "40.0" not in (tmp_path / "tables" / "runs.csv").read_text()
     found = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert found == {"runs.csv", *long_tables.TABLES, *timing_tables.TABLES}
+    assert found == {"runs.csv", "published.csv", *long_tables.TABLES, *timing_tables.TABLES}
 
 
 def test_digests_and_names_stay_text(tmp_path):

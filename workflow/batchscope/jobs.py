@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ TABLES = (
     "largest.csv",
     "profiles.csv",
     "training_times.csv",
+    "published.csv",
 )
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
@@ -147,9 +148,18 @@ class Jobs:
         return [self.config_path, *(path for path in paths if os.path.exists(path))]
 
     def also(self, experiment: str) -> str:
-        """What an experiment's tables follow besides its records: epochs and other machines."""
-        epochs = self.study.experiments[experiment].at_epochs
-        return json.dumps({"at_epochs": epochs, "machines": self.study.machines}, sort_keys=True)
+        """What an experiment's tables follow besides its records, as JSON.
+
+        Epochs, other machines and a document's numbers: a change of these trains nothing.
+        """
+        found = self.study.experiments[experiment]
+        followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self.study.machines}
+        if found.numbers:
+            followed["published"] = {
+                figure: [found.published[figure]["figure"], *map(asdict, series)]
+                for figure, series in found.numbers.items()
+            }
+        return json.dumps(followed, sort_keys=True)
 
     def _records(self, experiment: str) -> Iterator[str]:
         found = self.study.experiments[experiment]
