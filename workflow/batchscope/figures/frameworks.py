@@ -269,7 +269,13 @@ def _measured_note(own: pandas.DataFrame) -> str:
             "GPU: % of the time in which a kernel ran, and the peak memory of all processes on it"
         )
     return " ".join(
-        filter(None, ["Points: medians; bars: quartiles.", "; ".join(told) + "." if told else ""])
+        filter(
+            None,
+            [
+                "Points: medians, of memory the peak; bars: quartiles.",
+                "; ".join(told) + "." if told else "",
+            ],
+        )
     )
 
 
