@@ -40,6 +40,8 @@ class Experiment:
     at_epochs: tuple[int, ...] = AT_EPOCHS
     margins: dict[str, float] = field(default_factory=lambda: {"test_accuracy": 0.03})
     beside: tuple[str, ...] = ()
+    published: dict[str, dict[str, str]] = field(default_factory=dict)
+    numbers: dict[str, tuple] = field(default_factory=dict)
 
 
 @dataclass

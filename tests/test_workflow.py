@@ -121,6 +121,15 @@ def test_a_batch_size_removed(edited):
     assert configured(edited, change) == TABLES
 
 
+def test_a_documents_numbers(edited):
+    def change(config):
+        numbers = [{"batch_size": [4, 64], "test_accuracy": [0.3, 0.7]}]
+        document = {"figure": "Table 4", "found": "It rises.", "numbers": numbers}
+        experiment(config)["published"] = {"accuracy": document}
+
+    assert configured(edited, change) == TABLES
+
+
 def test_a_title(edited):
     def change(config):
         experiment(config)["title"] = "Another"

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from batchscope import names, pairs, plan, sweeps, values
+from batchscope import names, pairs, plan, published, sweeps, values
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import (
     Place,
@@ -197,7 +197,25 @@ def _registry_definitions() -> dict[str, Any]:
             "description": "Factor -> its value in the first and in the second run of each pair.",
             "expected": pairs.EXPECTED,
         }
+    # Planning says which factors and columns a figure takes, and what is none of them.
+    numbers = {
+        column.name: {
+            "type": "array",
+            "minItems": 1,
+            "items": parameter_schema(column),
+            "description": f"{column.doc[:-1]} in the document, in {column.unit}.",
+            "expected": published.expected(column),
+        }
+        for column in published.COLUMNS.values()
+    }
+    sizes = {**lists["batch_size"], "description": "The document's batch sizes."}
     return {
+        "published_numbers": {
+            "type": "object",
+            "required": ["batch_size"],
+            "expected": "a map with batch_size and a column of numbers",
+            "properties": {**scalars, **numbers, "batch_size": sizes, "seed": no_seed},
+        },
         "factors": _closed("factor", "a map from factors to values", {**scalars, "seed": no_seed}),
         "factor_lists": _closed(
             "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}

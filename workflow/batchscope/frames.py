@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     import pandas
 
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
-TEXT_COLUMNS = ("run", "dataset", "dataset_digest", "model", "model_digest", "message")
+TEXT_COLUMNS = (
+    *("run", "dataset", "dataset_digest", "model", "model_digest", "message"),
+    *("document", "series"),
+)
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
 # What may tell series apart: the factors of trainings and of times, and the machine.
@@ -158,6 +161,8 @@ def _words(factor: str, value: Any) -> str:
         return "no augmentation"
     if factor == "method":
         return f"{value} updates"
+    if factor == "framework":
+        return FRAMEWORK_WORDS[value]
     if factor == "threads" and value == 0:
         return "all threads"
     if factor == "learning_rate_scaling":
@@ -176,6 +181,7 @@ LOOP_WORDS = {
     "fit": "Keras fit",
     "fit_steps": "Keras fit, 32 steps per execution",
 }
+FRAMEWORK_WORDS = {"tensorflow": "TensorFlow", "pytorch": "PyTorch", "mxnet": "MXNet", "jax": "JAX"}
 
 
 def format_number(value: Any) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ TABLES = (
     "largest.csv",
     "profiles.csv",
     "training_times.csv",
+    "published.csv",
 )
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
@@ -150,13 +151,23 @@ class Jobs:
         return [self.config_path, *(path for path in paths if os.path.exists(path))]
 
     def also(self, experiment: str) -> str:
-        """What an experiment's tables follow besides its records: epochs and other machines."""
+        """What an experiment's tables follow besides its records, as JSON.
+
+        Epochs, other machines, margins and a document's numbers: a change of these trains nothing.
+        """
         found = self.study.experiments[experiment]
-        also = {"at_epochs": found.at_epochs, "machines": self.study.machines}
+        followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self.study.machines}
         # Left out where there are none, so that no older table is made again.
-        also |= {"margins": found.margins} if found.margins else {}
-        also |= {"beside": found.beside} if found.beside else {}
-        return json.dumps(also, sort_keys=True)
+        if found.margins:
+            followed["margins"] = found.margins
+        if found.beside:
+            followed["beside"] = found.beside
+        if found.numbers:
+            followed["published"] = {
+                figure: [found.published[figure]["figure"], *map(asdict, series)]
+                for figure, series in found.numbers.items()
+            }
+        return json.dumps(followed, sort_keys=True)
 
     def _records(self, experiment: str) -> Iterator[str]:
         found = self.study.experiments[experiment]

@@ -405,6 +405,14 @@ TIMING_ONLY_FACTORS: dict[str, Parameter] = {
         Parameter(
             "delay_seconds", "delay", "float", 0.0, "Wait before every step.", "s", minimum=0
         ),
+        Parameter(
+            "framework",
+            "fw",
+            "str",
+            "tensorflow",
+            "What trains the network.",
+            choices=("tensorflow", "pytorch", "mxnet", "jax"),
+        ),
     )
 }
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import definitions, names, pairs, snapshots, sweeps, values
+from batchscope import definitions, names, pairs, published, snapshots, sweeps, values
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, missing, received, show, unknown, within
 
@@ -42,6 +42,7 @@ FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs; a |
     "best_losses": (),
     "displacement": ("displacement",),
     "epoch_distance": ("weight_distance",),
+    "frameworks": ("utilisation", "throughput"),
     "generalisation_gap": ("evaluate",),
     "gradient_alignment": ("gradient_alignment",),
     "hessian": ("hessian",),
@@ -120,6 +121,7 @@ class Experiment:
         pairs: Measure of two runs -> names of both, for each pair.
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
+        numbers: The document's own numbers, by figure, for those that show some.
         timings: Timing -> every setting, by full name; such an experiment has no runs.
         sweeps: What is timed: a sweep over batch sizes for all else that is varied.
         at_epochs: Numbers of epochs that every training serves, in rising order.
@@ -141,6 +143,7 @@ class Experiment:
     pairs: dict[str, tuple[pairs.Pair, ...]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
     published: dict[str, dict[str, str]] = field(default_factory=dict)
+    numbers: dict[str, tuple[published.Series, ...]] = field(default_factory=dict)
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     sweeps: tuple[sweeps.Sweep, ...] = ()
     at_epochs: tuple[int, ...] = ()
@@ -558,6 +561,7 @@ class _Planner:
         grid = self._grid(place, body, defaults, _TRAINING)
         measures, between = self._measures((*place, "measure"), body.get("measure"))
         self._check_figures(place, body, measures)
+        numbers = self._numbers(place, body, _TRAINING)
         at_epochs = self._at_epochs(place, body, measures)
         margins = self._margins((*place, "margins"), body, measures)
         beside = self._beside((*place, "beside"), body)
@@ -582,7 +586,8 @@ class _Planner:
             models=tuple(dict.fromkeys(self.runs[run].factors["model"] for run in runs)),
             pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
             figures=tuple(body.get("figures", ())),
-            published=body.get("published", {}),
+            published=_words(body),
+            numbers=numbers,
             at_epochs=tuple(sorted(at_epochs)),
             margins=margins,
             beside=beside,
@@ -621,6 +626,7 @@ class _Planner:
         timings, _ = self._measures((*place, "timing"), body.get("timing"), names.TIMINGS)
         at_epochs = self._at_epochs(place, body, timings)
         self._check_figures(place, body, timings)
+        numbers = self._numbers(place, body, _TIMING)
         if self._broken(place, *self._inherited(grid)) or not grid.complete:
             return None
         if self._too_many(grid):
@@ -645,7 +651,8 @@ class _Planner:
             datasets=tuple(dict.fromkeys(sweep.factors["dataset"] for sweep in found)),
             models=tuple(dict.fromkeys(sweep.factors["model"] for sweep in found)),
             figures=tuple(body.get("figures", ())),
-            published=body.get("published", {}),
+            published=_words(body),
+            numbers=numbers,
             at_epochs=tuple(sorted(at_epochs)),
             timings=timings,
             sweeps=found,
@@ -822,6 +829,18 @@ class _Planner:
             if drawn and name in FIGURES and name not in drawn:
                 text = f"received '{name}', which is not drawn; a figure of `figures` is expected."
                 self.report(Problem(at, text))
+
+    def _numbers(
+        self, place: Place, body: dict[str, Any], kind: _Kind
+    ) -> dict[str, tuple[published.Series, ...]]:
+        """Returns a document's numbers by figure, for the figures that are given some."""
+        found = {}
+        factors = functools.partial(self._scalars, kind=kind)
+        for name, given in _map(body.get("published")).items():
+            if name in FIGURES and "numbers" in _map(given):
+                at = (*place, "published", name, "numbers")
+                found[name] = published.read(at, name, given["numbers"], factors, self.report)
+        return found
 
     def _check_figure(self, place: Place, name: Any, measures: dict[str, Any]) -> None:
         if name not in FIGURES:
@@ -1114,6 +1133,14 @@ def _homes(lacking: list[str]) -> list[str]:
         )
         for one in lacking
     ]
+
+
+def _words(body: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Returns what a document says in words, by figure."""
+    return {
+        name: {key: text for key, text in given.items() if key != "numbers"}
+        for name, given in _map(body.get("published")).items()
+    }
 
 
 def _noun(known: dict[str, Any]) -> str:

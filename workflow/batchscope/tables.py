@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import long_tables, margins, measures, names, records, status, timing_tables
+from batchscope import (
+    frames,
+    long_tables,
+    margins,
+    measures,
+    names,
+    records,
+    status,
+    sweeps,
+    timing_tables,
+)
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
 
 RUNS = "runs.csv"
+PUBLISHED = "published.csv"
 NAN = float("nan")
 
 
@@ -134,6 +145,19 @@ COLUMNS: dict[str, Column] = {
     "train_examples": Column("Examples in the training split.", "examples", "int"),
     "validation_examples": Column("Examples in the validation split.", "examples", "int"),
     "test_examples": Column("Examples in the test split.", "examples", "int"),
+}
+# Columns of published.csv; a factor is empty where the document's series is not named by it.
+_SERIES_FACTORS = tuple(
+    name for name in {**names.FACTORS, **sweeps.FACTORS} if name not in ("batch_size", "seed")
+)
+PUBLISHED_COLUMNS: dict[str, str] = {
+    "figure": "Figure that shows the number.",
+    "document": "What the document calls its counterpart.",
+    "series": "The factors below in words; empty where none names the series.",
+    **dict.fromkeys(_SERIES_FACTORS, "Factor that names the series, or empty."),
+    "batch_size": "Batch size in the document.",
+    "column": "What the number is of.",
+    "value": "The number, as published.",
 }
 _RECORD_COLUMNS = (
     "message",
@@ -278,6 +302,32 @@ def _lowest(rows: list[dict[str, str]], column: str) -> float:
     return min((value for value in values if math.isfinite(value)), default=NAN)
 
 
+def published(study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per number of a document that stands beside a figure of an experiment."""
+    chosen = study.experiments[experiment]
+    rows = []
+    for figure, found in chosen.numbers.items():
+        document = " ".join(chosen.published[figure]["figure"].split())
+        for series in found:
+            factors = {name: _plain_name(name, series.factors) for name in _SERIES_FACTORS}
+            told = {name: value for name, value in factors.items() if value is not None}
+            first = {"figure": figure, "document": document, "series": frames.describe(told)}
+            for column, numbers in series.columns.items():
+                for size, value in zip(series.batch_sizes, numbers, strict=True):
+                    last = {"batch_size": size, "column": column, "value": value}
+                    rows.append({**first, **factors, **last})
+    # Values as they are: a column with gaps would turn whole numbers into fractions.
+    return pandas.DataFrame(rows, columns=list(PUBLISHED_COLUMNS), dtype=object)
+
+
+def _plain_name(factor: str, factors: dict[str, Any]) -> Any:
+    """Returns a factor's value, data set and model without their digests; None where not given."""
+    value = factors.get(factor)
+    if value is not None and factor in ("dataset", "model"):
+        return names.split_token(str(value))[0]
+    return value
+
+
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
     """Writes runs.csv and all other tables of an experiment, each atomically."""
     runs, found = collect(results, study, experiment), study.experiments[experiment]
@@ -288,6 +338,7 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
     long_tables.write_table(limits, Path(folder) / "limits.csv")
     long_tables.write(results, study, experiment, folder)
     timing_tables.write(results, study, experiment, folder)
+    long_tables.write_table(published(study, experiment), Path(folder) / PUBLISHED)
 
 
 def datasets(results: Path | str, study: Study) -> pandas.DataFrame:

@@ -104,6 +104,7 @@ class Tables:
     largest: pandas.DataFrame = field(default_factory=_empty)
     profiles: pandas.DataFrame = field(default_factory=_empty)
     training_times: pandas.DataFrame = field(default_factory=_empty)
+    published: pandas.DataFrame = field(default_factory=_empty)
 
 
 FIGURES: dict[str, Figure] = {
@@ -144,6 +145,13 @@ FIGURES: dict[str, Figure] = {
         Figure("profile", "What the time goes to", "Time", ("profile",)),
         Figure("utilisation", "Utilisation and memory", "Machine", ("utilisation",)),
         Figure("utilisation_over_time", "Utilisation over time", "Machine", ("utilisation",)),
+        Figure(
+            "frameworks",
+            "Usage by framework",
+            "Machine",
+            ("utilisation", "throughput"),
+            ("framework",),
+        ),
         Figure("max_batch_size", "Largest batch size", "Machine", ("max_batch_size",)),
         Figure(
             "weight_distance", "Distance from the initial weights", "Weights", ("weight_distance",)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import frames, statistics
-from batchscope.figures import Tables, against_batch_size, canvas, words
+from batchscope.figures import Tables, against_batch_size, as_published, canvas, words
 from batchscope.figures.against_batch_size import Panel, Place
 
 _PANELS = [
@@ -22,31 +25,73 @@ _PANELS = [
 ]
 
 
+_NOTE = "Broad pale bars: 95 % binomial error of an accuracy counted on so many examples."
+_NOTE_WIDTH = 105  # letters in a line below two panels
+
+
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns factors, status, accuracies and the size of each split of every run."""
+    """Returns factors, status, accuracies and the size of each split of every run.
+
+    Below them stand the test accuracies of a document, where the study has some.
+    """
     columns = [panel.column for panel in _PANELS]
-    return against_batch_size.select(tables.runs, columns + [_items(name) for name in columns])
+    rows = against_batch_size.select(tables.runs, columns + [_items(name) for name in columns])
+    return as_published.below(rows, tables.published, "accuracy")
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
-    note = "Broad pale bars: 95 % binomial error of an accuracy counted on so many examples."
-    panels = [replace(panel, title=_title(frame, panel)) for panel in _PANELS]
-    figure = against_batch_size.draw(frame, panels, same_scale=True, extra=_binomial, note=note)
-    for index, axes in enumerate(figure.axes):
-        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
-        if index:
+    own, theirs = as_published.split(frame)
+    panels = [replace(panel, title=_title(own, panel)) for panel in _PANELS]
+    if len(theirs):
+        figure = _draw_beside(own, theirs, panels)
+    else:
+        figure = against_batch_size.draw(own, panels, same_scale=True, extra=_binomial, note=_NOTE)
+        for axes in figure.axes[1:]:
             axes.set_ylabel("")
+    for axes in figure.axes:
+        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
     bottom, top = figure.axes[0].get_ylim()
     if top > 1:  # an interval may reach beyond what an accuracy can be
         figure.axes[0].set_ylim(bottom, 1 + 0.03 * (1 - bottom))
     return figure
 
 
+def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[Panel]) -> Figure:
+    """Returns two rows of panels: the document's accuracies stand beside ours on test data."""
+    figure, grid = canvas.panels(2, 2)
+    *ours, last = grid.flat
+    for axes in ours[1:]:
+        axes.sharey(ours[0])
+    groups, others = frames.series(own), as_published.series(theirs)
+    sizes = sorted({*own["batch_size"].tolist(), *theirs["batch_size"].tolist()})
+    extra = functools.partial(_binomial, sizes=sizes)
+    panels = [*panels[:-1], replace(panels[-1], title=f"{panels[-1].title}, {as_published.HERE}")]
+    handles: list[Any] = []
+    for axes, panel in zip(ours, panels, strict=True):
+        handles = against_batch_size.draw_panel(axes, own, panel, groups, extra)
+        canvas.batch_size_axis(axes, sizes)
+    looks = as_published.looks(groups, others)
+    column = _PANELS[-1].column
+    drawn = as_published.draw(last, np.log2, others, looks, column)
+    title = f"{_PANELS[-1].title}, {as_published.THERE}"
+    against_batch_size.finish(
+        last, Panel(column, title, panels[-1].label), sizes, np.concatenate(drawn), ()
+    )
+    canvas.lift_title(last, own)  # to the height of those beside it
+    labels = [group.label for group in groups]
+    entries = as_published.entries(list(zip(handles, labels, strict=True)), others, looks)
+    canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+    told = textwrap.wrap(as_published.note(theirs), _NOTE_WIDTH)
+    canvas.notes(figure, own, _NOTE, *told)
+    return figure
+
+
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean accuracies on test and training data, by batch size."""
+    own, _ = as_published.split(frame)
     told = [
-        words.sentence(frame, column, what, words.percent)
+        words.sentence(own, column, what, words.percent)
         for column, what in (
             ("test_accuracy", "Mean test accuracy"),
             ("train_accuracy", "Mean training accuracy"),
@@ -65,9 +110,15 @@ def _items(column: str) -> str:
 
 
 def _binomial(
-    axes: Axes, panel: Panel, group: frames.Series, style: dict[str, Any], place: Place
+    axes: Axes,
+    panel: Panel,
+    group: frames.Series,
+    style: dict[str, Any],
+    place: Place,
+    sizes: Sequence[int] = (),
 ) -> None:
-    width = _bar_width(group.frame["batch_size"].unique().tolist(), place.count)
+    own = group.frame["batch_size"].unique().tolist()
+    width = _bar_width(own, sizes or own, place.count)
     rows = group.frame[group.frame["status"] == canvas.FINISHED]
     for size, chosen in rows.groupby("batch_size"):
         share, items = chosen[panel.column].mean(), chosen[_items(panel.column)].mean()
@@ -86,8 +137,14 @@ def _binomial(
             )
 
 
-def _bar_width(batch_sizes: list[int], series: int) -> float:
-    """Returns the width of a bar in points: at most 7, less where bars stand close."""
-    doublings = np.log2(max(batch_sizes) / min(batch_sizes)) + 1
+def _bar_width(batch_sizes: list[int], axis: Sequence[int], series: int) -> float:
+    """Returns the width of a bar in points: at most 7, less where bars stand close.
+
+    Args:
+        batch_sizes: Those with a bar.
+        axis: All that the axis has room for.
+        series: Bars beside each other.
+    """
+    doublings = np.log2(max(axis) / min(axis)) + 1
     room = 72 * canvas.PANEL_WIDTH * canvas.spacing(batch_sizes) / doublings
     return float(np.clip(0.5 * room / series, 1.0, 7.0))

@@ -125,8 +125,9 @@ def draw_medians(
     column: str,
     style: dict[str, Any],
     scale: float = 1.0,
+    of_blocks: bool = True,
 ) -> Any:
-    """Draws medians of blocks with their quartiles; returns a handle for a legend.
+    """Draws medians with their quartiles, where there are some; returns a handle for a legend.
 
     Sizes of which other processes disturbed a block have an open marker.
 
@@ -134,13 +135,15 @@ def draw_medians(
         axes: The panel.
         at: Turns batch sizes into positions.
         rows: The rows of a series.
-        column: Column of the medians; those of the quartiles end with _q1 and _q3.
+        column: Column of the medians; those of the quartiles, if any, end with _q1 and _q3.
         style: Colour, marker and line style.
         scale: Factor into the axis' unit.
+        of_blocks: Whether the medians are of timed blocks, which others may have disturbed.
     """
     rows = timed(rows, column)
+    quartiles = ("", "_q1", "_q3") if f"{column}_q1" in rows else ("", "", "")
     middle, low, high = (
-        scale * rows[f"{column}{quartile}"].to_numpy(float) for quartile in ("", "_q1", "_q3")
+        scale * rows[f"{column}{quartile}"].to_numpy(float) for quartile in quartiles
     )
     small = len(rows) > 16
     handle = axes.errorbar(
@@ -155,6 +158,8 @@ def draw_medians(
         zorder=3,
         **{"linewidth": 1.2, **style},
     )
+    if not of_blocks:
+        return handle
     disturbed = (rows["disturbed_blocks"].to_numpy(float) > 0).nonzero()[0]
     if len(disturbed):
         axes.plot(

@@ -1,0 +1,423 @@
+"""How busy a machine is, what memory is held and how fast it trains, framework by framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from batchscope import frames, timing_tables
+from batchscope.figures import Tables, as_published, canvas, timings, words
+
+UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
+NOT_INSTALLED = "not_installed"
+_WORST = ("not_installed", "out_of_memory", "diverged")  # of two statuses the first is told
+_WIDTH, _HEIGHT = 3.5, 2.9  # of a panel, inches
+_MOST_TOLD = 4  # series, or places, in a sentence
+# Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
+_BUSY = {"cpu": "process_percent", "gpu": "gpu_percent"}
+_HELD = {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What one panel shows.
+
+    Attributes:
+        column: Column of the frame.
+        title: Words above it.
+        labels: Device -> words on its vertical axis, with the unit.
+        label: The same where devices differ, and for a document.
+    """
+
+    column: str
+    title: str
+    label: str
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+PANELS = (
+    Panel(
+        UTILISATION,
+        "Utilisation",
+        "utilisation (%)",
+        {"cpu": "CPU utilisation (%)", "gpu": "GPU utilisation (%)"},
+    ),
+    Panel(
+        MEMORY,
+        "Memory",
+        "memory (MB)",
+        {"cpu": "peak resident memory (MB)", "gpu": "peak memory of the GPU (MB)"},
+    ),
+    Panel(IMAGES, "Throughput", "images/s"),
+)
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series and batch size: utilisation, memory and images per second.
+
+    Below them stand the numbers of a document, where the study has some.
+    """
+    busy, speed = tables.utilisation, tables.throughput
+    keys = ["machine", "sweep", "batch_size"]
+    first = [*timing_tables.FIRST, "batch_size"]
+    parts = [part[[*first, "status"]] for part in (busy, speed) if len(part)]
+    rows = pandas.concat(parts, ignore_index=True) if parts else busy[[*first, "status"]]
+    status = rows.groupby(keys, sort=False, dropna=False)["status"].agg(_worst)
+    rows = rows.drop_duplicates(keys, ignore_index=True)
+    rows["status"] = status.to_numpy() if len(rows) else rows["status"]
+    index = pandas.MultiIndex.from_frame(rows[keys])
+    found = busy.set_index(keys).reindex(index) if len(busy) else pandas.DataFrame(index=index)
+    gpu = (rows["device"] == "gpu").to_numpy()
+    for name, sources, ends in ((UTILISATION, _BUSY, ("", "_q1", "_q3")), (MEMORY, _HELD, ("",))):
+        for end in ends:
+            of = {device: _numbers(found, f"{column}{end}") for device, column in sources.items()}
+            rows[f"{name}{end}"] = np.where(gpu, of["gpu"], of["cpu"])
+    found = speed.set_index(keys).reindex(index) if len(speed) else pandas.DataFrame(index=index)
+    for name in (*(f"{IMAGES}{end}" for end in ("", "_q1", "_q3")), "blocks", "disturbed_blocks"):
+        rows[name] = _numbers(found, name)
+    told = list(dict.fromkeys(["machine", "device", "framework", *timings.factor_columns(rows)]))
+    values = [name for name in rows if name not in (*timing_tables.FIRST, *told)]
+    return as_published.below(rows[[*told, *values]], tables.published, "frameworks")
+
+
+def _worst(statuses: pandas.Series) -> str:
+    found = set(statuses)
+    return next((name for name in _WORST if name in found), canvas.FINISHED)
+
+
+def _numbers(frame: pandas.DataFrame, column: str) -> np.ndarray:
+    if column not in frame:
+        return np.full(len(frame), np.nan)
+    return frame[column].to_numpy(float, na_value=np.nan)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: a row of panels, and a second one where a document has numbers."""
+    own, theirs = as_published.split(frame)
+    groups, others = _named(timings.series(own)), as_published.series(theirs)
+    figure, grid = canvas.panels(2 if others else 1, len(PANELS), _WIDTH, _HEIGHT)
+    sizes = _sizes(own, theirs)
+    styles, looks = _styles(groups, others)
+    for axes, panel in zip(grid[0], PANELS, strict=True):
+        _draw_panel(axes, own, panel, list(zip(groups, styles, strict=True)), sizes)
+        axes.set_title(f"{panel.title}, {as_published.HERE}" if others else panel.title)
+    for axes, panel in zip(grid[-1] if others else (), PANELS, strict=bool(others)):
+        at = timings.batch_axis(axes, sizes)
+        drawn = as_published.draw(axes, at, others, looks, panel.column)
+        _scale(axes, panel, drawn, sizes, "not given")
+        axes.set(title=f"{panel.title}, {as_published.THERE}", ylabel=panel.label)
+    entries = _entries(groups, styles, others)
+    if others:
+        entries = as_published.entries(entries, others, looks)
+    canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
+    timings.notes(
+        figure,
+        _subject_note(own),
+        _measured_note(own),
+        _absent_note(own),
+        timings.disturbed_note(own),
+        timings.memory_note(own),
+        as_published.note(theirs),
+    )
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns who is busiest at both ends, how memory changes, and the highest throughput."""
+    own, _ = as_published.split(frame)
+    places = list(_places(own))
+    parts = [
+        _sentence("Median {device} utilisation{place} was", places, _utilisation),
+        _sentence("Peak {memory}{place} changed", places, _memory),
+        _sentence("Highest median throughput of the {device}{place} was", places, _speed),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+# Drawing -------------------------------------------------------------------------------------
+
+
+def _sizes(own: pandas.DataFrame, theirs: pandas.DataFrame) -> list[int]:
+    """Returns the batch sizes of the axes: the same in both rows, so that they can be compared."""
+    measured = own[own["status"] != NOT_INSTALLED]
+    rows = measured if len(measured) else own
+    return sorted({int(size) for part in (rows, theirs) for size in part["batch_size"].dropna()})
+
+
+def _named(groups: list[frames.Series]) -> list[frames.Series]:
+    """Returns the series with a label also where there is one alone: its framework."""
+    if len(groups) != 1 or groups[0].frame.empty:
+        return groups
+    (group,) = groups
+    word = frames.FRAMEWORK_WORDS[group.frame["framework"].iloc[0]]
+    return [frames.Series(word, group.factors, group.frame)]
+
+
+def _styles(
+    groups: list[frames.Series], others: list[frames.Series]
+) -> tuple[list[dict[str, Any]], list[as_published.Look]]:
+    """Returns how our series and a document's look: a framework the same in both.
+
+    A framework has a colour and a marker; where more is varied, line styles tell that apart.
+    """
+    named = [group.frame["framework"].iloc[0] for group in groups if len(group.frame)]
+    there = [group.factors.get("framework") for group in others]
+    order = list(dict.fromkeys([*named, *there]))
+    base = {name: canvas.line_style(index) for index, name in enumerate(order)}
+    rests = [_rest(group) for group in groups if len(group.frame)]
+    kinds = list(dict.fromkeys(rests))
+    alone = len(kinds) < 2
+    styles = [
+        base[name]
+        if alone
+        else {**base[name], "linestyle": canvas.LINES[kinds.index(rest) % len(canvas.LINES)]}
+        for name, rest in zip(named, rests, strict=True)
+    ]
+    labels = {group.label: style for group, style in zip(groups, styles, strict=False)}
+    looks = []
+    for group, name in zip(others, there, strict=True):
+        own = labels.get(group.label)
+        style = base[name] if alone else {**base[name], "linestyle": "-"}
+        looks.append(as_published.Look(own or style, own is not None))
+    return styles or [canvas.line_style(0)] * len(groups), looks
+
+
+def _rest(group: frames.Series) -> tuple[tuple[str, Any], ...]:
+    """Returns what tells a series from others of its framework."""
+    return tuple((name, value) for name, value in group.factors.items() if name != "framework")
+
+
+def _entries(
+    groups: list[frames.Series], styles: list[dict[str, Any]], others: list[frames.Series]
+) -> list[tuple[Any, str]]:
+    """Returns a legend's handle and label of every series; what nobody drew has no line."""
+    found = []
+    there = {group.label for group in others}
+    for group, style in zip(groups, styles, strict=True):
+        if not _absent(group.frame):
+            found.append((Line2D([], [], **style), group.label))
+            continue
+        drawn = style if group.label in there else {"linestyle": "none"}
+        where = " here" if others else ""
+        found.append((Line2D([], [], **drawn), f"{group.label}: not installed{where}"))
+    return [(handle, label) for handle, label in found if label]
+
+
+def _draw_panel(
+    axes: Axes,
+    own: pandas.DataFrame,
+    panel: Panel,
+    styled: list[tuple[frames.Series, dict[str, Any]]],
+    sizes: list[int],
+) -> None:
+    at = timings.batch_axis(axes, sizes)
+    ends = []
+    for group, style in styled:
+        rows = timings.timed(group.frame, panel.column)
+        timings.draw_medians(axes, at, rows, panel.column, style, of_blocks=panel.column == IMAGES)
+        upper = rows.get(f"{panel.column}_q3", rows[panel.column])
+        ends.append(np.fmax(rows[panel.column], upper).to_numpy(float))
+    _scale(axes, panel, ends, sizes, timings.EMPTY)
+    devices = own["device"].unique().tolist()
+    label = panel.labels.get(devices[0], panel.label) if len(devices) == 1 else panel.label
+    axes.set_ylabel(label)
+    timings.mark_out_of_memory(axes, at, own)
+
+
+def _scale(axes: Axes, panel: Panel, drawn: list[np.ndarray], sizes: list[int], empty: str) -> None:
+    """Scales the vertical axis: percentages from zero, others also logarithmic."""
+    values = [part for part in drawn if len(part)]
+    if not values:
+        canvas.empty(axes, empty)
+    elif panel.column == UTILISATION:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+        top = max(part.max() for part in values)
+        axes.set_ylim(0, 1.08 * top if top > 0 else 1.0)
+    else:
+        timings.value_axis(axes, drawn, by_peaks=timings.is_dense(sizes))
+
+
+def _absent(rows: pandas.DataFrame) -> bool:
+    return bool((rows["status"] == NOT_INSTALLED).all()) and len(rows) > 0
+
+
+# Notes ---------------------------------------------------------------------------------------
+
+
+def _subject_note(own: pandas.DataFrame) -> str:
+    """Returns the machine and the framework, where the legend names neither."""
+    named = own["framework"].dropna().unique().tolist()
+    framework = f"Framework: {frames.FRAMEWORK_WORDS[named[0]]}." if len(named) == 1 else ""
+    return " ".join(filter(None, [timings.machine_note(own), framework]))
+
+
+def _measured_note(own: pandas.DataFrame) -> str:
+    devices = set(own["device"].dropna())
+    told = []
+    if "cpu" in devices:
+        told.append("CPU: % of the process's cores, and its peak resident memory")
+    if "gpu" in devices:
+        told.append(
+            "GPU: % of the time in which a kernel ran, and the peak memory of all processes on it"
+        )
+    return " ".join(
+        filter(
+            None,
+            [
+                "Points: medians, of memory the peak; bars: quartiles.",
+                "; ".join(told) + "." if told else "",
+            ],
+        )
+    )
+
+
+def _absent_note(own: pandas.DataFrame) -> str:
+    """Returns which frameworks are not installed, and where, or an empty string."""
+    absent = own[own["status"] == NOT_INSTALLED]
+    several = own["machine"].nunique() > 1
+    told = []
+    for machine, rows in absent.groupby("machine", sort=False):
+        named = ", ".join(frames.FRAMEWORK_WORDS[name] for name in rows["framework"].unique())
+        told.append(f"{named} (on {machine})" if several else named)
+    return f"Not installed, and so not measured: {'; '.join(told)}." if told else ""
+
+
+# Sentences -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The series of one device of one machine: what may be compared.
+
+    Attributes:
+        words: Words for its parts, by the name under which a sentence asks for them.
+        series: Its series.
+    """
+
+    words: dict[str, str]
+    series: list[frames.Series]
+
+
+def _places(own: pandas.DataFrame) -> Iterator[_Place]:
+    groups = timings.series(own)
+    if own.empty:
+        return
+    pairs = list(own[["machine", "device"]].drop_duplicates().itertuples(index=False, name=None))
+    machines = {machine for machine, _ in pairs}
+    for machine, device in pairs:
+        inside = [
+            group
+            for group in groups
+            if ((group.frame["machine"] == machine) & (group.frame["device"] == device)).all()
+        ]
+        told = {
+            "device": device.upper(),
+            "memory": "GPU memory" if device == "gpu" else "resident memory",
+            "place": f" on {machine}" if len(machines) > 1 else "",
+        }
+        yield _Place(told, _renamed(inside))
+
+
+def _renamed(groups: list[frames.Series]) -> list[frames.Series]:
+    """Returns series under labels that do not repeat their place."""
+    rows = pandas.concat([group.frame for group in groups], ignore_index=True) if groups else None
+    if rows is None:
+        return []
+    named = [name for name in frames.varying(rows) if name not in ("machine", "device")]
+    named = named if "framework" in named else ["framework", *named]
+    return [
+        frames.Series(
+            frames.describe(
+                {
+                    name: group.frame[name].iloc[0]
+                    for name in named
+                    if group.frame[name].nunique() == 1
+                }
+            ),
+            group.factors,
+            group.frame,
+        )
+        for group in groups
+    ]
+
+
+def _sentence(start: str, places: list[_Place], tell: Callable[[_Place], str]) -> str:
+    """Returns a sentence with what every place has to say.
+
+    Args:
+        start: Its beginning, with braces for words of the place.
+        places: The places.
+        tell: Place -> what is said of it; empty where nothing is.
+    """
+    told = [(place, text) for place in places if (text := tell(place))]
+    if not told:
+        return ""
+    parts = [f"{start.format(**place.words)} {text}" for place, text in told[:_MOST_TOLD]]
+    parts[1:] = [part[:1].lower() + part[1:] for part in parts[1:]]
+    rest = len(told) - len(parts)
+    parts += [f"{rest} further in the figure"] if rest else []
+    return f"{'; '.join(parts)}."
+
+
+def _utilisation(place: _Place) -> str:
+    """Returns the highest and the lowest utilisation at the smallest and largest batch size."""
+    rows = _known(place, UTILISATION)
+    if rows.empty:
+        return ""
+    sizes = sorted({rows["batch_size"].min(), rows["batch_size"].max()})
+    told = [f"{_extremes(rows[rows['batch_size'] == size])} at {size}" for size in sizes]
+    return ", and ".join(told).replace(" at ", " at batch size ", 1)
+
+
+def _extremes(rows: pandas.DataFrame) -> str:
+    low, high = (rows.loc[rows[UTILISATION].agg(pick)] for pick in ("idxmin", "idxmax"))
+    lowest, highest = (f"{row[UTILISATION]:.1f} %" for row in (low, high))
+    if len(rows) == 1:
+        return f"{highest} ({high['label']})"
+    if lowest == highest:
+        return f"{highest} in all {len(rows)} series"
+    return f"highest with {high['label']} ({highest}) and lowest with {low['label']} ({lowest})"
+
+
+def _memory(place: _Place) -> str:
+    """Returns the ratio of memory between both ends of the batch sizes, series by series."""
+    rows = _known(place, MEMORY)
+    if rows.empty:
+        return ""
+    told: dict[str, list[str]] = {}
+    for label, chosen in rows.groupby("label", sort=False):
+        ordered = chosen.sort_values("batch_size")
+        first, last = ordered.iloc[0], ordered.iloc[-1]
+        if first["batch_size"] < last["batch_size"] and first[MEMORY] > 0:
+            sizes = f"from batch size {first['batch_size']} to {last['batch_size']}"
+            ratio = words.number(last[MEMORY] / first[MEMORY])
+            told.setdefault(sizes, []).append(f"{ratio} ({label})")
+    parts = []
+    for sizes, ratios in told.items():
+        rest = len(ratios) - _MOST_TOLD
+        more = [f"{rest} further series in the figure"] if rest > 0 else []
+        parts.append(f"{sizes} by a factor of {', '.join([*ratios[:_MOST_TOLD], *more])}")
+    return ", and ".join(parts)
+
+
+def _speed(place: _Place) -> str:
+    rows = _known(place, IMAGES)
+    if rows.empty:
+        return ""
+    best = rows.loc[rows[IMAGES].idxmax()]
+    return f"{timings.rate(best[IMAGES])} at batch size {best['batch_size']} ({best['label']})"
+
+
+def _known(place: _Place, column: str) -> pandas.DataFrame:
+    """Returns the rows of a place that have a value, with their series' label."""
+    parts = [timings.timed(group.frame, column).assign(label=group.label) for group in place.series]
+    parts = [part for part in parts if len(part)]
+    return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame()
