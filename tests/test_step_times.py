@@ -245,16 +245,6 @@ def test_the_noise_floor():
         step_times.noise_floor([[1.0], []], [[1.0], [1.0]])
 
 
-def test_disturbed_blocks():
-    # Median 1 and median absolute deviation 0.02: the limit is 1 + 5 * 1.4826 * 0.02 = 1.14826.
-    blocks = [0.5, 0.98, 0.99, 1.0, 1.01, 1.02]
-    assert step_times.disturbed([*blocks, 1.149]).tolist() == [False] * 6 + [True]
-    assert not step_times.disturbed([*blocks, 1.148]).any()
-    assert step_times.disturbed([1.0, 1.0, 1.0, 1.004, 1.1]).tolist() == [False] * 4 + [True]
-    assert step_times.disturbed([1.0, 9.0]).sum() == 0
-    assert step_times.disturbed([]).shape == (0,)
-
-
 def test_sizes_that_allow_few_models():
     # Of odd sizes none is a multiple of 2, and ceil(B / 2) = (B + 1) / 2 is a line.
     odd = np.arange(1.0, 40.0, 2)

@@ -337,15 +337,6 @@ def test_damaged_records_are_named(written):
         tables.collect(results, planned, "gap")
 
 
-def test_datasets_and_machines(written):
-    results, planned = written
-    (dataset,) = tables.datasets(results, planned).to_dict("records")
-    assert dataset["dataset"] == "digits" and dataset["train_examples"] == 1149
-    (machine,) = tables.machines(results, planned).to_dict("records")
-    assert machine["runs"] == 3 and machine["cpu"] == "A CPU"
-    assert machine["version_tensorflow"] == "2.21.0"
-
-
 def test_the_readmes_table_names_every_column():
     table = tables.markdown()
     assert all(f"| `{name}` |" in table for name in tables.COLUMNS)

@@ -353,23 +353,6 @@ def noise_floor(blocks_a: Sequence[Any], blocks_b: Sequence[Any]) -> NoiseFloor:
     return NoiseFloor(math.exp(np.mean(logs)), factor)
 
 
-def disturbed(blocks: Any) -> np.ndarray:
-    """Returns which blocks of a size something else slowed down: a mask, to flag them.
-
-    Those that exceed the median by more than 5 standard deviations, estimated as 1.4826 times
-    the median absolute deviation and taken as at least 0.1 % of the median.
-
-    Args:
-        blocks: Seconds per step of the blocks of one size, shape (blocks,).
-    """
-    blocks = np.asarray(blocks, float)
-    if not blocks.size:
-        return np.zeros(blocks.shape, bool)
-    median = np.median(blocks)
-    sigma = max(1.4826 * np.median(np.abs(blocks - median)), 1e-3 * median)
-    return blocks - median > 5 * sigma
-
-
 def _medians(
     where: str, batch_sizes: Any, blocks: Sequence[Any], least: int = 2
 ) -> tuple[np.ndarray, np.ndarray]:
