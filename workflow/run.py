@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import names, sweeps, warm
+from batchscope import environments, names, sweeps, warm
 from batchscope.errors import UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
@@ -95,6 +95,17 @@ def try_batch(arguments: argparse.Namespace) -> None:
     )
 
 
+def install_framework(arguments: argparse.Namespace) -> None:
+    from batchscope import installation
+
+    if arguments.output.resolve() != environments.record(arguments.framework).resolve():
+        raise UserError(
+            f"--output: received {arguments.output}; {environments.record(arguments.framework)} "
+            f"is expected, as {environments.VARIABLE} has it."
+        )
+    installation.install(arguments.framework)
+
+
 def tabulate(arguments: argparse.Namespace) -> None:
     from batchscope import config, tables
 
@@ -164,6 +175,9 @@ def _parser() -> argparse.ArgumentParser:
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")
+    found = step("install_framework", install_framework, "Install a framework beside TensorFlow.")
+    found.add_argument("--framework", required=True, choices=tuple(environments.FRAMEWORKS))
+    found.add_argument("--output", type=Path, required=True, help="its record")
     found = step("train", train, "Train one run.")
     found.add_argument("--run", required=True)
     found.add_argument("--chunk-seconds", type=float, default=5.0, help="most in one call")

@@ -361,6 +361,14 @@ TIMING_ONLY_FACTORS: dict[str, Parameter] = {
         Parameter(
             "delay_seconds", "delay", "float", 0.0, "Wait before every step.", "s", minimum=0
         ),
+        Parameter(
+            "framework",
+            "fw",
+            "str",
+            "tensorflow",
+            "What computes the training steps; any but tensorflow has an environment of its own.",
+            choices=("tensorflow", "pytorch", "mxnet", "jax"),
+        ),
     )
 }
 
