@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +72,10 @@ def time_epoch(arguments: argparse.Namespace) -> None:
 
 def timing(arguments: argparse.Namespace) -> None:
     sweep = sweeps.parse(arguments.sweep)
-    if arguments.step != "max_batch_size":  # its children start TensorFlow, each for itself
+    framework = sweep.factors["framework"]
+    if framework != environments.OWN:
+        _hand_over(framework)
+    elif arguments.step != "max_batch_size":  # its children start TensorFlow, each for itself
         _start(sweep.factors)
     from batchscope import timing as timings
 
@@ -147,6 +151,20 @@ def _start(factors: dict) -> None:
     from batchscope import backend
 
     backend.start(factors["threads"], factors["device"], factors.get("replicas", 1))
+
+
+def _hand_over(framework: str) -> None:
+    """Goes on with this command in a framework's own environment, unless it runs there."""
+    python = environments.python(framework)
+    if os.path.realpath(sys.prefix) == os.path.realpath(python.parents[1]):
+        return
+    if not environments.installed(framework):
+        raise UserError(
+            f"framework: received {framework!r}, which is not installed; "
+            f"{environments.command(framework)} is expected to be run first."
+        )
+    sys.stdout.flush()
+    os.execv(python, [str(python), *sys.argv])
 
 
 def _parser() -> argparse.ArgumentParser:
