@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import names, sweeps
+from batchscope import environments, names, sweeps
 
 if TYPE_CHECKING:
     import pandas
@@ -147,6 +147,8 @@ def _words(factor: str, value: Any) -> str:
         return name if value else f"no {name}"
     if factor in ("dataset", "model", "optimizer", "device", "machine"):
         return str(value)
+    if factor == "framework":
+        return environments.title(value)
     if factor == "loop":
         return LOOP_WORDS[value]
     if factor == "threads" and value == 0:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import definitions, names, pairs, snapshots, sweeps, values
+from batchscope import definitions, environments, names, pairs, snapshots, sweeps, values
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, missing, received, show, unknown, within
 
@@ -62,6 +62,10 @@ FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs; a |
     "weight_distance": ("weight_distance",),
     "weight_distance_by_layer": ("weight_distance",),
 }
+# What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
+FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
+FRAMEWORK_OPTIMIZERS = ("sgd", "adam")
+FRAMEWORK_TIMINGS = ("throughput", "utilisation")
 EPOCH_FIGURES = ("accuracy_by_epochs", "training_time")  # which need at_epochs besides
 MAX_RUNS = 1000
 _LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
@@ -611,6 +615,7 @@ class _Planner:
         for _, factors, find in grid.combinations():
             self._check_step(factors, find)
             self._check_loop(factors, find)
+            self._check_framework(factors, find, timings)
             combinations.append(factors)
         found = tuple(sweeps.group(combinations))
         self._check_sweep_names(place, found)
@@ -657,6 +662,34 @@ class _Planner:
         elif factors["replicas"] > 1:
             text = f"received {factors['replicas']} with loop {factors['loop']}; 1 is expected, or "
             self.report(Problem(find("replicas"), f"{text}loop graph."))
+
+    def _check_framework(
+        self, factors: dict[str, Any], find: Callable[[str], Place], timings: dict[str, Any]
+    ) -> None:
+        """What the frameworks beside TensorFlow have: two networks, and one loop of their own."""
+        framework = factors["framework"]
+        if framework == environments.OWN:
+            return
+        births = {name: sweeps.FACTORS[name].birth for name in ("loop", "input_pipeline")}
+        allowed = {
+            "model": FRAMEWORK_MODELS,
+            "optimizer": FRAMEWORK_OPTIMIZERS,
+            **{name: (birth,) for name, birth in births.items()},
+            **{"delay_seconds": (0,), "replicas": (1,), "momentum": (0,)},
+        }
+        wrong = [
+            (f"{name} {factors[name]}", f"{name} {' or '.join(map(str, values))}")
+            for name, values in allowed.items()
+            if factors[name] not in values
+        ]
+        if not {*timings} <= {*FRAMEWORK_TIMINGS}:
+            others = [name for name in timings if name not in FRAMEWORK_TIMINGS]
+            wrong.append((_listed(others), f"{' or '.join(FRAMEWORK_TIMINGS)} in timing alone"))
+        if wrong:
+            found, expected = (_listed(list(words)) for words in zip(*wrong, strict=True))
+            verb = "is" if len(wrong) == 1 else "are"
+            text = f"received '{framework}' with {found}; {expected} {verb} expected."
+            self.report(Problem(find("framework"), text))
 
     def _too_many(self, grid: _Grid) -> bool:
         if grid.size <= self._max_runs():
