@@ -175,3 +175,69 @@ def test_an_update_is_that_of_keras(framework, batch, optimizer, rate, tmp_path)
             change, told = values - weights[path], written[path] - weights[path]
             size = np.linalg.norm(change)
             assert np.linalg.norm(told - change) < WEIGHTS * size, path
+
+
+class Recorded:
+    """A training that notes its batches; its loss is what a test sets."""
+
+    loss = 1.0
+
+    def __init__(self, network, weights, optimizer, rate, images, labels, scale, device) -> None:
+        self.examples, self.calls, self.restarts = len(labels), [], 0
+
+    def run(self, starts, batch_size) -> float:
+        self.calls.append((list(starts), batch_size))
+        return self.loss
+
+    def restart(self) -> None:
+        self.restarts += 1
+
+
+@pytest.fixture
+def subject(tmp_path, monkeypatch):
+    """A sweep of 100 training images of 28x28, and the training behind it."""
+    from batchscope import frameworks, sweeps
+    from batchscope.timing import subjects
+
+    images = np.random.default_rng(0).integers(0, 255, (140, 28, 28, 1)).astype(np.uint8)
+    np.savez(tmp_path / "some.npz", images=images, labels=np.arange(140) % 10)
+    split = {"train": 10, "validation": 2, "test": 2}  # of each class
+    definition = {"source": "npz", "path": str(tmp_path / "some.npz"), "split": split}
+    definition = definitions.resolve(definition)
+    token = definitions.token("some", definition)
+    datasets.prepare(token, definition, tmp_path)
+    started = []
+
+    class Module:
+        Training = Recorded
+
+    monkeypatch.setattr(frameworks, "start", lambda *given: started.append(given) or Module)
+    sweep = sweeps.parse(f"{token}+campbell_cnn+bs=16_32+opt=sgd+dev=cpu+th=1+fw=jax")
+    with subjects.open_subject(tmp_path, sweep) as found:
+        assert started == [("jax", 1, "cpu")]
+        yield found
+
+
+def test_steps_are_of_whole_batches_epoch_after_epoch(subject):
+    run, other = subject.runner(32), subject.runner(16)
+    calls = subject.training.calls
+    assert run(2) >= 0
+    assert calls == [([0, 32, 64], 32), ([0, 32], 32)]  # the lead-in, then what was asked for
+    run(2)
+    assert calls[-1] == ([64, 0], 32)
+    other(1)
+    assert calls[-2:] == [([0, 16, 32], 16), ([48], 16)]
+    run(1)
+    assert calls[-1] == ([32], 32)  # after a lead-in from where it was: 32, 64, 0
+    assert subject.unit == 1 and (subject.threads, subject.examples) == (1, 100)
+    assert subject.ceiling() is None and subject.counted() is None
+
+
+def test_a_loss_that_is_not_finite_is_a_result_of_its_batch_size(subject):
+    from batchscope.timing import fates
+
+    subject.training.loss = math.nan
+    with pytest.raises(fates.NotFinite) as raised:
+        subject.runner(16)(1)
+    assert fates.word(raised.value, subject.fates) == "diverged"
+    assert subject.training.restarts == 1

@@ -1,6 +1,13 @@
 """Frameworks that are timed beside TensorFlow: an environment for each, made on demand."""
 
 
+# A cluster's nodes may reach no package index.
+localrules:
+    install_pytorch,
+    install_mxnet,
+    install_jax,
+
+
 rule install_pytorch:
     """Installs PyTorch into an environment of its own."""
     input:

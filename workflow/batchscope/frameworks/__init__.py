@@ -30,6 +30,9 @@ MODULES = {name: f"batchscope.frameworks.{name}" for name in ("pytorch", "mxnet"
 # Keras's constants of Adam; each framework has an epsilon of its own otherwise.
 ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
 SEED = 0  # of dropout
+# Whose own switches leave more threads busy than asked for: XLA takes one for each core of the
+# process, and MXNet's engine computes while Python queues what comes next.
+CONFINED = ("mxnet", "jax")
 
 
 class Training(abc.ABC):
@@ -160,6 +163,7 @@ def start(framework: str, threads: int, device: str) -> Any:
         os.environ["JAX_PLATFORMS"] = "cpu" if device == "cpu" else "cuda"
         # As TensorFlow is set up: memory is taken as it is needed.
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    if framework in CONFINED:
         _confine(threads)
     module = importlib.import_module(MODULES[framework])
     module.start(threads, device)
@@ -167,6 +171,6 @@ def start(framework: str, threads: int, device: str) -> Any:
 
 
 def _confine(threads: int) -> None:
-    """Leaves this process so many cores: XLA takes a thread for each that it has."""
+    """Leaves this process, and all threads that it starts, so many of its cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
