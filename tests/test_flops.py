@@ -301,10 +301,3 @@ def test_the_peak_is_about_numpy_s_own():
     # One quiet moment of three is enough: others may use the machine.
     ratios = [found / numpy for found, numpy in json.loads(done.stdout)]
     assert any(1 / 3 < ratio < 3 for ratio in ratios), ratios
-
-
-def test_ceiling():
-    assert peak.ceiling(1e11, 4e7) == 2500.0
-    for wrong in ((0.0, 1.0), (1.0, 0.0), (float("inf"), 1.0), (1.0, float("nan"))):
-        with pytest.raises(ValueError, match="a positive number is expected"):
-            peak.ceiling(*wrong)

@@ -26,10 +26,12 @@ LAYERS = (
     "definitions",
     "pairs",
     "sweeps",
+    "environments",
     "published",
     "plan",
     "config",
     "records",
+    "installation",
     "machine",
     "status",
     "backend",
@@ -47,6 +49,7 @@ LAYERS = (
     "weight_distance",
     "training",
     "measures",
+    "frameworks",
     "timing",
     "frames",
     "statistics",
@@ -59,7 +62,10 @@ LAYERS = (
     "figures",
     "report",
 )
-HEAVY = {"tensorflow", "keras", "numpy", "pandas", "scipy", "matplotlib", "sklearn", "jinja2"}
+HEAVY = {
+    *("tensorflow", "keras", "numpy", "pandas", "scipy", "matplotlib", "sklearn", "jinja2"),
+    *("torch", "mxnet", "jax"),
+}
 # What each layer is made for (the architecture's table); a layer that is not named has no limit.
 OUTSIDE = {
     "names": set(),
@@ -68,6 +74,7 @@ OUTSIDE = {
     "definitions": set(),
     "pairs": set(),
     "sweeps": set(),
+    "environments": set(),
     "published": set(),
     "problems": set(),
     "values": set(),
@@ -76,6 +83,7 @@ OUTSIDE = {
     "records": {"numpy"},
     "config": set(),
     "weight_distance": {"numpy"},
+    "frameworks": {"numpy", "torch", "mxnet", "jax"},
     "statistics": {"numpy", "scipy", "pandas"},
     "learning_rates": {"numpy", "pandas"},
     "margins": {"numpy", "pandas"},
@@ -246,3 +254,19 @@ def test_format(command):
     tool = Path(sys.executable).parent / command[0]
     done = subprocess.run([tool, *command[1:]], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_framework_imports_itself_alone():
+    """Its environment holds no other, and none of them TensorFlow."""
+    own = {"pytorch": "torch", "mxnet": "mxnet", "jax": "jax"}
+    for path in modules("frameworks"):
+        used = {name.split(".")[0] for name in imported(path)} & HEAVY
+        assert used <= {"numpy", own.get(path.stem, "numpy")}, path.name
+
+
+def test_what_times_the_steps_of_any_framework_imports_none():
+    """It runs in the environment of each."""
+    shared = ("throughput", "utilisation", "subjects", "framework_subject")
+    for name in shared:
+        used = imported(LIBRARY / "timing" / f"{name}.py")
+        assert {each.split(".")[0] for each in used} & HEAVY <= {"numpy"}, name

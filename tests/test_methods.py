@@ -162,12 +162,24 @@ def test_a_batch_is_one_function_within_an_update(method):
     )
 
 
-def test_what_an_update_costs_is_its_gradients():
+@pytest.mark.parametrize("name", ["plain", "conservative", "robust"])
+def test_an_update_computes_as_many_gradients_as_its_ceiling_counts(name):
+    import keras
+    import tensorflow as tf
+
+    from batchscope import names
     from batchscope.methods import Method
 
-    assert Method().gradients == 1
-    assert Method("conservative", inner_steps=7).gradients == 7
-    assert Method("robust").gradients == 2
+    weight, computed = keras.Variable(START), 0
+    model = SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[])
+
+    def evaluate():
+        nonlocal computed
+        computed += 1
+        return tf.constant(1.0), tf.constant(0), [weight.value]
+
+    Method(name, inner_steps=7).apply(evaluate, keras.optimizers.SGD(RATE), model)
+    assert computed == names.gradients_per_update({"method": name, "inner_steps": 7})
 
 
 def test_a_method_is_read_from_the_factors_of_runs_and_timings():

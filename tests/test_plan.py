@@ -536,3 +536,81 @@ def test_limits_of_the_batch_size_need_margins_and_beside_needs_them_too():
     start = "experiments.a.figures[0]: received 'batch_size_limits' without what it needs; margins"
     assert any(line.startswith(start) for line in found)
     assert any("beside: received without margins" in line for line in found)
+
+
+def timed(**experiment):
+    """A study of times of MNIST, with frameworks varied."""
+    experiment = {
+        "vary": {"batch_size": [32], "framework": ["tensorflow", "pytorch"]},
+        "timing": ["throughput", "utilisation"],
+        **experiment,
+    }
+    defaults = {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"}
+    return {"study": "s", "defaults": defaults, "experiments": {"a": experiment}}
+
+
+def test_a_framework_is_a_sweep_of_its_own():
+    own, other = plan.make(timed()).experiments["a"].sweeps
+    assert other.name == f"{own.name}+fw=pytorch"
+    assert plan.make(timed(vary={"batch_size": [32]})).experiments["a"].sweeps == (own,)
+    frameworks = list(names.TIMING_ONLY_FACTORS["framework"].choices)
+    every = {"batch_size": [32], "framework": frameworks, "threads": ["all"], "device": ["cpu"]}
+    every |= {"model": ["campbell_cnn", "lheureux_cnn"], "optimizer": ["sgd", "adam"]}
+    assert len(plan.make(timed(vary=every)).experiments["a"].sweeps) == 4 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("factor", "value", "expected"),
+    [
+        ("model", "small_cnn", "model campbell_cnn or lheureux_cnn is"),
+        ("optimizer", "rmsprop", "optimizer sgd or adam is"),
+        ("loop", "eager", "loop graph is"),
+        ("replicas", 2, "replicas 1 is"),
+        ("momentum", 0.9, "momentum 0 is"),
+    ],
+)
+def test_what_another_framework_does_not_have(factor, value, expected):
+    assert problems(timed(set={factor: value})) == [
+        f"experiments.a.vary.framework[1]: received 'pytorch' with {factor} {value}; "
+        f"{expected} expected."
+    ]
+
+
+def test_another_framework_waits_for_nothing_and_has_its_arrays_in_memory():
+    given = {"loop": "eager", "input_pipeline": "prefetch", "delay_seconds": 0.1}
+    assert problems(timed(set=given)) == [
+        "experiments.a.vary.framework[1]: received 'pytorch' with loop eager, input_pipeline "
+        "prefetch and delay_seconds 0.1; loop graph, input_pipeline plain and delay_seconds 0 are "
+        "expected."
+    ]
+
+
+@pytest.mark.parametrize("timing", ["max_batch_size", "profile"])
+def test_another_framework_is_timed_in_two_ways(timing):
+    assert problems(timed(timing=["throughput", timing])) == [
+        f"experiments.a.vary.framework[1]: received 'pytorch' with {timing}; throughput or "
+        "utilisation in timing alone is expected."
+    ]
+
+
+def test_a_users_model_is_for_tensorflow_alone(tmp_path):
+    raw = timed(set={"model": "mine"})
+    raw["models"] = {"mine": str(MODEL_FILE)}
+    (line,) = problems(raw)
+    assert "with model mine-58f02d97; model campbell_cnn or lheureux_cnn is expected." in line
+
+
+def test_a_training_has_no_framework():
+    (line,) = problems(config(experiment={"set": {"framework": "jax"}}))
+    assert line.startswith("experiments.a.set.framework: received in an experiment that trains")
+
+
+def test_what_the_plan_says_of_frameworks_is_what_there_is():
+    from batchscope import environments
+    from batchscope.frameworks import MODULES, layers
+
+    assert list(layers.NETWORKS) == list(plan.FRAMEWORK_MODELS)
+    assert [environments.OWN, *environments.FRAMEWORKS] == list(
+        names.TIMING_ONLY_FACTORS["framework"].choices
+    )
+    assert list(MODULES) == list(environments.FRAMEWORKS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,96 @@ def test_every_column_is_explained():
     assert set(timing_tables.COLUMNS) == set(timing_tables.TABLES)
     for columns in timing_tables.COLUMNS.values():
         assert all(doc.endswith(".") for doc in columns.values())
+
+
+@pytest.fixture
+def frameworks(tmp_path, monkeypatch):
+    """A study of two frameworks: TensorFlow is timed; MXNet is installed nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BATCHSCOPE_FRAMEWORKS", str(tmp_path / "none"))
+    raw = {
+        "study": "timed",
+        "machine": "desktop",
+        "machines": {"cluster": {"results": "elsewhere"}},
+        "defaults": {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"},
+        "experiments": {
+            "machine": {
+                "vary": {"batch_size": [1, 2, 4, 8], "framework": ["mxnet", "tensorflow"]},
+                "timing": ["throughput", "utilisation"],
+                "at_epochs": [2],
+            }
+        },
+    }
+    Path("study.yaml").write_text(yaml.safe_dump(raw))
+    study = config.study("study.yaml")
+    for job in status.timing_jobs(study.experiments["machine"], "results", "desktop"):
+        if job.framework == "tensorflow":
+            make = throughput if job.measure == "throughput" else utilisation
+            records.write_json(job.path, make(job.sweep.batch_sizes))
+    return study
+
+
+def test_what_is_not_installed_has_its_rows(frameworks):
+    for table, count in (("throughput", 4), ("summaries", 1), ("utilisation", 4)):
+        frame = getattr(timing_tables, table)("results", frameworks, "machine")
+        found = frame[frame["status"] == "not_installed"]
+        assert len(found) == count and len(frame) == 2 * count
+        assert set(found["framework"]) == {"mxnet"} and set(found["machine"]) == {"desktop"}
+        assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
+        empty = set(found.columns[found.isna().all()])
+        assert {*found.columns} - empty == {
+            *timing_tables.FIRST,
+            *({"status"} if table == "summaries" else {"batch_size", "status"}),
+        } - {"model_digest"}
+    times = timing_tables.training_times("results", frameworks, "machine")
+    assert set(times["framework"]) == {"tensorflow"} and len(times) == 4
+    assert set(timing_tables.samples("results", frameworks, "machine")["framework"]) == {
+        "tensorflow"
+    }
+
+
+def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
+    (job,) = (
+        job
+        for job in status.timing_jobs(frameworks.experiments["machine"], "results", "desktop")
+        if (job.framework, job.measure) == ("mxnet", "throughput")
+    )
+    # Without a ceiling, as every framework but TensorFlow.
+    record = {**throughput(job.sweep.batch_sizes), "matmul": None, "flops": None}
+    records.write_json(job.path, record)
+    frame = timing_tables.summaries("results", frameworks, "machine")
+    assert list(frame["status"]) == ["finished"] * 2
+    assert frame["ceiling_images_per_second"].isna().tolist() == [True, False]
+    assert frame["plateau_images_per_second"].notna().all()
+
+
+@pytest.mark.parametrize("name", ["throughput", "step_time", "training_time", "utilisation"])
+@pytest.mark.parametrize("own", [True, False], ids=["beside tensorflow", "alone"])
+def test_figures_draw_what_is_there(frameworks, name, own, tmp_path):
+    from batchscope import figures, tables
+
+    if not own:
+        shutil.rmtree("results")
+    folder = tmp_path / "tables"
+    tables.write("results", frameworks, "machine", folder)
+    figures.write(folder, [name], tmp_path / "figures")
+    written = (tmp_path / "figures" / f"{name}.csv").read_text()
+    assert "not_installed" not in written and "mxnet" not in written
+
+
+def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(frameworks):
+    experiment = frameworks.experiments["machine"]
+    every = list(status.timing_jobs(experiment, "results", "desktop"))
+    assert set(status.measure_files(frameworks, experiment, "results")) == {
+        job.path for job in every if job.framework == "tensorflow"
+    }
+    found = status.overview(frameworks, "results")
+    assert found.not_installed == {"mxnet": 2}
+    text = status.describe(frameworks, found, "study.yaml", 2)
+    assert (
+        "Not installed: MXNet, for which 2 timings wait; snakemake --cores 1 install_mxnet "
+        "installs it." in text
+    )
+    # Another machine's results are read whatever is installed here.
+    jobs = status.measure_jobs(frameworks, experiment, "elsewhere", "local")
+    assert {job.framework for job in jobs} == {"tensorflow", "mxnet"}

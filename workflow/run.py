@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import names, sweeps, warm
+from batchscope import environments, names, sweeps, warm
 from batchscope.errors import UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
@@ -71,7 +72,10 @@ def time_epoch(arguments: argparse.Namespace) -> None:
 
 def timing(arguments: argparse.Namespace) -> None:
     sweep = sweeps.parse(arguments.sweep)
-    if arguments.step != "max_batch_size":  # its children start TensorFlow, each for itself
+    framework = sweep.factors["framework"]
+    if framework != environments.OWN:
+        _hand_over(framework)
+    elif arguments.step != "max_batch_size":  # its children start TensorFlow, each for itself
         _start(sweep.factors)
     from batchscope import timing as timings
 
@@ -93,6 +97,17 @@ def try_batch(arguments: argparse.Namespace) -> None:
     largest.child(
         arguments.results, factors, arguments.batch_size, arguments.memory_mb, arguments.model_file
     )
+
+
+def install_framework(arguments: argparse.Namespace) -> None:
+    from batchscope import installation
+
+    if arguments.output.resolve() != environments.record(arguments.framework).resolve():
+        raise UserError(
+            f"--output: received {arguments.output}; {environments.record(arguments.framework)} "
+            f"is expected, as {environments.VARIABLE} has it."
+        )
+    installation.install(arguments.framework)
 
 
 def tabulate(arguments: argparse.Namespace) -> None:
@@ -140,6 +155,20 @@ def _start(factors: dict) -> None:
     backend.start(factors["threads"], factors["device"], factors.get("replicas", 1))
 
 
+def _hand_over(framework: str) -> None:
+    """Goes on with this command in a framework's own environment, unless it runs there."""
+    python = environments.python(framework)
+    if os.path.realpath(sys.prefix) == os.path.realpath(python.parents[1]):
+        return
+    if not environments.installed(framework):
+        raise UserError(
+            f"framework: received {framework!r}, which is not installed; "
+            f"{environments.command(framework)} is expected to be run first."
+        )
+    sys.stdout.flush()
+    os.execv(python, [str(python), *sys.argv])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python workflow/run.py", description=__doc__)
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP")
@@ -166,6 +195,9 @@ def _parser() -> argparse.ArgumentParser:
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")
+    found = step("install_framework", install_framework, "Install a framework beside TensorFlow.")
+    found.add_argument("--framework", required=True, choices=tuple(environments.FRAMEWORKS))
+    found.add_argument("--output", type=Path, required=True, help="its record")
     found = step("train", train, "Train one run.")
     found.add_argument("--run", required=True)
     found.add_argument("--chunk-seconds", type=float, default=5.0, help="most in one call")

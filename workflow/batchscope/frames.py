@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import names, sweeps
+from batchscope import environments, names, sweeps
 
 if TYPE_CHECKING:
     import pandas
@@ -155,14 +155,14 @@ def _words(factor: str, value: Any) -> str:
         return name if value else f"no {name}"
     if factor in ("dataset", "model", "optimizer", "device", "machine"):
         return str(value)
+    if factor == "framework":
+        return environments.title(value)
     if factor == "loop":
         return LOOP_WORDS[value]
     if (factor, value) == ("augmentation", "none"):
         return "no augmentation"
     if factor == "method":
         return f"{value} updates"
-    if factor == "framework":
-        return FRAMEWORK_WORDS[value]
     if factor == "threads" and value == 0:
         return "all threads"
     if factor == "learning_rate_scaling":
@@ -181,7 +181,6 @@ LOOP_WORDS = {
     "fit": "Keras fit",
     "fit_steps": "Keras fit, 32 steps per execution",
 }
-FRAMEWORK_WORDS = {"tensorflow": "TensorFlow", "pytorch": "PyTorch", "mxnet": "MXNet", "jax": "JAX"}
 
 
 def format_number(value: Any) -> str:

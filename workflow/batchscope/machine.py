@@ -10,7 +10,10 @@ from typing import Any
 
 import psutil
 
-PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "snakemake")
+PACKAGES = (
+    *("tensorflow", "keras", "numpy", "scipy", "snakemake"),
+    *("torch", "mxnet", "jax", "jaxlib"),
+)
 
 
 def versions() -> dict[str, str]:

@@ -57,11 +57,6 @@ class Method:
         given = {key: factors[key] for key in ("gamma", "inner_steps", "rho") if key in factors}
         return cls(factors["method"], **given)
 
-    @property
-    def gradients(self) -> int:
-        """Gradients of an update, which is about what it costs in plain ones."""
-        return {"plain": 1, "conservative": self.inner_steps, "robust": 2}[self.name]
-
     def apply(
         self, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
     ) -> tuple[tf.Tensor, tf.Tensor]:

@@ -410,7 +410,7 @@ TIMING_ONLY_FACTORS: dict[str, Parameter] = {
             "fw",
             "str",
             "tensorflow",
-            "What trains the network.",
+            "What computes the training steps; any but tensorflow has an environment of its own.",
             choices=("tensorflow", "pytorch", "mxnet", "jax"),
         ),
     )
@@ -614,6 +614,11 @@ def parse_run(name: str) -> dict[str, Value]:
         ValueError: If the name is not one that `run_name` would have written.
     """
     return dict(_parse(name, tuple(FACTORS), run_name))
+
+
+def gradients_per_update(factors: dict[str, Any]) -> int:
+    """Returns how many gradients of its batch an update computes, by the factors of its method."""
+    return {"plain": 1, "conservative": factors["inner_steps"], "robust": 2}[factors["method"]]
 
 
 def timing_name(factors: dict[str, Value]) -> str:

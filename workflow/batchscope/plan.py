@@ -19,7 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import definitions, names, pairs, published, snapshots, sweeps, values
+from batchscope import (
+    definitions,
+    environments,
+    names,
+    pairs,
+    published,
+    snapshots,
+    sweeps,
+    values,
+)
 from batchscope.errors import ConfigError
 from batchscope.problems import Place, Problem, merged, missing, received, show, unknown, within
 
@@ -70,6 +79,10 @@ MARGIN_FIGURES = ("batch_size_limits",)  # which need margins besides
 MARGIN_OUTCOMES = tuple(
     f"{split}_{what}" for split in ("test", "validation", "train") for what in ("accuracy", "loss")
 )
+# What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
+FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
+FRAMEWORK_OPTIMIZERS = ("sgd", "adam")
+FRAMEWORK_TIMINGS = ("throughput", "utilisation")
 EPOCH_FIGURES = ("accuracy_by_epochs", "training_time")  # which need at_epochs besides
 # Factors that one method alone reads.
 METHOD_PARAMETERS = {"conservative": ("gamma", "inner_steps"), "robust": ("rho",)}
@@ -635,6 +648,7 @@ class _Planner:
         for _, factors, find in grid.combinations():
             self._check_step(factors, find)
             self._check_loop(factors, find)
+            self._check_framework(factors, find, timings)
             combinations.append(factors)
         found = tuple(sweeps.group(combinations))
         self._check_sweep_names(place, found)
@@ -684,6 +698,35 @@ class _Planner:
                 if factors[name] != simple:
                     text = f"received {factors[name]} with loop {factors['loop']}; {simple} is "
                     self.report(Problem(find(name), f"{text}expected, or loop graph."))
+
+    def _check_framework(
+        self, factors: dict[str, Any], find: Callable[[str], Place], timings: dict[str, Any]
+    ) -> None:
+        """What the frameworks beside TensorFlow have: two networks, and one loop of their own."""
+        framework = factors["framework"]
+        if framework == environments.OWN:
+            return
+        plain = ("loop", "input_pipeline", "method", "augmentation")
+        births = {name: sweeps.FACTORS[name].birth for name in plain}
+        allowed = {
+            "model": FRAMEWORK_MODELS,
+            "optimizer": FRAMEWORK_OPTIMIZERS,
+            **{name: (birth,) for name, birth in births.items()},
+            **{"delay_seconds": (0,), "replicas": (1,), "momentum": (0,)},
+        }
+        wrong = [
+            (f"{name} {factors[name]}", f"{name} {' or '.join(map(str, values))}")
+            for name, values in allowed.items()
+            if factors[name] not in values
+        ]
+        if not {*timings} <= {*FRAMEWORK_TIMINGS}:
+            others = [name for name in timings if name not in FRAMEWORK_TIMINGS]
+            wrong.append((_listed(others), f"{' or '.join(FRAMEWORK_TIMINGS)} in timing alone"))
+        if wrong:
+            found, expected = (_listed(list(words)) for words in zip(*wrong, strict=True))
+            verb = "is" if len(wrong) == 1 else "are"
+            text = f"received '{framework}' with {found}; {expected} {verb} expected."
+            self.report(Problem(find("framework"), text))
 
     def _too_many(self, grid: _Grid) -> bool:
         if grid.size <= self._max_runs():

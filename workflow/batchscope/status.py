@@ -9,11 +9,11 @@ import os
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import definitions, names, plan, records, snapshots, sweeps
+from batchscope import definitions, environments, names, plan, records, snapshots, sweeps
 
 # Interpreter, imports and compilation of one job that needs TensorFlow, in seconds of a core.
 START_SECONDS = 4.0
@@ -59,6 +59,7 @@ class Overview:
         start_seconds: Seconds of one core to start the missing jobs.
         disk_bytes: Bytes that missing data and runs take, as far as known.
         unsized: Missing data sets and models on data sets of which nothing tells the size.
+        not_installed: Framework that is not installed -> timings that wait for it.
     """
 
     experiments: tuple[ExperimentStatus, ...]
@@ -69,10 +70,11 @@ class Overview:
     start_seconds: float
     disk_bytes: float
     unsized: tuple[str, ...]
+    not_installed: dict[str, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Whether data, runs and measures all exist."""
+        """Whether data, runs and measures all exist, but for what waits for a framework."""
         return not (
             self.missing_data
             or self.total.statuses[records.MISSING]
@@ -125,6 +127,9 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         start_seconds=START_SECONDS * sum(jobs[name] for name in _STARTS),
         disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in run_sizes)]),
         unsized=tuple(dict.fromkeys(unsized)),
+        not_installed={
+            framework: len(jobs) for framework, jobs in not_installed(study, results).items()
+        },
     )
 
 
@@ -151,6 +156,11 @@ class MeasureJob:
     runs: tuple[str, ...] = ()
     sweep: sweeps.Sweep | None = None
 
+    @property
+    def framework(self) -> str:
+        """The framework that it needs here."""
+        return self.sweep.factors["framework"] if self.sweep else environments.OWN
+
 
 def measure_jobs(
     study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str = ""
@@ -163,9 +173,10 @@ def measure_jobs(
         study: The planned study.
         experiment: One of its experiments.
         results: The results folder.
-        machine: Name of the machine in paths; the study's own where left out.
+        machine: Name of another machine in paths. Where it is left out, these are the files that
+            can be made here: none of a timing whose framework is not installed.
     """
-    machine = machine or study.machine
+    here, machine = not machine, machine or study.machine
     for measure, values in experiment.measures.items():
         settings = names.settings_name(measure, values)
         if measure in names.PAIR_MEASURES:
@@ -184,7 +195,22 @@ def measure_jobs(
             for run, epoch in itertools.product(experiment.runs, experiment.at_epochs):
                 path = records.measure_path(results, run, measure, at_epoch(epoch))
                 yield MeasureJob(path, measure, (run,))
-    yield from timing_jobs(experiment, results, machine)
+    for job in timing_jobs(experiment, results, machine):
+        if not here or environments.installed(job.framework):
+            yield job
+
+
+def not_installed(study: plan.Study, results: Path | str) -> dict[str, list[MeasureJob]]:
+    """Returns framework that is not installed here -> the timings that wait for it, each once.
+
+    What was measured while it was installed does not wait.
+    """
+    found: dict[str, dict[Path, MeasureJob]] = {}
+    for experiment in study.experiments.values():
+        for job in timing_jobs(experiment, results, study.machine):
+            if not environments.installed(job.framework) and not job.path.exists():
+                found.setdefault(job.framework, {})[job.path] = job
+    return {framework: list(jobs.values()) for framework, jobs in found.items()}
 
 
 def at_epoch(epoch: int) -> str:
@@ -217,7 +243,7 @@ def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
 def timing_jobs(
     experiment: plan.Experiment, results: Path | str, machine: str
 ) -> Iterator[MeasureJob]:
-    """Yields every file that an experiment's timings write on a machine."""
+    """Yields every file that an experiment's timings write on a machine, installed or not."""
     for measure, values in experiment.timings.items():
         settings = names.settings_name(measure, values)
         found = (job for sweep in experiment.sweeps for job in sweeps.jobs(measure, sweep))
@@ -384,6 +410,11 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
         if found.missing_data:
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
         lines += [_time_line(found, cores), _disk_line(found)]
+    for framework, count in found.not_installed.items():
+        lines.append(
+            f"Not installed: {environments.title(framework)}, for which {_many(count, 'timing')} "
+            f"{'waits' if count == 1 else 'wait'}; {environments.command(framework)} installs it."
+        )
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
 
 

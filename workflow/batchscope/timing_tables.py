@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope import long_tables, names, status, step_times, sweeps
+from batchscope import environments, long_tables, names, records, status, step_times, sweeps
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
@@ -34,11 +34,15 @@ FIRST = (
 QUARTILES = ("", "_q1", "_q3")
 _OF_BLOCKS = {"": "median", "_q1": "lower quartile", "_q3": "upper quartile"}
 _STATUS = "finished, diverged or out_of_memory."
+_STATUS_HERE = (
+    "finished, diverged, out_of_memory, or not_installed: the framework has no environment here, "
+    "and the rest of the row is empty."
+)
 
 # Columns of each table beside those of FIRST, with what they hold.
 THROUGHPUT: dict[str, str] = {
     "batch_size": "Images per step.",
-    "status": _STATUS,
+    "status": _STATUS_HERE,
     "steps": "Steps of a block.",
     "blocks": "Timed blocks.",
     "disturbed_blocks": "Those during which other processes took more than 0.2 cores.",
@@ -57,8 +61,8 @@ THROUGHPUT: dict[str, str] = {
     "process_percent": "CPU utilisation of the process during the blocks, % of its cores: median.",
 }
 SWEEPS: dict[str, str] = {
-    "status": _STATUS,
-    "used_threads": "Threads that TensorFlow used: what `all` (0) stood for.",
+    "status": _STATUS_HERE,
+    "used_threads": "Threads that the framework used: what `all` (0) stood for.",
     "train_examples": "Images of an epoch.",
     "sizes": "Batch sizes that were timed.",
     "blocks": "Timed blocks of all of them.",
@@ -82,8 +86,8 @@ SWEEPS: dict[str, str] = {
     "step_difference": "AICc of the line less that of the best staircase.",
     "step_p": "How often a line with this noise gives so large a difference.",
     "step_verdict": "The same in a sentence.",
-    "matmul_flops_per_second": "Measured peak of a matrix product, FLOP/s.",
-    "flops_per_image": "Operations of the model's products and convolutions per trained image.",
+    "matmul_flops_per_second": "Measured peak of a matrix product, FLOP/s; in TensorFlow alone.",
+    "flops_per_image": "Operations of the model's products and convolutions per image and update.",
     "ceiling_images_per_second": "The one over the other.",
     "plateau_share_of_ceiling": "plateau_images_per_second over it.",
     "max_batch_size": "Largest batch size that was seen to fit into memory.",
@@ -94,7 +98,7 @@ SWEEPS: dict[str, str] = {
 }
 UTILISATION: dict[str, str] = {
     "batch_size": "Images per step.",
-    "status": _STATUS,
+    "status": _STATUS_HERE,
     "steps": "Steps of the training.",
     "seconds": "Its time, s.",
     "process_percent": "CPU utilisation of the process, % of its cores: median over time.",
@@ -105,7 +109,8 @@ UTILISATION: dict[str, str] = {
     "machine_percent": "CPU utilisation of the whole machine, %: median over time.",
     "foreign_cores": "Cores that other processes took: mean.",
     "memory_peak_mb": "Peak resident memory of the process, MB.",
-    "tensorflow_peak_mb": "Peak of what TensorFlow's allocator gave out on the device, MB.",
+    "tensorflow_peak_mb": "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave "
+    "out on the device, MB.",
     "gpu_percent": "GPU utilisation, % of the time in which a kernel ran: median over time.",
     "gpu_percent_q1": "Lower quartile over time.",
     "gpu_percent_q3": "Upper quartile over time.",
@@ -201,26 +206,44 @@ def _first(machine: str, sweep: sweeps.Sweep) -> Row:
 
 
 def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
-    """Yields the records of a timing on every machine, in the plan's order."""
+    """Yields the records of a timing on every machine, in the plan's order.
+
+    A sweep whose framework is not installed here, and was not timed before, has a record that
+    says so and nothing else; it is on no disk.
+    """
     chosen = study.experiments[experiment]
     for place in status.places(study, results):
         for job in status.timing_jobs(chosen, place.results, place.recorded):
             record = long_tables.read_record(job.path) if job.measure == measure else None
+            here = job.measure == measure and place.machine == study.machine
+            if record is None and here and not environments.installed(job.framework):
+                record = _not_installed(job.sweep)
             if record is not None:
                 yield Timing(place.machine, job.sweep, record)
+
+
+def _not_installed(sweep: sweeps.Sweep) -> dict[str, Any]:
+    """Returns what stands for the record of a sweep that cannot be timed here."""
+    sizes = [
+        {"batch_size": size, "status": records.NOT_INSTALLED, "blocks": [], "utilisation": None}
+        for size in sweep.batch_sizes
+    ]
+    return {"status": records.NOT_INSTALLED, "sizes": sizes, "samples": {}}
 
 
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine, sweep and batch size: medians and quartiles of its blocks."""
     rows = [
-        {**timing.first, **_speed(size, timing.record["train_examples"])}
+        {**timing.first, **_speed(size, timing.record.get("train_examples"))}
         for timing in find(results, study, experiment, "throughput")
         for size in timing.record["sizes"]
     ]
     return _frame(THROUGHPUT, rows)
 
 
-def _speed(size: dict[str, Any], examples: int) -> Row:
+def _speed(size: dict[str, Any], examples: int | None) -> Row:
+    if size["status"] == records.NOT_INSTALLED:
+        return {name: size[name] for name in ("batch_size", "status")}
     blocks = size["blocks"]
     row: Row = {
         **{name: size[name] for name in ("batch_size", "status", "steps")},
@@ -274,6 +297,8 @@ def _subject(row: Row) -> tuple[Any, ...]:
 
 def _step_time(timing: Timing) -> Row:
     record = timing.record
+    if record["status"] == records.NOT_INSTALLED:
+        return {"status": record["status"]}
     timed = [size for size in record["sizes"] if size["blocks"]]
     row: Row = {
         "status": record["status"],
@@ -282,7 +307,7 @@ def _step_time(timing: Timing) -> Row:
         "sizes": len(timed),
         "blocks": sum(len(size["blocks"]) for size in timed),
         "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
-        **_ceiling(record),
+        **_ceiling(timing),
     }
     if len(timed) < 2:
         return row
@@ -311,13 +336,20 @@ def _step_time(timing: Timing) -> Row:
     return row
 
 
-def _ceiling(record: dict[str, Any]) -> Row:
-    peak = record["matmul"]["flops_per_second"]
-    flops = (record["flops"] or {}).get("training_products")
+def _ceiling(timing: Timing) -> Row:
+    """Returns peak, operations and their ratio: the images per second that the peak allows.
+
+    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
+    2204.02311, appendix B), against a measured peak.
+    """
+    record = timing.record
+    peak = (record["matmul"] or {}).get("flops_per_second")  # TensorFlow's alone
+    flops = (record["flops"] or {}).get("training_products")  # of one gradient
+    flops = flops and flops * names.gradients_per_update(timing.sweep.factors)
     return {
         "matmul_flops_per_second": peak,
         "flops_per_image": flops,
-        "ceiling_images_per_second": peak / flops if flops else None,
+        "ceiling_images_per_second": peak / flops if peak and flops else None,
     }
 
 
@@ -384,9 +416,13 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
 
 
 def training_times(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per row of `throughput` and number of epochs that the experiment asks for."""
+    """Returns one row per row of `throughput` and number of epochs that the experiment asks for.
+
+    What is not installed here has none.
+    """
     rows = []
     speeds = throughput(results, study, experiment)
+    speeds = speeds[speeds["status"] != records.NOT_INSTALLED]
     for row in speeds.to_dict("records"):
         steps = row["train_examples"] / row["batch_size"]
         epoch = {q: steps * row[f"seconds_per_step{q}"] for q in QUARTILES}

@@ -4,7 +4,7 @@ import sys
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
-from batchscope import jobs
+from batchscope import environments, jobs
 from batchscope.versions import VERSIONS
 
 jobs.activate()

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import frames, timing_tables
+from batchscope import environments, frames, timing_tables
 from batchscope.figures import Tables, as_published, canvas, timings, words
+from batchscope.records import NOT_INSTALLED
 
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
-NOT_INSTALLED = "not_installed"
-_WORST = ("not_installed", "out_of_memory", "diverged")  # of two statuses the first is told
+_WORST = (NOT_INSTALLED, "out_of_memory", "diverged")  # of two statuses the first is told
 _WIDTH, _HEIGHT = 3.5, 2.9  # of a panel, inches
 _MOST_TOLD = 4  # series, or places, in a sentence
 # Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
@@ -157,7 +157,7 @@ def _named(groups: list[frames.Series]) -> list[frames.Series]:
     if len(groups) != 1 or groups[0].frame.empty:
         return groups
     (group,) = groups
-    word = frames.FRAMEWORK_WORDS[group.frame["framework"].iloc[0]]
+    word = environments.title(group.frame["framework"].iloc[0])
     return [frames.Series(word, group.factors, group.frame)]
 
 
@@ -255,7 +255,7 @@ def _absent(rows: pandas.DataFrame) -> bool:
 def _subject_note(own: pandas.DataFrame) -> str:
     """Returns the machine and the framework, where the legend names neither."""
     named = own["framework"].dropna().unique().tolist()
-    framework = f"Framework: {frames.FRAMEWORK_WORDS[named[0]]}." if len(named) == 1 else ""
+    framework = f"Framework: {environments.title(named[0])}." if len(named) == 1 else ""
     return " ".join(filter(None, [timings.machine_note(own), framework]))
 
 
@@ -285,7 +285,7 @@ def _absent_note(own: pandas.DataFrame) -> str:
     several = own["machine"].nunique() > 1
     told = []
     for machine, rows in absent.groupby("machine", sort=False):
-        named = ", ".join(frames.FRAMEWORK_WORDS[name] for name in rows["framework"].unique())
+        named = ", ".join(environments.title(name) for name in rows["framework"].unique())
         told.append(f"{named} (on {machine})" if several else named)
     return f"Not installed, and so not measured: {'; '.join(told)}." if told else ""
 

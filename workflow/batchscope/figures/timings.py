@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
-from batchscope import frames, sweeps
+from batchscope import frames, records, sweeps
 from batchscope.figures import canvas, words
 
 DENSE_SIZES = 12  # batch sizes, and
@@ -63,6 +63,14 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
     return ["machine", *(name for name in frames.varying(frame) if name != "machine")]
 
 
+def timed_here(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of a table but those of a framework that is not installed.
+
+    The report lists these, with what installs them; there is nothing to draw.
+    """
+    return rows[rows["status"] != records.NOT_INSTALLED] if "status" in rows else rows
+
+
 def with_sweeps(
     rows: pandas.DataFrame, summaries: pandas.DataFrame, columns: list[str], more: list[str]
 ) -> pandas.DataFrame:
@@ -74,6 +82,7 @@ def with_sweeps(
         columns: Columns of `rows`.
         more: Columns of `summaries`.
     """
+    rows = timed_here(rows)
     told = summaries[["machine", "sweep", *more]]
     chosen = rows[["sweep", *factor_columns(rows), "batch_size", *columns]]
     # Empty tables come without types, and would not match.

@@ -109,7 +109,7 @@ _MEMORY = {
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: utilisations, peaks of memory, and energy."""
-    rows = tables.utilisation
+    rows = timings.timed_here(tables.utilisation)
     columns = [line.column for panel in PANELS for line in panel.lines]
     quartiles = [
         f"{column}{end}" for column in columns for end in ("_q1", "_q3") if f"{column}{end}" in rows

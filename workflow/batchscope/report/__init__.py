@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from batchscope import names, records, sweeps
+from batchscope import environments, names, records, sweeps
 from batchscope.report import answers, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
 from batchscope.report.text import marked, moment, number, plain, plural
@@ -144,8 +144,14 @@ def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
             "This report is partial: it was built from what existed. What is missing is listed "
             "below, with what would mend it."
         )
-    elif inputs.partial:
+    elif inputs.partial and not inputs.not_installed:
         notes.append("A partial report was asked for; nothing turned out to be missing.")
+    if inputs.not_installed:
+        titles = ", ".join(environments.title(framework) for framework in inputs.not_installed)
+        notes.append(
+            f"Not installed on this machine, and so not timed: {titles}. What installs it is "
+            "listed below."
+        )
     return notes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchscope import names, records
+from batchscope import environments, names, records
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.runs_table import distinct
 from batchscope.report.text import plural
@@ -47,6 +47,10 @@ _MISSING_TIMING = (
     "These timings were not made yet, or their job failed: a device may be missing, or a package; "
     "the job's log says why. This command makes what is missing:"
 )
+_NOT_INSTALLED = (
+    "This framework has no environment on this machine, so these timings were left out; nothing "
+    "failed, and nothing is stored of them. This command installs it and makes what is missing:"
+)
 
 
 class Gap(NamedTuple):
@@ -65,7 +69,7 @@ class Gap(NamedTuple):
 
 
 def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
-    """Returns the gaps of a study: by status, then by measure."""
+    """Returns the gaps of a study: by status, by measure, then by framework."""
     command = snakemake(study, inputs.config_name)
     by_status: dict[str, list[tuple[str, str]]] = {}
     for run, row in distinct(rows).items():
@@ -83,6 +87,11 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         timed = measure in names.TIMINGS
         text, noun = (_MISSING_TIMING, "timing") if timed else (_MISSING_MEASURE, "run")
         gaps.append(Gap(f"Missing: {measure}", text, items, command, noun))
+    for framework, jobs in inputs.not_installed.items():
+        items = [(sweep, timing) for timing, sweep in jobs]
+        title = f"Not installed: {environments.title(framework)}"
+        mend = f"{environments.command(framework)} && {command}"
+        gaps.append(Gap(title, _NOT_INSTALLED, items, mend, "timing"))
     return gaps
 
 

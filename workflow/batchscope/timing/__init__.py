@@ -63,7 +63,8 @@ def write(
         UserError: If the data are missing, or the timing cannot be done here.
     """
     parsed = names.parse_settings(timing, settings)
-    before = machine.load()
+    # Before a framework may leave this process fewer of the machine's cores.
+    before, described = machine.load(), machine.describe()
     status, details = module(timing).measure(results, sweep, parsed, output, model_file)
     record = records.measure_record(
         timing,
@@ -77,6 +78,6 @@ def write(
         **{"threads": sweep.factors["threads"], **details},
         load={"before": before, "after": machine.load()},
         versions=machine.versions(),
-        machine={"name": machine_name, **machine.describe()},
+        machine={"name": machine_name, **described},
     )
     records.write_json(output, record)

@@ -26,25 +26,6 @@ GPU_SIZES = (*SIZES, 4096, 8192)
 FEWEST, MOST = 3, 7  # blocks of a size
 
 
-def ceiling(peak_flops: float, flops_per_image: float) -> float:
-    """Returns the images per second that a peak allows.
-
-    A measured throughput divided by it is the model FLOPs utilisation of Chowdhery et al. 2022
-    (arXiv 2204.02311, appendix B), against a measured peak.
-
-    Args:
-        peak_flops: Peak of a matrix product, in FLOP/s.
-        flops_per_image: Operations of the matrix products and convolutions per image.
-
-    Raises:
-        ValueError: If either is not a positive, finite number.
-    """
-    for name, value in (("peak_flops", peak_flops), ("flops_per_image", flops_per_image)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}: received {value}; a positive number is expected.")
-    return peak_flops / flops_per_image
-
-
 def matmul_peak(
     seconds: float = 1.0, sizes: Sequence[int] | None = None, dtype: str = "float32"
 ) -> dict[str, Any]:

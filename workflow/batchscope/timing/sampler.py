@@ -166,12 +166,25 @@ def spread(values: np.ndarray, weights: np.ndarray) -> dict[str, float | None]:
     known = np.isfinite(values) & (weights > 0)
     if not known.any():
         return dict.fromkeys(("median", "q1", "q3", "mean"))
-    quartiles = np.quantile(
-        values[known], [0.25, 0.5, 0.75], weights=weights[known], method="inverted_cdf"
-    )
-    low, median, high = map(float, quartiles)
+    low, median, high = _quantiles(values[known], weights[known], (0.25, 0.5, 0.75))
     mean = float(np.average(values[known], weights=weights[known]))
     return {"median": median, "q1": low, "q3": high, "mean": mean}
+
+
+def _quantiles(
+    values: np.ndarray, weights: np.ndarray, shares: tuple[float, ...]
+) -> Iterator[float]:
+    """Yields weighted quantiles, as NumPy's `inverted_cdf` does, for NumPy before 2 too.
+
+    Args:
+        values: Shape (samples,).
+        weights: Positive, shape (samples,).
+        shares: Between 0 and 1.
+    """
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    for share in shares:
+        yield float(values[order][np.searchsorted(reached / reached[-1], share)])
 
 
 def bridged(seconds: np.ndarray, values: np.ndarray) -> np.ndarray:

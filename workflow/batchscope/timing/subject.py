@@ -1,24 +1,30 @@
-"""What a timing job times: data, model and optimizer of a sweep, and what runs its steps."""
+"""What a timing job times in TensorFlow: data, model and optimizer, and what runs the steps."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import tensorflow as tf
 
 from batchscope import augmentations, backend, datasets, loop, models, replicas
 from batchscope.methods import Method
 from batchscope.sweeps import Sweep
-from batchscope.timing import loops
+from batchscope.timing import fates, flops, loops, peak
 from batchscope.timing.epoch import make_optimizer
-from batchscope.timing.sampler import Sampler
+from batchscope.timing.sampler import (
+    Sampler,
+    reset_tensorflow_peak_memory,
+    tensorflow_peak_memory,
+)
 
 
 class Subject:
-    """A sweep, ready to be timed; TensorFlow must be started.
+    """A sweep, ready to be timed; TensorFlow must be started. See `subjects.Subject`.
 
     Its runners share the model, the optimizer and the images: a step takes as long with one
     weight as with another.
@@ -33,6 +39,7 @@ class Subject:
         threads: Threads that TensorFlow uses.
         model: The Keras model.
         examples: Training images.
+        fates: Errors that are results, each with its status word.
     """
 
     def __init__(
@@ -41,6 +48,7 @@ class Subject:
         self.sweep = sweep
         factors = sweep.factors
         self.threads = backend.threads_of(factors["threads"])
+        self.fates = fates.known()
         data = datasets.load(results, factors["dataset"])
         self._data = data
         scope = replicas.scope(factors)
@@ -141,3 +149,22 @@ class Subject:
         """Returns a sampler of this process's cores and GPU, to be entered."""
         gpu = 0 if self.sweep.factors["device"] == "gpu" else None
         return Sampler(interval, self.threads, gpu)
+
+    def ceiling(self) -> dict[str, Any] | None:
+        """Measures the peak of a matrix product on this process's threads and device."""
+        return peak.matmul_peak()
+
+    def counted(self) -> dict[str, int] | None:
+        """Returns the operations per image; None where the model's cannot be counted."""
+        try:
+            return asdict(flops.per_image(self.model))
+        except flops.Uncounted:
+            return None
+
+    def reset_peak(self) -> bool:
+        """Lets `peak_mb` count from now on; returns whether TensorFlow keeps count."""
+        return reset_tensorflow_peak_memory(self.sweep.factors["device"])
+
+    def peak_mb(self) -> float | None:
+        """Returns the most that TensorFlow's tensors held at once since, 10^6 bytes."""
+        return tensorflow_peak_memory(self.sweep.factors["device"])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from batchscope import records
 from batchscope.sweeps import Sweep
 from batchscope.timing import fates
 from batchscope.timing.sampler import as_lists, cpu_times, foreign_cores, summary
+from batchscope.timing.subjects import Subject, open_subject
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
@@ -137,7 +137,8 @@ def measure(
     """Times a sweep's batch sizes.
 
     Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
-    process: the peak of a matrix product, and the operations that the model takes per image.
+    process, where that is TensorFlow's: the peak of a matrix product, and the operations that
+    the model takes per image.
 
     Args:
         results: The folder of all results.
@@ -149,11 +150,8 @@ def measure(
     Returns:
         Status and details of the record.
     """
-    from batchscope.timing import peak
-    from batchscope.timing.subject import Subject
-
-    with Subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
-        ceiling, counted = peak.matmul_peak(), _counted(subject.model)
+    with open_subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
+        ceiling, counted = subject.ceiling(), subject.counted()
         runners, steps, status = _prepare(subject, settings)
         found = time_blocks(
             {size: runners[size] for size in steps},
@@ -161,7 +159,7 @@ def measure(
             settings["blocks"],
             _others,
             lambda size: sampler.phase("batch_size", size),
-            fates.known(),
+            subject.fates,
             status,
         )
     series = sampler.series()
@@ -187,23 +185,13 @@ def measure(
     return records.FINISHED if found else next(iter(status.values())), details
 
 
-def _counted(model: Any) -> dict[str, int] | None:
-    """Returns the operations per image; None for a model whose products cannot be counted."""
-    from batchscope.timing import flops
-
-    try:
-        return asdict(flops.per_image(model))
-    except flops.Uncounted:
-        return None
-
-
 def _others() -> Callable[[], float]:
     before = cpu_times()
     return lambda: foreign_cores(before, cpu_times())
 
 
 def _prepare(
-    subject: Any, settings: dict[str, Any]
+    subject: Subject, settings: dict[str, Any]
 ) -> tuple[dict[int, RunSteps], dict[int, int], dict[int, str]]:
     """Returns runner, steps of a block and status of every batch size; warms all of them up."""
     runners: dict[int, RunSteps] = {}
@@ -214,8 +202,8 @@ def _prepare(
             runners[size] = subject.runner(size)
             steps[size] = calibrate(runners[size], settings["block_seconds"], subject.unit)
             status[size] = records.FINISHED
-        except tuple(kinds := fates.known()) as error:
-            status[size] = fates.word(error, kinds)
+        except tuple(subject.fates) as error:
+            status[size] = fates.word(error, subject.fates)
     if settings["iterations"]:
         steps = dict.fromkeys(
             steps, whole(settings["iterations"] / settings["blocks"], subject.unit)

@@ -9,14 +9,8 @@ from typing import Any
 from batchscope import records
 from batchscope.sweeps import Sweep
 from batchscope.timing import fates
-from batchscope.timing.sampler import (
-    as_lists,
-    peak_memory,
-    reset_peak_memory,
-    reset_tensorflow_peak_memory,
-    summary,
-    tensorflow_peak_memory,
-)
+from batchscope.timing.sampler import Sampler, as_lists, peak_memory, reset_peak_memory, summary
+from batchscope.timing.subjects import Subject, open_subject
 from batchscope.timing.throughput import calibrate
 
 # One call trains for about so long, so that what is between two calls is a small share.
@@ -42,9 +36,7 @@ def measure(
     Returns:
         Status and details of the record.
     """
-    from batchscope.timing.subject import Subject
-
-    with Subject(results, sweep, model_file) as subject:
+    with open_subject(results, sweep, model_file) as subject:
         prepared = _prepare(subject)
         with subject.sampler(settings["interval"]) as sampler:
             trained = {
@@ -74,33 +66,31 @@ def measure(
     return records.FINISHED if trained else sizes[0]["status"], details
 
 
-def _prepare(subject: Any) -> dict[int, dict[str, Any]]:
+def _prepare(subject: Subject) -> dict[int, dict[str, Any]]:
     """Warms every batch size up, in ascending order; returns steps of a call, status and peaks.
 
     Allocators keep what they once had, so that the peak of a batch size is its own only while no
     larger one has run.
     """
-    kinds = fates.known()
-    device = subject.sweep.factors["device"]
     found: dict[int, dict[str, Any]] = {}
     for size in sorted(subject.sweep.batch_sizes):
-        resident, counted = reset_peak_memory(), reset_tensorflow_peak_memory(device)
+        resident, counted = reset_peak_memory(), subject.reset_peak()
         try:
             steps = calibrate(subject.runner(size), CALL_SECONDS, subject.unit)
-        except tuple(kinds) as error:
-            found[size] = {"status": fates.word(error, kinds)}
+        except tuple(subject.fates) as error:
+            found[size] = {"status": fates.word(error, subject.fates)}
             continue
         found[size] = {
             "status": records.FINISHED,
             "steps_per_call": steps,
             "memory_peak_mb": peak_memory().megabytes if resident else None,
-            "tensorflow_peak_mb": tensorflow_peak_memory(device) if counted else None,
+            "tensorflow_peak_mb": subject.peak_mb() if counted else None,
         }
     return found
 
 
 def _train(
-    subject: Any, sampler: Any, batch_size: int, steps: int, settings: dict[str, Any]
+    subject: Subject, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Rests, then trains for some seconds; returns what was done."""
     run_steps = subject.runner(batch_size)
