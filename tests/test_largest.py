@@ -341,6 +341,9 @@ FACTORS = {
     "device": "cpu",
     "threads": 1,
     "replicas": 1,
+    "augmentation": "none",
+    "method": "plain",
+    "inner_steps": 5,
 }
 
 

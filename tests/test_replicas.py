@@ -35,7 +35,7 @@ def factors(count, optimizer="sgd", rate=0.05, batch_size=10):
         "replicas": count, "device": "cpu", "batch_size": batch_size,
         "base_batch_size": batch_size, "learning_rate_scaling": "none", "learning_rate": rate,
         "momentum": 0.9 if optimizer == "sgd" else 0.0, "nesterov": False,
-        "optimizer": optimizer,
+        "optimizer": optimizer, "method": "plain", "augmentation": "none", "inner_steps": 5,
     }
 
 
