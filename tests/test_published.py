@@ -71,6 +71,7 @@ def test_an_experiment_of_times_takes_its_own_factors_and_columns():
     ]
     raw = study()
     raw["experiments"]["gap"] = {
+        "set": {"dataset": "mnist", "model": "campbell_cnn"},
         "vary": {"batch_size": [16], "framework": ["tensorflow", "pytorch"]},
         "timing": ["utilisation", "throughput"],
         "published": {"frameworks": {**DOCUMENT, "numbers": numbers}},
