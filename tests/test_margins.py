@@ -256,3 +256,18 @@ def test_the_table_survives_its_file(tmp_path):
     read = frames.read(tmp_path / "margins.csv")
     for column, one in itertools.product(("verdict", "batch_size", "largest_batch_size"), range(2)):
         assert read[column].iloc[one] == table[column].iloc[one]
+
+
+def test_a_series_is_described_by_the_parameters_of_its_own_method():
+    rows = pandas.concat(
+        [
+            runs(FOUR, method="plain", gamma=1.0, inner_steps=5, rho=0.05),
+            runs(FOUR, method="conservative", gamma=10.0, inner_steps=3, rho=0.05),
+            runs(FOUR, method="robust", gamma=1.0, inner_steps=5, rho=0.001),
+        ]
+    )
+    assert [series.label for series in frames.series(rows)] == [
+        "plain updates",
+        "conservative updates, gamma 10, inner steps 3",
+        "robust updates, rho 0.001",
+    ]

@@ -133,7 +133,15 @@ def series(frame: pandas.DataFrame) -> list[Series]:
 def _constant(frame: pandas.DataFrame, rows: pandas.DataFrame) -> dict[str, Any]:
     """Returns what varies in the frame but not in the rows: all that a label can tell."""
     factors = [name for name in varying(frame) if rows[name].nunique() == 1]
-    return {name: _plain(rows[name].iloc[0]) for name in factors}
+    return {name: _plain(rows[name].iloc[0]) for name in factors if _read(name, rows)}
+
+
+def _read(factor: str, rows: pandas.DataFrame) -> bool:
+    """Whether the rows' method of using a batch reads a factor, where that is a method's own."""
+    for method, parameters in names.METHOD_PARAMETERS.items():
+        if factor in parameters and "method" in rows:
+            return bool((rows["method"] == method).all())
+    return True
 
 
 def _values(row: Iterable[Any]) -> list[Any]:

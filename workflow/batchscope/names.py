@@ -237,6 +237,9 @@ FACTORS: dict[str, Parameter] = {
     )
 }
 
+# Factors that one method of using a batch alone reads.
+METHOD_PARAMETERS = {"conservative": ("gamma", "inner_steps"), "robust": ("rho",)}
+
 # What a run's time per step depends on: its timing configuration is named by these alone.
 TIMING_FACTORS = (
     "dataset",

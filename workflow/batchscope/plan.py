@@ -84,8 +84,6 @@ FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
 FRAMEWORK_OPTIMIZERS = ("sgd", "adam")
 FRAMEWORK_TIMINGS = ("throughput", "utilisation")
 EPOCH_FIGURES = ("accuracy_by_epochs", "training_time")  # which need at_epochs besides
-# Factors that one method alone reads.
-METHOD_PARAMETERS = {"conservative": ("gamma", "inner_steps"), "robust": ("rho",)}
 MAX_RUNS = 1000
 _LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
 EXPECTED_SEED = "a seed given by the experiment's own key 'seeds'"
@@ -1116,7 +1114,7 @@ class _Planner:
 
     def _check_method(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
         """What a method is given, and what a batch that is divided cannot do."""
-        for method, parameters in METHOD_PARAMETERS.items():
+        for method, parameters in names.METHOD_PARAMETERS.items():
             for name in parameters:
                 # Of times, only what a step's time depends on is a factor.
                 birth = names.FACTORS[name].birth
