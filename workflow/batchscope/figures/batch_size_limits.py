@@ -5,6 +5,7 @@ One horizontal axis of batch sizes; one row for every limit of the machine and f
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ NO_KNEE = "no_knee"
 _LIMIT_COLUMNS = ("bound", "memory_mb")
 _LOOP_FACTORS = tuple(names.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
+_LABEL = 34  # characters in a line
 _MOST_TOLD = 6  # series told one by one
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
@@ -76,7 +78,9 @@ def _machine_limits(table: pandas.DataFrame) -> Iterator[dict[str, Any]]:
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
     rows = [*_machine_rows(frame), *_series_rows(frame)]
-    figure = Figure(figsize=(7.2, 1.0 + _ROW * max(len(rows), 2)), layout="constrained")
+    wrapped = any(len(row.label) > _LABEL for row in rows)
+    height = (_ROW + 0.1 * wrapped) * max(len(rows), 2)
+    figure = Figure(figsize=(7.2, 1.0 + height), layout="constrained")
     axes = figure.subplots()
     known = frame["batch_size"].dropna()
     for index, row in enumerate(rows):
@@ -85,7 +89,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
             _draw_limit(axes, row, height, known)
         else:
             _draw_series(axes, row, height)
-    axes.set_yticks(range(len(rows)), [row.label for row in reversed(rows)])
+    # The axis must keep its width, however much there is to tell the series apart.
+    labels = ["\n".join(textwrap.wrap(row.label, _LABEL)) for row in reversed(rows)]
+    axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.grid(axis="y", visible=False)
     axes.set_title("Batch sizes within each limit")
@@ -127,6 +133,11 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(dict.fromkeys(told))
 
 
+def _told(series: frames.Series) -> str:
+    """Returns the fewest words that tell a series apart; empty where there is one."""
+    return frames.describe(series.factors)
+
+
 def _none_finished(frame: pandas.DataFrame) -> bool:
     return bool(frame["mean"].isna().all())
 
@@ -140,7 +151,7 @@ def _reach(series: frames.Series, largest: int) -> str:
         first = above.sort_values("batch_size").iloc[0]
         words_ = {margins.BEYOND: "beyond it", margins.FAILED: "a run failed"}
         why = f"at {int(first['batch_size'])} {words_.get(first['verdict'], 'not resolved')}"
-    name = f"{series.label}: " if series.label else ""
+    name = f"{_told(series)}: " if series.factors else ""
     return f"{name}{largest} (best {best}; {why})"
 
 
@@ -180,9 +191,10 @@ def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
         margin = _margin(outcome, float(chosen["margin"].iloc[0]))
         for series in frames.series(chosen):
             what = f"{_words(outcome)} within {margin}"
-            label = series.label or what
-            if series.label and len(outcomes) > 1:
-                label = f"{what}: {series.label}"
+            told = _told(series)
+            label = told or what
+            if told and len(outcomes) > 1:
+                label = f"{what}: {told}"
             found.append(_Row(label, series.frame, canvas.COLOURS[0], False))
     return found
 
