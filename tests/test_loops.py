@@ -137,7 +137,7 @@ def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
 
 @pytest.mark.parametrize("name", ["graph", "function", "fit"])
 def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
-    from batchscope.timing import loops
+    from batchscope.timing import lead_in, loops
 
     images, labels = digits(50)
     traced = 0
@@ -151,18 +151,19 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
 
     monkeypatch.setattr(type(model), "call", counted)
     runner = loops.make(name, model, sgd(), images, labels, SCALE, 16)
+    runner.lead_in_seconds = math.inf  # however slow the machine is
     runner.run(1)
     once = traced
     assert once > 0
     # Each size goes on where it stopped; a lead-in precedes a block of another size.
-    blocks = ((16, 2, 0), (30, 2, loops.LEAD_IN), (16, 3, loops.LEAD_IN), (64, 1, loops.LEAD_IN))
+    blocks = ((16, 2, 0), (30, 2, lead_in.STEPS), (16, 3, lead_in.STEPS), (64, 1, lead_in.STEPS))
     for size, steps, _ in blocks:
         assert runner.at(size)(steps) > 0
     assert traced == once
     batches = {size: endless(images, labels, size) for size, _, _ in blocks}
     training = loops.make("eager", expected, sgd(), images, labels, SCALE, 1)
-    for size, steps, lead_in in ((16, 1, 0), *blocks):
-        for batch in itertools.islice(batches[size], lead_in + steps):
+    for size, steps, untimed in ((16, 1, 0), *blocks):
+        for batch in itertools.islice(batches[size], untimed + steps):
             training._step(*batch)
     np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -13,12 +14,11 @@ from batchscope import backend, datasets, frameworks, records
 from batchscope.errors import UserError
 from batchscope.frameworks import layers
 from batchscope.sweeps import Sweep
+from batchscope.timing import lead_in
 from batchscope.timing.epoch import LEARNING_RATE
 from batchscope.timing.fates import NotFinite
 from batchscope.timing.sampler import MEGABYTE, Sampler
 
-# Untimed steps after a change of batch size: its memory, or its function, is looked up anew.
-LEAD_IN = 3
 FATES: dict[type[BaseException], str] = {
     MemoryError: records.OUT_OF_MEMORY,
     NotFinite: records.DIVERGED,
@@ -93,7 +93,8 @@ class FrameworkSubject:
         def run(steps: int) -> float:
             if batch_size != self._current:
                 self._current = batch_size
-                self._run(batch_size, LEAD_IN)
+                # Its memory, or its function, is looked up anew.
+                lead_in.run(functools.partial(self._run, batch_size))
             return self._run(batch_size, steps)
 
         return run

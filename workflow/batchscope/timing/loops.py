@@ -37,15 +37,12 @@ import tensorflow as tf
 from batchscope import losses
 from batchscope.loop import PLAIN, StepLoop, Totals, steps_per_epoch
 from batchscope.methods import Method
-from batchscope.timing import pipelines
+from batchscope.timing import lead_in, pipelines
 from batchscope.timing.fates import NotFinite
 
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 # Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
 STEPS_PER_EXECUTION = 32
-# Updates to run untimed after a change of batch size or a pause: they start the pipeline, and
-# batches that were made ready meanwhile cost them nothing; one more may be half done.
-LEAD_IN = pipelines.PREFETCH_BATCHES + 1
 # No pipeline: the arrays are in the graph, which gathers its batches from them.
 MEMORY = "memory"
 
@@ -66,9 +63,11 @@ class Runner(abc.ABC):
         steps_per_call: Updates of one call into the graph, where that number is fixed. Other
             numbers of steps leave a rest that is run one by one, so that only multiples of it
             are to be timed.
+        lead_in_seconds: What is enough of a lead-in.
     """
 
     steps_per_call = 1
+    lead_in_seconds = lead_in.ENOUGH_SECONDS
 
     def __init__(self, examples: int, batch_size: int, whole_batches: bool) -> None:
         self.examples, self.whole_batches = examples, whole_batches
@@ -104,7 +103,7 @@ class Runner(abc.ABC):
         def run(steps: int) -> float:
             if batch_size != self.batch_size:
                 self.set_batch_size(batch_size)
-                self.run(math.ceil(LEAD_IN / self.steps_per_call) * self.steps_per_call)
+                lead_in.run(self.run, self.lead_in_seconds)
             return self.run(steps)
 
         return run
@@ -198,6 +197,8 @@ class _PipelineRunner(Runner):
     ) -> None:
         self._pipeline, self._examples, self._delay = pipeline, examples, delay_seconds
         self._kept: dict[int, _Continued] = {}
+        if pipeline in pipelines.PREFETCHING:
+            self.lead_in_seconds = math.inf  # all batches that were made ready meanwhile are used
         super().__init__(int(examples.cardinality()), batch_size, whole_batches)
 
     def _switch(self) -> None:

@@ -50,7 +50,7 @@ import numpy as np
 from batchscope import records
 from batchscope.errors import UserError
 from batchscope.sweeps import Sweep
-from batchscope.timing import fates
+from batchscope.timing import fates, lead_in
 
 if TYPE_CHECKING:
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -479,7 +479,6 @@ def measure(
     Returns:
         Status and details of the record.
     """
-    from batchscope.timing.loops import LEAD_IN
     from batchscope.timing.subject import Subject
     from batchscope.timing.throughput import whole
 
@@ -498,7 +497,7 @@ def measure(
                 folder,
                 steps,
                 per_step,
-                lambda: run(whole(LEAD_IN, subject.unit)),
+                lambda: run(whole(lead_in.STEPS, subject.unit)),
             )
             found |= summary(folder)
             found["executor_share"] = found["executor_seconds"] / found["seconds"]

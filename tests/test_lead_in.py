@@ -1,0 +1,40 @@
+"""How many steps are left untimed after a change of batch size."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from batchscope.timing import lead_in
+
+
+@pytest.mark.parametrize(
+    ("taken", "enough", "steps"),
+    [
+        ([0.001, 0.001, 0.001], 0.25, 3),
+        ([0.2, 0.1, 0.1], 0.25, 2),
+        ([7.0, 7.0, 7.0], 0.25, 1),
+        ([0.25, 7.0, 7.0], 0.25, 1),
+        ([7.0, 7.0, 7.0], math.inf, 3),
+    ],
+)
+def test_a_lead_in_ends_after_its_steps_or_once_they_took_enough(taken, enough, steps):
+    asked = []
+
+    def run(count: int) -> float:
+        asked.append(count)
+        return taken[len(asked) - 1]
+
+    lead_in.run(run, enough)
+    assert asked == [1] * steps
+
+
+def test_a_lead_in_takes_all_batches_that_a_pipeline_keeps_ready():
+    from batchscope import backend
+
+    backend.quiet()
+    from batchscope.timing import loops, pipelines
+
+    assert lead_in.STEPS > pipelines.PREFETCH_BATCHES
+    assert loops.Runner.lead_in_seconds == lead_in.ENOUGH_SECONDS
