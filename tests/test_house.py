@@ -27,6 +27,7 @@ LAYERS = (
     "pairs",
     "sweeps",
     "environments",
+    "absence",
     "published",
     "plan",
     "config",

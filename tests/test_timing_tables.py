@@ -240,7 +240,7 @@ def frameworks(tmp_path, monkeypatch):
     Path("study.yaml").write_text(yaml.safe_dump(raw))
     study = config.study("study.yaml")
     for job in status.timing_jobs(study.experiments["machine"], "results", "desktop"):
-        if job.framework == "tensorflow":
+        if job.sweep.factors["framework"] == "tensorflow":
             make = throughput if job.measure == "throughput" else utilisation
             records.write_json(job.path, make(job.sweep.batch_sizes))
     return study
@@ -298,10 +298,12 @@ def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(framewo
     experiment = frameworks.experiments["machine"]
     every = list(status.timing_jobs(experiment, "results", "desktop"))
     assert set(status.measure_files(frameworks, experiment, "results")) == {
-        job.path for job in every if job.framework == "tensorflow"
+        job.path for job in every if job.sweep.factors["framework"] == "tensorflow"
     }
     found = status.overview(frameworks, "results")
-    assert found.not_installed == {"mxnet": 2}
+    ((lacking, waiting),) = found.absent.items()
+    assert lacking.command == "snakemake --cores 1 install_mxnet"
+    assert [job.measure for job in waiting] == ["throughput", "utilisation"]
     text = status.describe(frameworks, found, "study.yaml", 2)
     assert (
         "Not installed: MXNet, for which 2 timings wait; snakemake --cores 1 install_mxnet "
@@ -309,4 +311,4 @@ def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(framewo
     )
     # Another machine's results are read whatever is installed here.
     jobs = status.measure_jobs(frameworks, experiment, "elsewhere", "local")
-    assert {job.framework for job in jobs} == {"tensorflow", "mxnet"}
+    assert {job.sweep.factors["framework"] for job in jobs} == {"tensorflow", "mxnet"}

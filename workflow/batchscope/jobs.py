@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from batchscope import absence, names, plan, records, status, sweeps, warm
 from batchscope import config as configuration
-from batchscope import names, plan, records, status, sweeps, warm
 from batchscope.errors import ConfigError, UserError
 
 RESULTS = "results"
@@ -137,8 +137,8 @@ class Jobs:
         return [f"{RESULTS}/data/{token}/record.json" for token in self.study.datasets]
 
     def run_records(self) -> list[str]:
-        """Records of the study's runs."""
-        return [f"{RESULTS}/runs/{run}/record.json" for run in self.study.runs]
+        """Records of the study's runs, but of those that need what is not here."""
+        return [path for run in self.study.runs for path in self._run_record(run)]
 
     def table_inputs(self, experiment: str) -> list[str]:
         """Records behind an experiment's tables; in a partial report those that exist.
@@ -174,7 +174,7 @@ class Jobs:
         for other in found.beside:
             yield from self._records(other)
         for run in found.runs:
-            yield f"{RESULTS}/runs/{run}/record.json"
+            yield from self._run_record(run)
         # What other machines measured is read, and never made.
         for folder, machine in self.study.machines.values():
             runs = [records.run_folder(folder, run) / "record.json" for run in found.runs]
@@ -186,6 +186,10 @@ class Jobs:
             yield path.as_posix()
             if measure == "landscape":  # its arrays lie beside the record
                 yield path.with_suffix(".npz").as_posix()
+
+    def _run_record(self, run: str) -> Iterator[str]:
+        if not absence.of(self.study.runs[run].factors):
+            yield f"{RESULTS}/runs/{run}/record.json"
 
     def tables(self) -> list[str]:
         """Tables of every experiment."""

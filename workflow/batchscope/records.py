@@ -24,8 +24,6 @@ FINISHED = "finished"
 DIVERGED = "diverged"
 OUT_OF_MEMORY = "out_of_memory"
 MISSING = "missing"
-# Of a timing whose framework has no environment here; shown, and never stored.
-NOT_INSTALLED = "not_installed"
 
 SPLITS = ("train", "validation", "test")
 HISTORY_COLUMNS = (

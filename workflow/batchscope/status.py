@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import definitions, environments, names, plan, records, snapshots, sweeps
+from batchscope import absence, definitions, names, plan, records, snapshots, sweeps
+from batchscope.absence import Absence
 
 # Interpreter, imports and compilation of one job that needs TensorFlow, in seconds of a core.
 START_SECONDS = 4.0
@@ -23,7 +24,10 @@ _STARTS = (
     *names.TIMINGS,
 )
 
-_STATUSES = (records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING)
+_STATUSES = (
+    *(records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING),
+    absence.NO_GPU,
+)
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
 _FOLDERS = 3  # most run folders whose bytes are counted
 _CATS = 25000  # photographs in the archive
@@ -36,7 +40,7 @@ class ExperimentStatus:
     Attributes:
         name: Its name.
         runs: Its runs.
-        statuses: Status word -> runs; all four words are there.
+        statuses: Status word -> runs; all five words are there.
         missing_measures: Measure -> files that are missing.
     """
 
@@ -59,7 +63,7 @@ class Overview:
         start_seconds: Seconds of one core to start the missing jobs.
         disk_bytes: Bytes that missing data and runs take, as far as known.
         unsized: Missing data sets and models on data sets of which nothing tells the size.
-        not_installed: Framework that is not installed -> timings that wait for it.
+        absent: What is not here -> trainings and timings that wait for it.
     """
 
     experiments: tuple[ExperimentStatus, ...]
@@ -70,11 +74,11 @@ class Overview:
     start_seconds: float
     disk_bytes: float
     unsized: tuple[str, ...]
-    not_installed: dict[str, int] = field(default_factory=dict)
+    absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Whether data, runs and measures all exist, but for what waits for a framework."""
+        """Whether data, runs and measures all exist, but for what waits for what is not here."""
         return not (
             self.missing_data
             or self.total.statuses[records.MISSING]
@@ -93,7 +97,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         UserError: If a record is damaged.
     """
     results = Path(results)
-    statuses = {run: run_status(results, run) for run in study.runs}
+    statuses = {name: run_status(results, run) for name, run in study.runs.items()}
     files = {
         name: measure_files(study, experiment, results)
         for name, experiment in study.experiments.items()
@@ -127,25 +131,31 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         start_seconds=START_SECONDS * sum(jobs[name] for name in _STARTS),
         disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in run_sizes)]),
         unsized=tuple(dict.fromkeys(unsized)),
-        not_installed={
-            framework: len(jobs) for framework, jobs in not_installed(study, results).items()
-        },
+        absent=absent(study, results),
     )
 
 
-def run_status(results: Path | str, run: str) -> str:
-    """Returns a run's status, or `missing` where there is no record."""
+def run_status(results: Path | str, run: plan.Run) -> str:
+    """Returns a run's status; without a record `missing`, or what its machine, this one, lacks."""
+    recorded = _recorded_status(results, run.name)
+    if recorded:
+        return recorded
+    lacking = absence.of(run.factors)
+    return lacking.status if lacking else records.MISSING
+
+
+def _recorded_status(results: Path | str, run: str) -> str:
     path = records.run_folder(results, run) / "record.json"
-    return records.read_json(path)["status"] if path.exists() else records.MISSING
+    return records.read_json(path)["status"] if path.exists() else ""
 
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """One file that a measure writes.
+    """One file that a measure writes; or a training, its record.
 
     Attributes:
         path: The file.
-        measure: The measure.
+        measure: The measure, or `train`.
         runs: The run it is of, or both; of a time, one of the runs that share it; of a timing
             none.
         sweep: What a timing is of.
@@ -155,11 +165,6 @@ class MeasureJob:
     measure: str
     runs: tuple[str, ...] = ()
     sweep: sweeps.Sweep | None = None
-
-    @property
-    def framework(self) -> str:
-        """The framework that it needs here."""
-        return self.sweep.factors["framework"] if self.sweep else environments.OWN
 
 
 def measure_jobs(
@@ -174,9 +179,25 @@ def measure_jobs(
         experiment: One of its experiments.
         results: The results folder.
         machine: Name of another machine in paths. Where it is left out, these are the files that
-            can be made here: none of a timing whose framework is not installed.
+            can be made here: none that needs what is absent.
     """
     here, machine = not machine, machine or study.machine
+    for job in _measure_jobs(study, experiment, results, machine):
+        if not here or not any(absence.of(factors) for factors in _factors(study, job)):
+            yield job
+
+
+def _factors(study: plan.Study, job: MeasureJob) -> Iterator[dict[str, Any]]:
+    """Yields the factors of the runs or of the sweep that a file is of."""
+    for run in job.runs:
+        yield study.runs[run].factors
+    if job.sweep:
+        yield job.sweep.factors
+
+
+def _measure_jobs(
+    study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str
+) -> Iterator[MeasureJob]:
     for measure, values in experiment.measures.items():
         settings = names.settings_name(measure, values)
         if measure in names.PAIR_MEASURES:
@@ -195,22 +216,29 @@ def measure_jobs(
             for run, epoch in itertools.product(experiment.runs, experiment.at_epochs):
                 path = records.measure_path(results, run, measure, at_epoch(epoch))
                 yield MeasureJob(path, measure, (run,))
-    for job in timing_jobs(experiment, results, machine):
-        if not here or environments.installed(job.framework):
-            yield job
+    yield from timing_jobs(experiment, results, machine)
 
 
-def not_installed(study: plan.Study, results: Path | str) -> dict[str, list[MeasureJob]]:
-    """Returns framework that is not installed here -> the timings that wait for it, each once.
+def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[MeasureJob]]:
+    """Returns what is not here -> the trainings and timings that wait for it, each once.
 
-    What was measured while it was installed does not wait.
+    What was measured while it was there does not wait.
     """
-    found: dict[str, dict[Path, MeasureJob]] = {}
-    for experiment in study.experiments.values():
-        for job in timing_jobs(experiment, results, study.machine):
-            if not environments.installed(job.framework) and not job.path.exists():
-                found.setdefault(job.framework, {})[job.path] = job
-    return {framework: list(jobs.values()) for framework, jobs in found.items()}
+    trainings = (
+        MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
+        for run in study.runs
+    )
+    timings = (
+        job
+        for experiment in study.experiments.values()
+        for job in timing_jobs(experiment, results, study.machine)
+    )
+    found: dict[Absence, dict[Path, MeasureJob]] = {}
+    for job in itertools.chain(trainings, timings):
+        lacking = next(filter(None, map(absence.of, _factors(study, job))), None)
+        if lacking and not job.path.exists():
+            found.setdefault(lacking, {})[job.path] = job
+    return {lacking: list(jobs.values()) for lacking, jobs in found.items()}
 
 
 def at_epoch(epoch: int) -> str:
@@ -243,7 +271,7 @@ def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
 def timing_jobs(
     experiment: plan.Experiment, results: Path | str, machine: str
 ) -> Iterator[MeasureJob]:
-    """Yields every file that an experiment's timings write on a machine, installed or not."""
+    """Yields every file that an experiment's timings write, whatever the machine lacks."""
     for measure, values in experiment.timings.items():
         settings = names.settings_name(measure, values)
         found = (job for sweep in experiment.sweeps for job in sweeps.jobs(measure, sweep))
@@ -302,7 +330,7 @@ class _History:
                 read[subject] += self._learn(results, name)
 
     def _learn(self, results: Path, name: str) -> bool:
-        if run_status(results, name) != records.FINISHED:
+        if _recorded_status(results, name) != records.FINISHED:
             return False
         folder = records.run_folder(results, name)
         record = records.read_json(folder / "record.json")
@@ -410,20 +438,23 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
         if found.missing_data:
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
         lines += [_time_line(found, cores), _disk_line(found)]
-    for framework, count in found.not_installed.items():
+    for lacking, jobs in found.absent.items():
         lines.append(
-            f"Not installed: {environments.title(framework)}, for which {_many(count, 'timing')} "
-            f"{'waits' if count == 1 else 'wait'}; {environments.command(framework)} installs it."
+            f"{lacking.title}, for which {waiting(jobs)} "
+            f"{'waits' if len(jobs) == 1 else 'wait'}; {lacking.mend}."
         )
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
 
 
 def _table(rows: list[ExperimentStatus]) -> list[str]:
-    head = ["experiment", "runs", *(word.replace("_", " ") for word in _STATUSES)]
+    shown = _STATUSES[:-1]
+    if any(row.statuses[absence.NO_GPU] for row in rows):
+        shown = _STATUSES
+    head = ["experiment", "runs", *(word.replace("_", " ") for word in shown)]
     cells = [[*head, "measures missing"]]
     for row in rows:
         gaps = [f"{name} {count}" for name, count in row.missing_measures.items() if count]
-        counts = [str(row.statuses[word]) for word in _STATUSES]
+        counts = [str(row.statuses[word]) for word in shown]
         cells.append([row.name, str(row.runs), *counts, ", ".join(gaps) or "none"])
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     return [
@@ -460,6 +491,13 @@ def _disk_line(found: Overview) -> str:
     if not found.unsized:
         return f"{text}."
     return f"{text}, and what is not known yet: {', '.join(found.unsized)}."
+
+
+def waiting(jobs: list[MeasureJob]) -> str:
+    """Returns `12 trainings and 1 timing`."""
+    trained = sum(job.measure == "train" for job in jobs)
+    counts = {"training": trained, "timing": len(jobs) - trained}
+    return " and ".join(_many(count, noun) for noun, count in counts.items() if count)
 
 
 def _many(count: int, noun: str) -> str:

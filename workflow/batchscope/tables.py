@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import (
+    absence,
     frames,
     long_tables,
     margins,
@@ -72,7 +73,10 @@ COLUMNS: dict[str, Column] = {
     "experiment": Column("Name of the experiment.", kind="str"),
     "machine": Column("Name of the machine, as in the configuration.", kind="str"),
     **_factor_columns(),
-    "status": Column("finished, diverged, out_of_memory or missing.", kind="str"),
+    "status": Column(
+        "finished, diverged, out_of_memory, missing, or no_gpu where no GPU is within reach.",
+        kind="str",
+    ),
     "message": Column("What the run says about its status.", kind="str"),
     **_split_columns(),
     "generalisation_gap": Column("test_loss - train_loss."),
@@ -208,7 +212,8 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     """Returns one row per machine and run of an experiment, in the plan's order.
 
     Whatever is not on disk is NaN (or empty), and a run without a record has the status
-    `missing`; of another machine only the runs that its results hold have a row.
+    `missing`, or that of what is not here; of another machine only the runs that its results hold
+    have a row.
 
     Args:
         results: The folder of all results.
@@ -223,8 +228,12 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             row = {"run": run, "study": study.name, "experiment": experiment}
             row.update({"machine": place.machine, **long_tables.factors(run)})
             row.update(reader.run(run, chosen.measures))
-            if place.machine == study.machine or row["status"] != records.MISSING:
-                rows.append(row)
+            if row["status"] == records.MISSING:
+                if place.machine != study.machine:
+                    continue
+                lacking = absence.of(names.parse_run(run))
+                row["status"] = lacking.status if lacking else records.MISSING
+            rows.append(row)
     columns = [name for name in COLUMNS if name not in _PATTERNS]
     for measure, settings in chosen.measures.items():
         if measure in measures.MODULES:  # a timing's columns are all fixed

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope import environments, long_tables, names, records, status, step_times, sweeps
+from batchscope import absence, long_tables, names, status, step_times, sweeps
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
@@ -35,9 +35,17 @@ QUARTILES = ("", "_q1", "_q3")
 _OF_BLOCKS = {"": "median", "_q1": "lower quartile", "_q3": "upper quartile"}
 _STATUS = "finished, diverged or out_of_memory."
 _STATUS_HERE = (
-    "finished, diverged, out_of_memory, or not_installed: the framework has no environment here, "
-    "and the rest of the row is empty."
+    "finished, diverged, out_of_memory; or not_installed where the framework has no environment "
+    "here, or no_gpu where no GPU is within reach, and the rest of the row is empty."
 )
+# Columns of SWEEPS -> what they are called in the record of a largest batch.
+_LARGEST = {
+    "max_batch_size": "largest",
+    "max_batch_size_bound": "bound",
+    "memory_limit_mb": "limit_mb",
+    "memory_fixed_mb": "memory_fixed_mb",
+    "memory_mb_per_image": "memory_mb_per_image",
+}
 
 # Columns of each table beside those of FIRST, with what they hold.
 THROUGHPUT: dict[str, str] = {
@@ -208,27 +216,30 @@ def _first(machine: str, sweep: sweeps.Sweep) -> Row:
 def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
     """Yields the records of a timing on every machine, in the plan's order.
 
-    A sweep whose framework is not installed here, and was not timed before, has a record that
-    says so and nothing else; it is on no disk.
+    A sweep that needs what is not here, and was not timed before, has a record that says so and
+    nothing else; it is on no disk.
     """
     chosen = study.experiments[experiment]
     for place in status.places(study, results):
         for job in status.timing_jobs(chosen, place.results, place.recorded):
             record = long_tables.read_record(job.path) if job.measure == measure else None
             here = job.measure == measure and place.machine == study.machine
-            if record is None and here and not environments.installed(job.framework):
-                record = _not_installed(job.sweep)
+            if record is None and here and (lacking := absence.of(job.sweep.factors)):
+                record = _absent(job.sweep, lacking.status)
             if record is not None:
                 yield Timing(place.machine, job.sweep, record)
 
 
-def _not_installed(sweep: sweeps.Sweep) -> dict[str, Any]:
+def _absent(sweep: sweeps.Sweep, status: str) -> dict[str, Any]:
     """Returns what stands for the record of a sweep that cannot be timed here."""
     sizes = [
-        {"batch_size": size, "status": records.NOT_INSTALLED, "blocks": [], "utilisation": None}
+        {"batch_size": size, "status": status, "blocks": [], "utilisation": None}
         for size in sweep.batch_sizes
     ]
-    return {"status": records.NOT_INSTALLED, "sizes": sizes, "samples": {}}
+    return {
+        **{"status": status, "sizes": sizes, "samples": {}, "tries": []},
+        **dict.fromkeys(_LARGEST.values()),
+    }
 
 
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -242,7 +253,7 @@ def throughput(results: Path | str, study: Study, experiment: str) -> pandas.Dat
 
 
 def _speed(size: dict[str, Any], examples: int | None) -> Row:
-    if size["status"] == records.NOT_INSTALLED:
+    if size["status"] in absence.WORDS:
         return {name: size[name] for name in ("batch_size", "status")}
     blocks = size["blocks"]
     row: Row = {
@@ -297,7 +308,7 @@ def _subject(row: Row) -> tuple[Any, ...]:
 
 def _step_time(timing: Timing) -> Row:
     record = timing.record
-    if record["status"] == records.NOT_INSTALLED:
+    if record["status"] in absence.WORDS:
         return {"status": record["status"]}
     timed = [size for size in record["sizes"] if size["blocks"]]
     row: Row = {
@@ -354,13 +365,7 @@ def _ceiling(timing: Timing) -> Row:
 
 
 def _largest(record: dict[str, Any]) -> Row:
-    return {
-        "max_batch_size": record["largest"],
-        "max_batch_size_bound": record["bound"],
-        "memory_limit_mb": record["limit_mb"],
-        "memory_fixed_mb": record["memory_fixed_mb"],
-        "memory_mb_per_image": record["memory_mb_per_image"],
-    }
+    return {column: record[key] for column, key in _LARGEST.items()}
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -418,11 +423,11 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
 def training_times(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per row of `throughput` and number of epochs that the experiment asks for.
 
-    What is not installed here has none.
+    What needs what is not here has none.
     """
     rows = []
     speeds = throughput(results, study, experiment)
-    speeds = speeds[speeds["status"] != records.NOT_INSTALLED]
+    speeds = speeds[~speeds["status"].isin(absence.WORDS)]
     for row in speeds.to_dict("records"):
         steps = row["train_examples"] / row["batch_size"]
         epoch = {q: steps * row[f"seconds_per_step{q}"] for q in QUARTILES}

@@ -31,7 +31,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 # Short enough to stand side by side over neighbouring batch sizes.
-FAILED_WORDS = {"diverged": "div.", "out_of_memory": "mem.", "missing": "miss."}
+FAILED_WORDS = {
+    **{"diverged": "div.", "out_of_memory": "mem.", "missing": "miss."},
+    **{"no_gpu": "no GPU"},
+}
 FAILED_COLOUR = "#8B0000"
 _LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
 

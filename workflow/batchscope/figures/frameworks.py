@@ -14,11 +14,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from batchscope import environments, frames, timing_tables
+from batchscope.absence import WORDS
 from batchscope.figures import Tables, as_published, canvas, timings, words
-from batchscope.records import NOT_INSTALLED
 
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
-_WORST = (NOT_INSTALLED, "out_of_memory", "diverged")  # of two statuses the first is told
+_WORST = (*WORDS, "out_of_memory", "diverged")  # of two statuses the first is told
 _WIDTH, _HEIGHT = 3.5, 2.9  # of a panel, inches
 _MOST_TOLD = 4  # series, or places, in a sentence
 # Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
@@ -147,7 +147,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _sizes(own: pandas.DataFrame, theirs: pandas.DataFrame) -> list[int]:
     """Returns the batch sizes of the axes: the same in both rows, so that they can be compared."""
-    measured = own[own["status"] != NOT_INSTALLED]
+    measured = own[~own["status"].isin(WORDS)]
     rows = measured if len(measured) else own
     return sorted({int(size) for part in (rows, theirs) for size in part["batch_size"].dropna()})
 
@@ -207,7 +207,8 @@ def _entries(
             continue
         drawn = style if group.label in there else {"linestyle": "none"}
         where = " here" if others else ""
-        found.append((Line2D([], [], **drawn), f"{group.label}: not installed{where}"))
+        word = WORDS[group.frame["status"].iloc[0]]
+        found.append((Line2D([], [], **drawn), f"{group.label}: {word}{where}"))
     return [(handle, label) for handle, label in found if label]
 
 
@@ -246,7 +247,7 @@ def _scale(axes: Axes, panel: Panel, drawn: list[np.ndarray], sizes: list[int], 
 
 
 def _absent(rows: pandas.DataFrame) -> bool:
-    return bool((rows["status"] == NOT_INSTALLED).all()) and len(rows) > 0
+    return bool(rows["status"].isin(WORDS).all()) and len(rows) > 0
 
 
 # Notes ---------------------------------------------------------------------------------------
@@ -280,14 +281,17 @@ def _measured_note(own: pandas.DataFrame) -> str:
 
 
 def _absent_note(own: pandas.DataFrame) -> str:
-    """Returns which frameworks are not installed, and where, or an empty string."""
-    absent = own[own["status"] == NOT_INSTALLED]
+    """Returns which frameworks are not installed, or lack a GPU, and where, or an empty string."""
     several = own["machine"].nunique() > 1
-    told = []
-    for machine, rows in absent.groupby("machine", sort=False):
-        named = ", ".join(environments.title(name) for name in rows["framework"].unique())
-        told.append(f"{named} (on {machine})" if several else named)
-    return f"Not installed, and so not measured: {'; '.join(told)}." if told else ""
+    notes = []
+    for status, word in WORDS.items():
+        told = []
+        for machine, rows in own[own["status"] == status].groupby("machine", sort=False):
+            named = ", ".join(environments.title(name) for name in rows["framework"].unique())
+            told.append(f"{named} (on {machine})" if several else named)
+        if told:
+            notes.append(f"{word[0].upper()}{word[1:]}, and so not measured: {'; '.join(told)}.")
+    return " ".join(notes)
 
 
 # Sentences -----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
-from batchscope import frames, records, sweeps
+from batchscope import absence, frames, sweeps
 from batchscope.figures import canvas, words
 
 DENSE_SIZES = 12  # batch sizes, and
@@ -64,11 +64,11 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
 
 
 def timed_here(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of a table but those of a framework that is not installed.
+    """Returns the rows of a table but those that need a framework or a device that is not here.
 
     The report lists these, with what installs them; there is nothing to draw.
     """
-    return rows[rows["status"] != records.NOT_INSTALLED] if "status" in rows else rows
+    return rows[~rows["status"].isin(absence.WORDS)] if "status" in rows else rows
 
 
 def with_sweeps(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from batchscope import environments, names, records, sweeps
+from batchscope import names, records, status, sweeps
 from batchscope.report import answers, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
 from batchscope.report.text import marked, moment, number, plain, plural
@@ -120,9 +120,9 @@ def _policy(script: str) -> str:
 def _summary(rows: Rows, inputs: Inputs) -> str:
     runs = runs_table.distinct(rows)
     counts = Counter(row["status"] for row in runs.values())
-    known = [status for status in gaps.STATUS_WORDS if counts[status]]
-    parts = [f"{counts[status]} {gaps.STATUS_WORDS[status]}" for status in known]
-    parts += [f"{count} {status}" for status, count in counts.items() if status not in known]
+    known = [word for word in gaps.STATUS_WORDS if counts[word]]
+    parts = [f"{counts[word]} {gaps.STATUS_WORDS[word]}" for word in known]
+    parts += [f"{count} {word}" for word, count in counts.items() if word not in known]
     experiments = plural(len(rows), "experiment")
     if not runs:
         return f"{plural(len(inputs.timings), 'timing job')} in {experiments}; nothing trained."
@@ -144,13 +144,11 @@ def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
             "This report is partial: it was built from what existed. What is missing is listed "
             "below, with what would mend it."
         )
-    elif inputs.partial and not inputs.not_installed:
+    elif inputs.partial and not inputs.absent:
         notes.append("A partial report was asked for; nothing turned out to be missing.")
-    if inputs.not_installed:
-        titles = ", ".join(environments.title(framework) for framework in inputs.not_installed)
+    for lacking, jobs in inputs.absent.items():
         notes.append(
-            f"Not installed on this machine, and so not timed: {titles}. What installs it is "
-            "listed below."
+            f"{lacking.title}, so {status.waiting(jobs)} left out; what mends it is listed below."
         )
     return notes
 

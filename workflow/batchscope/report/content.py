@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import figures, frames, records, statistics, status, tables
+from batchscope.absence import Absence
 from batchscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class Inputs:
         sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
         datasets: Data set's token -> its record, where there is one.
         missing_measures: Measure -> finished runs, or sweeps, without its record.
-        not_installed: Framework that is not installed here -> timing and sweep of each job that
-            waits for it.
+        absent: What is not here -> the trainings and timings that wait for it.
         files: Paths of the tables, for people.
         partial: Whether the report was asked for with only a part of the results.
     """
@@ -81,7 +81,7 @@ class Inputs:
     sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_measures: dict[str, list[str]] = field(default_factory=dict)
-    not_installed: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    absent: dict[Absence, list[status.MeasureJob]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     partial: bool = False
 
@@ -132,10 +132,7 @@ def read(
             if (path := records.dataset_folder(results, token) / "record.json").exists()
         },
         missing_measures=_missing_measures(study, results, rows),
-        not_installed={
-            framework: [(job.measure, job.sweep.name) for job in jobs if job.sweep]
-            for framework, jobs in status.not_installed(study, results).items()
-        },
+        absent=status.absent(study, results),
         files=files,
         partial=partial,
     )
@@ -262,8 +259,8 @@ def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
 def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list[str]]:
     """Returns measure -> finished runs of an experiment that asks for it, without its record.
 
-    Of a pair the first run stands for both; of a timing it is the sweep. What waits for a
-    framework that is not installed is not among them.
+    Of a pair the first run stands for both; of a timing it is the sweep. What waits for
+    what is not here is not among them.
     """
     missing: dict[str, dict[str, None]] = {}
     for name, experiment in study.experiments.items():

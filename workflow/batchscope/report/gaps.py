@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchscope import environments, names, records
+from batchscope import absence, names, records
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.runs_table import distinct
 from batchscope.report.text import plural
@@ -20,6 +20,7 @@ STATUS_WORDS = {
     records.DIVERGED: "diverged",
     records.OUT_OF_MEMORY: "out of memory",
     records.MISSING: "missing",
+    **absence.WORDS,
 }
 _MENDING = {
     records.DIVERGED: (
@@ -47,10 +48,19 @@ _MISSING_TIMING = (
     "These timings were not made yet, or their job failed: a device may be missing, or a package; "
     "the job's log says why. This command makes what is missing:"
 )
-_NOT_INSTALLED = (
-    "This framework has no environment on this machine, so these timings were left out; nothing "
-    "failed, and nothing is stored of them. This command installs it and makes what is missing:"
-)
+_LEFT_OUT = {
+    absence.NOT_INSTALLED: (
+        "This framework has no environment on this machine, so these timings were left out; "
+        "nothing failed, and nothing is stored of them. This command installs it and makes what is "
+        "missing:"
+    ),
+    absence.NO_GPU: (
+        "This machine shows no NVIDIA GPU, and no cluster that it could send jobs to, so these "
+        "were left out; nothing failed, and nothing is stored of them. On a machine with a GPU, "
+        "its driver and tensorflow[and-cuda], or with device: cpu, this command makes what is "
+        "missing:"
+    ),
+}
 
 
 class Gap(NamedTuple):
@@ -69,12 +79,13 @@ class Gap(NamedTuple):
 
 
 def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
-    """Returns the gaps of a study: by status, by measure, then by framework."""
+    """Returns the gaps of a study: by status, by measure, then by what is not here."""
     command = snakemake(study, inputs.config_name)
     by_status: dict[str, list[tuple[str, str]]] = {}
     for run, row in distinct(rows).items():
         by_status.setdefault(row["status"], []).append((run, _message(row)))
-    by_status.pop(records.FINISHED, None)
+    for other in (records.FINISHED, *absence.WORDS):
+        by_status.pop(other, None)
     order = list(STATUS_WORDS)
     gaps = []
     for status in sorted(by_status, key=lambda word: order.index(word) if word in order else 9):
@@ -87,11 +98,12 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         timed = measure in names.TIMINGS
         text, noun = (_MISSING_TIMING, "timing") if timed else (_MISSING_MEASURE, "run")
         gaps.append(Gap(f"Missing: {measure}", text, items, command, noun))
-    for framework, jobs in inputs.not_installed.items():
-        items = [(sweep, timing) for timing, sweep in jobs]
-        title = f"Not installed: {environments.title(framework)}"
-        mend = f"{environments.command(framework)} && {command}"
-        gaps.append(Gap(title, _NOT_INSTALLED, items, mend, "timing"))
+    for lacking, jobs in inputs.absent.items():
+        mend = f"{lacking.command} && {command}" if lacking.command else command
+        items = [(job.sweep.name if job.sweep else job.runs[0], job.measure) for job in jobs]
+        nouns = {"timing" if job.sweep else "training" for job in jobs}
+        noun = nouns.pop() if len(nouns) == 1 else "job"
+        gaps.append(Gap(lacking.title, _LEFT_OUT[lacking.status], items, mend, noun))
     return gaps
 
 

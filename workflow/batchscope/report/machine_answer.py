@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas
 
-from batchscope import frames, records
+from batchscope import absence, frames
 from batchscope.report.text import format_interval, format_number
 
 READING = (
@@ -40,10 +40,7 @@ def build(frame: pandas.DataFrame) -> dict[str, Any] | None:
         for row in group.frame.to_dict("records"):
             titles.append(group.label or f"{row['model']} on {row['dataset']}")
             columns.append({key: value for key, value in row.items() if not pandas.isna(value)})
-    nothing = [
-        "not installed" if column.get("status") == records.NOT_INSTALLED else "not measured"
-        for column in columns
-    ]
+    nothing = [absence.WORDS.get(column.get("status"), "not measured") for column in columns]
     rows = []
     for label, cell in _ROWS:
         cells = [cell(column) for column in columns]

@@ -1,0 +1,143 @@
+"""What needs a device that is not here is left out, shown with what mends it, and never stored."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pandas
+import pytest
+import yaml
+
+import project
+from batchscope import absence, config, jobs, records, status, tables
+
+TRAINED = {
+    "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
+    "seeds": 2,
+    "measure": ["evaluate", "time_epoch"],
+}
+TIMED = {
+    "vary": {"batch_size": [1, 2, 4], "device": ["cpu", "gpu"]},
+    "timing": ["throughput", "max_batch_size"],
+}
+STUDY = {
+    "study": "devices",
+    "defaults": {
+        **{"dataset": "digits", "model": "small_cnn", "learning_rate": 0.05},
+        **{"optimizer": "sgd", "epochs": 1},
+    },
+    "experiments": {"trained": TRAINED, "timed": TIMED},
+}
+
+
+@pytest.fixture
+def within_reach(monkeypatch):
+    """Sets which commands a machine without an NVIDIA driver has."""
+    monkeypatch.setattr(absence.Path, "exists", lambda path: False)
+
+    def having(*commands: str) -> bool:
+        monkeypatch.setattr(absence.shutil, "which", lambda name: name in commands or None)
+        return absence.gpu_within_reach()
+
+    return having
+
+
+def test_a_gpu_is_within_reach_here_or_on_a_cluster(within_reach):
+    assert within_reach("nvidia-smi") and absence.gpu_present()
+    assert within_reach("sbatch") and not absence.gpu_present()
+    assert not within_reach("bash")
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
+    Path("study.yaml").write_text(yaml.safe_dump(STUDY))
+    return config.study("study.yaml")
+
+
+def needs_gpu(name: str) -> bool:
+    return "+dev=gpu" in name
+
+
+def test_what_can_be_made_leaves_out_what_needs_a_gpu(study):
+    made = jobs.Jobs(study, "study.yaml", "full", False)
+    assert len(study.runs) == 8
+    assert [needs_gpu(path) for path in made.run_records()] == [False] * 4
+    for experiment, count in (("trained", 4 + 4 + 2), ("timed", 2)):
+        paths = made.table_inputs(experiment)
+        assert len(paths) == count and not any(map(needs_gpu, paths))
+
+
+def test_all_of_it_is_made_where_a_gpu_is_within_reach(study, monkeypatch):
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
+    made = jobs.Jobs(study, "study.yaml", "full", False)
+    assert len(made.run_records()) == 8
+    assert len(made.table_inputs("trained")) == 8 + 8 + 4 and len(made.table_inputs("timed")) == 4
+    assert not status.overview(study, "results").absent
+
+
+def test_the_plan_tells_what_waits(study):
+    found = status.overview(study, "results")
+    assert found.total.statuses["no_gpu"] == found.total.statuses["missing"] == 4
+    ((lacking, waiting),) = found.absent.items()
+    assert lacking == absence.GPU
+    assert status.waiting(waiting) == "4 trainings and 2 timings"
+    text = status.describe(study, found, "study.yaml", 2)
+    assert "No NVIDIA GPU, for which 4 trainings and 2 timings wait; " in text
+    assert "no gpu" in text and "set device: cpu." in text
+
+
+def test_a_plan_that_lacks_nothing_has_no_column_for_it(study, monkeypatch):
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
+    text = status.describe(study, status.overview(study, "results"), "study.yaml", 2)
+    assert "no gpu" not in text and "GPU, for which" not in text
+
+
+def test_its_rows_say_so_and_what_was_trained_is_kept(study):
+    kept, *_ = (run for run in study.runs if needs_gpu(run))
+    record = {"status": "finished", "epochs_run": 1}
+    records.write_json(records.run_folder("results", kept) / "record.json", record)
+    frame = tables.collect("results", study, "trained").set_index("run")
+    expected = {run: "no_gpu" if needs_gpu(run) else "missing" for run in study.runs}
+    assert frame["status"].to_dict() == {**expected, kept: "finished"}
+    tables.write("results", study, "timed", Path("tables"))
+    for name, columns in (("throughput.csv", ["batch_size"]), ("sweeps.csv", [])):
+        rows = pandas.read_csv(Path("tables") / name)
+        assert rows["status"].tolist() == ["no_gpu"] * len(rows) and len(rows) == 3 ** len(columns)
+        assert set(rows["device"]) == {"gpu"}
+
+
+def without_gpu_or_cluster(folder: Path) -> str:
+    """Returns a PATH with every command of this machine but those that lead to a GPU."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for command in Path(place).glob("*"):
+            if command.name not in ("sbatch", "nvidia-smi"):
+                with_name = folder / command.name
+                if not with_name.is_symlink():
+                    with_name.symlink_to(command)
+    return os.pathsep.join([str(Path(sys.executable).parent), str(folder)])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(absence.gpu_present(), reason="a GPU is here")
+def test_a_study_of_two_devices_runs_through_without_a_gpu(tmp_path, monkeypatch):
+    folder = project.copy(tmp_path / "project")
+    trained = {
+        **{"vary": {"device": ["cpu", "gpu"]}, "set": {"batch_size": 64}, "seeds": 1},
+        "measure": ["evaluate", "time_epoch"],
+    }
+    project.write_config(folder, {**STUDY, "experiments": {"trained": trained}})
+    monkeypatch.setenv("PATH", without_gpu_or_cluster(tmp_path / "bin"))
+    project.run(folder)
+    assert project.planned(folder) == {}
+    rows = pandas.read_csv(folder / "results/studies/devices/trained/runs.csv")
+    found = dict(zip(rows["device"], rows["status"], strict=True))
+    assert found == {"cpu": "finished", "gpu": "no_gpu"}
+    runs = [path.name for path in (folder / "results/runs").iterdir()]
+    assert [needs_gpu(run) for run in runs if "+seed=" in run] == [False]
+    page = (folder / "results/report.html").read_text()
+    assert "1 finished, 1 no GPU" in page and "No NVIDIA GPU" in page
