@@ -29,7 +29,7 @@ LOOP = """
 import sys
 from pathlib import Path
 sys.path.insert(0, "workflow")
-from batchscope import backend, config, names, records
+from batchscope import backend, config, records
 
 backend.start(threads=1)
 from batchscope import datasets, measures, training
@@ -44,7 +44,7 @@ for experiment in study.experiments.values():
     for run in experiment.runs:
         training.train(run, results)
         for measure, settings in experiment.measures.items():
-            name = names.settings_name(measure, settings)
+            name = measure_settings.settings_name(measure, settings)
             if measure != "time_epoch":
                 output = records.measure_path(results, run, measure, name)
                 measures.write(measure, results, run, name, output)

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 import numpy as np
 import tensorflow as tf
 
-from batchscope import losses, models, names, statistics
+from batchscope import losses, measure_settings, models, statistics
 from batchscope.measures import landscape, sharpness
 
 # Network -> shape of the images, classes, examples.
@@ -93,7 +93,7 @@ def report(network: str, points: int) -> None:
     still = {key: np.zeros_like(array) for key, array in weights.items()}
     for _ in range(2):  # tracing and first touches
         plane(still, still)(0.0, 0.0)
-    settings = names.parse_settings("landscape", "default")
+    settings = measure_settings.parse_settings("landscape", "default")
     settings |= {"points": points, "pairs": 1, "lines": 1}
     with tempfile.TemporaryDirectory() as folder:
         rows = Rows(Path(folder, "rows.npz"), objective)

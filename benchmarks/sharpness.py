@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 import numpy as np
 import tensorflow as tf
 
-from batchscope import datasets, losses, models, names
+from batchscope import datasets, losses, measure_settings, models
 from batchscope.measures import sharpness
 
 # Network -> shape of the images, classes, examples, settings beside the defaults. What the
@@ -98,7 +98,7 @@ def report(network: str, repeats: int) -> None:
     x = objective.weights()
     for _ in range(2):  # tracing and first touches
         objective.loss_and_gradient(x)
-    settings = names.parse_settings("sharpness", "default") | changed
+    settings = measure_settings.parse_settings("sharpness", "default") | changed
     rows = [once(objective, x, settings) for _ in range(repeats)]
     evaluations = rows[0][2]
     ratios = np.log([search / bare for search, bare, _ in rows])

@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 
-from batchscope import backend, names, records
+from batchscope import backend, measure_settings, names, records
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
 
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--model-file", help="the user's model file, where there is one")
     arguments = parser.parse_args()
     backend.start(threads=1)
-    given = names.parse_settings("sharpness", arguments.settings)
+    given = measure_settings.parse_settings("sharpness", arguments.settings)
     columns = sharpness.columns(given)
     print("| run | examples | loss | " + " | ".join(columns) + " |")
     print("|---" * (3 + len(columns)) + "|", flush=True)

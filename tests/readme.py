@@ -12,9 +12,9 @@ sys.path.insert(0, str(ROOT / "workflow"))
 
 
 def _default(parameter) -> str:
-    from batchscope import names
+    from batchscope.parameters import format_value
 
-    return "-" if parameter.birth is None else f"`{names.format_value(parameter, parameter.birth)}`"
+    return "-" if parameter.birth is None else f"`{format_value(parameter, parameter.birth)}`"
 
 
 def _row(parameter, *first: str) -> str:
@@ -31,12 +31,12 @@ def factors() -> str:
 
 
 def measures() -> str:
-    from batchscope import names
+    from batchscope.measure_settings import MEASURES
 
     head = "| measure | setting | alias | if left out | what it is | expected |\n"
     rows = [
         _row(setting, f"`{measure}`", f"`{setting.name}`")
-        for measure, settings in names.MEASURES.items()
+        for measure, settings in MEASURES.items()
         for setting in settings.values()
     ]
     return head + "|---|---|---|---|---|---|\n" + "\n".join(rows)
@@ -57,12 +57,12 @@ def timing_factors() -> str:
 
 
 def timings() -> str:
-    from batchscope import names
+    from batchscope.measure_settings import TIMINGS
 
     head = "| timing | setting | alias | if left out | what it is | expected |\n"
     rows = [
         _row(setting, f"`{timing}`", f"`{setting.name}`")
-        for timing, settings in names.TIMINGS.items()
+        for timing, settings in TIMINGS.items()
         for setting in settings.values()
     ]
     return head + "|---|---|---|---|---|---|\n" + "\n".join(rows)

@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from batchscope import config, figures, names, plan, records, tables
+from batchscope import config, figures, measure_settings, names, plan, records, tables
 
 QUESTION = 'Does <script>alert("question")</script> a larger batch "generalise" worse, & why?'
 TITLE = 'Batch size & <b>bold</b> "claims" on digits'
@@ -94,7 +94,7 @@ def _write_json(path: Path, record: dict[str, Any]) -> None:
 
 
 def _settings(measures: dict[str, dict[str, Any]], measure: str) -> str:
-    return names.settings_name(measure, measures[measure])
+    return measure_settings.settings_name(measure, measures[measure])
 
 
 def _fates(study: plan.Study) -> dict[str, str]:

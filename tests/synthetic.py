@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import measure_settings, names, parameters, records
 
 DATASET = names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
 MEASURES: dict[str, dict[str, Any]] = {
     measure: {name: setting.birth for name, setting in settings.items()}
-    for measure, settings in names.MEASURES.items()
+    for measure, settings in measure_settings.MEASURES.items()
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
@@ -162,16 +162,18 @@ def _write_run(
     }
     records.write_json(folder / "record.json", record)
     for measure, settings in experiment.measures.items():
-        if measure in names.PAIR_MEASURES:
+        if measure in measure_settings.PAIR_MEASURES:
             continue
-        path = records.measure_path(results, run, measure, names.settings_name(measure, settings))
+        path = records.measure_path(
+            results, run, measure, measure_settings.settings_name(measure, settings)
+        )
         values, details = _values(measure, settings, size, rate, generator)
         if measure == "landscape" and finished:
             records.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
         if measure == "time_epoch":
             timing = names.timing_name(factors)
             path = records.timing_path(
-                results, planned.machine, timing, names.settings_name(measure, settings)
+                results, planned.machine, timing, measure_settings.settings_name(measure, settings)
             )
         elif not finished:
             values, details = dict.fromkeys(values), {}
@@ -198,7 +200,9 @@ def _write_early(
     for split, loss in losses.items():
         values[f"{split}_accuracy"] = round(math.exp(-loss / 3) * 360) / 360
     settings = {**MEASURES["evaluate"], "epoch": epoch}
-    path = records.measure_path(results, run, "evaluate", names.settings_name("evaluate", settings))
+    path = records.measure_path(
+        results, run, "evaluate", measure_settings.settings_name("evaluate", settings)
+    )
     values = values if reached else dict.fromkeys(values)
     records.write_json(path, records.measure_record("evaluate", run, settings, status, values))
 
@@ -272,7 +276,7 @@ def _values(
         for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
             scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
             value = scale * 2.1**doublings * math.exp(generator.normal(0, 0.3))
-            values[f"sharpness_{space}_{names.format_number(epsilon)}"] = value
+            values[f"sharpness_{space}_{parameters.format_number(epsilon)}"] = value
         return values, {}
     if measure in _MORE:
         return _MORE[measure](settings, size, rate, generator)
@@ -350,7 +354,7 @@ def _sam_sharpness(
 ) -> tuple[dict[str, float], dict[str, Any]]:
     scale = 0.02 * 1.3 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
     return {
-        f"sam_sharpness_{names.format_number(rho)}": scale * rho for rho in settings["rhos"]
+        f"sam_sharpness_{parameters.format_number(rho)}": scale * rho for rho in settings["rhos"]
     }, {}
 
 
@@ -391,7 +395,9 @@ def _write_line(
     results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
 ) -> None:
     settings = experiment.measures["line"]
-    path = records.pair_path(results, small, large, "line", names.settings_name("line", settings))
+    path = records.pair_path(
+        results, small, large, "line", measure_settings.settings_name("line", settings)
+    )
     states = [failed.get(run, records.FINISHED) for run in (small, large)]
     if records.MISSING in states:
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from batchscope import config, definitions, names, plan
+from batchscope import config, definitions, measure_settings, names, plan
 from batchscope.errors import ConfigError, UserError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -103,16 +103,16 @@ def test_schema_has_the_factors_and_measures_of_the_registry():
     every = {*names.FACTORS, *names.TIMING_ONLY_FACTORS}
     assert set(defs["factors"]["properties"]) == every
     assert set(defs["factor_lists"]["properties"]) == every
-    assert set(defs["measures"]["properties"]) == set(names.MEASURES)
-    assert set(defs["timings"]["properties"]) == set(names.TIMINGS)
+    assert set(defs["measures"]["properties"]) == set(measure_settings.MEASURES)
+    assert set(defs["timings"]["properties"]) == set(measure_settings.TIMINGS)
     for name, factor in names.FACTORS.items():
         if name != "seed":
             rule = defs["factors"]["properties"][name]
             assert rule["description"].startswith(factor.doc)
             assert rule.get("default") == factor.birth
-    for measure, settings in names.MEASURES.items():
+    for measure, settings in measure_settings.MEASURES.items():
         rules = defs["measures"]["properties"][measure]["properties"]
-        between = {"between"} if measure in names.PAIR_MEASURES else set()
+        between = {"between"} if measure in measure_settings.PAIR_MEASURES else set()
         assert set(rules) == set(settings) | between
 
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from batchscope import measures, names, records
+from batchscope import measure_settings, measures, records
 from batchscope.errors import UserError
 from batchscope.measures import displacement
 from measured_run import RUN
@@ -152,7 +152,7 @@ def test_a_run_without_norms_is_named(tmp_path):
 
 
 def test_a_measure_without_settings():
-    assert names.settings_name("displacement", {}) == "default"
+    assert measure_settings.settings_name("displacement", {}) == "default"
 
 
 def test_needs_no_tensorflow():

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from batchscope import datasets, measures, names, records
+from batchscope import datasets, measure_settings, measures, records
 from batchscope.errors import UserError
 from batchscope.measures import evaluate
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_run
@@ -152,11 +152,11 @@ def test_unfinished_run_has_null_values(tmp_path, status):
 
 
 def test_every_measure_of_a_run_has_its_module():
-    assert set(measures.MODULES) == set(names.MEASURES) - {"time_epoch"}
+    assert set(measures.MODULES) == set(measure_settings.MEASURES) - {"time_epoch"}
     for measure in measures.MODULES:
-        settings = names.parse_settings(measure, "default")
+        settings = measure_settings.parse_settings(measure, "default")
         columns = measures.module(measure).columns(settings)
-        assert bool(columns) == (measure not in names.PAIR_MEASURES)
+        assert bool(columns) == (measure not in measure_settings.PAIR_MEASURES)
         has = [hasattr(measures.module(measure), name) for name in ("measure_run", "write")]
         assert any(has)
     with pytest.raises(ValueError, match="Expected one of"):

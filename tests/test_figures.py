@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 import synthetic
-from batchscope import errors, figures, frames, statistics, tables
-from batchscope import names as config_names
+from batchscope import errors, figures, frames, measure_settings, statistics, tables
 from batchscope.figures import REPORT, canvas, update_norms
 
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
@@ -22,7 +21,7 @@ RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 NAMES = [
     name
     for name, figure in figures.FIGURES.items()
-    if not set(figure.measures) & set(config_names.TIMINGS)
+    if not set(figure.measures) & set(measure_settings.TIMINGS)
 ]
 # Figures whose first panel is against batch size.
 AGAINST_BATCH_SIZE = (

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import measures, names, records
+from batchscope import measure_settings, measures, records
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
 from measured_run import COUNTS, RUN, write_dataset, write_run
 
-SETTINGS = names.parse_settings("gradient_alignment", "default")
+SETTINGS = measure_settings.parse_settings("gradient_alignment", "default")
 
 
 def norms(vectors, draws=5):
@@ -231,7 +231,7 @@ def test_record(results, tmp_path):
 def test_single_norm_is_that_of_the_gradients(results, tmp_path):
     from batchscope.measures import sharpness
 
-    settings = names.settings_name("gradient_alignment", {"examples": 8, "draws": 2})
+    settings = measure_settings.settings_name("gradient_alignment", {"examples": 8, "draws": 2})
     record = written(results, tmp_path, settings)
     loss, _ = sharpness.objective(results, RUN, {"examples": 8}, None)
     _, mean = loss.loss_and_gradient(loss.weights())
@@ -239,7 +239,7 @@ def test_single_norm_is_that_of_the_gradients(results, tmp_path):
 
 
 def test_twice_the_same_bytes(results, tmp_path):
-    settings = names.settings_name("gradient_alignment", {"examples": 20, "draws": 3})
+    settings = measure_settings.settings_name("gradient_alignment", {"examples": 20, "draws": 3})
     for name in ("one", "two"):
         written(results, tmp_path, settings, name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
@@ -250,7 +250,7 @@ def test_run_without_stored_epochs_has_no_middle(tmp_path):
     write_run(tmp_path)
     path = records.run_folder(tmp_path, RUN) / "record.json"
     records.write_json(path, {"run": RUN, "status": "finished", "epochs_run": 1})
-    settings = names.settings_name("gradient_alignment", {"examples": 4, "draws": 1})
+    settings = measure_settings.settings_name("gradient_alignment", {"examples": 4, "draws": 1})
     record = written(tmp_path, tmp_path, settings)
     assert [place["place"] for place in record["places"]] == ["start", "end"]
     assert record["values"]["gradient_cosine_middle"] is None

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import backend, measures, names, records
+from batchscope import backend, measure_settings, measures, records
 from batchscope.errors import UserError
 from batchscope.measures import hessian, sharpness
 from measured_run import COUNTS, RUN, write_run
@@ -21,7 +21,7 @@ import tensorflow as tf  # noqa: E402
 
 from batchscope.losses import Objective  # noqa: E402
 
-SETTINGS = names.parse_settings("hessian", "default")
+SETTINGS = measure_settings.parse_settings("hessian", "default")
 SHAPE = (4, 4, 1)
 
 
@@ -313,7 +313,9 @@ def test_record(results, tmp_path):
 
 
 def test_twice_the_same_bytes(results, tmp_path):
-    settings = names.settings_name("hessian", {"probes": 2, "iterations": 8, "examples": 30})
+    settings = measure_settings.settings_name(
+        "hessian", {"probes": 2, "iterations": 8, "examples": 30}
+    )
     for name in ("one", "two"):
         written(results, tmp_path, settings, name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()

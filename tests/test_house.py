@@ -18,7 +18,9 @@ LIBRARY = ROOT / "workflow" / "batchscope"
 # Each module or package may import only those named before it in this order, and itself.
 LAYERS = (
     "errors",
+    "parameters",
     "names",
+    "measure_settings",
     "snapshots",
     "versions",
     "problems",
@@ -69,7 +71,9 @@ HEAVY = {
 }
 # What each layer is made for (the architecture's table); a layer that is not named has no limit.
 OUTSIDE = {
+    "parameters": set(),
     "names": set(),
+    "measure_settings": set(),
     "snapshots": set(),
     "plan": set(),
     "definitions": set(),

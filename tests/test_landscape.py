@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import measures, names, records
+from batchscope import measure_settings, measures, records
 from batchscope.errors import UserError
 from batchscope.measures import landscape
 from measured_run import COUNTS, RUN, write_run
 
-SETTINGS = names.parse_settings("landscape", "default")
+SETTINGS = measure_settings.parse_settings("landscape", "default")
 
 
 def weights(seed=0):
@@ -220,7 +220,9 @@ def test_losses_that_are_not_finite_are_kept():
 # A network's.
 
 
-NAME = names.settings_name("landscape", {"points": 5, "pairs": 1, "lines": 3, "span": 0.5})
+NAME = measure_settings.settings_name(
+    "landscape", {"points": 5, "pairs": 1, "lines": 3, "span": 0.5}
+)
 
 
 def measured(results, folder, settings=NAME):
@@ -274,7 +276,9 @@ def test_points_are_losses_of_the_moved_weights(results, tmp_path):
 
 def test_centre_is_the_evaluated_loss(results, tmp_path):
 
-    name = names.settings_name("landscape", {"points": 3, "pairs": 0, "lines": 1, "examples": 0})
+    name = measure_settings.settings_name(
+        "landscape", {"points": 3, "pairs": 0, "lines": 1, "examples": 0}
+    )
     _, arrays = measured(results, tmp_path, name)
     measures.write("evaluate", results, RUN, "default", tmp_path / "evaluated.json")
     expected = records.read_json(tmp_path / "evaluated.json")["values"]["train_loss"]

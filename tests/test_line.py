@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import datasets, measures, names, records
+from batchscope import datasets, measure_settings, measures, names, records
 from batchscope.errors import UserError
 from batchscope.measures import evaluate, line
 from measured_run import COUNTS, DATASET, RUN, write_dataset
@@ -86,7 +86,7 @@ def pair(results, model_file=None, model="small_cnn"):
 
 
 def measured(results, small, large, model_file=None, **settings):
-    name = names.settings_name("line", settings)
+    name = measure_settings.settings_name("line", settings)
     output = records.pair_path(results, small, large, "line", name)
     line.write(results, small, large, name, output, model_file)
     return records.read_json(output)
@@ -156,7 +156,7 @@ def test_subset_of_examples(plain):
 
 def test_twice_the_same_bytes(plain, tmp_path):
     for name in ("one", "two"):
-        line.write(*plain, names.settings_name("line", {"points": 3}), tmp_path / name)
+        line.write(*plain, measure_settings.settings_name("line", {"points": 3}), tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -274,7 +274,7 @@ def test_other_initial_weights_are_refused(tmp_path):
 
 
 def test_fills_no_column():
-    assert line.columns(names.parse_settings("line", "default")) == ()
+    assert line.columns(measure_settings.parse_settings("line", "default")) == ()
 
 
 def test_pure_functions_need_no_tensorflow():

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from batchscope import names
+from batchscope import measure_settings, names, parameters
 
 CORE = {
     "dataset": "digits-065f9c58",
@@ -81,9 +81,9 @@ def test_golden_timing_name():
 
 @pytest.mark.parametrize(("measure", "settings", "name"), GOLDEN_SETTINGS)
 def test_golden_settings_names(measure, settings, name):
-    assert names.settings_name(measure, settings) == name
-    births = {key: parameter.birth for key, parameter in names.MEASURES[measure].items()}
-    assert names.parse_settings(measure, name) == {**births, **settings}
+    assert measure_settings.settings_name(measure, settings) == name
+    births = {key: parameter.birth for key, parameter in measure_settings.MEASURES[measure].items()}
+    assert measure_settings.parse_settings(measure, name) == {**births, **settings}
 
 
 def test_golden_digests():
@@ -117,13 +117,13 @@ def test_every_factor_survives_the_round_trip(factor):
         assert "," not in name and name == name.lower()
 
 
-@pytest.mark.parametrize("measure", names.MEASURES)
+@pytest.mark.parametrize("measure", measure_settings.MEASURES)
 def test_every_setting_survives_the_round_trip(measure):
-    for key, parameter in names.MEASURES[measure].items():
+    for key, parameter in measure_settings.MEASURES[measure].items():
         for value in _samples(parameter):
             settings = {key: (value,) if parameter.many else value}
-            name = names.settings_name(measure, settings)
-            assert names.parse_settings(measure, name)[key] == settings[key]
+            name = measure_settings.settings_name(measure, settings)
+            assert measure_settings.parse_settings(measure, name)[key] == settings[key]
 
 
 @pytest.mark.parametrize(
@@ -156,13 +156,13 @@ def test_only_canonical_names_are_read(name):
     [(1, "1"), (1.0, "1"), (0.1, "0.1"), (1e-3, "0.001"), (1e-7, "1e-7"), (1e16, "1e16")],
 )
 def test_numbers_have_one_text(value, text):
-    assert names.format_number(value) == text
+    assert parameters.format_number(value) == text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "1"])
 def test_what_is_no_finite_number_is_refused(value):
     with pytest.raises(ValueError):
-        names.format_number(value)
+        parameters.format_number(value)
 
 
 def test_names_have_an_end():
@@ -171,8 +171,8 @@ def test_names_have_an_end():
 
 
 def test_aliases_are_distinct_and_safe_in_paths():
-    for parameters in (names.FACTORS, *names.MEASURES.values()):
-        aliases = [parameter.alias for parameter in parameters.values()]
+    for known in (names.FACTORS, *measure_settings.MEASURES.values()):
+        aliases = [parameter.alias for parameter in known.values()]
         assert len(set(aliases)) == len(aliases)
         assert all(alias.isalnum() and alias.islower() for alias in aliases)
 
@@ -180,5 +180,5 @@ def test_aliases_are_distinct_and_safe_in_paths():
 def test_only_core_factors_lack_a_birth_value():
     core = [name for name, factor in names.FACTORS.items() if factor.core]
     assert core == list(CORE)
-    for parameters in names.MEASURES.values():
-        assert not any(parameter.core for parameter in parameters.values())
+    for known in measure_settings.MEASURES.values():
+        assert not any(setting.core for setting in known.values())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import definitions, names, plan
+from batchscope import definitions, measure_settings, names, plan
 from batchscope.errors import ConfigError
 
 MODEL_FILE = Path(__file__).parent / "bad_configs" / "tiny_model.py"
@@ -114,8 +114,8 @@ def test_measures_as_list_and_as_map_are_the_same():
     measures = [study.experiments["a"].measures for study in made]
     assert measures[0] == measures[1]
     assert list(measures[0]) == ["evaluate", "sharpness"]
-    assert set(measures[0]["sharpness"]) == set(names.MEASURES["sharpness"])
-    assert names.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
+    assert set(measures[0]["sharpness"]) == set(measure_settings.MEASURES["sharpness"])
+    assert measure_settings.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
 
 
 def test_user_model_carries_the_digest_of_its_file(tmp_path, monkeypatch):

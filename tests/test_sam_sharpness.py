@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import measures, names, records
+from batchscope import measure_settings, measures, records
 from batchscope.measures import sam_sharpness
 from measured_run import COUNTS, RUN, write_run
 
-SETTINGS = names.parse_settings("sam_sharpness", "default")
+SETTINGS = measure_settings.parse_settings("sam_sharpness", "default")
 
 
 def measured(loss, gradient, x, rhos=(0.05,)):
@@ -80,7 +80,9 @@ def test_record(results, tmp_path):
 
 
 def test_twice_the_same_bytes(results, tmp_path):
-    settings = names.settings_name("sam_sharpness", {"rhos": (0.01, 0.1), "examples": 30})
+    settings = measure_settings.settings_name(
+        "sam_sharpness", {"rhos": (0.01, 0.1), "examples": 30}
+    )
     for name in ("one", "two"):
         written(results, tmp_path, settings, name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()

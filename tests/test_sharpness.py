@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from batchscope import measures, names, records
+from batchscope import measure_settings, measures, parameters, records
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
 from measured_run import COUNTS, RUN, write_run
 
-SETTINGS = names.parse_settings("sharpness", "default")
+SETTINGS = measure_settings.parse_settings("sharpness", "default")
 
 
 def logistic(n=8, examples=40, seed=0):
@@ -88,7 +88,7 @@ def test_logistic_regression_against_all_corners(seed, epsilon):
     x = np.random.default_rng(seed).standard_normal(8)
     width = epsilon * (np.abs(x) + 1)
     values, details = full(function, x, epsilons=(epsilon,))
-    name = f"sharpness_full_{names.format_number(epsilon)}"
+    name = f"sharpness_full_{parameters.format_number(epsilon)}"
     loss = function(x)[0]
     expected = sharpness.sharpness(corners(function, x, width), loss)
     assert values[name] == pytest.approx(expected, rel=1e-9)
@@ -423,14 +423,18 @@ def test_record(results, tmp_path):
 
 
 def test_twice_the_same_bytes(results, tmp_path):
-    settings = names.settings_name("sharpness", {"iterations": 3, "starts": 3, "examples": 50})
+    settings = measure_settings.settings_name(
+        "sharpness", {"iterations": 3, "starts": 3, "examples": 50}
+    )
     for name in ("one", "two"):
         measured(results, tmp_path, settings, name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 def test_batch_statistics(results, tmp_path):
-    settings = names.settings_name("sharpness", {"batch_norm": "batch", "spaces": ("full",)})
+    settings = measure_settings.settings_name(
+        "sharpness", {"batch_norm": "batch", "spaces": ("full",)}
+    )
     record = measured(results, tmp_path, settings)
     assert record["settings"]["batch_norm"] == "batch"
     assert record["chunk"] == COUNTS["train"]

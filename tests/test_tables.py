@@ -13,7 +13,17 @@ import pandas
 import pytest
 
 import synthetic
-from batchscope import errors, frames, long_tables, measures, names, records, tables, timing_tables
+from batchscope import (
+    errors,
+    frames,
+    long_tables,
+    measure_settings,
+    measures,
+    names,
+    records,
+    tables,
+    timing_tables,
+)
 
 
 @pytest.fixture
@@ -71,10 +81,10 @@ def test_the_columns_do_not_depend_on_what_exists(tmp_path, written):
 
 @pytest.mark.parametrize("measure", measures.MODULES)
 def test_the_measures_fill_documented_columns(measure):
-    settings = names.parse_settings(measure, "default")
+    settings = measure_settings.parse_settings(measure, "default")
     columns = measures.module(measure).columns(settings)
     assert all(tables.describe(name) for name in columns)
-    assert (columns == ()) == (measure in names.PAIR_MEASURES)
+    assert (columns == ()) == (measure in measure_settings.PAIR_MEASURES)
 
 
 def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
@@ -86,8 +96,8 @@ def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
 
 def test_the_tables_job_pays_for_no_framework():
     code = (
-        "import sys; from batchscope import measures, names, tables;"
-        "[measures.module(name).columns(names.parse_settings(name, 'default'))"
+        "import sys; from batchscope import measure_settings, measures, tables;"
+        "[measures.module(name).columns(measure_settings.parse_settings(name, 'default'))"
         " for name in measures.MODULES];"
         "print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))"
     )
@@ -293,7 +303,7 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
     shutil.copytree(records.run_folder(results, run), records.run_folder(other, run))
     timing = names.timing_name(names.parse_run(run))
     path = records.timing_path(
-        other, "theirs", timing, names.settings_name("time_epoch", timed["time_epoch"])
+        other, "theirs", timing, measure_settings.settings_name("time_epoch", timed["time_epoch"])
     )
     records.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
     planned.machines["cluster"] = (str(other), "theirs")
@@ -304,7 +314,7 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
 
 
 def _settings(measure):
-    return names.settings_name(measure, synthetic.MEASURES[measure])
+    return measure_settings.settings_name(measure, synthetic.MEASURES[measure])
 
 
 @pytest.mark.parametrize("name", long_tables.TABLES)

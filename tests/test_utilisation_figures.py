@@ -9,7 +9,7 @@ import pandas
 import pytest
 from matplotlib.patches import Rectangle
 
-from batchscope import figures, frames, names, sweeps, timing_tables
+from batchscope import figures, frames, measure_settings, sweeps, timing_tables
 from batchscope.figures import (
     canvas,
     max_batch_size,
@@ -232,7 +232,7 @@ def test_the_same_bytes_for_the_same_data():
         frame = reread(module.select(made))
         files = [canvas.svg_and_png(figure.draw(frame), figure.title) for _ in range(2)]
         assert files[0] == files[1]
-        assert figure.measures[0] in names.TIMINGS and len(figure.caption) > 100
+        assert figure.measures[0] in measure_settings.TIMINGS and len(figure.caption) > 100
 
 
 def test_utilisation_has_medians_quartiles_and_the_machine():

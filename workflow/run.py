@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import environments, names, sweeps, warm
+from batchscope import environments, measure_settings, names, sweeps, warm
 from batchscope.errors import UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
@@ -49,7 +49,7 @@ def measure(arguments: argparse.Namespace) -> None:
     from batchscope import measures
 
     rest = (arguments.settings, arguments.output, arguments.model_file)
-    if arguments.step in names.PAIR_MEASURES:
+    if arguments.step in measure_settings.PAIR_MEASURES:
         module = measures.module(arguments.step)
         module.write(arguments.results, arguments.run, arguments.other, *rest)
     else:
@@ -144,8 +144,8 @@ def plan(arguments: argparse.Namespace) -> None:
 
 
 # Measures of runs; times are taken of configurations, by a step of their own.
-MEASURES = tuple(name for name in names.MEASURES if name != "time_epoch")
-NEED_TENSORFLOW = tuple(name for name in MEASURES if name not in names.LIGHT_MEASURES)
+MEASURES = tuple(name for name in measure_settings.MEASURES if name != "time_epoch")
+NEED_TENSORFLOW = tuple(name for name in MEASURES if name not in measure_settings.LIGHT_MEASURES)
 WARM = ("train", *NEED_TENSORFLOW)
 
 
@@ -205,17 +205,17 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
     _model_file(found)
     for name in MEASURES:
-        whom = "two runs" if name in names.PAIR_MEASURES else "one run"
+        whom = "two runs" if name in measure_settings.PAIR_MEASURES else "one run"
         found = step(name, measure, f"Measure {name} of {whom}.")
         found.add_argument("--run", required=True)
-        if name in names.PAIR_MEASURES:
+        if name in measure_settings.PAIR_MEASURES:
             found.add_argument("--other", required=True, help="the second run")
         _settings(found)
     found = step("time_epoch", time_epoch, "Time the epochs of one configuration.")
     found.add_argument("--machine", default="local")
     found.add_argument("--timing", required=True)
     _settings(found)
-    for name in names.TIMINGS:
+    for name in measure_settings.TIMINGS:
         found = step(name, timing, f"Measure {name} of one configuration, alone on the machine.")
         found.add_argument("--machine", default="local")
         found.add_argument("--sweep", required=True, help="what is timed, as in paths")

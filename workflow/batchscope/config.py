@@ -14,8 +14,9 @@ from typing import Any
 
 import yaml
 
-from batchscope import names, pairs, plan, published, sweeps, values
+from batchscope import measure_settings, names, pairs, plan, published, sweeps, values
 from batchscope.errors import ConfigError, UserError
+from batchscope.parameters import Parameter
 from batchscope.problems import (
     Place,
     Problem,
@@ -188,11 +189,11 @@ def _registry_definitions() -> dict[str, Any]:
             {name: parameter_schema(item) for name, item in parameters.items()},
         )
         | {"type": ["object", "null"]}
-        for measure, parameters in {**names.MEASURES, **names.TIMINGS}.items()
+        for measure, parameters in {**measure_settings.MEASURES, **measure_settings.TIMINGS}.items()
     }
     no_epoch = {"not": {}, "expected": plan.EXPECTED_EPOCH}
     settings["evaluate"]["properties"]["epoch"] = no_epoch
-    for measure in names.PAIR_MEASURES:
+    for measure in measure_settings.PAIR_MEASURES:
         settings[measure]["properties"]["between"] = {
             "description": "Factor -> its value in the first and in the second run of each pair.",
             "expected": pairs.EXPECTED,
@@ -220,8 +221,8 @@ def _registry_definitions() -> dict[str, Any]:
         "factor_lists": _closed(
             "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}
         ),
-        "measures": _one_of("measure", names.MEASURES, settings),
-        "timings": _one_of("timing", names.TIMINGS, settings),
+        "measures": _one_of("measure", measure_settings.MEASURES, settings),
+        "timings": _one_of("timing", measure_settings.TIMINGS, settings),
     }
 
 
@@ -240,7 +241,7 @@ def _closed(noun: str, expected: str, properties: dict[str, Any]) -> dict[str, A
     }
 
 
-def parameter_schema(parameter: names.Parameter) -> dict[str, Any]:
+def parameter_schema(parameter: Parameter) -> dict[str, Any]:
     """Returns the schema of a factor or setting."""
     types = {"int": "integer", "float": "number", "bool": "boolean", "str": "string"}
     item: dict[str, Any] = {"type": types[parameter.kind], "expected": parameter.expected_item}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope import environments, names, sweeps
+from batchscope import environments, names, parameters, sweeps
 
 if TYPE_CHECKING:
     import pandas
@@ -138,8 +138,8 @@ def _constant(frame: pandas.DataFrame, rows: pandas.DataFrame) -> dict[str, Any]
 
 def _read(factor: str, rows: pandas.DataFrame) -> bool:
     """Whether the rows' method of using a batch reads a factor, where that is a method's own."""
-    for method, parameters in names.METHOD_PARAMETERS.items():
-        if factor in parameters and "method" in rows:
+    for method, own in names.METHOD_PARAMETERS.items():
+        if factor in own and "method" in rows:
             return bool((rows["method"] == method).all())
     return True
 
@@ -196,4 +196,4 @@ def format_number(value: Any) -> str:
     value = _plain(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
-    return names.format_number(value)
+    return parameters.format_number(value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import names, records, status
+from batchscope import measure_settings, names, records, status
 
 if TYPE_CHECKING:
     from batchscope.plan import Experiment, Study
@@ -152,7 +152,7 @@ def _line_blocks(
     settings = experiment.measures.get("line")
     if settings is None:
         return
-    name = names.settings_name("line", settings)
+    name = measure_settings.settings_name("line", settings)
     others: dict[str, list[str]] = {}
     for small, large in experiment.pairs["line"]:
         others.setdefault(small, []).append(large)
@@ -263,7 +263,7 @@ def _evaluated(
 def _seconds_per_epoch(place: status.Place, timing: str, experiment: Experiment) -> float:
     if "time_epoch" not in experiment.measures:
         return NAN
-    settings = names.settings_name("time_epoch", experiment.measures["time_epoch"])
+    settings = measure_settings.settings_name("time_epoch", experiment.measures["time_epoch"])
     path = records.timing_path(place.results, place.recorded, timing, settings)
     found = (read_record(path) or {}).get("values", {}).get("seconds_per_epoch")
     return NAN if found is None else found
@@ -315,7 +315,7 @@ def _measured(
         settings = experiment.measures.get(measure)
         if settings is None:
             return
-        name = names.settings_name(measure, settings)
+        name = measure_settings.settings_name(measure, settings)
         for first in _runs(results, experiment):
             path = records.measure_path(results, first["run"], measure, name)
             record = read_record(path)

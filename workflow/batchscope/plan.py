@@ -22,14 +22,17 @@ from typing import Any
 from batchscope import (
     definitions,
     environments,
+    measure_settings,
     names,
     pairs,
+    parameters,
     published,
     snapshots,
     sweeps,
     values,
 )
 from batchscope.errors import ConfigError
+from batchscope.parameters import Parameter
 from batchscope.problems import Place, Problem, merged, missing, received, show, unknown, within
 
 BUILT_IN_MODELS = (
@@ -91,12 +94,10 @@ EXPECTED_EPOCH = "an epoch given by the experiment's own key 'at_epochs'"
 
 _CORE = tuple(name for name, factor in names.FACTORS.items() if factor.core and name != "seed")
 _FACTORS = tuple(name for name in names.FACTORS if name != "seed")
-_SEED_COUNT = names.Parameter(
-    "seeds", "seeds", "int", None, "Number of seeds.", minimum=1, maximum=2**32
-)
-_RUN_COUNT = names.Parameter("max_runs", "max_runs", "int", None, "Most runs.", minimum=1)
-_MARGIN = names.Parameter("margins", "margins", "float", None, "Largest loss.", above=0)
-_EPOCH = names.Parameter("at_epochs", "at", "int", None, "Number of epochs.", minimum=1)
+_SEED_COUNT = Parameter("seeds", "seeds", "int", None, "Number of seeds.", minimum=1, maximum=2**32)
+_RUN_COUNT = Parameter("max_runs", "max_runs", "int", None, "Most runs.", minimum=1)
+_MARGIN = Parameter("margins", "margins", "float", None, "Largest loss.", above=0)
+_EPOCH = Parameter("at_epochs", "at", "int", None, "Number of epochs.", minimum=1)
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ class _Kind:
         why_not: What is said of any other factor.
     """
 
-    factors: dict[str, names.Parameter]
+    factors: dict[str, Parameter]
     core: tuple[str, ...]
     why_not: str
 
@@ -556,7 +557,7 @@ class _Planner:
             return known[raw][0]
         return self._coerce(place, kind.factors[name], raw)
 
-    def _coerce(self, place: Place, parameter: names.Parameter, raw: Any) -> Any:
+    def _coerce(self, place: Place, parameter: Parameter, raw: Any) -> Any:
         try:
             return values.coerce(parameter, raw)
         except ValueError:
@@ -634,7 +635,9 @@ class _Planner:
                 text = "received beside `timing`; an experiment that trains or one of times is"
                 self.report(Problem((*place, key), f"{text} expected."))
         grid = self._grid(place, body, defaults, _TIMING)
-        timings, _ = self._measures((*place, "timing"), body.get("timing"), names.TIMINGS)
+        timings, _ = self._measures(
+            (*place, "timing"), body.get("timing"), measure_settings.TIMINGS
+        )
         at_epochs = self._at_epochs(place, body, timings)
         self._check_figures(place, body, timings)
         numbers = self._numbers(place, body, _TIMING)
@@ -676,7 +679,7 @@ class _Planner:
                 _ = sweep.name
         except ValueError:
             text = (
-                f"received batch sizes whose name has more than {names.MAX_NAME_LENGTH} "
+                f"received batch sizes whose name has more than {parameters.MAX_NAME_LENGTH} "
                 "characters; fewer, or ranges without gaps, are expected."
             )
             self.report(Problem((*place, "vary"), text))
@@ -922,7 +925,7 @@ class _Planner:
                 self.report(Problem((*place, "set", factor), text))
 
     def _measures(
-        self, place: Place, raw: Any, known: dict[str, Any] = names.MEASURES
+        self, place: Place, raw: Any, known: dict[str, Any] = measure_settings.MEASURES
     ) -> tuple[dict[str, dict[str, Any]], dict[str, pairs.Between]]:
         """Returns every setting of each measure, and what pairs the runs of some."""
         result: dict[str, dict[str, Any]] = {}
@@ -936,7 +939,7 @@ class _Planner:
                 text = f"received '{name}' again; every {_noun(known)} once is expected."
                 self.report(Problem(at, text))
                 continue
-            if name in names.PAIR_MEASURES:
+            if name in measure_settings.PAIR_MEASURES:
                 found = pairs.read(
                     (*at, "between"), _map(settings).get("between"), self._paired_value
                 )
@@ -955,7 +958,7 @@ class _Planner:
             return None
 
     def _settings(
-        self, place: Place, measure: str, parameters: dict[str, names.Parameter], given: Any
+        self, place: Place, measure: str, parameters: dict[str, Parameter], given: Any
     ) -> dict[str, Any]:
         settings = {name: parameter.birth for name, parameter in parameters.items()}
         for name, raw in _map(given).items():
@@ -978,9 +981,9 @@ class _Planner:
             text = f"received {settings['stop']:g}; a number above start, {settings['start']:g}, is"
             self.report(Problem((*place, "stop"), f"{text} expected."))
         try:
-            names.settings_name(measure, settings)
+            measure_settings.settings_name(measure, settings)
         except ValueError:
-            text = f"a name of at most {names.MAX_NAME_LENGTH} characters is expected."
+            text = f"a name of at most {parameters.MAX_NAME_LENGTH} characters is expected."
             self.report(Problem(place, f"received too many settings to spell; {text}"))
         return settings
 
@@ -994,7 +997,7 @@ class _Planner:
             text = "received no pairs and no lines; at least one of either is expected."
             self.report(Problem((*place, "pairs"), text))
 
-    def _setting(self, place: Place, parameter: names.Parameter, raw: Any) -> Any:
+    def _setting(self, place: Place, parameter: Parameter, raw: Any) -> Any:
         if not parameter.many or not isinstance(raw, list) or not raw:
             return self._coerce(place, parameter, raw)
         items = self._distinct(place, raw, lambda at, item: self._item(at, parameter, item))
@@ -1002,7 +1005,7 @@ class _Planner:
             raise _Broken
         return self._coerce(place, parameter, items)
 
-    def _item(self, place: Place, parameter: names.Parameter, raw: Any) -> Any:
+    def _item(self, place: Place, parameter: Parameter, raw: Any) -> Any:
         try:
             return values.coerce_item(parameter, raw)
         except ValueError:
@@ -1047,7 +1050,7 @@ class _Planner:
                 names.timing_name(factors)
         except ValueError:
             text = (
-                f"received a run whose name has more than {names.MAX_NAME_LENGTH} characters; "
+                f"received a run whose name has more than {parameters.MAX_NAME_LENGTH} characters; "
                 "shorter names of data set and model are expected."
             )
             self.report(Problem(place, text))
@@ -1114,8 +1117,8 @@ class _Planner:
 
     def _check_method(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
         """What a method is given, and what a batch that is divided cannot do."""
-        for method, parameters in names.METHOD_PARAMETERS.items():
-            for name in parameters:
+        for method, own in names.METHOD_PARAMETERS.items():
+            for name in own:
                 # Of times, only what a step's time depends on is a factor.
                 birth = names.FACTORS[name].birth
                 if factors["method"] != method and factors.get(name, birth) != birth:
@@ -1169,7 +1172,7 @@ def _homes(lacking: list[str]) -> list[str]:
     """Returns `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
     return [
         " or ".join(
-            f"{name} in {'timing' if name in names.TIMINGS else 'measure'}"
+            f"{name} in {'timing' if name in measure_settings.TIMINGS else 'measure'}"
             for name in one.split("|")
         )
         for one in lacking
@@ -1185,7 +1188,7 @@ def _words(body: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _noun(known: dict[str, Any]) -> str:
-    return "timing" if known is names.TIMINGS else "measure"
+    return "timing" if known is measure_settings.TIMINGS else "measure"
 
 
 def _listed(words: list[str]) -> str:

@@ -7,26 +7,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchscope import names, sweeps, values
+from batchscope.parameters import Parameter
 from batchscope.problems import Place, Problem, nearest, received, show, unknown
 
 # What a document may give a number of, in the units of our own tables.
-COLUMNS: dict[str, names.Parameter] = {
+COLUMNS: dict[str, Parameter] = {
     column.name: column
     for column in (
-        names.Parameter(
+        Parameter(
             *("test_accuracy", "test_accuracy", "float", None, "Accuracy on test data."),
             unit="shares",
             minimum=0,
             maximum=1,
         ),
-        names.Parameter(
+        Parameter(
             *("utilisation_percent", "utilisation", "float", None, "Utilisation."),
             unit="percent",
             minimum=0,
             maximum=100,
         ),
-        names.Parameter("memory_mb", "memory", "float", None, "Memory.", unit="MB", minimum=0),
-        names.Parameter(
+        Parameter("memory_mb", "memory", "float", None, "Memory.", unit="MB", minimum=0),
+        Parameter(
             *("images_per_second", "images", "float", None, "Throughput."),
             unit="images per second",
             minimum=0,
@@ -123,7 +124,7 @@ def _batch_sizes(place: Place, raw: Any, report: Report) -> tuple[int, ...]:
     return found
 
 
-def _numbers(place: Place, raw: Any, parameter: names.Parameter, report: Report) -> tuple[Any, ...]:
+def _numbers(place: Place, raw: Any, parameter: Parameter, report: Report) -> tuple[Any, ...]:
     if not isinstance(raw, list) or not raw:
         report(received(place, raw, expected(parameter)))
         return ()
@@ -136,7 +137,7 @@ def _numbers(place: Place, raw: Any, parameter: names.Parameter, report: Report)
     return tuple(found)
 
 
-def expected(parameter: names.Parameter) -> str:
+def expected(parameter: Parameter) -> str:
     """Returns what a list of numbers looks like, for error messages."""
     return f"a list of at least one value (each {parameter.expected_item})"
 

@@ -13,15 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batchscope import absence, definitions, names, plan, records, snapshots, sweeps
+from batchscope import (
+    absence,
+    definitions,
+    measure_settings,
+    names,
+    plan,
+    records,
+    snapshots,
+    sweeps,
+)
 from batchscope.absence import Absence
 
 # Interpreter, imports and compilation of one job that needs TensorFlow, in seconds of a core.
 START_SECONDS = 4.0
 _STARTS = (
     "train",
-    *(name for name in names.MEASURES if name not in names.LIGHT_MEASURES),
-    *names.TIMINGS,
+    *(name for name in measure_settings.MEASURES if name not in measure_settings.LIGHT_MEASURES),
+    *measure_settings.TIMINGS,
 )
 
 _STATUSES = (
@@ -199,8 +208,8 @@ def _measure_jobs(
     study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str
 ) -> Iterator[MeasureJob]:
     for measure, values in experiment.measures.items():
-        settings = names.settings_name(measure, values)
-        if measure in names.PAIR_MEASURES:
+        settings = measure_settings.settings_name(measure, values)
+        if measure in measure_settings.PAIR_MEASURES:
             for pair in experiment.pairs[measure]:
                 path = records.pair_path(results, *pair, measure, settings)
                 yield MeasureJob(path, measure, pair)
@@ -243,7 +252,7 @@ def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[Measure
 
 def at_epoch(epoch: int) -> str:
     """Returns the name of evaluate's settings for the weights after an epoch."""
-    return names.settings_name("evaluate", {"epoch": epoch})
+    return measure_settings.settings_name("evaluate", {"epoch": epoch})
 
 
 @dataclass(frozen=True)
@@ -273,7 +282,7 @@ def timing_jobs(
 ) -> Iterator[MeasureJob]:
     """Yields every file that an experiment's timings write, whatever the machine lacks."""
     for measure, values in experiment.timings.items():
-        settings = names.settings_name(measure, values)
+        settings = measure_settings.settings_name(measure, values)
         found = (job for sweep in experiment.sweeps for job in sweeps.jobs(measure, sweep))
         for name, sweep in {job.name: job for job in found}.items():
             path = records.timing_path(results, machine, name, settings, measure)

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from batchscope import names
+from batchscope import names, parameters
+from batchscope.parameters import Parameter
 
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
 # 0 threads stand for every core that the job may use.
 _THREADS = replace(names.FACTORS["threads"], minimum=0, words=(("all", 0),))
 
 # All that the time of a step depends on, in the order of names and tables.
-FACTORS: dict[str, names.Parameter] = {
+FACTORS: dict[str, Parameter] = {
     **{name: names.FACTORS[name] for name in names.TIMING_FACTORS},
     "threads": _THREADS,
     **names.TIMING_ONLY_FACTORS,
@@ -52,7 +53,9 @@ class Sweep:
         sizes = [f"bs={format_sizes(self.batch_sizes)}"] if self.batch_sizes else []
         rest = {name: FACTORS[name] for name in _LATER}
         parts = [str(self.factors["dataset"]), str(self.factors["model"]), *sizes]
-        return names.checked("+".join([*parts, *names.encode(rest, self.factors, _SPELLED)]))
+        return parameters.checked(
+            "+".join([*parts, *parameters.encode(rest, self.factors, _SPELLED)])
+        )
 
 
 def format_sizes(batch_sizes: Iterable[int]) -> str:
@@ -102,7 +105,7 @@ def parse(name: str) -> Sweep:
     if parts and parts[0].startswith("bs="):
         sizes = parse_sizes(parts.pop(0).removeprefix("bs="))
     rest = {key: FACTORS[key] for key in _LATER}
-    found = names.decode(rest, parts, name)
+    found = parameters.decode(rest, parts, name)
     values = {key: found.get(key, FACTORS[key].birth) for key in _LATER}
     sweep = Sweep({"dataset": dataset, "model": model, **values}, sizes)
     if set(_SPELLED) - set(found) or sweep.name != name:

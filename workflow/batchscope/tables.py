@@ -19,6 +19,7 @@ from batchscope import (
     frames,
     long_tables,
     margins,
+    measure_settings,
     measures,
     names,
     records,
@@ -280,9 +281,9 @@ class _Reader:
         return row
 
     def _measure(self, run: str, measure: str, settings: dict[str, Any]) -> dict[str, Any]:
-        if measure in names.PAIR_MEASURES:
+        if measure in measure_settings.PAIR_MEASURES:
             return {}  # of two runs: a long table of its own
-        name = names.settings_name(measure, settings)
+        name = measure_settings.settings_name(measure, settings)
         if measure == "time_epoch":
             timing = names.timing_name(names.parse_run(run))
             record = self._once(records.timing_path(self.results, self.machine, timing, name))

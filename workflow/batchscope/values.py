@@ -6,8 +6,8 @@ import math
 import re
 from typing import Any
 
-from batchscope import names
-from batchscope.names import Parameter
+from batchscope import parameters
+from batchscope.parameters import Parameter
 
 # `1e-3` is text to a YAML 1.1 reader: what a person means as a number is one.
 NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
@@ -36,7 +36,7 @@ def coerce(parameter: Parameter, raw: Any) -> Any:
         value: Any = tuple(coerce_item(parameter, item) for item in raw)
     else:
         value = coerce_item(parameter, raw)
-    return names.parse_value(parameter, names.format_value(parameter, value))
+    return parameters.parse_value(parameter, parameters.format_value(parameter, value))
 
 
 def coerce_item(parameter: Parameter, raw: Any) -> Any:

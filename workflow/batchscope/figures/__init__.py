@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscope import names as config_names
+from batchscope import measure_settings
 
 if TYPE_CHECKING:
     import pandas
@@ -194,7 +194,7 @@ def available(
     """
     measures, varied = set(measures), set(varied)
     read_early, bounded = bool(list(at_epochs)), bool(list(margins))
-    trained = not measures or not measures <= set(config_names.TIMINGS)
+    trained = not measures or not measures <= set(measure_settings.TIMINGS)
     return [
         name
         for name, figure in FIGURES.items()

@@ -1,7 +1,7 @@
 """One module per measure: pure functions, and `measure_run`, which measures a finished run.
 
 A new measure is one module with the two functions below, one line in `MODULES` and its
-settings in `names.MEASURES`::
+settings in `measure_settings.MEASURES`::
 
     columns(settings) -> tuple[str, ...]
         Columns of the tables that the measure fills, for its settings by full name.
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from batchscope import names, records
+from batchscope import measure_settings, records
 
 # Modules are imported when they are asked for: some need TensorFlow, some do not.
 MODULES = {
@@ -71,7 +71,7 @@ def write(
     if hasattr(found, "write"):
         found.write(results, run, settings, output, model_file)
         return
-    parsed = names.parse_settings(measure, settings)
+    parsed = measure_settings.parse_settings(measure, settings)
     status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
     values: dict[str, float | None] = dict.fromkeys(found.columns(parsed))
     details: dict[str, Any] = {}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import measure_settings, records
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
 from batchscope.versions import VERSIONS
@@ -301,7 +301,7 @@ def write(
     Raises:
         UserError: If the run or its data are missing, or a setting makes no grid.
     """
-    parsed = names.parse_settings("landscape", settings)
+    parsed = measure_settings.parse_settings("landscape", settings)
     status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
     values: dict[str, float | None] = dict.fromkeys(columns(parsed))
     details: dict[str, Any] = {}
@@ -345,7 +345,7 @@ def measure_run(
     axis(settings["points"], settings["span"])  # refuses before anything is read
     objective, described = sharpness.objective(results, run, settings, model_file)
     weights_file = records.run_folder(results, run) / f"{settings['weights']}.npz"
-    key = [VERSIONS["landscape"], run, names.settings_name("landscape", settings)]
+    key = [VERSIONS["landscape"], run, measure_settings.settings_name("landscape", settings)]
     key += [records.file_sha256(weights_file), described["subset"]["sha256"]]
     loss = objective.loss_and_accuracy()[0]
     kept = Kept(partial, " ".join(key))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import measure_settings, names, records
 from batchscope.errors import UserError
 from batchscope.measures.sharpness import describe_subset, subset
 
@@ -88,7 +88,7 @@ def write(
         UserError: If the runs or their data are missing, if the runs are of different models
             or data, or start from different weights.
     """
-    parsed = names.parse_settings("line", settings)
+    parsed = measure_settings.parse_settings("line", settings)
     _check_model(run, other)
     found = [
         records.read_json(records.run_folder(results, name) / "record.json")

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names
+from batchscope import parameters
 from batchscope.measures import sharpness
 from batchscope.measures.maximiser import LossAndGradient
 
 
 def column(rho: float) -> str:
     """Returns the column of the tables for the length of a step."""
-    return f"sam_sharpness_{names.format_number(float(rho))}"
+    return f"sam_sharpness_{parameters.format_number(float(rho))}"
 
 
 def columns(settings: dict[str, Any]) -> tuple[str, ...]:

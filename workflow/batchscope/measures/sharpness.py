@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import names
+from batchscope import names, parameters
 from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
 from batchscope.measures.subspace import Subspace
 
@@ -41,7 +41,7 @@ def sharpness(maximum: float, loss: float) -> float:
 
 def column(space: str, epsilon: float) -> str:
     """Returns the column of the tables for a space and a box size."""
-    return f"sharpness_{space}_{names.format_number(float(epsilon))}"
+    return f"sharpness_{space}_{parameters.format_number(float(epsilon))}"
 
 
 def columns(settings: dict[str, Any]) -> tuple[str, ...]:

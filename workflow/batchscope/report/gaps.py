@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchscope import absence, names, records
+from batchscope import absence, measure_settings, records
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.runs_table import distinct
 from batchscope.report.text import plural
@@ -95,7 +95,7 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         gaps.append(Gap(word[:1].upper() + word[1:], text, by_status[status], mend))
     for measure, runs in inputs.missing_measures.items():
         items = [(run, "") for run in runs]
-        timed = measure in names.TIMINGS
+        timed = measure in measure_settings.TIMINGS
         text, noun = (_MISSING_TIMING, "timing") if timed else (_MISSING_MEASURE, "run")
         gaps.append(Gap(f"Missing: {measure}", text, items, command, noun))
     for lacking, jobs in inputs.absent.items():

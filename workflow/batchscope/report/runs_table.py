@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from batchscope import absence, names, records, tables
+from batchscope import absence, names, parameters, records, tables
 from batchscope.report.content import Rows
 from batchscope.report.text import ABSENT, common_decimals, format_number, marked, number, plain
 
@@ -99,7 +99,7 @@ def _given(text: str) -> str:
     if text in ("True", "False"):
         return text.lower()
     value = number(text)
-    return text if value is None or not math.isfinite(value) else names.format_number(value)
+    return text if value is None or not math.isfinite(value) else parameters.format_number(value)
 
 
 def _missing_row(study: Study, experiment: str, run: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from batchscope import names
+from batchscope import parameters
 
 ABSENT = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
@@ -116,7 +116,7 @@ def plain(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return names.format_number(value) if math.isfinite(value) else ABSENT
+        return parameters.format_number(value) if math.isfinite(value) else ABSENT
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
 """Timing jobs, each alone on the machine: `epoch` of a run's configuration, the others of sweeps.
 
 A timing of sweeps is one module with the function below, one line in `MODULES` and its settings
-in `names.TIMINGS`::
+in `measure_settings.TIMINGS`::
 
     measure(results, sweep, settings, output, model_file=None) -> tuple[str, dict]
         Status and details of the record of a sweep, for settings by full name. What else it
@@ -14,7 +14,7 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-from batchscope import machine, names, records
+from batchscope import machine, measure_settings, records
 from batchscope.sweeps import Sweep
 from batchscope.versions import VERSIONS
 
@@ -62,7 +62,7 @@ def write(
     Raises:
         UserError: If the data are missing, or the timing cannot be done here.
     """
-    parsed = names.parse_settings(timing, settings)
+    parsed = measure_settings.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = machine.load(), machine.describe()
     status, details = module(timing).measure(results, sweep, parsed, output, model_file)

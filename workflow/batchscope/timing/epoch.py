@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import machine, names, records
+from batchscope import machine, measure_settings, names, records
 from batchscope.timing import fates
 from batchscope.timing import sampler as sampling
 from batchscope.versions import VERSIONS
@@ -135,7 +135,7 @@ def write(
     from batchscope import augmentations, datasets, models, replicas
 
     factors = names.parse_timing(timing)
-    parsed = names.parse_settings("time_epoch", settings)
+    parsed = measure_settings.parse_settings("time_epoch", settings)
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
