@@ -74,14 +74,14 @@ def test_the_example_data_sets_fit_the_schema(tmp_path, monkeypatch):
 
 
 def test_the_example_model_builds(tmp_path):
-    from batchscope import models, plan
+    from batchscope import model_files, models
 
     example = next(
         block for block in re.findall(r"```python\n(.*?)```", TEXT, re.S) if "def build" in block
     )
     path = tmp_path / "my_model.py"
     path.write_text(example)
-    model = models.build(plan.model_token("mine", str(path)), (8, 8, 1), 10, 0, str(path))
+    model = models.build(model_files.token("mine", str(path)), (8, 8, 1), 10, 0, str(path))
     assert model.output_shape == (None, 10)
 
 

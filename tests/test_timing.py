@@ -102,11 +102,11 @@ def test_a_timing_of_the_digits(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_is_not_timed(tmp_path):
-    from batchscope import definitions, plan
+    from batchscope import definitions, model_files
 
     model = tmp_path / "linear.py"
     model.write_text(LINEAR)
-    token = plan.model_token("linear", str(model))
+    token = model_files.token("linear", str(model))
     images = np.full((300, 8, 8, 1), 3e38, np.float32)  # finite, but no sum of two is
     labels = np.arange(300) % 10
     np.savez(tmp_path / "huge.npz", images=images, labels=labels)

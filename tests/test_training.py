@@ -114,11 +114,11 @@ def results(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def dropout_run(results) -> tuple[str, str]:
     """A run through all that carries state: dropout, batch norm, Adam, patience, warm-up, norms."""
-    from batchscope import plan
+    from batchscope import model_files
 
     model = ROOT / "tests" / "data" / "noisy_model.py"
     run = run_name(
-        model=plan.model_token("noisy", str(model)),
+        model=model_files.token("noisy", str(model)),
         optimizer="adam",
         learning_rate=0.001,
         patience=50,
@@ -491,10 +491,10 @@ def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
 @pytest.mark.slow
 def test_an_allocators_refusal_is_recorded(results):
     """4 GB of activations under a limit of 9 GB of addresses, half of which TensorFlow has."""
-    from batchscope import plan
+    from batchscope import model_files
 
     model = ROOT / "tests" / "data" / "wide_model.py"
-    token = plan.model_token("wide", str(model))
+    token = model_files.token("wide", str(model))
     run = run_name(model=token, batch_size=500, epochs=1)
     limit = 9_000_000 * 1024
     process = door(

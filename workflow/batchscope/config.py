@@ -14,7 +14,18 @@ from typing import Any
 
 import yaml
 
-from batchscope import measure_settings, names, pairs, plan, published, sweeps, values
+from batchscope import (
+    experiment_keys,
+    measure_settings,
+    names,
+    pairs,
+    plan,
+    published,
+    reader,
+    reduction,
+    sweeps,
+    values,
+)
 from batchscope.errors import ConfigError, UserError
 from batchscope.parameters import Parameter
 from batchscope.problems import (
@@ -181,7 +192,7 @@ def _registry_definitions() -> dict[str, Any]:
         for name, scalar in scalars.items()
     }
     # Known, to be refused in words of its own.
-    no_seed = {"not": {}, "expected": plan.EXPECTED_SEED}
+    no_seed = {"not": {}, "expected": reader.EXPECTED_SEED}
     settings = {
         measure: _closed(
             "setting",
@@ -191,7 +202,7 @@ def _registry_definitions() -> dict[str, Any]:
         | {"type": ["object", "null"]}
         for measure, parameters in {**measure_settings.MEASURES, **measure_settings.TIMINGS}.items()
     }
-    no_epoch = {"not": {}, "expected": plan.EXPECTED_EPOCH}
+    no_epoch = {"not": {}, "expected": experiment_keys.EXPECTED_EPOCH}
     settings["evaluate"]["properties"]["epoch"] = no_epoch
     for measure in measure_settings.PAIR_MEASURES:
         settings[measure]["properties"]["between"] = {
@@ -320,7 +331,7 @@ def _without_removals(config: dict[str, Any]) -> dict[str, Any]:
 
 def _reduced_dataset_problems(config: dict[str, Any], problems: list[Problem]) -> Iterator[Problem]:
     found = {problem.place for problem in problems}
-    for place, definition in plan.reduced_definitions(config):
+    for place, definition in reduction.definitions(config):
         whole = {"$ref": "#/$defs/dataset", "$defs": schema()["$defs"]}
         for problem in _problems(whole, definition, place):
             if problem.place[1:] not in found:

@@ -1,4 +1,4 @@
-"""The measures, their settings, and the codec between settings and path names.
+"""The measures, their settings, what these cannot be together, and the codec of their names.
 
 What is measured of a run is in `MEASURES`, what is measured of a machine in `TIMINGS`. A name of
 settings holds those that differ from their birth value, and `default` where none does::
@@ -8,6 +8,7 @@ settings holds those that differ from their birth value, and `default` where non
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from batchscope import parameters
@@ -212,3 +213,22 @@ def parse_settings(measure: str, name: str) -> dict[str, Any]:
     if settings_name(measure, values) != name:
         raise ValueError(f"Expected the canonical form of settings. Received: {name!r}")
     return {key: values.get(key, setting.birth) for key, setting in known.items()}
+
+
+def problems(measure: str, settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields a setting, and in words what is wrong with it beside the others.
+
+    Args:
+        measure: A measure or a timing.
+        settings: Every setting of it, each sound by itself.
+    """
+    if measure == "landscape":
+        if settings["points"] % 2 == 0:
+            text = f"received {settings['points']}; an odd number is expected: 0 is among the "
+            yield "points", f"{text}points."
+        if settings["pairs"] == settings["lines"] == 0:
+            text = "received no pairs and no lines; at least one of either is expected."
+            yield "pairs", text
+    if measure == "line" and settings["start"] >= settings["stop"]:
+        text = f"received {settings['stop']:g}; a number above start, {settings['start']:g}, is"
+        yield "stop", f"{text} expected."

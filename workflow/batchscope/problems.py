@@ -1,8 +1,12 @@
-"""What is wrong with a configuration: a place, what was received, what is expected."""
+"""What is wrong with a configuration: a place, what was received, what is expected.
+
+`Findings` collects it during a pass over the configuration.
+"""
 
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +108,11 @@ def _plural(noun: str) -> str:
     return noun if noun.endswith("s") else f"{noun}s"
 
 
+def listed(words: list[str]) -> str:
+    """Returns words as a sentence has them: `set, cases and vary`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
 def within(place: Place, roots: Iterable[Place]) -> bool:
     """Whether a place is one of `roots` or lies below one."""
     return any(place[: len(root)] == root for root in roots)
@@ -119,3 +128,47 @@ def merged(problems: Iterable[Problem]) -> list[Problem]:
 
 def _order(place: Place) -> list[tuple[bool, int, str]]:
     return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in place]
+
+
+class Findings:
+    """The problems and warnings of one pass over a configuration, at their places in the file.
+
+    Args:
+        structure: Places where the structure is at fault; nothing at or below them is reported.
+        replaced: Places whose values the section `reduced` gave: in the file they stand there.
+
+    Attributes:
+        problems: In the order of their finding; see `merged`.
+        warnings: Lines on what does not stop a study, each once.
+        structure: As given.
+    """
+
+    def __init__(self, structure: list[Place], replaced: list[Place]) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: dict[str, None] = {}
+        self.structure = structure
+        self._replaced = replaced
+
+    def _origin(self, place: Place) -> Place:
+        return ("reduced", *place) if within(place, self._replaced) else place
+
+    def report(self, *problems: Problem) -> None:
+        """Takes problems, but those that the structure explains."""
+        for problem in problems:
+            place = self._origin(problem.place)
+            if not within(place, self.structure):
+                self.problems.append(Problem(place, problem.text))
+
+    def warn(self, problem: Problem) -> None:
+        """Takes what may surprise and stops nothing."""
+        self.warnings[Problem(self._origin(problem.place), problem.text).line] = None
+
+    def unreadable(self, place: Place) -> bool:
+        """Whether the structure is at fault at a place or above it."""
+        return within(self._origin(place), self.structure)
+
+    def broken(self, *roots: Place) -> bool:
+        """Whether a problem lies at or below a root, in the file or in `reduced`."""
+        places = itertools.chain(self.structure, (problem.place for problem in self.problems))
+        wide = [*roots, *(("reduced", *root) for root in roots)]
+        return any(within(place, wide) for place in places)

@@ -13,6 +13,11 @@ from batchscope.parameters import Parameter
 NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 
+def as_map(raw: Any) -> dict[str, Any]:
+    """Returns a map, or an empty one for what is none: the schema reports that."""
+    return raw if isinstance(raw, dict) else {}
+
+
 def number(raw: Any) -> int | float | None:
     """Returns the finite number that a value is or spells, or None."""
     if isinstance(raw, str) and len(raw) < 100 and re.fullmatch(NUMBER, raw):

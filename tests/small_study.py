@@ -1,0 +1,44 @@
+"""A small study as a map, for tests of planning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchscope import plan
+from batchscope.errors import ConfigError
+
+MODEL_FILE = Path(__file__).parent / "bad_configs" / "tiny_model.py"
+
+
+def config(**changes):
+    """A small study; `experiment` and `defaults` change those, the rest the top level."""
+    experiment = {"vary": {"batch_size": [16, 32]}, "seeds": 2, **changes.pop("experiment", {})}
+    defaults = {
+        "dataset": "digits",
+        "model": "small_cnn",
+        "optimizer": "sgd",
+        "learning_rate": 0.1,
+        "epochs": 2,
+        **changes.pop("defaults", {}),
+    }
+    return {"study": "s", "defaults": defaults, "experiments": {"a": experiment}, **changes}
+
+
+def problems(raw, scale="full"):
+    """Returns the lines of every problem that planning finds."""
+    with pytest.raises(ConfigError) as raised:
+        plan.make(raw, scale)
+    return raised.value.problems
+
+
+def timed(**experiment):
+    """A study of times of MNIST, with frameworks varied."""
+    experiment = {
+        "vary": {"batch_size": [32], "framework": ["tensorflow", "pytorch"]},
+        "timing": ["throughput", "utilisation"],
+        **experiment,
+    }
+    defaults = {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"}
+    return {"study": "s", "defaults": defaults, "experiments": {"a": experiment}}

@@ -1,0 +1,79 @@
+"""Definitions of data sets: how they are divided, their size, their digest."""
+
+from pathlib import Path
+
+import pytest
+
+from batchscope import definitions, plan
+from small_study import config
+
+
+@pytest.mark.parametrize(
+    ("split", "members", "counts"),
+    [
+        ((0.6, 0.2, 0.2), 178, (108, 35, 35)),
+        ((0.8, 0.1, 0.1), 12500, (10000, 1250, 1250)),
+        ((0.5, 0.1, 0.1), 99, (49, 9, 9)),
+        ((0.7, 0.2, 0.1), 10, (7, 2, 1)),
+        ((0.3, 0.3, 0.3), 10, (3, 3, 3)),
+        ((600, 200, 200), 5000, (600, 200, 200)),
+        ((0.9, 0.05, 0.05), 10, (10, 0, 0)),
+    ],
+)
+def test_split_counts(split, members, counts):
+    named = dict(zip(("train", "validation", "test"), split, strict=True))
+    assert definitions.split_counts(named, members) == counts
+
+
+CATS = {"source": "cats_vs_dogs", "image_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("raw", "size"),
+    [
+        ({"source": "digits"}, 1087),
+        ({"source": "mnist"}, 50000),
+        ({"source": "mnist", "split": {"validation": 6000}}, 54000),
+        ({"source": "mnist", "path": "local.npz"}, None),
+        ({**CATS, "split": {"train": 600, "validation": 200, "test": 200}}, 1200),
+        ({**CATS, "split": {"train": 0.8, "validation": 0.1, "test": 0.1}}, None),
+        ({**CATS, "per_class": 50, "split": {"train": 0.8, "validation": 0.1, "test": 0.1}}, 80),
+        ({"source": "npz", "path": "x.npz"}, None),
+    ],
+)
+def test_training_size(raw, size):
+    assert definitions.training_size(definitions.resolve(raw)) == size
+
+
+def test_digest_is_of_what_is_meant():
+    def token(**keys):
+        return definitions.token("d", definitions.resolve({"source": "mnist", **keys}))
+
+    sha256 = "0a" * 32
+    assert token() == token(split={"seed": 0}) == token(split={"validation": 10000.0})
+    assert token() == token(path=None, sha256=None)
+    assert token(path="a.npz") != token(path="b.npz") != token()
+    assert token(path="a.npz", sha256=sha256) == token(path="b.npz", sha256=sha256)
+    assert token(split={"seed": 1}) != token() != token(split={"validation": 6000})
+
+
+def test_a_path_of_digits_stays_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("2020").touch()
+    raw = config(datasets={"mine": {"source": "npz", "path": "2020"}}, defaults={"dataset": "mine"})
+    (definition,) = plan.make(raw).datasets.values()
+    assert definition == {
+        "source": "npz",
+        "path": "2020",
+        "sha256": None,
+        "scale": None,
+        "split": None,
+    }
+
+
+def test_digits_are_as_scikit_learn_has_them():
+    datasets = pytest.importorskip("sklearn.datasets")
+    import numpy
+
+    labels = datasets.load_digits().target
+    assert tuple(numpy.bincount(labels)) == definitions.class_members({"source": "digits"})
