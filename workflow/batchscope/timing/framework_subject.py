@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from batchscope import backend, datasets, frameworks, records
@@ -79,12 +78,7 @@ class FrameworkSubject:
         """Returns itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Has nothing to take away."""
 
     def runner(self, batch_size: int) -> Callable[[int], float]:
