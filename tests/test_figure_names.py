@@ -37,3 +37,12 @@ def test_figures_and_what_was_published_are_kept_in_order():
     found = plan.make(config(experiment=experiment)).experiments["a"]
     assert found.figures == ("time", "accuracy")
     assert found.published["time"]["figure"] == "Figure 7"
+
+
+def test_a_figure_that_is_no_word_is_refused():
+    experiment = {"measure": ["evaluate"], "figures": [{}, ["accuracy"], "accuracy"]}
+    found = problems(config(experiment=experiment))
+    assert [line.partition(":")[0] for line in found] == [
+        f"experiments.a.figures[{index}]" for index in range(2)
+    ]
+    assert all("the name of a figure is expected" in line for line in found)

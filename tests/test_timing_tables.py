@@ -269,7 +269,7 @@ def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
     (job,) = (
         job
         for job in status.timing_jobs(frameworks.experiments["machine"], "results", "desktop")
-        if (job.framework, job.measure) == ("mxnet", "throughput")
+        if (job.sweep.factors["framework"], job.measure) == ("mxnet", "throughput")
     )
     # Without a ceiling, as every framework but TensorFlow.
     record = {**throughput(job.sweep.batch_sizes), "matmul": None, "flops": None}

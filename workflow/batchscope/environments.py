@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,8 +99,3 @@ def command(framework: str) -> str:
 def title(framework: str) -> str:
     """Returns a framework's name for people."""
     return "TensorFlow" if framework == OWN else FRAMEWORKS[framework].title
-
-
-def gpu_present() -> bool:
-    """Whether this machine shows an NVIDIA GPU, without asking a framework."""
-    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None

@@ -93,7 +93,7 @@ def _drawn(body: dict[str, Any]) -> list[Any]:
 
 
 def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[Problem]:
-    if name not in FIGURES:
+    if not isinstance(name, str) or name not in FIGURES:
         yield received(place, name, "the name of a figure", FIGURES)
         return
     needed = [one for one in FIGURES[name] if not {*one.split("|")} & {*measures}]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from batchscope import environments, records
+from batchscope import absence, environments, records
 from batchscope.errors import UserError
 
 _RETRIES = 1  # an index that cannot be reached holds pip up for long enough with this
@@ -33,7 +33,7 @@ def install(framework: str) -> None:
     _clear(folder)
     try:
         _run([sys.executable, "-m", "venv", str(folder)], found)
-        _run(pip_command(framework, environments.gpu_present()), found)
+        _run(pip_command(framework, absence.gpu_present()), found)
         packages = _packages(framework)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

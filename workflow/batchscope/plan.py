@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import (
+    absence,
     combinations,
     definitions,
-    environments,
     experiment_keys,
     figure_names,
     grids,
@@ -436,7 +436,7 @@ class _Planner:
     ) -> None:
         """Reports what is wrong with one combination; a GPU may be there when it is run."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
-        if factors["device"] == "gpu" and not environments.gpu_present():
+        if factors["device"] == "gpu" and not absence.gpu_present():
             text = "received 'gpu'; no NVIDIA GPU is seen on this machine. Install its driver, "
             text += "run on a machine that has one, or set device: cpu."
             self.findings.warn(Problem(find("device"), text))
