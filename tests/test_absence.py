@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pandas
@@ -32,22 +31,18 @@ STUDY = {
 }
 
 
-@pytest.fixture
-def within_reach(monkeypatch):
-    """Sets which commands a machine without an NVIDIA driver has."""
+def test_a_gpu_is_within_reach_here_or_where_jobs_are_sent(monkeypatch):
     monkeypatch.setattr(absence.Path, "exists", lambda path: False)
-
-    def having(*commands: str) -> bool:
-        monkeypatch.setattr(absence.shutil, "which", lambda name: name in commands or None)
-        return absence.gpu_within_reach()
-
-    return having
-
-
-def test_a_gpu_is_within_reach_here_or_on_a_cluster(within_reach):
-    assert within_reach("nvidia-smi") and absence.gpu_present()
-    assert within_reach("sbatch") and not absence.gpu_present()
-    assert not within_reach("bash")
+    monkeypatch.setattr(absence.shutil, "which", lambda name: None)
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setenv(absence.VARIABLE, "")
+    jobs.activate(gpus=False)
+    assert not absence.gpu_within_reach()
+    jobs.activate(gpus=True)
+    assert absence.gpu_within_reach() and not absence.gpu_present()
+    monkeypatch.setenv(absence.VARIABLE, "")
+    monkeypatch.setattr(absence.shutil, "which", lambda name: name == "nvidia-smi" or None)
+    assert absence.gpu_within_reach() and absence.gpu_present()
 
 
 @pytest.fixture
@@ -110,18 +105,6 @@ def test_its_rows_say_so_and_what_was_trained_is_kept(study):
         assert set(rows["device"]) == {"gpu"}
 
 
-def without_gpu_or_cluster(folder: Path) -> str:
-    """Returns a PATH with every command of this machine but those that lead to a GPU."""
-    folder.mkdir()
-    for place in os.environ["PATH"].split(os.pathsep):
-        for command in Path(place).glob("*"):
-            if command.name not in ("sbatch", "nvidia-smi"):
-                with_name = folder / command.name
-                if not with_name.is_symlink():
-                    with_name.symlink_to(command)
-    return os.pathsep.join([str(Path(sys.executable).parent), str(folder)])
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(absence.gpu_present(), reason="a GPU is here")
 def test_a_study_of_two_devices_runs_through_without_a_gpu(tmp_path, monkeypatch):
@@ -131,7 +114,7 @@ def test_a_study_of_two_devices_runs_through_without_a_gpu(tmp_path, monkeypatch
         "measure": ["evaluate", "time_epoch"],
     }
     project.write_config(folder, {**STUDY, "experiments": {"trained": trained}})
-    monkeypatch.setenv("PATH", without_gpu_or_cluster(tmp_path / "bin"))
+    monkeypatch.delenv(absence.VARIABLE, raising=False)
     project.run(folder)
     assert project.planned(folder) == {}
     rows = pandas.read_csv(folder / "results/studies/devices/trained/runs.csv")
@@ -141,3 +124,5 @@ def test_a_study_of_two_devices_runs_through_without_a_gpu(tmp_path, monkeypatch
     assert [needs_gpu(run) for run in runs if "+seed=" in run] == [False]
     page = (folder / "results/report.html").read_text()
     assert "1 finished, 1 no GPU" in page and "No NVIDIA GPU" in page
+    # What a cluster's profile says of its nodes: nothing is left out.
+    assert project.planned(folder, "--resources", "gpu=1")["train"] == 1

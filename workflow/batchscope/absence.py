@@ -6,12 +6,16 @@ of failing, and nothing of it is stored, so that the same command makes it once 
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from batchscope import environments
+
+# `true` where Snakemake was told of GPUs, as a cluster's profile does.
+VARIABLE = "BATCHSCOPE_GPUS"
 
 # What stands as the status of what needs something that is not here.
 NOT_INSTALLED = "not_installed"
@@ -39,8 +43,8 @@ class Absence:
 GPU = Absence(
     NO_GPU,
     "No NVIDIA GPU",
-    "a machine that has one, with its driver and tensorflow[and-cuda], runs it, or a cluster; or "
-    "set device: cpu",
+    "run it on a machine that has one, with its driver and tensorflow[and-cuda], or with --profile "
+    "slurm; or set device: cpu",
 )
 
 
@@ -62,5 +66,5 @@ def gpu_present() -> bool:
 
 
 def gpu_within_reach() -> bool:
-    """Whether a job may find a GPU: here, or on a node of the cluster that is used from here."""
-    return gpu_present() or shutil.which("sbatch") is not None
+    """Whether a job may find a GPU: here, or where this process was told that jobs are sent to."""
+    return gpu_present() or os.environ.get(VARIABLE) == "true"

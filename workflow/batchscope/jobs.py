@@ -58,11 +58,16 @@ FIGURE_CODE = _code(
 REPORT_CODE = _code("report/*.py", "frames.py", "statistics.py", "../templates/*")
 
 
-def activate() -> None:
+def activate(gpus: bool) -> None:
     """Lets jobs find the Python that runs Snakemake, whether or not its venv is activated.
 
     A rule's conda environment still comes before it.
+
+    Args:
+        gpus: Whether Snakemake was told of GPUs: jobs may find one that is not here.
     """
+    if gpus:
+        os.environ[absence.VARIABLE] = "true"
     folder = os.path.dirname(sys.executable)
     path = os.environ.get("PATH", "")
     if path.partition(os.pathsep)[0] != folder:
@@ -235,8 +240,7 @@ def dataset_record(name: str) -> str:
 
 def gpus(name: str) -> int:
     """GPUs that a training or a timing configuration needs: one per replica."""
-    factors = _factors(name)
-    return factors["replicas"] if factors["device"] == "gpu" else 0
+    return _gpus(_factors(name))
 
 
 def measure_gpus(name: str) -> int:
@@ -251,8 +255,7 @@ def threads(name: str) -> int:
 
 def sweep_gpus(name: str) -> int:
     """GPUs that a timing sweep needs: one per replica."""
-    factors = sweeps.parse(name).factors
-    return factors["replicas"] if factors["device"] == "gpu" else 0
+    return _gpus(sweeps.parse(name).factors)
 
 
 def sweep_threads(name: str) -> int:
@@ -262,6 +265,10 @@ def sweep_threads(name: str) -> int:
     node's cores.
     """
     return sweeps.parse(name).factors["threads"] or -1
+
+
+def _gpus(factors: dict[str, Any]) -> int:
+    return factors["replicas"] if factors["device"] == "gpu" else 0
 
 
 @functools.cache

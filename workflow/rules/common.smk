@@ -7,7 +7,7 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 from batchscope import environments, jobs
 from batchscope.versions import VERSIONS
 
-jobs.activate()
+jobs.activate(gpus="gpu" in workflow.global_resources)
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's

@@ -55,10 +55,9 @@ _LEFT_OUT = {
         "missing:"
     ),
     absence.NO_GPU: (
-        "This machine shows no NVIDIA GPU, and no cluster that it could send jobs to, so these "
-        "were left out; nothing failed, and nothing is stored of them. On a machine with a GPU, "
-        "its driver and tensorflow[and-cuda], or with device: cpu, this command makes what is "
-        "missing:"
+        "This machine shows no NVIDIA GPU, so these were left out; nothing failed, and nothing is "
+        "stored of them. On a machine with a GPU, its driver and tensorflow[and-cuda], this "
+        "command makes what is missing; on a cluster --profile slurm in place of --cores does:"
     ),
 }
 
