@@ -229,6 +229,23 @@ def test_holm_runs_over_everything_that_is_passed():
     assert [answer["p_holm"] for answer in answers] == pytest.approx([3 * p] * 3)
 
 
+def test_what_two_experiments_ask_of_the_same_runs_is_one_test():
+    one = frame({"generalisation_gap": rising()})
+    one["run"] = [f"run-{index}" for index in range(len(one))]
+    p = statistics.answers(one)[0]["p"]
+    again = one.assign(experiment="b")
+
+    def adjusted(*frames):
+        return [answer["p_holm"] for answer in statistics.answers(pandas.concat([one, *frames]))]
+
+    assert adjusted(again) == pytest.approx([p] * 2)
+    assert adjusted(again.assign(run=again["run"] + "+lr=1")) == pytest.approx([2 * p] * 2)
+    assert adjusted(again.assign(machine="other")) == pytest.approx([2 * p] * 2)
+    # Another subset of examples, say: the same column, and other values.
+    other = again.assign(generalisation_gap=2 * again["generalisation_gap"])
+    assert adjusted(other) == pytest.approx([2 * p] * 2)
+
+
 def test_the_answers_of_a_made_up_study(tmp_path):
     runs = synthetic.grid(cases=[{"learning_rate": 0.05}, {"learning_rate": 0.1}])
     planned = synthetic.study(runs)

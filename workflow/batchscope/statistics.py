@@ -6,6 +6,7 @@ Directions are stated beforehand, in `OUTCOMES`, each with its source.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from dataclasses import dataclass, replace
@@ -314,7 +315,8 @@ def answers(frame: pandas.DataFrame) -> list[dict[str, Any]]:
 
     Args:
         frame: The rows of runs.csv of one experiment, or of all experiments of a study, one
-            below the other: Holm's adjustment runs over all that is passed.
+            below the other: Holm's adjustment runs over all that is passed. What two experiments
+            ask of the same runs is one test.
 
     Returns:
         One mapping per experiment, outcome and series: `experiment`, `outcome` (column),
@@ -324,7 +326,9 @@ def answers(frame: pandas.DataFrame) -> list[dict[str, Any]]:
         (complete ones), `batch_sizes`, `direction`, `source`, `test` (`page`, `sign_flip` or
         None), `p`, `p_holm`, `verdict` and `note`. Numbers that do not exist are None.
     """
-    found = []
+    found: list[dict[str, Any]] = []
+    tests: dict[Any, float] = {}  # by what they are of: each counts once
+    keys = []
     experiments = frame["experiment"].unique() if "experiment" in frame else [None]
     for experiment in experiments:
         rows = frame if experiment is None else frame[frame["experiment"] == experiment]
@@ -334,12 +338,27 @@ def answers(frame: pandas.DataFrame) -> list[dict[str, Any]]:
                 answer = _answer(asked, group)
                 if answer:
                     found.append({"experiment": experiment, **answer})
-    adjusted = holm([answer["p"] if answer["p"] is not None else NAN for answer in found])
-    for answer, p_holm in zip(found, adjusted, strict=True):
-        answer["p_holm"] = _number(p_holm)
+                    keys.append(_tested(asked, group.frame) or len(keys))
+                    tests[keys[-1]] = NAN if answer["p"] is None else answer["p"]
+    adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
+    for answer, key in zip(found, keys, strict=True):
+        answer["p_holm"] = _number(adjusted[key])
         answer["verdict"] = _verdict(answer)
         answer["note"] = _note(answer)
     return found
+
+
+def _tested(asked: Outcome, rows: pandas.DataFrame) -> tuple[Any, ...]:
+    """Returns what a test is of: an outcome, with its values, of certain runs of a machine."""
+    if "run" not in rows:
+        return ()
+    machines = rows["machine"] if "machine" in rows else itertools.repeat("")
+    values = rows[asked.column].astype(float).map(repr)  # two settings may share a column's name
+    return (
+        asked.column,
+        asked.direction,
+        frozenset(zip(machines, rows["run"], values, strict=False)),
+    )
 
 
 def _answer(asked: Outcome, group: frames.Series) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ READING = (
     "over seeds of the slope against the base-2 logarithm of the batch size. Paired seeds are "
     "those that finished at every batch size; they alone are compared. p tests the direction "
     "that was stated beforehand: Page's trend test with seeds as blocks, or sign flips where "
-    "there are two batch sizes; adjusted by Holm's method over all tests of the study. "
+    "there are two batch sizes; adjusted by Holm's method over all tests of the study, each once. "
     "\u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is below "
     f"{statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired seeds or more. \u201cNot "
     "resolved\u201d means that these seeds do not show it, and not that there is no difference."
