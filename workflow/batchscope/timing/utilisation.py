@@ -53,8 +53,8 @@ def measure(
         used = summary(series, phases[size]) if size in trained else None
         entry = {"batch_size": size, "utilisation": used, **found, **trained.get(size, {})}
         if used and used["gpu_energy_joules"] is not None:
-            images = entry["steps"] * size
-            entry["joules_per_epoch"] = used["gpu_energy_joules"] / images * examples
+            joules, images = used["gpu_energy_joules"], entry["steps"] * size
+            entry["joules_per_epoch"] = joules_per_epoch(joules, images, examples)
         sizes.append(entry)
     details = {
         "train_examples": examples,
@@ -64,6 +64,17 @@ def measure(
         "threads": subject.threads,
     }
     return records.FINISHED if trained else sizes[0]["status"], details
+
+
+def joules_per_epoch(joules: float, images: int, examples: int) -> float:
+    """Returns the energy of an epoch, J.
+
+    Args:
+        joules: Energy over a training, or a part of one.
+        images: Images that it trained on.
+        examples: Images of an epoch.
+    """
+    return joules * examples / images
 
 
 def _prepare(subject: Subject) -> dict[int, dict[str, Any]]:
