@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchscope import config, datasets, definitions, records, status
+from batchscope import config, datasets, definitions, estimates, records
 from batchscope.datasets import arrays, patches, photographs, splits
 from batchscope.errors import ConfigError, UserError
 
@@ -668,7 +668,7 @@ def test_patches_of_each_photograph(tmp_path):
     assert "danielbuechele" in data.record["source"] and "vultilion" in data.record["source"]
     assert data.record["source"].endswith("CC BY 2.0")
     assert definitions.training_size(definition) == 12
-    assert status.data_bytes(definition) == data.record["bytes"]
+    assert estimates.data_bytes(definition) == data.record["bytes"]
 
 
 def test_patches_have_their_defaults():

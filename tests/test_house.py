@@ -44,6 +44,7 @@ LAYERS = (
     "records",
     "installation",
     "machine",
+    "estimates",
     "status",
     "backend",
     "warm",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import definitions, names, plan, records, status
+from batchscope import estimates, names, plan, records, status
 
 CONFIG = """
 study: s
@@ -80,7 +80,7 @@ def test_of_a_study_half_done(study, tmp_path):
     assert found.total.missing_measures["evaluate"] == 6
     assert found.missing_data == () and found.untimed_runs == 0
     assert found.train_seconds == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
-    size = status.folder_bytes(records.run_folder(tmp_path, runs[0]))
+    size = estimates.folder_bytes(records.run_folder(tmp_path, runs[0]))
     assert found.disk_bytes == pytest.approx(4 * size, rel=0.2)
     assert found.unsized == ()
 
@@ -126,49 +126,6 @@ def test_records_of_another_version_tell_nothing(study, tmp_path):
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps({"status": "finished"}))
     assert status.overview(study, tmp_path).untimed_runs == 7
-
-
-@pytest.mark.parametrize(
-    ("known", "batch_size", "seconds"),
-    [
-        ({32: 4.0}, 32, 4.0),
-        ({32: 4.0}, 16, 8.0),
-        ({32: 4.0}, 64, 4.0),
-        ({16: 8.0, 64: 2.0}, 32, 4.0),
-    ],
-)
-def test_seconds_of_an_epoch_at_another_batch_size(known, batch_size, seconds):
-    assert status.epoch_seconds(known, batch_size) == pytest.approx(seconds)
-
-
-def test_a_file_stored_once_counts_once(tmp_path):
-    (tmp_path / "final").write_bytes(bytes(100))
-    (tmp_path / "best").hardlink_to(tmp_path / "final")
-    assert status.folder_bytes(tmp_path) == 100
-
-
-@pytest.mark.parametrize(
-    ("epochs", "kept"), [(1, 1), (4, 4), (5, 5), (7, 5), (8, 6), (31, 7), (32, 8), (40, 8)]
-)
-def test_snapshots_are_those_that_training_keeps(epochs, kept):
-    assert status._weight_files(epochs) == 2 + kept
-    assert kept == sum(e <= 5 or e & (e - 1) == 0 for e in range(1, epochs + 1))
-
-
-def test_bytes_of_data(tmp_path):
-    def size(**raw):
-        return status.data_bytes(definitions.resolve(raw))
-
-    split = {"train": 0.8, "validation": 0.1, "test": 0.1}
-    assert size(source="mnist") == 70000 * 788
-    assert size(source="digits") == 1797 * 68
-    cats = {"source": "cats_vs_dogs", "image_size": 64, "split": split}
-    assert size(**cats, per_class=100) == 64 * 64 * 3 * 200
-    assert size(**cats) == 64 * 64 * 3 * 25000
-    folder = {"source": "image_folder", "path": "x", "image_size": 8, "split": split}
-    assert size(**folder) is None
-    Path(tmp_path / "x.npz").write_bytes(bytes(77))
-    assert size(source="npz", path=str(tmp_path / "x.npz")) == 77
 
 
 @pytest.mark.parametrize(
