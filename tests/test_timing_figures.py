@@ -283,22 +283,57 @@ def test_two_machines_each_have_their_limits():
     assert "still rises" in found
 
 
-def test_more_series_have_no_limits():
-    made = [
-        sweep(loop=loop, time=line(a, 5e-4), **LIMITS)
-        for loop, a in zip(LOOPS, (1e-3, 5e-3, 2e-3, 4e-3, 3e-3), strict=True)
+COSTS = dict(zip(LOOPS, (1e-3, 5e-3, 2e-3, 4e-3, 3e-3), strict=True))
+
+
+def many(**other):
+    """Returns five series, of loops whose fixed costs differ, with their limits."""
+    return [
+        sweep(loop=loop, time=line(cost, 5e-4), **{**LIMITS, **other.get(loop, {})})
+        for loop, cost in COSTS.items()
     ]
-    drawing, _, found = drawn("throughput", *made)
-    assert levels(drawing.axes[1]) == []
-    assert len(points(drawing.axes[1])) == 5
+
+
+def rings(axes):
+    """Returns batch size and throughput of every knee that is ringed."""
+    found = [item for item in axes.lines if item.get_fillstyle() == "none"]
+    return [(2 ** item.get_xdata()[0], item.get_ydata()[0]) for item in found]
+
+
+def test_more_series_have_a_ring_on_each_knee_and_one_ceiling():
+    drawing, _, found = drawn("throughput", *many(eager={"still_rising": True}))
+    axes = drawing.axes[1]
+    assert levels(axes) == pytest.approx([2500])
+    assert len(points(axes)) == 5
+    reached = [cost for loop, cost in COSTS.items() if loop != "eager"]
+    speeds = sorted(32 / (cost + 32 * 5e-4) for cost in reached)
+    assert sorted(rings(axes)) == [(32, pytest.approx(speed)) for speed in speeds]
     assert {"eager", "Keras fit, 32 steps per execution"} <= texts(drawing)
+    assert {"knee: 90 % of the plateau", "ceiling"} <= texts(drawing)
     assert found == (  # 64 images in 37 and in 33 ms
         "Highest throughput of 5 series: from 1730 images/s (eager) to 1940 images/s (loop in the "
         "graph). Noise floor: a batch size differs from itself by up to 3.4 %."
     )
-    drawing, _, found = drawn("throughput", *made[:3])
-    assert levels(drawing.axes[1]) == []
+    drawing, _, found = drawn("throughput", *many()[:3])
+    assert levels(drawing.axes[1]) == pytest.approx([2500]) and len(rings(drawing.axes[1])) == 3
     assert found.count("90 % of it from batch size 32 on") == 3
+
+
+def test_ceilings_of_more_series_that_differ():
+    high = {"ceiling_images_per_second": 2900.0}
+    drawing, _, _ = drawn("throughput", *many(eager=high, fit=high))
+    assert levels(drawing.axes[1]) == pytest.approx([2500, 2500, 2500, 2900, 2900])
+    far = {"ceiling_images_per_second": 90000.0}
+    drawing, _, _ = drawn("throughput", *many(eager=far))
+    assert levels(drawing.axes[1]) == pytest.approx([2500] * 4)
+    assert "Ceilings, some far above the panel: from 2500 images/s (" in note(drawing)
+    assert "to 90000 images/s (eager)." in note(drawing)
+    drawing, _, _ = drawn("throughput", *many(**dict.fromkeys(LOOPS, far)))
+    assert levels(drawing.axes[1]) == []
+    assert "Ceiling far above the panel: 90000 images/s." in note(drawing)
+    none = {"ceiling_images_per_second": math.nan, "knee_batch_size": math.nan}
+    drawing, _, _ = drawn("throughput", *many(**dict.fromkeys(LOOPS, none)))
+    assert levels(drawing.axes[1]) == rings(drawing.axes[1]) == []
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any
 
 import pandas
@@ -17,12 +18,14 @@ _SHARE = 0.9  # of the plateau, at which batchscope.step_times counts it as reac
 _SHARE_WORDS = f"{100 * _SHARE:.0f} %"
 _STEPS, _IMAGES = "iterations_per_second", "images_per_second"
 _PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
-_MOST_LIMITS = 2  # series with their own limits drawn
+_MOST_LIMITS = 2  # series with lines of their own across the panel
 _MOST_TOLD = 3  # series in sentences of their own
 # Up to so many times the highest throughput a ceiling leaves room for the data below it.
 _ROOM = {"linear": 1.6, "log": 5.0}
 _CEILING_LINE = {"linestyle": (0, (1, 1)), "linewidth": 1.3}
 _SHARE_LINE = {"linestyle": (0, (6, 3)), "linewidth": 0.9}
+_RING = {"marker": "o", "markersize": 11, "fillstyle": "none", "linestyle": "none"}
+_ALIKE = 1.1  # ratio up to which ceilings are one: they are measured in each job
 _GREY = "#555555"
 
 
@@ -54,10 +57,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     _draw_panel(right, frame, groups, _IMAGES, by_peaks=timings.is_dense(frame["batch_size"]))
     left.set(title="Iterations per second", ylabel="iterations/s")
     right.set(title="Images per second", ylabel="images/s")
-    limits: list[tuple[Any, str]] = []
-    outside = ""
-    if len(groups) <= _MOST_LIMITS:
-        limits, outside = _draw_limits(right, frame, groups)
+    draw_limits = _draw_limits if len(groups) <= _MOST_LIMITS else _draw_limits_of_many
+    limits, outside = draw_limits(right, frame, groups)
     labels = [group.label or "median of blocks" for group in groups]
     if len(groups) > 1 or limits:
         entries = [*zip(handles, labels, strict=True), *limits]
@@ -167,6 +168,49 @@ def _draw_limits(
             outside.append(timings.rate(ceiling) + (f" ({told})" if told else ""))
     entries = [(Line2D([], [], color=_GREY, **line), label) for label, line in limits.items()]
     return entries, f"Ceiling far above the panel: {'; '.join(outside)}." if outside else ""
+
+
+def _draw_limits_of_many(
+    axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
+) -> tuple[list[tuple[Any, str]], str]:
+    """Draws a ring on each series' knee, and their ceilings: one line where they agree.
+
+    Returns:
+        Legend entries, and what the note says of ceilings out of the panel.
+    """
+    entries: list[tuple[Any, str]] = []
+    at = timings.batch_axis(axes, frame["batch_size"])
+    for index, group in enumerate(groups):
+        knee = _knee(group.frame)
+        if knee is None:
+            continue
+        height = group.frame.loc[group.frame["batch_size"].eq(knee), _IMAGES].iloc[0]
+        axes.plot([float(at(knee))], [height], color=canvas.line_style(index)["color"], **_RING)
+        ring = Line2D([], [], color=_GREY, **_RING)
+        entries = [(ring, f"knee: {_SHARE_WORDS} of the plateau")]
+    known = [timings.one_number(group.frame, _CEILING) for group in groups]
+    ceilings = {index: value for index, value in enumerate(known) if math.isfinite(value)}
+    if not ceilings or not math.isfinite(frame[_IMAGES].max()):
+        return entries, ""
+    lowest, highest = (pick(ceilings, key=ceilings.__getitem__) for pick in (min, max))
+    room = _ROOM[axes.get_yscale()] * frame[_IMAGES].max()
+    one = ceilings[highest] <= _ALIKE * ceilings[lowest]
+    if one:
+        drawn = [(_GREY, statistics.median(ceilings.values()))]
+    else:
+        drawn = [(canvas.line_style(index)["color"], value) for index, value in ceilings.items()]
+    inside = [(colour, value) for colour, value in drawn if value <= room]
+    for colour, value in inside:
+        axes.axhline(value, color=colour, zorder=1.5, **_CEILING_LINE)
+        axes.set_ylim(top=max(axes.get_ylim()[1], 1.08 * value))
+    if inside:
+        entries.append((Line2D([], [], color=_GREY, **_CEILING_LINE), "ceiling"))
+    if len(inside) == len(drawn):
+        return entries, ""
+    if one:
+        return entries, f"Ceiling far above the panel: {timings.rate(drawn[0][1])}."
+    ends = [f"{timings.rate(ceilings[end])} ({groups[end].label})" for end in (lowest, highest)]
+    return entries, f"Ceilings, some far above the panel: from {ends[0]} to {ends[1]}."
 
 
 def _knee(rows: pandas.DataFrame) -> int | None:
