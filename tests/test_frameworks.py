@@ -222,11 +222,12 @@ def test_steps_are_of_whole_batches_epoch_after_epoch(subject):
     run, other = subject.runner(32), subject.runner(16)
     calls = subject.training.calls
     assert run(2) >= 0
-    assert calls == [([0, 32, 64], 32), ([0, 32], 32)]  # the lead-in, then what was asked for
+    # The lead-in, step by step, then what was asked for.
+    assert calls == [([0], 32), ([32], 32), ([64], 32), ([0, 32], 32)]
     run(2)
     assert calls[-1] == ([64, 0], 32)
     other(1)
-    assert calls[-2:] == [([0, 16, 32], 16), ([48], 16)]
+    assert calls[-4:] == [([0], 16), ([16], 16), ([32], 16), ([48], 16)]
     run(1)
     assert calls[-1] == ([32], 32)  # after a lead-in from where it was: 32, 64, 0
     assert subject.unit == 1 and (subject.threads, subject.examples) == (1, 100)
