@@ -29,7 +29,7 @@ LOOP = """
 import sys
 from pathlib import Path
 sys.path.insert(0, "workflow")
-from batchscope import backend, config, records
+from batchscope import backend, config, measure_settings, names, records
 
 backend.start(threads=1)
 from batchscope import datasets, measures, training

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 import project
-from batchscope import absence, config, jobs, records, status, tables
+from batchscope import absence, config, jobs, records, status, tables, timing_tables
 
 TRAINED = {
     "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
@@ -91,10 +92,75 @@ def test_a_plan_that_lacks_nothing_has_no_column_for_it(study, monkeypatch):
     assert "no gpu" not in text and "GPU, for which" not in text
 
 
+def finish(run: str) -> None:
+    record = {"status": "finished", "epochs_run": 1}
+    records.write_json(records.run_folder("results", run) / "record.json", record)
+
+
+def test_what_is_measured_of_what_was_trained_elsewhere_waits_too(study):
+    for run in filter(needs_gpu, study.runs):
+        finish(run)
+    ((_, waiting),) = status.absent(study, "results").items()
+    assert status.waiting(waiting) == "4 timings and 4 measures"  # times are shared by seeds
+    found = status.overview(study, "results")
+    assert found.total.statuses["finished"] == 4 and not found.complete
+
+
+def test_what_reads_weights_alone_needs_no_gpu(study):
+    experiment = dataclasses.replace(
+        study.experiments["trained"], measures={"weight_distance": {"weights": "final"}}
+    )
+
+    def made():
+        files = status.measure_files(study, experiment, "results")
+        return [path for path in files if needs_gpu(path.as_posix())]
+
+    assert made() == []
+    finish(next(filter(needs_gpu, study.runs)))
+    assert len(made()) == 1
+
+
+def test_tables_follow_what_comes_to_be_there(study, monkeypatch):
+    made = jobs.Jobs(study, "study.yaml", "full", False)
+    without = made.also("trained")
+    finish(next(filter(needs_gpu, study.runs)))
+    copied = made.also("trained")
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
+    within = made.also("trained")
+    assert len({without, copied, within}) == 3
+    assert "left_out" not in within
+
+
+def test_the_plan_of_what_waits_for_a_gpu_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
+    only = {**STUDY, "experiments": {"trained": {**TRAINED, "vary": {"device": ["gpu"]}}}}
+    only["defaults"] = {**STUDY["defaults"], "batch_size": 16}
+    Path("study.yaml").write_text(yaml.safe_dump(only))
+    text = status.main("study.yaml", "full", "results")
+    assert "All that can be made here exists" in text and "Data to prepare" not in text
+    assert "No NVIDIA GPU, for which 2 trainings wait; " in text
+
+
+def test_no_search_for_the_largest_batch_has_its_row(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
+    timed = {**TIMED, "timing": ["max_batch_size", "profile"]}
+    Path("study.yaml").write_text(yaml.safe_dump({**STUDY, "experiments": {"timed": timed}}))
+    from batchscope import figures
+
+    found = config.study("study.yaml")
+    for table in (timing_tables.summaries, timing_tables.profiles):
+        rows = table("results", found, "timed")
+        assert set(rows["status"]) == {"no_gpu"} and set(rows["device"]) == {"gpu"}
+    tables.write("results", found, "timed", Path("tables"))
+    figures.write(Path("tables"), ["max_batch_size", "profile"], Path("figures"))
+    assert len(pandas.read_csv(Path("figures") / "profile.csv")) == 0
+
+
 def test_its_rows_say_so_and_what_was_trained_is_kept(study):
     kept, *_ = (run for run in study.runs if needs_gpu(run))
-    record = {"status": "finished", "epochs_run": 1}
-    records.write_json(records.run_folder("results", kept) / "record.json", record)
+    finish(kept)
     frame = tables.collect("results", study, "trained").set_index("run")
     expected = {run: "no_gpu" if needs_gpu(run) else "missing" for run in study.runs}
     assert frame["status"].to_dict() == {**expected, kept: "finished"}
@@ -126,3 +192,4 @@ def test_a_study_of_two_devices_runs_through_without_a_gpu(tmp_path, monkeypatch
     assert "1 finished, 1 no GPU" in page and "No NVIDIA GPU" in page
     # What a cluster's profile says of its nodes: nothing is left out.
     assert project.planned(folder, "--resources", "gpu=1")["train"] == 1
+    assert project.planned(folder, "--resources", "gpu=0") == {}

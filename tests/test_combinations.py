@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchscope import absence, combinations, environments, kinds, names, plan
+from batchscope import combinations, environments, kinds, names, plan
 from small_study import MODEL_FILE, config, problems, timed
 
 TOKENS = {"dataset": "mine-1f0a93c2", "model": "campbell_cnn", "optimizer": "sgd"}
@@ -193,17 +193,6 @@ def test_momentum_only_where_an_optimizer_has_it():
         }
     )
     assert len(plan.make(good).runs) == 12
-
-
-def test_missing_gpu_is_a_warning(monkeypatch):
-    raw = config(experiment={"vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]}})
-    monkeypatch.setattr(absence, "gpu_present", lambda: True)
-    assert plan.make(raw).warnings == ()
-    monkeypatch.setattr(absence, "gpu_present", lambda: False)
-    assert plan.make(raw).warnings == (
-        "experiments.a.vary.device[1]: received 'gpu'; no NVIDIA GPU is seen on this machine. "
-        "Install its driver, run on a machine that has one, or set device: cpu.",
-    )
 
 
 def method_problems(**varied):

@@ -82,6 +82,8 @@ HEAVY = {
 OUTSIDE = {
     "parameters": set(),
     "names": set(),
+    "absence": set(),
+    "estimates": {"numpy"},
     "measure_settings": set(),
     "snapshots": set(),
     "plan": set(),
@@ -292,3 +294,23 @@ def test_what_times_the_steps_of_any_framework_imports_none():
     for name in shared:
         used = imported(LIBRARY / "timing" / f"{name}.py")
         assert {each.split(".")[0] for each in used} & HEAVY <= {"numpy"}, name
+
+
+def scripts() -> list[tuple[str, str]]:
+    """Returns the programs that benchmarks hold as text, by file and name."""
+    found = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            value = node.value if isinstance(node, ast.Assign) else None
+            if isinstance(value, ast.Constant) and "\nimport " in str(value.value):
+                found.append((f"{path.name}:{node.targets[0].id}", value.value))
+    return found
+
+
+def test_programs_in_text_use_no_name_that_they_lack():
+    assert "grid.py:LOOP" in dict(scripts())
+    for name, text in scripts():
+        tool = Path(sys.executable).parent / "ruff"
+        command = [tool, "check", "--isolated", "--select", "F", "--quiet", "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, f"{name}: {done.stdout}"

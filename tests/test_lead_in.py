@@ -30,6 +30,12 @@ def test_a_lead_in_ends_after_its_steps_or_once_they_took_enough(taken, enough, 
     assert asked == [1] * steps
 
 
+def test_a_call_of_many_steps_is_a_lead_in():
+    asked = []
+    lead_in.run(lambda count: asked.append(count) or 0.0, math.inf, unit=32)
+    assert asked == [32]
+
+
 def test_a_lead_in_takes_all_batches_that_a_pipeline_keeps_ready():
     from batchscope import backend
 

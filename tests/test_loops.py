@@ -135,7 +135,7 @@ def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", ["graph", "function", "fit"])
+@pytest.mark.parametrize("name", ["graph", "function", "fit", "fit_steps"])
 def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
     from batchscope.timing import lead_in, loops
 

@@ -93,6 +93,12 @@ def test_runs_of_another_horizon_tell_the_time(study, tmp_path):
     assert found.train_seconds == pytest.approx(7 * 4.0)
 
 
+def test_an_update_of_several_gradients_tells_nothing_of_plain_ones(study, tmp_path):
+    factors = {**next(iter(study.runs.values())).factors, "method": "conservative", "seed": 9}
+    finish(tmp_path, names.run_name(factors), 100.0)
+    assert status.overview(study, tmp_path).untimed_runs == 7
+
+
 def test_a_complete_study(study, tmp_path):
     records.write_json(records.dataset_folder(tmp_path, "digits-065f9c58") / "record.json", {})
     for run in study.runs:

@@ -138,8 +138,10 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def plan(arguments: argparse.Namespace) -> None:
-    from batchscope import status
+    from batchscope import absence, status
 
+    if arguments.gpus:
+        os.environ[absence.VARIABLE] = "true"
     print(status.main(arguments.config, arguments.scale, arguments.results))
 
 
@@ -192,6 +194,7 @@ def _parser() -> argparse.ArgumentParser:
 
     found = study("plan", plan, "Show what a study would run, what exists, time and disk.")
     found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
+    found.add_argument("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster")
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")

@@ -24,7 +24,7 @@ def subject(factors: dict[str, Any]) -> tuple[str, str]:
 
 def _setting(factors: dict[str, Any]) -> tuple[Any, ...]:
     """What times must share to be compared; batch sizes are bridged by `epoch_seconds`."""
-    return (*subject(factors), factors["device"], factors["threads"], factors["replicas"])
+    return tuple(factors[name] for name in names.TIMING_FACTORS if name != "batch_size")
 
 
 class History:

@@ -64,7 +64,9 @@ def activate(gpus: bool) -> None:
     A rule's conda environment still comes before it.
 
     Args:
-        gpus: Whether Snakemake was told of GPUs: jobs may find one that is not here.
+        gpus: Whether Snakemake was told of GPUs: jobs may find one that is not here. Where it was
+            not, what this process inherited stays: a job on a cluster's node was told by the
+            process that sent it.
     """
     if gpus:
         os.environ[absence.VARIABLE] = "true"
@@ -118,8 +120,8 @@ class Jobs:
         raw = configuration.read(paths[0])
         options = configuration.check_overrides(given, raw)
         study = configuration.study(paths[0], options["scale"])
-        for warning in study.warnings:
-            print(warning, file=sys.stderr)
+        for line in (*study.warnings, *status.told(status.absent(study, RESULTS))):
+            print(line, file=sys.stderr)
         return cls(study, paths[0], options["scale"], options["partial"])
 
     # Files ---------------------------------------------------------------------------------
@@ -171,6 +173,12 @@ class Jobs:
             followed["published"] = {
                 figure: [found.published[figure]["figure"], *map(asdict, series)]
                 for figure, series in found.numbers.items()
+            }
+        waiting = list(status.left_out(self.study, found, RESULTS))
+        if waiting:  # what comes to be there, or was copied here, changes rows
+            followed["left_out"] = {
+                "why": sorted({what.status for what, _ in waiting}),
+                "there": sorted(job.path.as_posix() for _, job in waiting if job.path.exists()),
             }
         return json.dumps(followed, sort_keys=True)
 

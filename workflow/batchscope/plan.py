@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import (
-    absence,
     combinations,
     definitions,
     experiment_keys,
@@ -394,7 +393,7 @@ class _Planner:
         timed = "time_epoch" in measures
         for index, factors, find in grid.combinations():
             size, source = (of.get(factors["dataset"]) for of in (self.sizes, self.sources))
-            self._check(combinations.of_training(factors, size, source), factors, find)
+            self._check(combinations.of_training(factors, size, source), find)
             for seed in grid.seeds:
                 run = {**factors, "seed": seed}
                 name = self._run_name(grid.place, run, timed)
@@ -414,7 +413,7 @@ class _Planner:
         found = []
         for _, factors, find in grid.combinations():
             size = self.sizes.get(factors["dataset"])
-            self._check(combinations.of_timing(factors, size, timings), factors, find)
+            self._check(combinations.of_timing(factors, size, timings), find)
             found.append(factors)
         grouped = tuple(sweeps.group(found))
         try:
@@ -428,18 +427,9 @@ class _Planner:
             self.findings.report(Problem((*grid.place, "vary"), text))
         return grouped
 
-    def _check(
-        self,
-        wrong: Iterable[tuple[str, str]],
-        factors: dict[str, Any],
-        find: Callable[[str], Place],
-    ) -> None:
-        """Reports what is wrong with one combination; a GPU may be there when it is run."""
+    def _check(self, wrong: Iterable[tuple[str, str]], find: Callable[[str], Place]) -> None:
+        """Reports what is wrong with one combination."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
-        if factors["device"] == "gpu" and not absence.gpu_present():
-            text = "received 'gpu'; no NVIDIA GPU is seen on this machine. Install its driver, "
-            text += "run on a machine that has one, or set device: cpu."
-            self.findings.warn(Problem(find("device"), text))
 
     def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
         try:

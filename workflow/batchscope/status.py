@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from batchscope import (
     absence,
@@ -116,7 +115,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     seconds = [history.seconds(run.factors) for run in missing]
     data = tuple(
         token
-        for token in study.datasets
+        for token in _needed_data(study)
         if not (records.dataset_folder(results, token) / "record.json").exists()
     )
     sizes = {token: estimates.data_bytes(study.datasets[token]) for token in data}
@@ -137,13 +136,22 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     )
 
 
+def _needed_data(study: plan.Study) -> list[str]:
+    """Returns the data sets of what can be made here, in the study's order."""
+    factors = [run.factors for run in study.runs.values()]
+    for experiment in study.experiments.values():
+        factors += [sweep.factors for sweep in experiment.sweeps]
+    needed = {each["dataset"] for each in factors if not absence.of(each)}
+    return [token for token in study.datasets if token in needed]
+
+
 def run_status(results: Path | str, run: plan.Run) -> str:
     """Returns a run's status; without a record `missing`, or what its machine, this one, lacks."""
     path = records.run_folder(results, run.name) / "record.json"
     if path.exists():
         return records.read_json(path)["status"]
-    lacking = absence.of(run.factors)
-    return lacking.status if lacking else records.MISSING
+    found = absence.of(run.factors)
+    return found.status if found else records.MISSING
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,13 @@ class MeasureJob:
     runs: tuple[str, ...] = ()
     sweep: sweeps.Sweep | None = None
 
+    @property
+    def noun(self) -> str:
+        """What kind of job it is, for people."""
+        if self.measure == "train":
+            return "training"
+        return "timing" if self.sweep or self.measure == "time_epoch" else "measure"
+
 
 def measure_jobs(
     study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str = ""
@@ -179,20 +194,45 @@ def measure_jobs(
             can be made here: none that needs what is absent.
     """
     here, machine = not machine, machine or study.machine
-    for job in _measure_jobs(study, experiment, results, machine):
-        if not here or not any(absence.of(factors) for factors in _factors(study, job)):
+    for job in _every_job(study, experiment, results, machine):
+        if not here or not lacking(study, job, results):
             yield job
 
 
-def _factors(study: plan.Study, job: MeasureJob) -> Iterator[dict[str, Any]]:
-    """Yields the factors of the runs or of the sweep that a file is of."""
-    for run in job.runs:
-        yield study.runs[run].factors
+def lacking(study: plan.Study, job: MeasureJob, results: Path | str) -> Absence | None:
+    """Returns what is not here and a file needs; None if it can be made, or nothing is missing.
+
+    What reads weights alone needs no more than these.
+    """
+    factors = [study.runs[run].factors for run in job.runs]
     if job.sweep:
-        yield job.sweep.factors
+        factors.append(job.sweep.factors)
+    found = next(filter(None, map(absence.of, factors)), None)
+    if found and job.measure in measure_settings.LIGHT_MEASURES and _trained(results, job):
+        return None
+    return found
 
 
-def _measure_jobs(
+def _trained(results: Path | str, job: MeasureJob) -> bool:
+    return all((records.run_folder(results, run) / "record.json").exists() for run in job.runs)
+
+
+def left_out(
+    study: plan.Study, experiment: plan.Experiment, results: Path | str
+) -> Iterator[tuple[Absence, MeasureJob]]:
+    """Yields every training, timing and measure that needs what is not here, with what that is."""
+    trainings = (
+        MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
+        for run in experiment.runs
+    )
+    others = _every_job(study, experiment, results, study.machine)
+    for job in itertools.chain(trainings, others):
+        found = lacking(study, job, results)
+        if found:
+            yield found, job
+
+
+def _every_job(
     study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str
 ) -> Iterator[MeasureJob]:
     for measure, values in experiment.measures.items():
@@ -217,25 +257,17 @@ def _measure_jobs(
 
 
 def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[MeasureJob]]:
-    """Returns what is not here -> the trainings and timings that wait for it, each once.
+    """Returns what is not here -> the trainings, timings and measures that wait for it, each once.
 
-    What was measured while it was there does not wait.
+    What was measured while it was there does not wait, nor does a measure of what is not trained.
     """
-    trainings = (
-        MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
-        for run in study.runs
-    )
-    timings = (
-        job
-        for experiment in study.experiments.values()
-        for job in timing_jobs(experiment, results, study.machine)
-    )
     found: dict[Absence, dict[Path, MeasureJob]] = {}
-    for job in itertools.chain(trainings, timings):
-        lacking = next(filter(None, map(absence.of, _factors(study, job))), None)
-        if lacking and not job.path.exists():
-            found.setdefault(lacking, {})[job.path] = job
-    return {lacking: list(jobs.values()) for lacking, jobs in found.items()}
+    for experiment in study.experiments.values():
+        for what, job in left_out(study, experiment, results):
+            first = job.measure == "train" or _trained(results, job)
+            if first and not job.path.exists():
+                found.setdefault(what, {})[job.path] = job
+    return {what: list(jobs.values()) for what, jobs in found.items()}
 
 
 def at_epoch(epoch: int) -> str:
@@ -315,16 +347,14 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
         "",
     ]
     if found.complete:
-        lines.append("Data, runs and measures all exist: only tables, figures and report may run.")
+        all_of_it = "All that can be made here exists"
+        what = all_of_it if found.absent else "Data, runs and measures all exist"
+        lines.append(f"{what}: only tables, figures and report may run.")
     else:
         if found.missing_data:
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
         lines += [_time_line(found, cores), _disk_line(found)]
-    for lacking, jobs in found.absent.items():
-        lines.append(
-            f"{lacking.title}, for which {waiting(jobs)} "
-            f"{'waits' if len(jobs) == 1 else 'wait'}; {lacking.mend}."
-        )
+    lines += told(found.absent)
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
 
 
@@ -375,11 +405,20 @@ def _disk_line(found: Overview) -> str:
     return f"{text}, and what is not known yet: {', '.join(found.unsized)}."
 
 
+def told(absent: dict[Absence, list[MeasureJob]]) -> list[str]:
+    """Returns a line for each thing that is not here: what waits for it, and what mends it."""
+    return [
+        f"{what.title}, for which {waiting(jobs)} {'waits' if len(jobs) == 1 else 'wait'}; "
+        f"{what.mend}."
+        for what, jobs in absent.items()
+    ]
+
+
 def waiting(jobs: list[MeasureJob]) -> str:
     """Returns `12 trainings and 1 timing`."""
-    trained = sum(job.measure == "train" for job in jobs)
-    counts = {"training": trained, "timing": len(jobs) - trained}
-    return " and ".join(_many(count, noun) for noun, count in counts.items() if count)
+    counts = Counter(job.noun for job in jobs)
+    nouns = ("training", "timing", "measure")
+    return " and ".join(_many(counts[noun], noun) for noun in nouns if counts[noun])
 
 
 def _many(count: int, noun: str) -> str:

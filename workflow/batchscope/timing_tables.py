@@ -151,7 +151,7 @@ LARGEST: dict[str, str] = {
 }
 PROFILES: dict[str, str] = {
     "batch_size": "Images per step.",
-    "status": _STATUS,
+    "status": _STATUS_HERE,
     "compute": "Share of the time in which an operation computes.",
     "input": "Share in which training waits for data and nothing computes.",
     "host": "Share of neither: Python, dispatch, copies, idle.",
@@ -288,7 +288,7 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
         # Memory does not depend on what drives the steps: it stands with every loop's times.
         same = [row for row in rows if _subject(row) == _subject(timing.first)]
         if not same:
-            same = [timing.first]
+            same = [{**timing.first, "status": timing.record["status"]}]
             rows += same
         for row in same:
             row.update(_largest(timing.record))

@@ -7,12 +7,13 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 from batchscope import environments, jobs
 from batchscope.versions import VERSIONS
 
-jobs.activate(gpus="gpu" in workflow.global_resources)
+TOLD = workflow.global_resources
+jobs.activate(gpus="gpu" in TOLD and TOLD["gpu"].value > 0)
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
 # profile does, for there a scheduler counts them. (The executor is not known yet here.)
-if "gpu" not in workflow.global_resources:
+if "gpu" not in TOLD:
     workflow.register_resource("gpu", 1)
 
 # Asks for more threads than any machine has: locally that is capped to --cores, so that the job

@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from batchscope import frames
+from batchscope import absence, frames
 from batchscope.figures import REPORT
 
 STYLE = REPORT / "batchscope.mplstyle"
@@ -278,7 +278,8 @@ def failure_note(frame: pandas.DataFrame) -> str:
     for status, word in FAILED_WORDS.items():
         count = int((failed["status"] == status).sum())
         if count:
-            parts.append(f"{count} {status.replace('_', ' ')} ({word})")
+            told = absence.WORDS.get(status) or f"{status.replace('_', ' ')} ({word})"
+            parts.append(f"{count} {told}")
     return f"Of {len(frame)} runs: " + ", ".join(parts) + "." if parts else ""
 
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from batchscope import environments, frames, timing_tables
-from batchscope.absence import WORDS
+from batchscope.absence import NO_GPU, WORDS
 from batchscope.figures import Tables, as_published, canvas, timings, words
 
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
@@ -290,7 +290,9 @@ def _absent_note(own: pandas.DataFrame) -> str:
             named = ", ".join(environments.title(name) for name in rows["framework"].unique())
             told.append(f"{named} (on {machine})" if several else named)
         if told:
-            notes.append(f"{word[0].upper()}{word[1:]}, and so not measured: {'; '.join(told)}.")
+            where = " on one" if status == NO_GPU else ""
+            start = f"{word[0].upper()}{word[1:]}, and so not measured{where}"
+            notes.append(f"{start}: {'; '.join(told)}.")
     return " ".join(notes)
 
 

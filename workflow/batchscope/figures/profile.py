@@ -46,7 +46,7 @@ _MOST_BARS = 60
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per configuration and batch size: shares of the wall time, and speed."""
-    rows = tables.profiles
+    rows = timings.timed_here(tables.profiles)
     varying = timings.factor_columns(rows)
     columns = [*varying, *(name for name in _ALWAYS if name not in varying)]
     columns += ["batch_size", "status", *PARTS, "steps", "steps_per_second"]

@@ -194,7 +194,7 @@ def _draw_limits_of_many(
         return entries, ""
     lowest, highest = (pick(ceilings, key=ceilings.__getitem__) for pick in (min, max))
     room = _ROOM[axes.get_yscale()] * frame[_IMAGES].max()
-    one = ceilings[highest] <= _ALIKE * ceilings[lowest]
+    one = len(ceilings) > 1 and ceilings[highest] <= _ALIKE * ceilings[lowest]
     if one:
         drawn = [(_GREY, statistics.median(ceilings.values()))]
     else:
@@ -210,7 +210,8 @@ def _draw_limits_of_many(
     if one:
         return entries, f"Ceiling far above the panel: {timings.rate(drawn[0][1])}."
     ends = [f"{timings.rate(ceilings[end])} ({groups[end].label})" for end in (lowest, highest)]
-    return entries, f"Ceilings, some far above the panel: from {ends[0]} to {ends[1]}."
+    some = "some " if inside else ""
+    return entries, f"Ceilings, {some}far above the panel: from {ends[0]} to {ends[1]}."
 
 
 def _knee(rows: pandas.DataFrame) -> int | None:

@@ -81,10 +81,11 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
     """Returns the gaps of a study: by status, by measure, then by what is not here."""
     command = snakemake(study, inputs.config_name)
     by_status: dict[str, list[tuple[str, str]]] = {}
+    waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(rows).items():
-        by_status.setdefault(row["status"], []).append((run, _message(row)))
-    for other in (records.FINISHED, *absence.WORDS):
-        by_status.pop(other, None)
+        if row["status"] not in absence.WORDS or row["run"] not in waiting:  # told further below
+            by_status.setdefault(row["status"], []).append((run, _message(row)))
+    by_status.pop(records.FINISHED, None)
     order = list(STATUS_WORDS)
     gaps = []
     for status in sorted(by_status, key=lambda word: order.index(word) if word in order else 9):
@@ -100,7 +101,7 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
     for lacking, jobs in inputs.absent.items():
         mend = f"{lacking.command} && {command}" if lacking.command else command
         items = [(job.sweep.name if job.sweep else job.runs[0], job.measure) for job in jobs]
-        nouns = {"timing" if job.sweep else "training" for job in jobs}
+        nouns = {job.noun for job in jobs}
         noun = nouns.pop() if len(nouns) == 1 else "job"
         gaps.append(Gap(lacking.title, _LEFT_OUT[lacking.status], items, mend, noun))
     return gaps

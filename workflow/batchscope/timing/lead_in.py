@@ -11,14 +11,15 @@ STEPS = 3
 ENOUGH_SECONDS = 0.25
 
 
-def run(run_steps: Callable[[int], float], seconds: float = ENOUGH_SECONDS) -> None:
-    """Runs the steps of a lead-in: up to `STEPS`, but none after so many seconds.
+def run(run_steps: Callable[[int], float], seconds: float = ENOUGH_SECONDS, unit: int = 1) -> None:
+    """Runs the steps of a lead-in: `STEPS` or a few more, but none after so many seconds.
 
     Args:
         run_steps: Runs so many steps; returns the seconds that they took.
         seconds: What is enough; infinite where every step of a lead-in counts.
+        unit: Steps of one call into the graph.
     """
-    spent = 0.0
-    for _ in range(STEPS):
-        if spent < seconds:
-            spent += run_steps(1)
+    done, spent = 0, 0.0
+    while done < STEPS and spent < seconds:
+        spent += run_steps(unit)
+        done += unit

@@ -103,7 +103,7 @@ class Runner(abc.ABC):
         def run(steps: int) -> float:
             if batch_size != self.batch_size:
                 self.set_batch_size(batch_size)
-                lead_in.run(self.run, self.lead_in_seconds)
+                lead_in.run(self.run, self.lead_in_seconds, self.steps_per_call)
             return self.run(steps)
 
         return run
