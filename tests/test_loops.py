@@ -135,7 +135,7 @@ def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", ["graph", "function", "fit", "fit_steps"])
+@pytest.mark.parametrize("name", ["graph", "function", "fit"])
 def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
     from batchscope.timing import lead_in, loops
 
@@ -166,6 +166,26 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
         for batch in itertools.islice(batches[size], untimed + steps):
             training._step(*batch)
     np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_a_lead_in_is_of_whole_calls_into_the_graph():
+    """Single steps would trace a function of their own, and leave the timed one cold."""
+    from batchscope.timing import loops
+
+    class Recorded(loops.Runner):
+        steps_per_call = loops.STEPS_PER_EXECUTION
+        asked: list[int] = []
+
+        def _switch(self) -> None:
+            pass
+
+        def _run(self, steps: int) -> tuple[float, float]:
+            self.asked.append(steps)
+            return 0.0, 1.0
+
+    runner = Recorded(1000, 16, whole_batches=True)
+    runner.at(32)(64)
+    assert runner.asked == [32, 64]
 
 
 def endless(images, labels, batch_size: int):
