@@ -188,6 +188,18 @@ def test_a_lead_in_is_of_whole_calls_into_the_graph():
     assert runner.asked == [32, 64]
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "delay", "whole"),
+    [("dataset", 0.0, False), ("prefetch", 0.0, True), ("dataset", 0.5, True)],
+)
+def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
+    from batchscope.timing import loops
+
+    images, labels = digits(8)
+    made = loops.make("function", linear(3), sgd(), images, labels, SCALE, 4, pipeline, delay)
+    assert math.isinf(made.lead_in_seconds) == whole
+
+
 def endless(images, labels, batch_size: int):
     """What every pipeline has to yield, by slicing."""
     import tensorflow as tf

@@ -98,9 +98,9 @@ def missing(place: Place, expected: str) -> Problem:
 def unknown(place: Place, noun: str, known: Iterable[str]) -> Problem:
     """Returns the problem of a key that is none of the known ones."""
     known = sorted(known)
-    listed = ", ".join(known) or "none"
+    choices = ", ".join(known) or "none"
     return Problem(
-        place, f"unknown {noun}.{_hint(place[-1], known)} Known {_plural(noun)}: {listed}."
+        place, f"unknown {noun}.{_hint(place[-1], known)} Known {_plural(noun)}: {choices}."
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
 from batchscope import (
     absence,
@@ -138,19 +139,26 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
 
 def _needed_data(study: plan.Study) -> list[str]:
     """Returns the data sets of what can be made here, in the study's order."""
-    factors = [run.factors for run in study.runs.values()]
-    for experiment in study.experiments.values():
-        factors += [sweep.factors for sweep in experiment.sweeps]
-    needed = {each["dataset"] for each in factors if not absence.of(each)}
+    every = chain.from_iterable(_all_factors(study, one) for one in study.experiments.values())
+    needed = {factors["dataset"] for factors in every if not absence.of(factors)}
     return [token for token in study.datasets if token in needed]
+
+
+def _all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dict[str, Any]]:
+    """Yields the factors of every run and every sweep of an experiment."""
+    yield from (study.runs[run].factors for run in experiment.runs)
+    yield from (sweep.factors for sweep in experiment.sweeps)
 
 
 def run_status(results: Path | str, run: plan.Run) -> str:
     """Returns a run's status; without a record `missing`, or what its machine, this one, lacks."""
     path = records.run_folder(results, run.name) / "record.json"
-    if path.exists():
-        return records.read_json(path)["status"]
-    found = absence.of(run.factors)
+    return records.read_json(path)["status"] if path.exists() else unrecorded(run.factors)
+
+
+def unrecorded(factors: dict[str, Any]) -> str:
+    """Returns the status of a run without a record: `missing`, or that of what is not here."""
+    found = absence.of(factors)
     return found.status if found else records.MISSING
 
 
@@ -221,12 +229,14 @@ def left_out(
     study: plan.Study, experiment: plan.Experiment, results: Path | str
 ) -> Iterator[tuple[Absence, MeasureJob]]:
     """Yields every training, timing and measure that needs what is not here, with what that is."""
+    if not any(map(absence.of, _all_factors(study, experiment))):
+        return  # most studies: not worth the paths of every file
     trainings = (
         MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
         for run in experiment.runs
     )
     others = _every_job(study, experiment, results, study.machine)
-    for job in itertools.chain(trainings, others):
+    for job in chain(trainings, others):
         found = lacking(study, job, results)
         if found:
             yield found, job
@@ -250,7 +260,7 @@ def _every_job(
                 path = records.measure_path(results, run, measure, settings)
             yield MeasureJob(path, measure, (run,))
         if measure == "evaluate":
-            for run, epoch in itertools.product(experiment.runs, experiment.at_epochs):
+            for run, epoch in product(experiment.runs, experiment.at_epochs):
                 path = records.measure_path(results, run, measure, at_epoch(epoch))
                 yield MeasureJob(path, measure, (run,))
     yield from timing_jobs(experiment, results, machine)

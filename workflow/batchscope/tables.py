@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import (
-    absence,
     frames,
     long_tables,
     margins,
@@ -232,8 +231,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
-                lacking = absence.of(names.parse_run(run))
-                row["status"] = lacking.status if lacking else records.MISSING
+                row["status"] = status.unrecorded(names.parse_run(run))
             rows.append(row)
     columns = [name for name in COLUMNS if name not in _PATTERNS]
     for measure, settings in chosen.measures.items():

@@ -31,10 +31,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 # Short enough to stand side by side over neighbouring batch sizes.
-FAILED_WORDS = {
-    **{"diverged": "div.", "out_of_memory": "mem.", "missing": "miss."},
-    **{"no_gpu": "no GPU"},
-}
+_SHORT = {"diverged": "div.", "out_of_memory": "mem.", "missing": "miss."}
+FAILED_WORDS = {**_SHORT, **absence.WORDS}
 FAILED_COLOUR = "#8B0000"
 _LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
 
@@ -278,8 +276,8 @@ def failure_note(frame: pandas.DataFrame) -> str:
     for status, word in FAILED_WORDS.items():
         count = int((failed["status"] == status).sum())
         if count:
-            told = absence.WORDS.get(status) or f"{status.replace('_', ' ')} ({word})"
-            parts.append(f"{count} {told}")
+            short = f" ({word})" if status in _SHORT else ""
+            parts.append(f"{count} {absence.WORDS.get(status, status.replace('_', ' '))}{short}")
     return f"Of {len(frame)} runs: " + ", ".join(parts) + "." if parts else ""
 
 

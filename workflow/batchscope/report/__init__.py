@@ -148,7 +148,7 @@ def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
         notes.append("A partial report was asked for; nothing turned out to be missing.")
     for lacking, jobs in inputs.absent.items():
         notes.append(
-            f"{lacking.title}, so {status.waiting(jobs)} left out; what mends it is listed below."
+            f"{lacking.title}; left out: {status.waiting(jobs)}. What mends it is listed below."
         )
     return notes
 

@@ -197,8 +197,9 @@ class _PipelineRunner(Runner):
     ) -> None:
         self._pipeline, self._examples, self._delay = pipeline, examples, delay_seconds
         self._kept: dict[int, _Continued] = {}
-        if pipeline in pipelines.PREFETCHING:
-            self.lead_in_seconds = math.inf  # all batches that were made ready meanwhile are used
+        # Batches that were made ready meanwhile are all used up, and a delay is no step's work.
+        if pipeline in pipelines.PREFETCHING or delay_seconds:
+            self.lead_in_seconds = math.inf
         super().__init__(int(examples.cardinality()), batch_size, whole_batches)
 
     def _switch(self) -> None:
