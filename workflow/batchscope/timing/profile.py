@@ -386,7 +386,7 @@ def record(
     folder: Path | str,
     steps: int,
     per_step: bool = False,
-    before: Callable[[], object] | None = None,
+    prelude: Callable[[], object] | None = None,
 ) -> dict[str, float]:
     """Profiles training steps, and times them with and without the profiler.
 
@@ -408,7 +408,7 @@ def record(
         steps: Steps to profile, at least 1.
         per_step: Whether to call `run_steps` for every step by itself, as a step of the trace;
             a loop in the graph takes all of them in one call, and has no steps in the trace.
-        before: Runs untimed what is to precede the steps: a pipeline has batches ready after
+        prelude: Runs untimed what is to precede the steps: a pipeline has batches ready after
             a pause.
 
     Returns:
@@ -425,8 +425,8 @@ def record(
     profiler = tf.profiler.experimental
 
     def run() -> float:
-        if before:
-            before()
+        if prelude:
+            prelude()
         with profiler.Trace(WINDOW):
             if not per_step:
                 return run_steps(0, steps)
