@@ -169,6 +169,19 @@ def test_failures_are_marked(two_rates):
     assert any("Of 60 runs: 2 diverged (div.), 1 out of memory" in text for text in found)
 
 
+def test_what_missed_its_target_loss_is_marked_and_in_no_mean(two_rates):
+    figure = figures.FIGURES["weight_distance"]
+    frame = figure.select(figures.read(two_rates))
+    chosen = (frame["learning_rate"] == 0.05) & (frame["batch_size"] == 32)
+    frame.loc[frame.index[chosen][0], "status"] = "off_target"
+    drawing = figure.draw(frame)
+    assert any("1 off t." in found for found in texts(drawing))
+    assert any("1 off target (off t.)" in found for found in texts(drawing))
+    mean = drawing.axes[0].containers[0].lines[0].get_ydata()[1]
+    kept = frame[chosen & (frame["status"] == "finished")]
+    assert mean == pytest.approx(kept["weight_distance"].mean())
+
+
 def test_the_binomial_error_is_drawn(two_rates):
     figure = figures.FIGURES["accuracy"]
     frame = figure.select(figures.read(two_rates))

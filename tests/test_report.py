@@ -73,7 +73,7 @@ def test_page_is_well_formed_and_ordered(example):
     assert headings.count("h1") == 1
     levels = [int(tag[1]) for tag in headings]
     assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
-    wanted = ["Answer", "Figures", "Runs", "Diverged, out of memory, left out, missing"]
+    wanted = ["Answer", "Figures", "Runs", "Diverged, out of memory, off target, left out, missing"]
     wanted += ["Data sets", "Machine", "Configuration", "How to repeat it"]
     found = re.findall(r"<h[23][^>]*>([^<]+)</h", example[3])
     assert [title for title in found if title in wanted] == wanted
@@ -396,3 +396,16 @@ def test_runs_that_missed_their_target_loss_are_told():
     told = report._targets(rows)
     assert "2 of 2 at batch size 32, 1 of 2 at batch size 256" in told
     assert report._targets([{"batch_size": "32", "reached_target": ""}]) == ""
+
+
+def test_a_missed_target_loss_is_a_gap_of_its_own(example):
+    study, results, path, _ = example
+    inputs = report.read(study, results, path, partial=True)
+    run = list(study.runs)[5]
+    rows = {
+        name: [row | {"status": "off_target"} if row["run"] == run else row for row in found]
+        for name, found in inputs.rows.items()
+    }
+    (gap,) = (gap for gap in gaps.find(study, rows, inputs) if gap.title == "Off target")
+    assert [found for found, _ in gap.entries] == [run]
+    assert "target_train_loss" in gap.text and not gap.command

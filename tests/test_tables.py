@@ -21,6 +21,7 @@ from batchscope import (
     measures,
     names,
     records,
+    statistics,
     tables,
     timing_tables,
 )
@@ -148,6 +149,23 @@ def test_digests_and_names_stay_text(tmp_path):
     frame = frames.read(path)
     assert frame["dataset"].tolist() == ["null", "nan"]
     assert frame["dataset_digest"].tolist() == ["12345678", "1e234567"]
+
+
+def test_a_run_that_missed_its_target_loss_is_compared_with_none(tmp_path):
+    runs = synthetic.grid([16, 32], range(3))
+    planned = synthetic.study(runs)
+    synthetic.write(tmp_path, planned, {runs[0]: "diverged"})
+    for run, reached in ((runs[0], False), (runs[1], True), (runs[3], False)):
+        path = records.run_folder(tmp_path, run) / "record.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"reached_target": reached}))
+    frame = tables.collect(tmp_path, planned, "gap")
+    status = ["diverged", "finished", "finished", "off_target", "finished", "finished"]
+    assert frame["status"].tolist() == status
+    assert frame["test_loss"].notna().tolist() == [False, *[True] * 5]  # what it measured stays
+    found = statistics.pair(frame, "test_loss")
+    assert len(found.complete) == 2 and math.isnan(found.values[0, 1])
+    history = long_tables.histories(tmp_path, planned, "gap").drop_duplicates("run")
+    assert history["status"].tolist() == status
 
 
 def test_histories(written):

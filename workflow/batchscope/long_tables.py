@@ -299,7 +299,18 @@ def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any
         if record is not None:
             found = factors(run)
             known = {name: found[name] for name in names.FACTORS}
-            yield {"run": run, **known, "status": record["status"]}
+            yield {"run": run, **known, "status": shown_status(record)}
+
+
+def shown_status(record: dict[str, Any]) -> str:
+    """Returns a run's status as the tables show it.
+
+    Runs with a target_train_loss are to be compared there. One that never reached it is no part
+    of that comparison, and figures and statistics take finished runs only.
+    """
+    finished = record["status"] == records.FINISHED
+    missed = finished and record.get("reached_target") is False
+    return records.OFF_TARGET if missed else record["status"]
 
 
 def _measured(

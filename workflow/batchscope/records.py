@@ -19,10 +19,12 @@ import numpy as np
 
 from batchscope.errors import UserError
 
-# A run's status. The first three are results; `missing` is what is shown where no record is.
+# A run's status. The first three are results; the others are what is shown: `off_target` of a
+# finished run that missed its target_train_loss, `missing` where no record is.
 FINISHED = "finished"
 DIVERGED = "diverged"
 OUT_OF_MEMORY = "out_of_memory"
+OFF_TARGET = "off_target"
 MISSING = "missing"
 
 SPLITS = ("train", "validation", "test")

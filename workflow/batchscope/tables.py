@@ -74,7 +74,8 @@ COLUMNS: dict[str, Column] = {
     "machine": Column("Name of the machine, as in the configuration.", kind="str"),
     **_factor_columns(),
     "status": Column(
-        "finished, diverged, out_of_memory, missing, or no_gpu where no GPU is within reach.",
+        "finished, diverged, out_of_memory, off_target where the training loss missed "
+        "target_train_loss, missing, or no_gpu where no GPU is within reach.",
         kind="str",
     ),
     "message": Column("What the run says about its status.", kind="str"),
@@ -270,7 +271,7 @@ class _Reader:
         record = long_tables.read_record(records.run_folder(self.results, run) / "record.json")
         row: dict[str, Any] = {"status": records.MISSING, **self._examples(run)}
         if record is not None:
-            row["status"] = record["status"]
+            row["status"] = long_tables.shown_status(record)
             row.update({name: record.get(name) for name in _RECORD_COLUMNS})
             row["best_train_loss"] = _lowest(long_tables.history(self.results, run), "train_loss")
         for measure, settings in wanted.items():

@@ -31,7 +31,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 # Short enough to stand side by side over neighbouring batch sizes.
-_SHORT = {"diverged": "div.", "out_of_memory": "mem.", "missing": "miss."}
+_SHORT = {"diverged": "div.", "out_of_memory": "mem.", "off_target": "off t.", "missing": "miss."}
 FAILED_WORDS = {**_SHORT, **absence.WORDS}
 FAILED_COLOUR = "#8B0000"
 _LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
@@ -190,7 +190,7 @@ def percent(value: float, _: Any = None) -> str:
 
 
 def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the rows of runs that did not finish."""
+    """Returns the rows of runs that did not finish, or not where they are to be compared."""
     return frame[frame["status"] != FINISHED]
 
 

@@ -243,7 +243,7 @@ def _targets(rows: list[dict[str, str]]) -> str:
         f"{found.count('1')} of {len(found)} at batch size {size}"
         for size, found in sorted(by_size.items())
     )
-    return f"The training loss reached its target in {told}; where it did not, nothing is matched."
+    return f"The training loss reached its target in {told}; the other runs are left out."
 
 
 def _sort_key(text: str) -> tuple[float, str]:

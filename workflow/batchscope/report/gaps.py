@@ -1,4 +1,4 @@
-"""What diverged, ran out of memory or is missing, what would mend it, and how to repeat it."""
+"""What diverged, fell short or is missing, what would mend it, and how to repeat it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ STATUS_WORDS = {
     records.FINISHED: "finished",
     records.DIVERGED: "diverged",
     records.OUT_OF_MEMORY: "out of memory",
+    records.OFF_TARGET: "off target",
     records.MISSING: "missing",
     **absence.WORDS,
 }
@@ -32,6 +33,11 @@ _MENDING = {
         "The device refused the memory that a step takes. This is a result: it records a limit "
         "of this machine and is not tried again. A smaller batch_size or a smaller model fits, "
         "or a device with more memory: there, delete the run's folder and run again."
+    ),
+    records.OFF_TARGET: (
+        "The training ended before its loss came down to target_train_loss. Runs are to be "
+        "compared at that loss, so this one is in no mean and in no answer; its values stay in "
+        "the table of runs. More epochs, more patience or a higher target make new runs."
     ),
     records.MISSING: (
         "Not run yet, or the job failed or was killed; the job's log says why. A training that "
