@@ -389,6 +389,24 @@ def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, slee
     assert clock.threads == {threading.get_ident()}
 
 
+@pytest.mark.parametrize("name", ["eager", "function", "fit", "fit_steps"])
+def test_turns_without_the_delay_sleep_nothing(name, monkeypatch):
+    from batchscope.timing import lead_in, loops
+
+    images, labels = digits(20)
+    made = linear(3), sgd(), images, labels, SCALE, 8
+    runner = loops.make(name, *made, delay_seconds=0.25)
+    monkeypatch.setattr(loops, "time", clock := Clock())
+    with_delay = runner.at(8)(runner.steps_per_call)
+    without = runner.at(8, delayed=False)(runner.steps_per_call)
+    clock.slept.clear()
+    again = runner.at(8)(runner.steps_per_call)
+    assert (with_delay, without, again) == (0.25 * runner.steps_per_call, 0.0, with_delay)
+    # The lead-in has the delay of what follows it.
+    lead_in_calls = math.ceil(lead_in.STEPS / runner.steps_per_call)
+    assert sum(clock.slept) == (lead_in_calls + 1) * with_delay
+
+
 def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step():
     """With t = a + b B, a delay of d per batch adds d to a, and nothing to b."""
     import keras
@@ -397,17 +415,17 @@ def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step():
 
     delay, sizes = 0.02, (4, 16, 32, 48, 96)
     images, labels = digits(96)
-    runners = {}
-    for seconds in (0.0, delay):
-        made = linear(3), keras.optimizers.SGD(1e-6), images, labels, SCALE, sizes[0]
-        runners[seconds] = loops.make("function", *made, delay_seconds=seconds)
-    for runner, size in itertools.product(runners.values(), sizes):
-        runner.at(size)(2)  # traces and starts
-    least = dict.fromkeys(itertools.product(runners, sizes), math.inf)
+    made = linear(3), keras.optimizers.SGD(1e-6), images, labels, SCALE, sizes[0]
+    runner = loops.make("function", *made, delay_seconds=delay)
+    turns = list(itertools.product(sizes, (False, True)))
+    for turn in turns:
+        runner.at(*turn)(2)  # traces and starts
+    least = dict.fromkeys(turns, math.inf)
     # Single steps in turns, the quickest of each: other processes only ever add to a time.
-    for _, size, (seconds, runner) in itertools.product(range(15), sizes, runners.items()):
-        least[seconds, size] = min(least[seconds, size], runner.at(size)(1))
-    slope, fixed = np.polyfit(sizes, [[least[key, size] for key in runners] for size in sizes], 1)
+    for _, turn in itertools.product(range(15), turns):
+        least[turn] = min(least[turn], runner.at(*turn)(1))
+    rows = [[least[size, delayed] for delayed in (False, True)] for size in sizes]
+    slope, fixed = np.polyfit(sizes, rows, 1)
     assert fixed[1] - fixed[0] == pytest.approx(delay, rel=0.15)
     assert (slope[1] - slope[0]) * max(sizes) == pytest.approx(0, abs=0.2 * delay)
 

@@ -79,32 +79,58 @@ def test_two_sizes_have_no_interval_and_one_has_no_line():
             step_times.fixed_cost([16, 32], [1.0, wrong])
 
 
+def in_turns(delay, seed, rounds=7, noise=0.02, drift=0.2):
+    """Returns blocks without and with a delay: each round at a speed of its own, off the line."""
+    generator = np.random.default_rng(seed)
+    bent = 0.01 + 1e-4 * POWERS + 2e-3 * np.sqrt(POWERS)
+    speed = np.exp(drift * generator.standard_normal(rounds))
+    return [
+        (bent + added)[:, None]
+        * speed
+        * np.exp(noise * generator.standard_normal((len(POWERS), rounds)))
+        for added in (0.0, delay)
+    ]
+
+
 def test_an_injected_delay_is_recovered():
     hits = 0
-    for seed in range(200):
-        sweeps = [
-            noisy(0.01 + delay + 1e-4 * POWERS, 0.02, 2 * seed + bool(delay))
-            for delay in (0, 0.005)
-        ]
-        delay = step_times.delay_recovered(*(step_times.fixed_cost(POWERS, s) for s in sweeps))
-        assert delay.value == pytest.approx(0.005, abs=0.002)
+    for seed in range(300):
+        delay = step_times.delay_recovered(POWERS, *in_turns(0.005, seed, drift=0.0))
         hits += delay.low < 0.005 < delay.high
-    assert hits / 200 == pytest.approx(0.95, abs=0.05)
+    assert hits / 300 == pytest.approx(0.95, abs=0.04)
 
 
-def test_a_delay_between_fits_without_error():
-    exact = [step_times.fixed_cost(POWERS, a + 1e-4 * POWERS) for a in (0.01, 0.015)]
-    assert step_times.delay_recovered(*exact) == pytest.approx((0.005, 0.005, 0.005))
-    two = step_times.fixed_cost([16, 32], [0.03, 0.05])
-    delay = step_times.delay_recovered(two, two)
-    assert delay.value == 0 and math.isnan(delay.low) and math.isnan(delay.high)
+def test_no_delay_is_recovered_from_none():
+    """The machine's drift falls on both alike: as often as the level says, and no more."""
+    hits = 0
+    for seed in range(300):
+        delay = step_times.delay_recovered(POWERS, *in_turns(0.0, seed))
+        hits += delay.low < 0 < delay.high
+    assert hits / 300 == pytest.approx(0.95, abs=0.04)
 
 
-def test_welch_by_hand():
-    # Equal errors of 0.003 on 3 and 3 sizes: standard error 0.003 * sqrt(2) with 2 degrees.
-    fit = step_times.fixed_cost([1, 2, 3], [1.0, 1.0, 2.0])._replace(fixed_error=0.003)
-    delay = step_times.delay_recovered(fit, fit)
-    assert delay.high == pytest.approx(4.30265 * 0.003 * math.sqrt(2), rel=1e-5)
+def test_a_delay_without_noise_comes_back_whole_whatever_the_curve():
+    without = np.outer(np.sqrt(POWERS), [1.0, 1.5, 0.7])
+    delay = step_times.delay_recovered(POWERS, without, without + 0.005)
+    assert delay == pytest.approx((0.005, 0.005, 0.005))
+
+
+def test_a_recovered_delay_by_hand():
+    # The differences of two sizes give a line exactly: 1 and 3 at no image, round by round.
+    without = [[1.0, 1.0], [1.0, 1.0]]
+    delayed = [[3.0, 5.0], [4.0, 6.0]]  # differences 2 and 3, then 4 and 5, at sizes 1 and 2
+    delay = step_times.delay_recovered([1, 2], without, delayed)
+    assert delay.value == pytest.approx(2)
+    assert delay.high == pytest.approx(2 + 12.7062, rel=1e-5)  # t with 1 degree; error 1
+    one = step_times.delay_recovered([1, 2], [[1.0], [1.0]], [[3.0], [4.0]])
+    assert one.value == pytest.approx(1) and math.isnan(one.low) and math.isnan(one.high)
+
+
+def test_a_delay_needs_every_round_twice():
+    with pytest.raises(ValueError, match=r"received 2 and 2 batch sizes with \[1, 2\] blocks"):
+        step_times.delay_recovered([1, 2], [[1.0], [1.0]], [[3.0, 3.0], [4.0, 4.0]])
+    with pytest.raises(ValueError, match="received 1 and 2 batch sizes"):
+        step_times.delay_recovered([1, 2], [[1.0]], [[3.0], [4.0]])
 
 
 def test_a_staircase_of_known_costs():

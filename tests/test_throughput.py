@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 
 import pytest
 
+from batchscope import measure_settings, step_times, sweeps
 from batchscope.timing import throughput
+from test_training import DIGITS, door, run_name
 
 
 class Machine:
@@ -86,5 +89,36 @@ def test_blocks_are_surrounded():
 
     machine = Machine({1: 0.1, 8: 0.3})
     runners = {size: machine.runner(size) for size in (1, 8)}
-    throughput.time_blocks(runners, {1: 1, 8: 1}, 3, turn=turn)
+    throughput.time_blocks(runners, {1: 1, 8: 1}, 3, around=turn)
     assert turns == [size for size, _ in machine.calls]
+
+
+def test_a_delay_takes_turns_with_none(tmp_path):
+    """Every batch size is timed with its delay and without it, in one job."""
+    dataset = run_name().split("+")[0]
+    words = ("--dataset", dataset, "--definition", json.dumps(DIGITS))
+    assert door("prepare_data", "--results", str(tmp_path), *words).wait(300) == 0
+    delay, output = 0.05, tmp_path / "record.json"
+    sweep = f"{dataset}+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=eager+delay={delay}"
+    births = measure_settings.parse_settings("throughput", "default")
+    settings = {**births, "blocks": 4, "block_seconds": 0.02}
+    place = ("--sweep", sweep, "--settings", measure_settings.settings_name("throughput", settings))
+    words = ("--results", str(tmp_path), *place, "--output", str(output), "--model-file")
+    assert door("throughput", *words).wait(300) == 0
+    sizes = json.loads(output.read_text())["sizes"]
+    assert [size["batch_size"] for size in sizes] == [4, 16]
+    for size in sizes:
+        assert len(size["blocks"]) == len(size["blocks_without_delay"]) == 4
+        assert min(block["seconds_per_step"] for block in size["blocks"]) > delay
+        assert size["utilisation"]["process_percent"] > 0
+    without, delayed = (
+        [[block["seconds_per_step"] for block in size[name]] for size in sizes]
+        for name in ("blocks_without_delay", "blocks")
+    )
+    # Whatever else the machine does meanwhile; exact times are the business of a fake clock.
+    assert step_times.delay_recovered([4, 16], without, delayed).value > delay / 2
+
+
+def test_without_a_delay_every_size_has_one_turn():
+    sweep = sweeps.parse("digits-1f0a93c2+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=eager")
+    assert throughput.turns(sweep) == [(4, True), (16, True)]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope import figures, frames, step_times, timing_tables
+from batchscope import figures, frames, timing_tables
 from batchscope.figures import canvas, step_time, timings
 
 FACTORS = {
@@ -508,70 +508,61 @@ def test_many_series_are_told_by_their_ends():
     )
 
 
-def delayed(delay, noise_seed, **other):
-    """Returns a sweep with a delay, its columns from a fit of noisy times, and that fit."""
-    generator = np.random.default_rng(noise_seed)
-    seconds = [
-        (2e-3 + 1.04 * delay + 3e-4 * size) * math.exp(generator.normal(0, 0.01)) for size in SPARSE
-    ]
-    fit = step_times.fixed_cost(SPARSE, seconds)
-    columns = {"half_batch": fit.half_batch, "line_residual": fit.residual}
-    for name, estimate in (("fixed_seconds", fit.fixed), ("seconds_per_image", fit.per_image)):
-        columns |= {name: estimate.value}
-        columns |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    time = dict(zip(SPARSE, seconds, strict=True)).__getitem__
-    return sweep(SPARSE, time, delay_seconds=delay, **other, **columns), fit
+def delayed(delay, recovered, half=0.0, **other):
+    """Returns a sweep with a delay, timed in turns with its steps without it: 2 ms + .5 ms B."""
+    found = {"fixed_seconds_without_delay": 2e-3, "recovered_delay_seconds": recovered}
+    for end, sign in (("low", -1), ("high", 1)):
+        found[f"recovered_delay_seconds_{end}"] = recovered + sign * half
+    columns = fitted(2e-3 + recovered, 5e-4)
+    return sweep(delay_seconds=delay, **other, **columns, **found)
+
+
+def strokes(drawing):
+    return [item for item in drawing.axes[1].lines if item.get_color() == "#000000"]
 
 
 def test_an_injected_delay_comes_back_in_the_fixed_cost():
-    (base, without), (slow, with_delay) = delayed(0.0, 1), delayed(5e-3, 2)
-    drawing, frame, found = drawn("step_time", base, slow)
+    # The series without a delay is a job of its own, and no part of the comparison.
+    base = sweep(**fitted(3e-3, 5e-4))
+    drawing, frame, found = drawn("step_time", base, delayed(5e-3, 5.2e-3, 0.4e-3))
     (delay,) = step_time.delays(frame)
-    assert delay.injected == pytest.approx(5e-3)
-    # Welch's interval from the columns alone is that of the fits themselves.
-    assert delay.recovered == pytest.approx(step_times.delay_recovered(without, with_delay))
-    assert delay.recovered.low < 1.04 * 5e-3 < delay.recovered.high
-    assert "Of 5 ms delay added per step, 5." in found and "came back in the fixed cost" in found
-    low, high = (f"{1e3 * end:.3g}" for end in delay.recovered[1:])
-    assert f"(95 % interval {low} ms to {high} ms) came back" in found
-    (stroke,) = [item for item in drawing.axes[1].lines if item.get_color() == "#000000"]
-    assert stroke.get_xdata() == pytest.approx([1e3 * (without.fixed.value + 5e-3)] * 2)
-    assert min(stroke.get_ydata()) == 1
+    assert delay == (1, 5e-3, pytest.approx((5.2e-3, 4.8e-3, 5.6e-3)), 2e-3)
+    assert (
+        "Of 5 ms delay added per step, 5.2 ms (95 % interval 4.8 ms to 5.6 ms) came back in the "
+        "fixed cost, 104.0 % (delay seconds 0.005)."
+    ) in found
+    (stroke,) = strokes(drawing)
+    assert stroke.get_xdata() == pytest.approx([7, 7]) and min(stroke.get_ydata()) == 1
+    assert any("timed in the same turns" in text for text in texts(drawing))
 
 
-def test_a_delay_is_compared_only_where_all_else_is_alike():
-    made = [
-        delayed(delay, seed, loop=loop, machine=machine)[0]
-        for seed, (machine, loop, delay) in enumerate(
-            (
-                ("laptop", "eager", 0.0),
-                ("laptop", "eager", 1e-3),
-                ("laptop", "eager", 5e-3),
-                ("laptop", "fit", 1e-3),
-                ("gpu_box", "fit", 0.0),
-            )
-        )
-    ]
-    _, frame, found = drawn("step_time", *made)
+def test_a_delay_of_one_series_alone():
+    drawing, _, found = drawn("step_time", delayed(5e-3, 5.2e-3, 0.4e-3))
+    assert found.endswith("came back in the fixed cost, 104.0 %.") and len(strokes(drawing)) == 1
+
+
+def test_only_a_delay_that_took_turns_with_none_comes_back():
+    made = (
+        sweep(**fitted(2e-3, 5e-4)),
+        sweep(delay_seconds=5e-3, **fitted(7e-3, 5e-4)),
+        delayed(1e-3, 1.1e-3, loop="fit"),
+        delayed(1e-3, 0.9e-3, loop="fit", machine="gpu_box"),
+    )
+    drawing, frame, found = drawn("step_time", *made)
     assert [(delay.index, delay.injected) for delay in step_time.delays(frame)] == [
-        (1, pytest.approx(1e-3)),
-        (2, pytest.approx(5e-3)),
+        (2, 1e-3),
+        (3, 1e-3),
     ]
-    assert found.count("came back in the fixed cost") == 2
-    _, frame, found = drawn("step_time", made[0])
-    assert step_time.delays(frame) == [] and "came back" not in found
+    assert found.count("came back in the fixed cost") == 2 and len(strokes(drawing)) == 2
+    drawing, frame, found = drawn("step_time", made[0])
+    assert step_time.delays(frame) == [] and "came back" not in found and not strokes(drawing)
 
 
 def test_a_delay_that_did_not_come_back_keeps_its_stroke_in_the_panel():
-    made = (
-        sweep(**fitted(1e-3, 5e-4, half=0.1)),
-        sweep(delay_seconds=9e-3, **fitted(1e-3, 5e-4, half=0.1)),
-    )
-    drawing, _, found = drawn("step_time", *made)
+    drawing, _, found = drawn("step_time", delayed(9e-3, 0.0, 1e-4), sweep(**fitted(1e-3, 5e-4)))
     assert "Of 9 ms delay added per step, 0 ms" in found and "not resolved from none" in found
-    assert "drifts between two jobs" in found
     low, high = drawing.axes[1].get_xlim()
-    assert low < 10 < high
+    assert low < 11 < high
 
 
 def test_the_noise_floor_of_several_series():

@@ -155,6 +155,31 @@ def test_medians_and_quartiles_of_blocks(written):
     assert (row["dataset"], row["model"], row["threads"]) == ("digits", "small_cnn", 1)
 
 
+def test_a_delay_is_what_the_same_turns_say(written):
+    """The steps without it are no rows of their own: they are what the delay is held against."""
+    jobs = status.timing_jobs(written.experiments["machine"], "results", "desktop")
+    (path,) = (
+        job.path
+        for job in jobs
+        if job.measure == "throughput" and job.sweep.factors["loop"] == "eager"
+    )
+    record = records.read_json(path)
+    delay = 0.002
+    for size in record["sizes"]:
+        size["blocks_without_delay"] = [
+            block(each["seconds_per_step"] - delay) for each in size["blocks"]
+        ]
+    records.write_json(path, record)
+    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
+    row = frame.loc[("desktop", "eager")]
+    assert row["fixed_seconds"] == pytest.approx(5 * FIXED)
+    assert row["fixed_seconds_without_delay"] == pytest.approx(5 * FIXED - delay)
+    for end in ("", "_low", "_high"):
+        assert row[f"recovered_delay_seconds{end}"] == pytest.approx(delay)
+    assert frame["recovered_delay_seconds"].notna().sum() == 1
+    assert len(timing_tables.throughput("results", written, "machine")) == 2 * 2 * 8
+
+
 def test_each_configuration_on_each_machine_is_a_row(written):
     frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
     assert len(frame) == 4

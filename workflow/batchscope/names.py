@@ -209,7 +209,13 @@ TIMING_ONLY_FACTORS: dict[str, Parameter] = {
             choices=("plain", "map", "prefetch", "cache", "jpeg"),
         ),
         Parameter(
-            "delay_seconds", "delay", "float", 0.0, "Wait before every step.", "s", minimum=0
+            "delay_seconds",
+            "delay",
+            "float",
+            0.0,
+            "Wait before every step; its throughput is timed in turns with and without it.",
+            "s",
+            minimum=0,
         ),
         Parameter(
             "framework",

@@ -81,25 +81,42 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
     return Fit(fixed, per_image, half_batch, residual, len(sizes), errors[0])
 
 
-def delay_recovered(fit_without: Fit, fit_with: Fit) -> Estimate:
-    """Returns the delay per step that was added between two sweeps, in seconds.
+def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:
+    """Returns what a delay added to the fixed cost of a step, in seconds.
 
-    The interval is Welch's. A misfit that both sweeps share cancels in the difference but not
-    in the interval, which is then too wide.
+    Both are timed in the same rounds. The differences of a round give a line over the batch
+    sizes, weighted as all fits here; its value at no image is what came back in that round. How
+    the time of a step strays from a line, and how the machine drifts from round to round,
+    cancels in the differences. The interval is Student's t over rounds.
 
     Args:
-        fit_without: The fit of the sweep without the delay.
-        fit_with: The fit of the sweep with it.
+        batch_sizes: Different batch sizes, shape (sizes,).
+        without: For each batch size its blocks without the delay, one per round, in seconds per
+            step.
+        delayed: The same with the delay.
+
+    Returns:
+        The mean over rounds; without an interval for one round.
+
+    Raises:
+        ValueError: If there are fewer than two batch sizes, a timing is not positive, or not
+            every batch size has every round twice.
     """
-    fits = (fit_without, fit_with)
-    difference = fit_with.fixed.value - fit_without.fixed.value
-    variances = [fit.fixed_error**2 for fit in fits]
-    total = sum(variances)
-    if not total > 0:  # no error is known of two sizes (NaN), and none is left in exact timings
-        return Estimate(difference, difference - total, difference + total)
-    parts = sum(v**2 / (fit.sizes - 2) for v, fit in zip(variances, fits, strict=True))
-    half = float(special.stdtrit(total**2 / parts, 1 - LEVEL / 2)) * math.sqrt(total)
-    return Estimate(difference, difference - half, difference + half)
+    sizes, medians = _medians("delay_recovered", batch_sizes, delayed)
+    counts = {len(blocks) for blocks in (*without, *delayed)}
+    if len(counts) > 1 or len(without) != len(sizes):
+        raise ValueError(
+            f"delay_recovered: received {len(without)} and {len(delayed)} batch sizes with "
+            f"{sorted(counts)} blocks; as many of both are expected."
+        )
+    differences = np.asarray(delayed, float) - np.asarray(without, float)
+    line = np.column_stack([np.ones(len(sizes)), sizes]) / medians[:, None]
+    added = np.linalg.lstsq(line, differences / medians[:, None], rcond=None)[0][0]
+    mean, rounds = float(added.mean()), len(added)
+    if rounds < 2:
+        return Estimate(mean)
+    half = float(special.stdtrit(rounds - 1, 1 - LEVEL / 2) * added.std(ddof=1) / rounds**0.5)
+    return Estimate(mean, mean - half, mean + half)
 
 
 class Staircase(NamedTuple):

@@ -82,6 +82,12 @@ SWEEPS: dict[str, str] = {
     "seconds_per_image_low": "Lower end of its 95 % interval.",
     "seconds_per_image_high": "Upper end of its 95 % interval.",
     "fixed_seconds_error": "Standard error of the fixed cost, with sizes - 2 degrees of freedom.",
+    "fixed_seconds_without_delay": "Fixed cost of a step that was timed in the same turns without "
+    "the delay, s; as what follows, only with a delay.",
+    "recovered_delay_seconds": "What the delay added to the fixed cost: differences of the turns, "
+    "s.",
+    "recovered_delay_seconds_low": "Lower end of its 95 % interval, over rounds of turns.",
+    "recovered_delay_seconds_high": "Upper end of its 95 % interval.",
     "half_batch": "Batch size a / b, at which half of a step is fixed cost.",
     "line_residual": "Relative root-mean-square residual of the fit.",
     "noise_floor": "Factor by which a batch size differs from itself.",
@@ -328,6 +334,7 @@ def _step_time(timing: Timing) -> Row:
     for name, estimate in (("fixed_seconds", fit.fixed), ("seconds_per_image", fit.per_image)):
         row[name], row[f"{name}_low"], row[f"{name}_high"] = estimate
     row["fixed_seconds_error"] = fit.fixed_error
+    row.update(_recovered_delay(timed))
     row["half_batch"], row["line_residual"] = fit.half_batch, fit.residual
     noise = step_times.noise_floor(*step_times.halves(blocks)).factor
     row["noise_floor"] = noise
@@ -345,6 +352,24 @@ def _step_time(timing: Timing) -> Row:
     if row["ceiling_images_per_second"] and not on_gpus:  # the peak is of one GPU
         row["plateau_share_of_ceiling"] = knee.plateau / row["ceiling_images_per_second"]
     return row
+
+
+def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
+    """Returns what came back of a delay, where sizes took turns with themselves without it."""
+    both = [size for size in timed if size.get("blocks_without_delay")]
+    if len(both) < 2:
+        return {}
+    sizes = [size["batch_size"] for size in both]
+    without, delayed = (
+        [[block["seconds_per_step"] for block in size[name]] for size in both]
+        for name in ("blocks_without_delay", "blocks")
+    )
+    found = step_times.delay_recovered(sizes, without, delayed)
+    name = "recovered_delay_seconds"
+    return {
+        "fixed_seconds_without_delay": step_times.fixed_cost(sizes, without).fixed.value,
+        **{name: found.value, f"{name}_low": found.low, f"{name}_high": found.high},
+    }
 
 
 def _ceiling(timing: Timing) -> Row:

@@ -11,29 +11,32 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from scipy import special
 
 from batchscope import frames, step_times
 from batchscope.figures import Tables, canvas, timings, words
 
 _STEP = "seconds_per_step"
 _FIXED, _PER_IMAGE = "fixed_seconds", "seconds_per_image"
+_WITHOUT, _RECOVERED = "fixed_seconds_without_delay", "recovered_delay_seconds"
 _ENDS = ("", "_low", "_high")
 _MS = 1e3
 _MOST_TOLD = 5  # series in sentences of their own
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
 _EXPECTED = "#000000"
-_STROKES = "Upright strokes: fixed cost without the added delay, plus that delay."
+_STROKES = (
+    "Upright strokes: fixed cost of the same steps without the delay, timed in the same turns, "
+    "plus that delay."
+)
 
 
 class Delay(NamedTuple):
-    """A series that differs from another in its delay alone.
+    """A series whose steps took turns with the same steps without their delay.
 
     Attributes:
         index: Its place among the series.
-        injected: By how much its delay is longer, s.
-        recovered: The difference of the fixed costs, s.
-        fixed: The fixed cost of the other, s.
+        injected: Its delay, s.
+        recovered: What the delay added to the fixed cost, s.
+        fixed: The fixed cost without it, s.
     """
 
     index: int
@@ -42,19 +45,17 @@ class Delay(NamedTuple):
     fixed: float
 
 
-_DRIFT = (
-    "Each series is a job of its own: how the machine drifts between two jobs is in no interval."
-)
-
-
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: medians and quartiles, beside the fitted line."""
-    fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE) for end in ("", "_low", "_high")]
+    fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE, _RECOVERED) for end in _ENDS]
     return timings.with_sweeps(
         tables.throughput,
         tables.sweeps,
-        ["status", "steps", "blocks", "disturbed_blocks", _STEP, f"{_STEP}_q1", f"{_STEP}_q3"],
-        ["sizes", *fits, "half_batch", "line_residual", "noise_floor"],
+        [
+            *("status", "steps", "blocks", "disturbed_blocks", "delay_seconds"),
+            *(_STEP, f"{_STEP}_q1", f"{_STEP}_q3"),
+        ],
+        ["sizes", *fits, _WITHOUT, "half_batch", "line_residual", "noise_floor"],
     )
 
 
@@ -97,55 +98,33 @@ def found(frame: pandas.DataFrame) -> str:
         parts = [timings.start(group.label) + _sentence(group.frame) for group in told]
     else:
         parts = [_extremes(told, _FIXED, "Fixed cost per step"), _extremes(told, _PER_IMAGE, "")]
-    came_back = [_delay_sentence(groups[delay.index], delay) for delay in delays(frame)]
-    parts += [*came_back, _DRIFT] if came_back else []
+    parts += [_delay_sentence(groups[delay.index], delay) for delay in delays(frame)]
     return " ".join(parts)
 
 
 def delays(frame: pandas.DataFrame) -> list[Delay]:
-    """Returns the series that differ from one of least delay in nothing but their delay."""
-    if "delay_seconds" not in frame.columns:
-        return []
-    rest = [name for name in timings.factor_columns(frame) if name != "delay_seconds"]
-    groups = timings.series(frame)
-    alike: dict[tuple[str, ...], list[tuple[float, int]]] = {}
-    for index, group in enumerate(groups):
-        if timings.one(group.frame, _FIXED) is not None:
-            key = tuple(str(timings.one(group.frame, name)) for name in rest)
-            delay = timings.one_number(group.frame, "delay_seconds")
-            alike.setdefault(key, []).append((delay, index))
+    """Returns the series whose delay was timed beside the same steps without it."""
     result = []
-    for members in alike.values():
-        (least, base), *others = sorted(members)
-        for delay, index in others:
-            without, with_delay = (_fit(groups[place].frame) for place in (base, index))
-            recovered = step_times.delay_recovered(without, with_delay)
-            result.append(Delay(index, delay - least, recovered, without.fixed.value))
-    return sorted(result)
+    for index, group in enumerate(timings.series(frame)):
+        recovered = _estimate(group.frame, _RECOVERED)
+        if math.isfinite(recovered.value):
+            injected, fixed = (
+                timings.one_number(group.frame, name) for name in ("delay_seconds", _WITHOUT)
+            )
+            result.append(Delay(index, injected, recovered, fixed))
+    return result
 
 
-def _fit(rows: pandas.DataFrame) -> step_times.Fit:
-    """Returns the fit behind the columns; the interval's width gives the standard error."""
-    fixed, per_image = (
-        step_times.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in _ENDS))
-        for name in (_FIXED, _PER_IMAGE)
-    )
-    sizes = int(timings.one_number(rows, "sizes"))
-    error = math.nan
-    if sizes > 2:
-        half = special.stdtrit(sizes - 2, 1 - step_times.LEVEL / 2)
-        error = (fixed.high - fixed.low) / 2 / float(half)
-    half_batch, residual = (
-        timings.one_number(rows, name) for name in ("half_batch", "line_residual")
-    )
-    return step_times.Fit(fixed, per_image, half_batch, residual, sizes, error)
+def _estimate(rows: pandas.DataFrame, name: str) -> step_times.Estimate:
+    return step_times.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in _ENDS))
 
 
 def _sentence(rows: pandas.DataFrame) -> str:
-    fit = _fit(rows)
-    text = f"Fixed cost per step {_told(fit.fixed)}, cost per image {_told(fit.per_image)}"
-    if math.isfinite(fit.half_batch):
-        text += f"; half of a step is fixed cost at batch size {words.number(fit.half_batch)}"
+    fixed, per_image = (_told(_estimate(rows, name)) for name in (_FIXED, _PER_IMAGE))
+    text = f"Fixed cost per step {fixed}, cost per image {per_image}"
+    half_batch = timings.one_number(rows, "half_batch")
+    if math.isfinite(half_batch):
+        text += f"; half of a step is fixed cost at batch size {words.number(half_batch)}"
     return f"{text}."
 
 
@@ -161,13 +140,14 @@ def _extremes(told: list[frames.Series], column: str, what: str) -> str:
 
 
 def _delay_sentence(group: frames.Series, delay: Delay) -> str:
+    whose = f" ({group.label})" if group.label else ""
     came = (
         f"Of {_ms(delay.injected)} delay added per step, {_told(delay.recovered)} came back in the "
     )
     if not delay.recovered.low > 0 and np.isfinite(delay.recovered.low):
-        return f"{came}fixed cost: not resolved from none ({group.label})."
+        return f"{came}fixed cost: not resolved from none{whose}."
     share = delay.recovered.value / delay.injected
-    return f"{came}fixed cost, {words.percent(share)} ({group.label})."
+    return f"{came}fixed cost, {words.percent(share)}{whose}."
 
 
 def _told(estimate: step_times.Estimate) -> str:

@@ -79,12 +79,13 @@ def with_sweeps(
     Args:
         rows: One row per machine, sweep and batch size.
         summaries: sweeps.csv.
-        columns: Columns of `rows`.
+        columns: Columns of `rows`, beside those that tell series apart.
         more: Columns of `summaries`.
     """
     rows = timed_here(rows)
     told = summaries[["machine", "sweep", *more]]
-    chosen = rows[["sweep", *factor_columns(rows), "batch_size", *columns]]
+    first = ["sweep", *factor_columns(rows), "batch_size"]
+    chosen = rows[list(dict.fromkeys([*first, *columns]))]
     # Empty tables come without types, and would not match.
     chosen, told = (frame.astype({"machine": str, "sweep": str}) for frame in (chosen, told))
     merged = chosen.merge(told, how="left", on=["machine", "sweep"], validate="many_to_one")

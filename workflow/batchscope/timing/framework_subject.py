@@ -81,8 +81,11 @@ class FrameworkSubject:
     def __exit__(self, *_: object) -> None:
         """Has nothing to take away."""
 
-    def runner(self, batch_size: int) -> Callable[[int], float]:
-        """Returns what runs so many consecutive steps and returns the seconds that they took."""
+    def runner(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
+        """Returns what runs so many consecutive steps and returns the seconds that they took.
+
+        No framework has a delay that could be left out.
+        """
 
         def run(steps: int) -> float:
             if batch_size != self._current:

@@ -64,10 +64,12 @@ class Runner(abc.ABC):
             numbers of steps leave a rest that is run one by one, so that only multiples of it
             are to be timed.
         lead_in_seconds: What is enough of a lead-in.
+        delayed: Whether its delay, where it has one, is slept.
     """
 
     steps_per_call = 1
     lead_in_seconds = lead_in.ENOUGH_SECONDS
+    delayed = True
 
     def __init__(self, examples: int, batch_size: int, whole_batches: bool) -> None:
         self.examples, self.whole_batches = examples, whole_batches
@@ -97,11 +99,15 @@ class Runner(abc.ABC):
         self.batch_size = int(batch_size)
         self._switch()
 
-    def at(self, batch_size: int) -> Callable[[int], float]:
-        """Returns `run`, at a batch size; after a change of it, the lead-in comes first."""
+    def at(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
+        """Returns `run`, at a batch size, with or without the delay.
+
+        After a change of either, the lead-in comes first.
+        """
 
         def run(steps: int) -> float:
-            if batch_size != self.batch_size:
+            if (batch_size, delayed) != (self.batch_size, self.delayed):
+                self.delayed = delayed
                 self.set_batch_size(batch_size)
                 lead_in.run(self.run, self.lead_in_seconds, self.steps_per_call)
             return self.run(steps)
@@ -195,12 +201,16 @@ class _PipelineRunner(Runner):
         whole_batches: bool,
         delay_seconds: float,
     ) -> None:
-        self._pipeline, self._examples, self._delay = pipeline, examples, delay_seconds
+        self._pipeline, self._examples, self._delay_seconds = pipeline, examples, delay_seconds
         self._kept: dict[int, _Continued] = {}
         # Batches that were made ready meanwhile are all used up, and a delay is no step's work.
         if pipeline in pipelines.PREFETCHING or delay_seconds:
             self.lead_in_seconds = math.inf
         super().__init__(int(examples.cardinality()), batch_size, whole_batches)
+
+    @property
+    def _delay(self) -> float:
+        return self._delay_seconds if self.delayed else 0.0
 
     def _switch(self) -> None:
         size = self.batch_size

@@ -78,7 +78,7 @@ class Subject:
         """Steps of one call into the graph: only multiples of it are to be timed."""
         return loops.STEPS_PER_EXECUTION if self.sweep.factors["loop"] == "fit_steps" else 1
 
-    def runner(self, batch_size: int) -> Callable[[int], float]:
+    def runner(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
         """Returns what runs so many consecutive steps and returns the seconds that they took.
 
         Every step is of whole batches: an epoch's last, smaller one is left out, so that a
@@ -89,7 +89,7 @@ class Subject:
                 self._divided[batch_size] = self._replicated(batch_size)
             return self._divided[batch_size]
 
-        return self._runner(batch_size).at(batch_size)
+        return self._runner(batch_size).at(batch_size, delayed)
 
     def _runner(self, batch_size: int) -> loops.Runner:
         if self._shared is None:

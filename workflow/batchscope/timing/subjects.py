@@ -40,11 +40,15 @@ class Subject(Protocol):
         """Steps of one call: only multiples of it are to be timed."""
         ...
 
-    def runner(self, batch_size: int) -> Callable[[int], float]:
+    def runner(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
         """Returns what runs so many consecutive steps and returns the seconds that they took.
 
         Every step is of whole batches. It waits for the device at its end, and may raise one of
         the fates. After a change of batch size it runs some steps untimed first.
+
+        Args:
+            batch_size: Images per step.
+            delayed: Whether the sweep's delay, where it has one, comes before every step.
         """
         ...
 

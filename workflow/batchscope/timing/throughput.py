@@ -3,22 +3,25 @@
 Short blocks of every batch size are timed round after round, each round in a random order of
 its own: what drifts or disturbs the machine then falls on all batch sizes alike. A block during
 which other processes took a part of the machine is repeated, and flagged where that helps not.
+Steps with a delay take turns with the same steps without it: two jobs would differ by more than a
+small delay.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from batchscope import records
 from batchscope.sweeps import Sweep
 from batchscope.timing import fates
-from batchscope.timing.sampler import as_lists, cpu_times, foreign_cores, summary
+from batchscope.timing.sampler import Sampler, as_lists, cpu_times, foreign_cores, summary
 from batchscope.timing.subjects import Subject, open_subject
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
@@ -30,14 +33,28 @@ ORDER_SEED = 0
 
 RunSteps = Callable[[int], float]
 Foreign = Callable[[], Callable[[], float]]
+Timed = TypeVar("Timed", bound=Hashable)
 
 
-def rounds(batch_sizes: Iterable[int], blocks: int) -> Iterator[list[int]]:
-    """Yields the batch sizes in a new random order for every block, from a fixed generator."""
+class Turn(NamedTuple):
+    """What is timed in turns: a batch size, with the sweep's delay or without it."""
+
+    batch_size: int
+    delayed: bool = True
+
+
+def turns(sweep: Sweep) -> list[Turn]:
+    """Returns what a sweep times in turns."""
+    without = [False] if sweep.factors["delay_seconds"] else []
+    return [Turn(size, delayed) for delayed in (True, *without) for size in sweep.batch_sizes]
+
+
+def rounds(timed: Iterable[Timed], blocks: int) -> Iterator[list[Timed]]:
+    """Yields what is timed in a new random order for every block, from a fixed generator."""
     generator = np.random.default_rng(ORDER_SEED)
-    sizes = list(batch_sizes)
+    given = list(timed)
     for _ in range(blocks):
-        yield generator.permutation(sizes).tolist()
+        yield [given[index] for index in generator.permutation(len(given))]
 
 
 def calibrate(
@@ -74,56 +91,56 @@ def whole(steps: float, unit: int) -> int:
 
 
 def time_blocks(
-    run_steps: dict[int, RunSteps],
-    steps: dict[int, int],
+    run_steps: dict[Timed, RunSteps],
+    steps: dict[Timed, int],
     blocks: int,
     foreign: Foreign | None = None,
-    turn: Callable[[int], Any] | None = None,
+    around: Callable[[Timed], Any] | None = None,
     results: dict[type[BaseException], str] | None = None,
-    status: dict[int, str] | None = None,
-) -> dict[int, list[dict[str, Any]]]:
-    """Times blocks of steps of every batch size, in turns.
+    status: dict[Timed, str] | None = None,
+) -> dict[Timed, list[dict[str, Any]]]:
+    """Times blocks of steps of every batch size, or of whatever is compared, in turns.
 
     Args:
         run_steps: Batch size -> what runs so many of its steps and returns their seconds.
         steps: Batch size -> steps of a block.
         blocks: Blocks of every batch size.
         foreign: Starts a clock; what it returns gives the cores that other processes took since.
-        turn: Called with the batch size; what it returns surrounds the block.
+        around: Called with the batch size; what it returns surrounds the block.
         results: Errors that end a batch size and not the others, each with its status word.
         status: Gets the status of the batch sizes that ended so; their blocks are dropped.
 
     Returns:
-        Batch size -> its blocks in order, each with `seconds` and `seconds_per_step`,
-        `foreign_cores`, `disturbed` and `repeats`.
+        Batch size -> its blocks in order, one per round, each with `seconds` and
+        `seconds_per_step`, `foreign_cores`, `disturbed` and `repeats`.
     """
-    found: dict[int, list[dict[str, Any]]] = {size: [] for size in run_steps}
+    found: dict[Timed, list[dict[str, Any]]] = {turn: [] for turn in run_steps}
     results, status = results or {}, {} if status is None else status
     for order in rounds(run_steps, blocks):
-        for size in order:
-            if size not in found:
+        for turn in order:
+            if turn not in found:
                 continue
             for repeats in range(MOST_REPEATS + 1):
                 clock = foreign() if foreign else None
                 try:
-                    with turn(size) if turn else contextlib.nullcontext():
-                        seconds = run_steps[size](steps[size])
+                    with around(turn) if around else contextlib.nullcontext():
+                        seconds = run_steps[turn](steps[turn])
                 except tuple(results) as error:
-                    status[size] = fates.word(error, results)
-                    del found[size]
+                    status[turn] = fates.word(error, results)
+                    del found[turn]
                     break
                 others = clock() if clock else 0.0
                 block = {
                     "seconds": seconds,
-                    "seconds_per_step": seconds / steps[size],
+                    "seconds_per_step": seconds / steps[turn],
                     "foreign_cores": others,
                     "disturbed": others > DISTURBED_CORES,
                     "repeats": repeats,
                 }
                 if not block["disturbed"]:
                     break
-            if size in found:
-                found[size].append(block)
+            if turn in found:
+                found[turn].append(block)
     return found
 
 
@@ -138,7 +155,7 @@ def measure(
 
     Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
     process, where that is TensorFlow's: the peak of a matrix product, and the operations that
-    the model takes per image.
+    the model takes per image. A sweep with a delay has the blocks without it as well.
 
     Args:
         results: The folder of all results.
@@ -154,26 +171,29 @@ def measure(
         ceiling, counted = subject.ceiling(), subject.counted()
         runners, steps, status = _prepare(subject, settings)
         found = time_blocks(
-            {size: runners[size] for size in steps},
+            {turn: runners[turn] for turn in steps},
             steps,
             settings["blocks"],
             _others,
-            lambda size: sampler.phase("batch_size", size),
+            functools.partial(_phase, sampler),
             subject.fates,
             status,
         )
     series = sampler.series()
     phases = {size: index for index, (_, size) in enumerate(sampler.phases)}
-    sizes = [
-        {
+    sizes = []
+    for size in sweep.batch_sizes:
+        turn, without = Turn(size), Turn(size, delayed=False)
+        entry = {
             "batch_size": size,
-            "status": status[size],
-            "steps": steps.get(size),
-            "blocks": found.get(size, []),
-            "utilisation": summary(series, phases[size]) if size in found else None,
+            "status": status[turn],
+            "steps": steps.get(turn),
+            "blocks": found.get(turn, []),
+            "utilisation": summary(series, phases[size]) if turn in found else None,
         }
-        for size in sweep.batch_sizes
-    ]
+        if without in status:
+            entry["blocks_without_delay"] = found.get(without, [])
+        sizes.append(entry)
     details = {
         "train_examples": subject.examples,
         "sizes": sizes,
@@ -182,7 +202,15 @@ def measure(
         "samples": as_lists(sampler),
         "threads": subject.threads,
     }
-    return records.FINISHED if found else next(iter(status.values())), details
+    finished = any(entry["blocks"] for entry in sizes)
+    return records.FINISHED if finished else next(iter(status.values())), details
+
+
+def _phase(sampler: Sampler, turn: Turn) -> contextlib.AbstractContextManager[Any]:
+    """Gives the samples of a block to its batch size; those without the delay to none."""
+    if turn.delayed:
+        return sampler.phase("batch_size", turn.batch_size)
+    return contextlib.nullcontext()
 
 
 def _others() -> Callable[[], float]:
@@ -192,18 +220,18 @@ def _others() -> Callable[[], float]:
 
 def _prepare(
     subject: Subject, settings: dict[str, Any]
-) -> tuple[dict[int, RunSteps], dict[int, int], dict[int, str]]:
-    """Returns runner, steps of a block and status of every batch size; warms all of them up."""
-    runners: dict[int, RunSteps] = {}
-    steps: dict[int, int] = {}
-    status: dict[int, str] = {}
-    for size in subject.sweep.batch_sizes:
+) -> tuple[dict[Turn, RunSteps], dict[Turn, int], dict[Turn, str]]:
+    """Returns runner, steps of a block and status of every turn; warms all of them up."""
+    runners: dict[Turn, RunSteps] = {}
+    steps: dict[Turn, int] = {}
+    status: dict[Turn, str] = {}
+    for turn in turns(subject.sweep):
         try:
-            runners[size] = subject.runner(size)
-            steps[size] = calibrate(runners[size], settings["block_seconds"], subject.unit)
-            status[size] = records.FINISHED
+            runners[turn] = subject.runner(*turn)
+            steps[turn] = calibrate(runners[turn], settings["block_seconds"], subject.unit)
+            status[turn] = records.FINISHED
         except tuple(subject.fates) as error:
-            status[size] = fates.word(error, subject.fates)
+            status[turn] = fates.word(error, subject.fates)
     if settings["iterations"]:
         steps = dict.fromkeys(
             steps, whole(settings["iterations"] / settings["blocks"], subject.unit)
