@@ -260,10 +260,35 @@ def test_the_target_loss_stops_a_training(results):
     left = arrays(results / "runs" / run / "epochs" / "2.npz")
     right = arrays(results / "runs" / stopped / "final.npz")
     assert all(np.array_equal(left[key], right[key]) for key in left)
+    output = results / "evaluated.json"
+    words = ("--run", stopped, "--settings", "default", "--output", str(output))
+    assert door("evaluate", "--results", str(results), *words).wait(300) == 0
+    at_the_end = json.loads(output.read_text())["values"]["train_loss"]
+    assert done["message"] == f"The training loss is {at_the_end:.6g}."
     missed = run_name(epochs=1, target_train_loss=0.5)
     done = train(results, missed)
     assert (done["status"], done["stop_reason"]) == ("finished", "epochs")
     assert done["reached_target"] is False
+
+
+@pytest.mark.parametrize(
+    ("mean", "at_the_end", "reached"),
+    [
+        (0.5, 0.4, True),
+        (0.5, 0.5, True),
+        (0.5, 0.9, False),  # an update threw the last weights off
+        (0.6, 0.4, False),
+        (0.5, float("nan"), False),
+    ],
+)
+def test_a_target_loss_is_reached_by_the_epoch_and_by_its_last_weights(mean, at_the_end, reached):
+    from batchscope import training
+
+    trained = training.Training.__new__(training.Training)
+    trained.factors = {"target_train_loss": 0.5}
+    trained.progress = training.Progress(epoch=7, history=[{"train_loss": mean}])
+    trained._end_losses = {7: at_the_end}
+    assert trained._reaches_target() is reached
 
 
 def test_divergence_is_a_result(results):

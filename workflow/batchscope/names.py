@@ -110,7 +110,8 @@ FACTORS: dict[str, Parameter] = {
             "ttl",
             "float",
             0.0,
-            "Training loss of an epoch at which a training stops; 0 never stops it.",
+            "Training loss of an epoch, and of the weights at its end, at which a training stops; "
+            "0 never stops it.",
             minimum=0,
         ),
         Parameter("update_norms", "un", "bool", False, "Whether the norm of every update is kept."),

@@ -94,7 +94,8 @@ COLUMNS: dict[str, Column] = {
     "steps_run": Column("Updates until the training stopped.", "updates", "int"),
     "stop_reason": Column("epochs, patience, train_loss, diverged or out_of_memory.", kind="str"),
     "reached_target": Column(
-        "1 where the training loss reached target_train_loss, 0 where not; empty without one.",
+        "1 where the training loss reached target_train_loss, over the last epoch and with the "
+        "weights at its end, 0 where not; empty without one.",
         kind="int",
     ),
     "effective_learning_rate": Column("Learning rate after scaling."),

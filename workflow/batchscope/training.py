@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import shutil
 import signal
@@ -128,6 +129,7 @@ class Training:
         self.epoch_start = self.initial[0]  # trainable weights
         self.norms: list[np.ndarray] = []  # of the updates, call by call
         self.stopping = False
+        self._end_losses: dict[int, float] = {}  # epoch -> loss of its last weights, where known
         self._chunk = 1  # steps per call, until it is known how long they take
         self._checkpointed = time.monotonic()
 
@@ -186,9 +188,9 @@ class Training:
             if not self._train_epoch() or not self._end_epoch():
                 where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
                 return records.DIVERGED, "diverged", f"The loss was no longer finite at {where}."
-            if self._reached_target():
-                reached = self.progress.history[-1]["train_loss"]
-                return records.FINISHED, "train_loss", f"The training loss is {reached:.6g}."
+            if self._reaches_target():
+                reached = f"{self._end_train_loss():.6g}"
+                return records.FINISHED, "train_loss", f"The training loss is {reached}."
             waited = self.progress.epoch - self.progress.best_epoch
             if 0 < self.factors["patience"] <= waited:
                 sentence = f"No better {self.factors['monitor']} for {waited} epochs."
@@ -196,12 +198,29 @@ class Training:
             self._pause()
         return records.FINISHED, "epochs", "All epochs were trained."
 
-    def _reached_target(self) -> bool | None:
-        """Whether the last epoch's training loss is the target's or less; None without one."""
+    def _reaches_target(self) -> bool:
+        """Whether the last epoch is at the target of the training loss, where there is one.
+
+        Both its mean over the updates and that of the weights at its end must: weights that an
+        update has just thrown far from the mean are at another loss than the others' are.
+        """
         target, history = self.factors["target_train_loss"], self.progress.history
-        if not target:
-            return None
-        return bool(history) and history[-1]["train_loss"] <= target
+        if not target or not history or history[-1]["train_loss"] > target:
+            return False
+        return self._end_train_loss() <= target
+
+    def _end_train_loss(self) -> float:
+        """Returns the loss of the epoch's last weights over the training set, dropout off."""
+        epoch = self.progress.epoch
+        if epoch not in self._end_losses:
+            self._end_losses[epoch] = self._training_set.loss_and_accuracy()[0]
+        return self._end_losses[epoch]
+
+    @functools.cached_property
+    def _training_set(self) -> losses.Objective:
+        """The loss over the training set as it is; built where a target asks for it."""
+        split = (self.data.images("train"), self.data.labels("train"))
+        return losses.Objective(self.model, *split, self.data.scale)
 
     def _resume(self) -> None:
         loaded = checkpoint.load(self._checkpoint, self._key, self.variables)
@@ -331,6 +350,7 @@ class Training:
         progress = self.progress
         records.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
         validation_losses = [row["validation_loss"] for row in progress.history]
+        reached = status == records.FINISHED and self._reaches_target()
         records.write_json(
             self.folder / "record.json",
             {
@@ -340,7 +360,7 @@ class Training:
                 "status": status,
                 "stop_reason": reason,
                 "message": message,
-                "reached_target": self._reached_target(),
+                "reached_target": reached if self.factors["target_train_loss"] else None,
                 "parameters": sum(value.size for value in self.initial[0].values()),
                 "epochs_run": progress.epoch,
                 "steps_run": progress.epoch * self.steps + progress.step,

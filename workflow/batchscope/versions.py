@@ -6,7 +6,7 @@ step's one parameter, so that edits that change no number recompute nothing.
 
 VERSIONS = {
     "prepare_data": "prepare_data-v1",
-    "train": "train-v2",
+    "train": "train-v3",
     "evaluate": "evaluate-v1",
     "sharpness": "sharpness-v1",
     "weight_distance": "weight_distance-v1",
