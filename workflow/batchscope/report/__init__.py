@@ -243,7 +243,9 @@ def _targets(rows: list[dict[str, str]]) -> str:
         f"{found.count('1')} of {len(found)} at batch size {size}"
         for size, found in sorted(by_size.items())
     )
-    return f"The training loss reached its target in {told}; the other runs are left out."
+    missed = any("0" in found for found in by_size.values())
+    rest = "; the other runs are left out." if missed else "."
+    return f"The training loss reached its target in {told}{rest}"
 
 
 def _sort_key(text: str) -> tuple[float, str]:
