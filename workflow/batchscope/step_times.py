@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from batchscope import statistics
+
 LEVEL = 0.05
 LEAST_LEAD = 2.0  # AICc below which two models count as alike (Burnham and Anderson 2002)
 LEAST_SIZES = 8  # AICc cannot charge for a rival's four parameters with fewer
@@ -112,11 +114,8 @@ def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[
     differences = np.asarray(delayed, float) - np.asarray(without, float)
     line = np.column_stack([np.ones(len(sizes)), sizes]) / medians[:, None]
     added = np.linalg.lstsq(line, differences / medians[:, None], rcond=None)[0][0]
-    mean, rounds = float(added.mean()), len(added)
-    if rounds < 2:
-        return Estimate(mean)
-    half = float(special.stdtrit(rounds - 1, 1 - LEVEL / 2) * added.std(ddof=1) / rounds**0.5)
-    return Estimate(mean, mean - half, mean + half)
+    over_rounds = statistics.t_interval(added)
+    return Estimate(over_rounds.mean, over_rounds.low, over_rounds.high)
 
 
 class Staircase(NamedTuple):

@@ -129,7 +129,6 @@ class Training:
         self.epoch_start = self.initial[0]  # trainable weights
         self.norms: list[np.ndarray] = []  # of the updates, call by call
         self.stopping = False
-        self._end_losses: dict[int, float] = {}  # epoch -> loss of its last weights, where known
         self._chunk = 1  # steps per call, until it is known how long they take
         self._checkpointed = time.monotonic()
 
@@ -188,9 +187,8 @@ class Training:
             if not self._train_epoch() or not self._end_epoch():
                 where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
                 return records.DIVERGED, "diverged", f"The loss was no longer finite at {where}."
-            if self._reaches_target():
-                reached = f"{self._end_train_loss():.6g}"
-                return records.FINISHED, "train_loss", f"The training loss is {reached}."
+            if (loss := self._target_loss()) is not None:
+                return records.FINISHED, "train_loss", f"The training loss is {loss:.6g}."
             waited = self.progress.epoch - self.progress.best_epoch
             if 0 < self.factors["patience"] <= waited:
                 sentence = f"No better {self.factors['monitor']} for {waited} epochs."
@@ -198,23 +196,17 @@ class Training:
             self._pause()
         return records.FINISHED, "epochs", "All epochs were trained."
 
-    def _reaches_target(self) -> bool:
-        """Whether the last epoch is at the target of the training loss, where there is one.
+    def _target_loss(self) -> float | None:
+        """Returns the training loss, dropout off, where it is at its target; else None.
 
-        Both its mean over the updates and that of the weights at its end must: weights that an
-        update has just thrown far from the mean are at another loss than the others' are.
+        The epoch's mean over its updates must be there as well as the weights at its end: an
+        update may have thrown these far from the mean.
         """
-        target, history = self.factors["target_train_loss"], self.progress.history
-        if not target or not history or history[-1]["train_loss"] > target:
-            return False
-        return self._end_train_loss() <= target
-
-    def _end_train_loss(self) -> float:
-        """Returns the loss of the epoch's last weights over the training set, dropout off."""
-        epoch = self.progress.epoch
-        if epoch not in self._end_losses:
-            self._end_losses[epoch] = self._training_set.loss_and_accuracy()[0]
-        return self._end_losses[epoch]
+        target = self.factors["target_train_loss"]
+        if not target or self.progress.history[-1]["train_loss"] > target:
+            return None
+        loss = self._training_set.loss_and_accuracy()[0]
+        return loss if loss <= target else None
 
     @functools.cached_property
     def _training_set(self) -> losses.Objective:
@@ -350,7 +342,7 @@ class Training:
         progress = self.progress
         records.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
         validation_losses = [row["validation_loss"] for row in progress.history]
-        reached = status == records.FINISHED and self._reaches_target()
+        has_target = bool(self.factors["target_train_loss"])
         records.write_json(
             self.folder / "record.json",
             {
@@ -360,7 +352,7 @@ class Training:
                 "status": status,
                 "stop_reason": reason,
                 "message": message,
-                "reached_target": reached if self.factors["target_train_loss"] else None,
+                "reached_target": reason == "train_loss" if has_target else None,
                 "parameters": sum(value.size for value in self.initial[0].values()),
                 "epochs_run": progress.epoch,
                 "steps_run": progress.epoch * self.steps + progress.step,

@@ -55,7 +55,7 @@ def select(tables: Tables) -> pandas.DataFrame:
             *("status", "steps", "blocks", "disturbed_blocks", "delay_seconds"),
             *(_STEP, f"{_STEP}_q1", f"{_STEP}_q3"),
         ],
-        ["sizes", *fits, _WITHOUT, "half_batch", "line_residual", "noise_floor"],
+        [*fits, _WITHOUT, "half_batch", "line_residual", "noise_floor"],
     )
 
 
