@@ -162,6 +162,31 @@ def test_steps_on_a_slope_keep_their_q(q):
     assert found.share == pytest.approx(0.5, abs=0.1)
 
 
+def test_several_comparisons_share_their_level():
+    found = step_times.best_step(SPARSE, noisy(stairs(SPARSE, 16), 0.005), draws=99)
+    line = step_times.best_step(SPARSE, noisy(20 + SPARSE, 0.01), draws=99)
+    few = step_times.best_step(SPARSE[:5], noisy(stairs(SPARSE, 16), 0.005)[:5], draws=99)
+    assert step_times.together([found]) == [found] and step_times.together([]) == []
+
+    stays, unsure, *others = step_times.together(
+        [
+            found._replace(p=0.001, p_rival=0.002),
+            found._replace(p=0.02, p_rival=0.01),
+            line._replace(p=0.3, p_rival=0.2),
+            few,  # can show no stairs, so that it is none of the comparisons
+        ]
+    )
+    assert (stays.winner, stays.p_holm) == ("staircase", pytest.approx(3 * 0.002))
+    assert "p = 0.001 and 0.002, 0.006 adjusted" in step_times.verdict(stays)
+    assert (unsure.winner, unsure.p_holm) == ("staircase", pytest.approx(2 * 0.02))
+    assert [one.winner for one in others] == [line.winner, "not resolved"]
+    assert math.isnan(others[-1].p_holm)
+
+    three = [found._replace(p=0.001, p_rival=p) for p in (0.04, 0.03, 0.02)]
+    assert [one.winner for one in step_times.together(three)] == ["not resolved"] * 3
+    assert "p = 0.060 adjusted" in step_times.verdict(step_times.together(three)[0])
+
+
 def count(sizes, seconds, noise, times):
     winners = [
         step_times.best_step(sizes, noisy(seconds, noise, seed), draws=99).winner

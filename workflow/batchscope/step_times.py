@@ -159,6 +159,7 @@ class BestStep(NamedTuple):
         rival: Words for the best model without a period; may be the line.
         rival_difference: Its AICc less that of the best staircase.
         p_rival: How often that rival gives so large a difference.
+        p_holm: The larger of the two p, adjusted where several comparisons stand together.
         residuals: Relative root-mean-square residuals of line, best staircase and rival.
         alike: Every q whose AICc lies within 2 of the best q's; 1 is the line, charged for its q
             like the others, so that sizes that cannot tell q apart show it.
@@ -175,6 +176,7 @@ class BestStep(NamedTuple):
     rival: str
     rival_difference: float
     p_rival: float
+    p_holm: float
     residuals: tuple[float, float, float]
     alike: tuple[int, ...]
     levels: int
@@ -211,7 +213,7 @@ def best_step(
     rival = int(np.argmin(np.where(stairs, np.inf, criteria)))
     step = int(np.argmin(np.where(stairs, criteria, np.inf)))
     residuals = tuple(math.sqrt(squares[index] / n) for index in (0, step, rival))
-    nothing = ("not resolved", None, NAN, NAN, NAN, models[rival].name, NAN, NAN, residuals)
+    nothing = ("not resolved", None, NAN, NAN, NAN, models[rival].name, NAN, NAN, NAN, residuals)
     found = BestStep(*nothing, alike=(), levels=0, sizes=n, growth=growth)
     if not stairs[step] or not np.isfinite(criteria[step]):
         return found
@@ -230,6 +232,7 @@ def best_step(
         p=p,
         rival_difference=float(criteria[rival] - criteria[step]),
         p_rival=p_rival,
+        p_holm=max(p, p_rival),
         alike=tuple(sorted({int(value) for value in alike})),
         levels=len(set(np.ceil(sizes / q[step]))),
     )
@@ -254,6 +257,24 @@ def _winner(found: BestStep, bent: float, told: bool) -> str:
     return "line" if told and found.p >= LEVEL else "not resolved"
 
 
+def together(found: Sequence[BestStep]) -> list[BestStep]:
+    """Returns comparisons that stand side by side, each with its p adjusted for their number.
+
+    Of many timings without stairs one in twenty shows some; a staircase wins only if it is left
+    after Holm's adjustment (Holm 1979) over all comparisons with sizes enough to show any.
+    """
+    p_values = statistics.holm(
+        [max(one.p, one.p_rival) if one.sizes >= LEAST_SIZES else NAN for one in found]
+    )
+    adjusted = [one._replace(p_holm=float(p)) for one, p in zip(found, p_values, strict=True)]
+    return [
+        one._replace(winner="not resolved")
+        if one.winner == "staircase" and one.p_holm >= LEVEL
+        else one
+        for one in adjusted
+    ]
+
+
 def verdict(found: BestStep) -> str:
     """Returns one sentence about the steps, with its numbers."""
     if not found.growth > 0:
@@ -268,6 +289,8 @@ def verdict(found: BestStep) -> str:
     rival = "" if found.rival == LINE else f" and {found.rival} ({rival})"
     if found.winner == "staircase":
         chances = f"p = {found.p:.3f} and {found.p_rival:.3f}"
+        if found.p_holm > max(found.p, found.p_rival):
+            chances += f", {found.p_holm:.3f} adjusted for the configurations beside it"
         return f"Time per step fits {stairs} better than {line}{rival}: {chances}."
     if found.winner == "line":
         return f"No stairs seen: {line} holds against the best stairs, p = {found.p:.3f}."
@@ -278,6 +301,8 @@ def verdict(found: BestStep) -> str:
         why = f"{found.sizes} batch sizes, {LEAST_SIZES} are needed"
     elif found.levels < LEAST_LEVELS:
         why = "the batch sizes reach two stairs, which show no period"
+    elif max(found.p, found.p_rival) < LEVEL <= found.p_holm:
+        why = f"p = {found.p_holm:.3f} adjusted for the configurations beside it"
     return f"Not resolved, {why}: {stairs}, {line}{rival}."
 
 

@@ -99,6 +99,7 @@ SWEEPS: dict[str, str] = {
     "step_alike": "Every q that fits as well, 1 for the line.",
     "step_difference": "AICc of the line less that of the best staircase.",
     "step_p": "How often a line with this noise gives so large a difference.",
+    "step_p_holm": "The larger of it and the best rival's, adjusted over the experiment's rows.",
     "step_verdict": "The same in a sentence.",
     "matmul_flops_per_second": "Measured peak of a matrix product, FLOP/s; in TensorFlow alone.",
     "flops_per_image": "Operations of the model's products and convolutions per image and update.",
@@ -286,10 +287,9 @@ def _speed(size: dict[str, Any], examples: int | None) -> Row:
 
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine and configuration: what all its batch sizes say together."""
-    rows = [
-        timing.first | _step_time(timing)
-        for timing in find(results, study, experiment, "throughput")
-    ]
+    timings = list(find(results, study, experiment, "throughput"))
+    rows = [timing.first | _step_time(timing) for timing in timings]
+    _add_steps(rows, timings)
     for timing in find(results, study, experiment, "max_batch_size"):
         # Memory does not depend on what drives the steps: it stands with every loop's times.
         same = [row for row in rows if _subject(row) == _subject(timing.first)]
@@ -316,7 +316,7 @@ def _step_time(timing: Timing) -> Row:
     record = timing.record
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}
-    timed = [size for size in record["sizes"] if size["blocks"]]
+    timed = _timed(timing)
     row: Row = {
         "status": record["status"],
         "used_threads": record["threads"],
@@ -328,8 +328,7 @@ def _step_time(timing: Timing) -> Row:
     }
     if len(timed) < 2:
         return row
-    sizes = [size["batch_size"] for size in timed]
-    blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed]
+    sizes, blocks = _seconds_per_step(timed)
     fit = step_times.fixed_cost(sizes, blocks)
     for name, estimate in (("fixed_seconds", fit.fixed), ("seconds_per_image", fit.per_image)):
         row[name], row[f"{name}_low"], row[f"{name}_high"] = estimate
@@ -342,16 +341,37 @@ def _step_time(timing: Timing) -> Row:
     knee = step_times.knee(sizes, speeds, noise=max(1.05, noise))
     row["plateau_images_per_second"] = knee.plateau
     row["knee_batch_size"], row["still_rising"] = knee.batch_size, knee.still_rising
-    step = step_times.best_step(sizes, blocks)
-    row["step_winner"], row["step_q"], row["step_p"] = step.winner, step.q, step.p
-    row["step_difference"] = step.difference
-    row["step_alike"] = " ".join(str(q) for q in step.alike)
-    row["step_verdict"] = step_times.verdict(step)
     factors = timing.sweep.factors
     on_gpus = factors["device"] == "gpu" and factors["replicas"] > 1
     if row["ceiling_images_per_second"] and not on_gpus:  # the peak is of one GPU
         row["plateau_share_of_ceiling"] = knee.plateau / row["ceiling_images_per_second"]
     return row
+
+
+def _timed(timing: Timing) -> list[dict[str, Any]]:
+    """Returns what was recorded of the batch sizes that were timed; empty if nothing was."""
+    if timing.record["status"] in absence.WORDS:
+        return []
+    return [size for size in timing.record["sizes"] if size["blocks"]]
+
+
+def _seconds_per_step(timed: list[dict[str, Any]]) -> tuple[list[int], list[list[float]]]:
+    """Returns the batch sizes, and for each the seconds per step of its blocks."""
+    blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed]
+    return [size["batch_size"] for size in timed], blocks
+
+
+def _add_steps(rows: list[Row], timings: list[Timing]) -> None:
+    """Adds to the rows of an experiment's timings whether each rises in steps."""
+    several = [(row, _timed(timing)) for row, timing in zip(rows, timings, strict=True)]
+    several = [(row, timed) for row, timed in several if len(timed) >= 2]
+    found = [step_times.best_step(*_seconds_per_step(timed)) for _, timed in several]
+    for (row, _), step in zip(several, step_times.together(found), strict=True):
+        row["step_winner"], row["step_q"] = step.winner, step.q
+        row["step_p"], row["step_p_holm"] = step.p, step.p_holm
+        row["step_difference"] = step.difference
+        row["step_alike"] = " ".join(str(q) for q in step.alike)
+        row["step_verdict"] = step_times.verdict(step)
 
 
 def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
