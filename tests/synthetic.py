@@ -42,6 +42,7 @@ class Experiment:
     beside: tuple[str, ...] = ()
     published: dict[str, dict[str, str]] = field(default_factory=dict)
     numbers: dict[str, tuple] = field(default_factory=dict)
+    claims: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass

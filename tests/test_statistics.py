@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import synthetic
-from batchscope import statistics, tables
+from batchscope import outcomes, statistics, tables
 
 
 def test_t_interval_against_scipy():
@@ -278,7 +278,7 @@ def test_nothing_finished_gives_no_answer(tmp_path):
 
 
 def test_every_outcome_is_a_documented_column():
-    for name in [*statistics.OUTCOMES, "sharpness_full_0.001"]:
+    for name in outcomes.EXAMPLES:
         assert tables.describe(name) is not None
-        assert statistics.outcome(name).column == name
-    assert statistics.outcome("run") is None
+        assert outcomes.stated(name, "falls", "a document").column == name
+    assert outcomes.stated("run", "falls", "") is None is outcomes.outcome("run")

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from batchscope import figure_names, kinds, measure_settings, pairs, published, snapshots
+from batchscope import figure_names, kinds, measure_settings, outcomes, pairs, published, snapshots
 from batchscope.parameters import MAX_NAME_LENGTH, Parameter
 from batchscope.problems import Place, Problem, received, unknown
 from batchscope.reader import Broken, Reader
@@ -214,9 +214,35 @@ def beside(
 def words(body: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Returns what a document says in words, by figure."""
     return {
-        name: {key: text for key, text in given.items() if key != "numbers"}
+        name: {key: text for key, text in given.items() if key not in ("numbers", "claims")}
         for name, given in as_map(body.get("published")).items()
     }
+
+
+def claims(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Returns what a document states about outcomes, by figure: column -> rises or falls.
+
+    Args:
+        reader: Takes the problems.
+        place: Where the experiment stands.
+        body: The experiment.
+    """
+    found: dict[str, dict[str, str]] = {}
+    stated: dict[str, str] = {}
+    for figure, given in as_map(body.get("published")).items():
+        for column, direction in as_map(as_map(given).get("claims")).items():
+            at = (*place, "published", figure, "claims", column)
+            if "timing" in body:
+                text = "received in an experiment of times; one that trains is expected."
+                reader.findings.report(Problem(at, text))
+            elif not isinstance(column, str) or not outcomes.stated(column, outcomes.RISES, ""):
+                reader.findings.report(unknown(at, "outcome", outcomes.EXAMPLES))
+            elif stated.setdefault(column, direction) != direction:
+                text = f"{stated[column]}, as in another figure of the experiment,"
+                reader.findings.report(received(at, direction, text))
+            else:
+                found.setdefault(figure, {})[column] = direction
+    return found
 
 
 def numbers(

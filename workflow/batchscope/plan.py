@@ -74,6 +74,7 @@ class Experiment:
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
         numbers: The document's own numbers, by figure, for those that show some.
+        claims: What a document states, by figure: column of runs.csv -> rises or falls.
         timings: Timing -> every setting, by full name; such an experiment has no runs.
         sweeps: What is timed: a sweep over batch sizes for all else that is varied.
         at_epochs: Numbers of epochs that every training serves, in rising order.
@@ -96,6 +97,7 @@ class Experiment:
     figures: tuple[str, ...] = ()
     published: dict[str, dict[str, str]] = field(default_factory=dict)
     numbers: dict[str, tuple[published.Series, ...]] = field(default_factory=dict)
+    claims: dict[str, dict[str, str]] = field(default_factory=dict)
     timings: dict[str, dict[str, Any]] = field(default_factory=dict)
     sweeps: tuple[sweeps.Sweep, ...] = ()
     at_epochs: tuple[int, ...] = ()
@@ -287,6 +289,7 @@ class _Planner:
         )
         self.findings.report(*figure_names.problems(place, body, measures))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
+        claims = experiment_keys.claims(reader, place, body)
         at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
         margins = experiment_keys.margins(reader, place, body, measures)
         experiments = as_map(self.config.get("experiments"))
@@ -316,6 +319,7 @@ class _Planner:
             figures=tuple(body.get("figures", ())),
             published=experiment_keys.words(body),
             numbers=numbers,
+            claims=claims,
             at_epochs=tuple(sorted(at_epochs)),
             margins=margins,
             beside=beside,
@@ -335,6 +339,7 @@ class _Planner:
         at_epochs = experiment_keys.at_epochs(reader, place, body, timings)
         self.findings.report(*figure_names.problems(place, body, timings))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
+        experiment_keys.claims(reader, place, body)  # which it cannot have
         if not self._sound(grid) or self._too_many(grid):
             return None
         found = self._sweeps(grid, timings)

@@ -1,21 +1,22 @@
 """Intervals, trend tests and the answers that an experiment gives.
 
 Runs are paired by seed: a seed fixes initial weights and data order at every batch size.
-Directions are stated beforehand, in `OUTCOMES`, each with its source.
+Directions are stated beforehand, in `outcomes` or by the study, each with its source.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-from batchscope import frames
+from batchscope import frames, outcomes
+from batchscope.outcomes import Outcome
 
 if TYPE_CHECKING:
     import pandas
@@ -205,67 +206,12 @@ def _sign(direction: str) -> int:
     return signs[direction]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A column that an experiment is asked about.
-
-    Attributes:
-        column: Column of runs.csv.
-        label: Words for it.
-        unit: Unit, or an empty string.
-        direction: What it does with growing batch size, stated beforehand.
-        source: Who states it.
-        timed: Whether it rests on one timing job per configuration: no seeds, no verdict.
-    """
-
-    column: str
-    label: str
-    unit: str
-    direction: str
-    source: str
-    timed: bool = False
-
-
-_KESKAR = "Keskar et al. 2017, arXiv 1609.04836"
-_CHANG = "Chang and Pathak 2020"
-OUTCOMES: dict[str, Outcome] = {
-    outcome.column: outcome
-    for outcome in (
-        Outcome("test_accuracy", "Test accuracy", "", "falls", _KESKAR),
-        Outcome("generalisation_gap", "Generalisation gap", "", "rises", _KESKAR),
-        Outcome("best_validation_loss", "Best validation loss", "", "rises", _CHANG),
-        Outcome(
-            "weight_distance",
-            "Distance from the initial weights",
-            "",
-            "falls",
-            f"{_KESKAR}; Hoffer et al. 2017, arXiv 1705.08741",
-        ),
-        Outcome("epochs_run", "Epochs until the training stopped", "epochs", "rises", _CHANG),
-        Outcome("seconds_per_epoch", "Time per epoch", "s", "falls", _CHANG, timed=True),
-        Outcome("train_seconds", "Total training time", "s", "rises", _CHANG, timed=True),
-    )
-}
-_SHARPNESS = Outcome("", "Sharpness", "% of 1 + loss", "rises", _KESKAR)
-_SHARPNESS_COLUMN = re.compile(r"sharpness_(full|subspace)_([0-9.e-]+)")
-
-
-def outcome(column: str) -> Outcome | None:
-    """Returns what is asked about a column, or None."""
-    match = _SHARPNESS_COLUMN.fullmatch(column)
-    if match:
-        space = {"full": "full space", "subspace": "random subspace"}[match[1]]
-        label = f"Sharpness, {space}, epsilon {match[2]}"
-        return replace(_SHARPNESS, column=column, label=label)
-    return OUTCOMES.get(column)
-
-
-def _outcomes(columns: Any) -> list[Outcome]:
-    """Returns what is asked about a frame's columns, in the registry's order."""
-    known = [OUTCOMES[column] for column in OUTCOMES if column in columns]
-    sharpness = [found for name in columns if name not in OUTCOMES and (found := outcome(name))]
-    timed = [item for item in known if item.timed]
-    return [item for item in known if not item.timed] + sharpness + timed
+def _outcomes(columns: list[str], claims: Mapping[str, Outcome]) -> list[Outcome]:
+    """Returns what is asked about a frame's columns: the registry's, sharpness, claims, times."""
+    names = [*outcomes.OUTCOMES, *(name for name in columns if name not in outcomes.OUTCOMES)]
+    asked = [claims.get(name) or outcomes.outcome(name) for name in names if name in columns]
+    known = [item for item in asked if item]
+    return [item for item in known if not item.timed] + [item for item in known if item.timed]
 
 
 @dataclass(frozen=True)
@@ -310,13 +256,17 @@ def pair(rows: pandas.DataFrame, column: str) -> Pairs:
     )
 
 
-def answers(frame: pandas.DataFrame) -> list[dict[str, Any]]:
+def answers(
+    frame: pandas.DataFrame, claims: Mapping[str, Mapping[str, Outcome]] | None = None
+) -> list[dict[str, Any]]:
     """Returns what the runs say about every outcome of every series.
 
     Args:
         frame: The rows of runs.csv of one experiment, or of all experiments of a study, one
             below the other: Holm's adjustment runs over all that is passed. What two experiments
             ask of the same runs is one test.
+        claims: Experiment -> column -> what the study states about it, in place of what is asked
+            of every study.
 
     Returns:
         One mapping per experiment, outcome and series: `experiment`, `outcome` (column),
@@ -333,7 +283,8 @@ def answers(frame: pandas.DataFrame) -> list[dict[str, Any]]:
     for experiment in experiments:
         rows = frame if experiment is None else frame[frame["experiment"] == experiment]
         groups = frames.series(rows)
-        for asked in _outcomes([name for name in rows.columns if rows[name].notna().any()]):
+        columns = [name for name in rows.columns if rows[name].notna().any()]
+        for asked in _outcomes(columns, (claims or {}).get(experiment, {})):
             for group in groups:
                 answer = _answer(asked, group)
                 if answer:

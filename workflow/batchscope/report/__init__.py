@@ -19,7 +19,7 @@ import jinja2
 from markupsafe import Markup
 
 from batchscope import names, records, status, sweeps
-from batchscope.report import answers, gaps, machine_answer, places, runs_table
+from batchscope.report import answers, claims, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
 from batchscope.report.text import marked, moment, number, plain, plural
 
@@ -76,11 +76,13 @@ def build(study: Study, inputs: Inputs) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    experiments = _experiments(study, rows, inputs)
     return environment.get_template("report.html.j2").render(
         title=study.title or study.name,
         summary=_summary(rows, inputs),
         notes=_notes(study, rows, inputs),
-        experiments=_experiments(study, rows, inputs),
+        experiments=experiments,
+        held=_held(experiments),
         reading=answers.READING,
         table=table,
         files=inputs.files,
@@ -158,7 +160,10 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
     shown, drawn = [], 0
     for name, experiment in study.experiments.items():
         found = inputs.answers.get(name, [])
-        figures = inputs.figures.get(name, [])
+        figures = [
+            _figure(drawn + i, one, experiment, found)
+            for i, one in enumerate(inputs.figures.get(name, []), 1)
+        ]
         shown.append(
             {
                 "id": f"experiment-{name}",
@@ -170,20 +175,33 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
                 "answers": answers.groups(found),
                 "sources": answers.sources(found),
                 "no_answer": _no_answer(experiment, rows[name]),
-                "figures": [
-                    _figure(drawn + i, one, experiment.published)
-                    for i, one in enumerate(figures, 1)
-                ],
+                "figures": figures,
             }
         )
         drawn += len(figures)
     return shown
 
 
-def _figure(position: int, figure: Figure, published: dict[str, Any]) -> dict[str, Any]:
+def _held(experiments: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns what was stated beforehand and what became of it, figure by figure."""
+    rows = [
+        {"experiment": experiment["title"], "figure": figure}
+        for experiment in experiments
+        for figure in experiment["figures"]
+        if figure["verdicts"]
+    ]
+    found = [verdict for row in rows for verdict in row["figure"]["verdicts"]]
+    counts = ", ".join(f"{count} {word.lower()}" for word, count in claims.counts(found))
+    return {"rows": rows, "counts": counts}
+
+
+def _figure(
+    position: int, figure: Figure, experiment: Experiment, found: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
-        "published": published.get(figure.name),
+        "published": experiment.published.get(figure.name),
         "found": figure.found,
+        "verdicts": claims.verdicts(experiment.claims.get(figure.name, {}), found),
         "number": position,
         "title": figure.title.rstrip("."),
         "caption": marked(figure.caption),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import figures, frames, records, statistics, status, tables
+from batchscope import figures, frames, outcomes, records, statistics, status, tables
 from batchscope.absence import Absence
 from batchscope.errors import UserError
 
@@ -120,7 +120,7 @@ def read(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
         rows=rows,
-        answers=_answers(found),
+        answers=_answers(study, found),
         figures=drawn,
         runs=_read_runs(study, results),
         other_runs=_read_other_runs(study, results),
@@ -160,14 +160,27 @@ def _read_rows(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def _answers(found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+def _answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
     """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
     answers: dict[str, list[dict[str, Any]]] = {}
     filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
     if filled:
-        for answer in statistics.answers(pandas.concat(filled, ignore_index=True)):
+        rows = pandas.concat(filled, ignore_index=True)
+        for answer in statistics.answers(rows, _stated(study)):
             answers.setdefault(answer["experiment"], []).append(answer)
     return answers
+
+
+def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:
+    """Returns what the study's documents state about columns, by experiment."""
+    return {
+        name: {
+            column: outcomes.stated(column, direction, experiment.published[figure]["figure"])
+            for figure, claims in experiment.claims.items()
+            for column, direction in claims.items()
+        }
+        for name, experiment in study.experiments.items()
+    }
 
 
 def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
