@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LEAST_SEEDS = 6  # paired seeds below which no verdict is given
 LEVEL = 0.05
+ONE_SIZE = "one batch size"  # the verdict where there is no other to compare it with
 EXACT_SIGN_FLIPS = 16  # pairs up to which every flip is counted: 65,536
 NAN = float("nan")
 
@@ -397,7 +398,7 @@ def _verdict(answer: dict[str, Any]) -> str:
     if answer["timed"]:
         return "not tested"
     if len(answer["batch_sizes"]) < 2:
-        return "one batch size"
+        return ONE_SIZE
     if answer["pairs"] < LEAST_SEEDS:
         return f"not enough seeds ({answer['pairs']} of {LEAST_SEEDS})"
     if answer["p_holm"] is not None and answer["p_holm"] < LEVEL:

@@ -84,6 +84,7 @@ def build(study: Study, inputs: Inputs) -> str:
         experiments=experiments,
         held=_held(experiments),
         reading=answers.READING,
+        reading_differences=answers.DIFFERENCES,
         table=table,
         files=inputs.files,
         gaps=found,
@@ -174,6 +175,7 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
                 "headlines": answers.headlines(found),
                 "answers": answers.groups(found),
                 "sources": answers.sources(found),
+                "contrast": answers.contrast(inputs.contrasts.get(name)),
                 "no_answer": _no_answer(experiment, rows[name]),
                 "figures": figures,
             }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchscope import statistics
+from batchscope import outcomes, statistics
+from batchscope.contrasts import Contrast
 from batchscope.report.text import format_interval, format_p, plural
 
 READING = (
@@ -18,15 +19,21 @@ READING = (
     f"{statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired seeds or more. \u201cNot "
     "resolved\u201d means that these seeds do not show it, and not that there is no difference."
 )
+ONE_SIZE = statistics.ONE_SIZE
+DIFFERENCES = (
+    "Means over seeds of the difference in pairs of runs with the same seed, with 95 % intervals "
+    "by Student's t. No test: a two-sided one of so few pairs would not outlive the adjustment."
+)
 _TESTS = {"page": "Page", "sign_flip": "sign flips"}
 
 
 def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Returns the verdicts as pairs of what is said and of which outcomes, best first.
 
-    Times are left out: they have no seeds, and stand in the table.
+    Times are left out: they have no seeds, and stand in the table. So is what has one batch size
+    alone.
     """
-    tested = [answer for answer in answers if not answer["timed"]]
+    tested = [answer for answer in answers if not answer["timed"] and answer["verdict"] != ONE_SIZE]
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         series = f"{answer['series']}: " if answer["series"] else ""
@@ -72,6 +79,27 @@ def groups(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rows = [_row(answer, smallest, largest, references) for answer in group]
         tables.append({"title": series, "smallest": smallest, "largest": largest, "rows": rows})
     return tables
+
+
+def contrast(found: Contrast | None) -> dict[str, Any] | None:
+    """Returns how series differ from the first, as a table: an outcome per row."""
+    if found is None:
+        return None
+    rows = []
+    for column, intervals in found.differences.items():
+        cells = [
+            {
+                "difference": format_interval(interval.mean, interval.low, interval.high),
+                "seeds": plural(interval.n, "paired seed"),
+            }
+            for interval in intervals
+        ]
+        rows.append({"title": outcomes.outcome(column).label, "column": column, "cells": cells})
+    return {
+        "title": f"Beside {found.against}, at batch size {found.batch_size}",
+        "series": found.series,
+        "rows": rows,
+    }
 
 
 def sources(answers: list[dict[str, Any]]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import figures, frames, outcomes, records, statistics, status, tables
+from batchscope import contrasts, figures, frames, outcomes, records, statistics, status, tables
 from batchscope.absence import Absence
 from batchscope.errors import UserError
 
@@ -58,6 +58,7 @@ class Inputs:
         config_text: Its text, as written.
         rows: Experiment -> rows of its runs.csv, as text (empty where there is no value).
         answers: Experiment -> what `statistics.answers` says of it.
+        contrasts: Experiment -> how its series differ, where there are several.
         figures: Experiment -> its figures, in order.
         runs: Run -> record of its training, where there is one.
         other_runs: Records of the same runs on other machines.
@@ -74,6 +75,7 @@ class Inputs:
     config_text: str
     rows: Rows
     answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    contrasts: dict[str, contrasts.Contrast] = field(default_factory=dict)
     figures: dict[str, list[Figure]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     other_runs: list[dict[str, Any]] = field(default_factory=list)
@@ -104,12 +106,15 @@ def read(
     rows: Rows = {}
     timed: dict[str, pandas.DataFrame] = {}
     drawn, files, found = {}, [], []
+    compared: dict[str, contrasts.Contrast] = {}
     for name in study.experiments:
         folder = results / "studies" / study.folder_name / name
         path = folder / tables.RUNS
         if path.exists():
             rows[name] = _read_rows(path)
             found.append(frames.read(path))
+            if len(found[-1]) and (differences := contrasts.contrast(found[-1])):
+                compared[name] = differences
             files.append(_shown(path, results))
             if study.experiments[name].timings:
                 timed[name] = frames.read(folder / "sweeps.csv")
@@ -121,6 +126,7 @@ def read(
         config_text=Path(config_path).read_text(encoding="utf-8"),
         rows=rows,
         answers=_answers(study, found),
+        contrasts=compared,
         figures=drawn,
         runs=_read_runs(study, results),
         other_runs=_read_other_runs(study, results),
