@@ -48,7 +48,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns whether the most epochs in large batches take less time than the fewest in small."""
+    """Returns what a larger batch saves, and whether it saves as much as more epochs take."""
     told = []
     for group in frames.series(_timed_factors(frame)):
         text = _compared(_times(group.frame), f" ({group.label})" if group.label else "")
@@ -110,7 +110,22 @@ def _compared(times: list[_Time], where: str) -> str:
         verdict = "more time than"
     else:
         verdict = "a time whose quartiles overlap with those of"
-    return f"{last.words}{where} took {last.told}: {verdict} {first.words} ({first.told})."
+    text = f"{last.words}{where} took {last.told}: {verdict} {first.words} ({first.told})."
+    return " ".join(filter(None, [text, _ratio(times, most)]))
+
+
+def _ratio(times: list[_Time], epochs: int) -> str:
+    """Returns how much longer the largest batch size takes than the smallest, for some epochs."""
+    same = [time for time in times if time.epochs == epochs]
+    first, last = same[0], same[-1]
+    if first.batch_size == last.batch_size:
+        return ""
+    ratio = words.number(last.seconds / first.seconds)
+    ends = " to ".join(
+        words.number(value) for value in (last.low / first.high, last.high / first.low)
+    )
+    told = f"The same epochs take {ratio} times as long at {last.batch_size} as at"
+    return f"{told} {first.batch_size} ({ends} between the quartiles farthest apart)."
 
 
 def _draw_panel(axes: Axes, group: frames.Series, styles: by_epochs.Styles) -> None:
