@@ -174,8 +174,10 @@ def test_a_delay_is_what_the_same_turns_say(written):
     row = frame.loc[("desktop", "eager")]
     assert row["fixed_seconds"] == pytest.approx(5 * FIXED)
     assert row["fixed_seconds_without_delay"] == pytest.approx(5 * FIXED - delay)
+    assert row["recovered_delay_seconds"] == pytest.approx(delay)
+    assert math.isnan(row["recovered_delay_seconds_low"])  # five rounds are too few
     for end in ("", "_low", "_high"):
-        assert row[f"recovered_delay_seconds{end}"] == pytest.approx(delay)
+        assert row[f"paired_delay_seconds{end}"] == pytest.approx(delay)
     assert frame["recovered_delay_seconds"].notna().sum() == 1
     assert len(timing_tables.throughput("results", written, "machine")) == 2 * 2 * 8
 

@@ -84,10 +84,15 @@ SWEEPS: dict[str, str] = {
     "fixed_seconds_error": "Standard error of the fixed cost, with sizes - 2 degrees of freedom.",
     "fixed_seconds_without_delay": "Fixed cost of a step that was timed in the same turns without "
     "the delay, s; as what follows, only with a delay.",
-    "recovered_delay_seconds": "What the delay added to the fixed cost: differences of the turns, "
-    "s.",
-    "recovered_delay_seconds_low": "Lower end of its 95 % interval, over rounds of turns.",
+    "recovered_delay_seconds": "What the delay added to the fixed cost of the fit: lines through "
+    "the differences of a round at no image, their Hodges-Lehmann estimate over rounds, s.",
+    "recovered_delay_seconds_low": "Lower end of its 95 % interval, over rounds of turns; from six "
+    "on.",
     "recovered_delay_seconds_high": "Upper end of its 95 % interval.",
+    "paired_delay_seconds": "What the delay added to a step, without the fit: Hodges-Lehmann "
+    "estimate over the differences of all batch sizes and rounds, s.",
+    "paired_delay_seconds_low": "Lower end of its 95 % interval, over these differences.",
+    "paired_delay_seconds_high": "Upper end of its 95 % interval.",
     "half_batch": "Batch size a / b, at which half of a step is fixed cost.",
     "line_residual": "Relative root-mean-square residual of the fit.",
     "noise_floor": "Factor by which a batch size differs from itself.",
@@ -384,12 +389,13 @@ def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
         [[block["seconds_per_step"] for block in size[name]] for size in both]
         for name in ("blocks_without_delay", "blocks")
     )
-    found = step_times.delay_recovered(sizes, without, delayed)
-    name = "recovered_delay_seconds"
-    return {
-        "fixed_seconds_without_delay": step_times.fixed_cost(sizes, without).fixed.value,
-        **{name: found.value, f"{name}_low": found.low, f"{name}_high": found.high},
-    }
+    row: Row = {"fixed_seconds_without_delay": step_times.fixed_cost(sizes, without).fixed.value}
+    for name, found in (
+        ("recovered_delay_seconds", step_times.delay_recovered(sizes, without, delayed)),
+        ("paired_delay_seconds", step_times.delay_of_pairs(without, delayed)),
+    ):
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = found
+    return row
 
 
 def _ceiling(timing: Timing) -> Row:
