@@ -15,6 +15,7 @@ import numpy as np
 import pandas
 
 from batchscope import absence, long_tables, names, status, step_times, sweeps
+from batchscope.timing.throughput import DISTURBED_CORES
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
@@ -128,6 +129,7 @@ UTILISATION: dict[str, str] = {
     "process_zero_share": "Share of the time without work of the process on the CPU.",
     "machine_percent": "CPU utilisation of the whole machine, %: median over time.",
     "foreign_cores": "Cores that other processes took: mean.",
+    "disturbed": "Whether that is more than 0.2 cores, after up to two repeats.",
     "memory_peak_mb": "Peak resident memory of the process, MB.",
     "tensorflow_peak_mb": "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave "
     "out on the device, MB.",
@@ -144,6 +146,8 @@ UTILISATION: dict[str, str] = {
 }
 SAMPLES: dict[str, str] = {
     "batch_size": "Batch size of the training at that time; empty between two.",
+    "phase": "training; lead_in, the first steps after a change of batch size; repeated, a "
+    "training that other processes disturbed and that was run again; empty while resting.",
     "seconds": "Time since the start, s.",
     "process_percent": "CPU utilisation of the process since the sample before, % of its cores.",
     "machine_percent": "CPU utilisation of the whole machine since then, %.",
@@ -426,6 +430,9 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
         for size in timing.record["sizes"]:
             # The kernel's own peak of memory, not that of the samples.
             values = {**(size["utilisation"] or {}), **size}
+            others = values.get("foreign_cores")
+            if others is not None:  # older records have no flag
+                values.setdefault("disturbed", others > DISTURBED_CORES)
             rows.append({**timing.first, **{name: values.get(name) for name in UTILISATION}})
     return _frame(UTILISATION, rows)
 
@@ -437,8 +444,10 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     """
     frames = []
     for timing in find(results, study, experiment, "utilisation"):
-        frame = pandas.DataFrame(timing.record["samples"])
-        frames.append(frame.reindex(columns=list(SAMPLES)).assign(**timing.first))
+        frame = pandas.DataFrame(timing.record["samples"]).reindex(columns=list(SAMPLES))
+        # Older records have no other phases: there a lead-in counts as rest.
+        phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
+        frames.append(frame.assign(phase=phase, **timing.first))
     rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
     return _typed(rows.reindex(columns=[*FIRST, *SAMPLES]))
 

@@ -18,7 +18,7 @@ VERSIONS = {
     "landscape": "landscape-v1",
     "line": "line-v1",
     "throughput": "throughput-v3",
-    "utilisation": "utilisation-v1",
+    "utilisation": "utilisation-v2",
     "max_batch_size": "max_batch_size-v1",
     "profile": "profile-v1",
 }
