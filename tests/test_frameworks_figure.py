@@ -156,6 +156,16 @@ def test_three_panels_with_medians_and_quartiles():
 
 
 @pytest.mark.filterwarnings("error")
+def test_a_training_that_others_disturbed_is_no_framework():
+    made = sweep("tensorflow", base=20), sweep("pytorch", base=30)
+    made[1][0][0]["disturbed"] = True  # of utilisation, at the smallest batch size
+    drawing, _, found = drawn(*made)
+    assert found.startswith("Median CPU utilisation was 30.0 % (TensorFlow) at batch size 4, and ")
+    assert "Disturbed by other processes (open markers) at batch size 4 (PyTorch)." in note(drawing)
+    marks = [line for line in drawing.axes[0].lines if line.get_markerfacecolor() == "white"]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in marks] == [(2, 40)]
+
+
 def test_on_a_gpu_its_own_utilisation_and_memory():
     drawing, _, found = drawn(
         sweep("tensorflow", device="gpu"), sweep("jax", base=25, memory=900, device="gpu")

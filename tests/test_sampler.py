@@ -559,6 +559,7 @@ def test_series_as_lists_for_a_record():
         time.sleep(0.02)
     found = sampler.as_lists(taken)
     assert set(found["batch_size"]) == {32, None} and "gpu_percent" not in found
+    assert "phase" not in found
     assert {len(values) for values in found.values()} == {len(taken.series()["seconds"])}
     assert found["seconds"] == sorted(found["seconds"]) and found["seconds"][0] == 0
     assert json.dumps(found)

@@ -46,6 +46,28 @@ def test_the_t_interval_covers_at_few_seeds():
     assert np.mean((low < 3.0) & (high > 3.0)) == pytest.approx(0.95, abs=0.012)
 
 
+def test_hodges_lehmann_by_hand():
+    # Walsh averages of 1, 2 and 6: 1, 1.5, 2, 3.5, 4, 6. Sums of positive ranks 0 to 6 have the
+    # chances 1, 1, 1, 2, 1, 1, 1 eighths, so that the ends are the outermost averages at 75 %.
+    assert statistics.hodges_lehmann([6.0, 1.0, 2.0], 0.75) == (2.75, 1.0, 6.0)
+    assert statistics.hodges_lehmann([6.0, 1.0, 2.0], 0.5) == (2.75, 1.5, 4.0)
+    estimate, low, high = statistics.hodges_lehmann([6.0, 1.0, 2.0])
+    assert estimate == 2.75 and math.isnan(low) and math.isnan(high)
+    assert statistics.hodges_lehmann([3.0])[0] == 3.0
+    assert not math.isnan(statistics.hodges_lehmann(range(6))[1])
+    assert math.isnan(statistics.hodges_lehmann(range(5))[1])
+
+
+@pytest.mark.parametrize("n", [6, 9, 25])
+def test_the_signed_rank_interval_holds_what_the_test_does_not_reject(n):
+    values = np.random.default_rng(n).standard_normal(n) + 0.3
+    _, low, high = statistics.hodges_lehmann(values)
+    for centre, kept in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True)):
+        p = stats.wilcoxon(values - centre, method="exact").pvalue
+        assert (p > 0.05) == kept
+    assert stats.wilcoxon(values - high - 1e-6, method="exact").pvalue <= 0.05
+
+
 def test_ratio_interval_is_the_t_interval_of_the_logarithms():
     small, large = np.array([1.0, 2.0, 4.0]), np.array([2.0, 8.0, 8.0])
     ratio = statistics.ratio_interval(large, small)

@@ -93,11 +93,25 @@ def in_turns(delay, seed, rounds=7, noise=0.02, drift=0.2):
 
 
 def test_an_injected_delay_is_recovered():
-    hits = 0
+    hits = np.zeros(2)
     for seed in range(300):
-        delay = step_times.delay_recovered(POWERS, *in_turns(0.005, seed, drift=0.0))
-        hits += delay.low < 0.005 < delay.high
-    assert hits / 300 == pytest.approx(0.95, abs=0.04)
+        blocks = in_turns(0.005, seed, drift=0.0)
+        fit = step_times.delay_recovered(POWERS, *blocks)
+        pairs = step_times.delay_of_pairs(*blocks)
+        hits += [each.low < 0.005 < each.high for each in (fit, pairs)]
+    assert hits / 300 == pytest.approx([0.95, 0.95], abs=0.04)
+
+
+def test_one_disturbed_round_carries_no_delay():
+    """A small delay comes back although one block of a round was held up by ten times a step."""
+    without, delayed = in_turns(0.001, seed=0, rounds=15, noise=0.005, drift=0.0)
+    delayed[0, 13] += 0.1
+    fit = step_times.delay_recovered(POWERS, without, delayed)
+    pairs = step_times.delay_of_pairs(without, delayed)
+    for found in (fit, pairs):
+        assert 0 < found.low < 0.001 < found.high
+        assert found.value == pytest.approx(0.001, rel=0.2)
+    assert np.mean(delayed - without) > 0.0015
 
 
 def test_no_delay_is_recovered_from_none():
@@ -111,8 +125,10 @@ def test_no_delay_is_recovered_from_none():
 
 def test_a_delay_without_noise_comes_back_whole_whatever_the_curve():
     without = np.outer(np.sqrt(POWERS), [1.0, 1.5, 0.7])
+    without = np.hstack([without, without])
     delay = step_times.delay_recovered(POWERS, without, without + 0.005)
     assert delay == pytest.approx((0.005, 0.005, 0.005))
+    assert step_times.delay_of_pairs(without, without + 0.005) == pytest.approx((0.005,) * 3)
 
 
 def test_a_recovered_delay_by_hand():
@@ -120,8 +136,12 @@ def test_a_recovered_delay_by_hand():
     without = [[1.0, 1.0], [1.0, 1.0]]
     delayed = [[3.0, 5.0], [4.0, 6.0]]  # differences 2 and 3, then 4 and 5, at sizes 1 and 2
     delay = step_times.delay_recovered([1, 2], without, delayed)
-    assert delay.value == pytest.approx(2)
-    assert delay.high == pytest.approx(2 + 12.7062, rel=1e-5)  # t with 1 degree; error 1
+    assert delay.value == pytest.approx(2) and math.isnan(delay.low)
+    assert step_times.delay_recovered([2, 1], without, delayed[::-1]) == pytest.approx(
+        delay, nan_ok=True
+    )
+    pairs = step_times.delay_of_pairs(without, delayed)
+    assert pairs.value == pytest.approx(3.5) and math.isnan(pairs.high)  # 2, 3, 4 and 5
     one = step_times.delay_recovered([1, 2], [[1.0], [1.0]], [[3.0], [4.0]])
     assert one.value == pytest.approx(1) and math.isnan(one.low) and math.isnan(one.high)
 
@@ -131,6 +151,8 @@ def test_a_delay_needs_every_round_twice():
         step_times.delay_recovered([1, 2], [[1.0], [1.0]], [[3.0, 3.0], [4.0, 4.0]])
     with pytest.raises(ValueError, match="received 1 and 2 batch sizes"):
         step_times.delay_recovered([1, 2], [[1.0]], [[3.0], [4.0]])
+    with pytest.raises(ValueError, match="delay_of_pairs: received 0 and 0 batch sizes"):
+        step_times.delay_of_pairs([], [])
 
 
 def test_a_staircase_of_known_costs():

@@ -37,6 +37,17 @@ def test_every_round_has_every_size_once_in_an_order_of_its_own():
     assert found == list(throughput.rounds(sizes, 6))
 
 
+def test_both_turns_of_a_size_follow_each_other_in_either_order():
+    turns = [throughput.Turn(size, delayed) for delayed in (True, False) for size in range(1, 31)]
+    found = list(throughput.rounds(turns, 6, lambda turn: turn.batch_size))
+    assert [sorted(order) for order in found] == [sorted(turns)] * 6
+    for order in found:
+        pairs = list(zip(order[::2], order[1::2], strict=True))
+        assert all(first.batch_size == second.batch_size for first, second in pairs)
+        assert 3 < sum(first.delayed for first, _ in pairs) < 27
+    assert len({tuple(turn.batch_size for turn in order) for order in found}) == 6
+
+
 @pytest.mark.parametrize("seconds", [1e-5, 3e-3, 0.2, 2.0])
 def test_a_block_takes_at_least_what_is_asked(seconds):
     machine = Machine({8: seconds}, first=5.0)
@@ -98,17 +109,17 @@ def test_a_delay_takes_turns_with_none(tmp_path):
     dataset = run_name().split("+")[0]
     words = ("--dataset", dataset, "--definition", json.dumps(DIGITS))
     assert door("prepare_data", "--results", str(tmp_path), *words).wait(300) == 0
-    delay, output = 0.05, tmp_path / "record.json"
-    sweep = f"{dataset}+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=eager+delay={delay}"
+    delay, output = 0.02, tmp_path / "record.json"
+    sweep = f"{dataset}+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=function+delay={delay}"
     births = measure_settings.parse_settings("throughput", "default")
-    settings = {**births, "blocks": 4, "block_seconds": 0.02}
+    settings = {**births, "blocks": 10, "block_seconds": 0.05}
     place = ("--sweep", sweep, "--settings", measure_settings.settings_name("throughput", settings))
     words = ("--results", str(tmp_path), *place, "--output", str(output), "--model-file")
     assert door("throughput", *words).wait(300) == 0
     sizes = json.loads(output.read_text())["sizes"]
     assert [size["batch_size"] for size in sizes] == [4, 16]
     for size in sizes:
-        assert len(size["blocks"]) == len(size["blocks_without_delay"]) == 4
+        assert len(size["blocks"]) == len(size["blocks_without_delay"]) == 10
         assert min(block["seconds_per_step"] for block in size["blocks"]) > delay
         assert size["utilisation"]["process_percent"] > 0
     without, delayed = (
@@ -116,6 +127,9 @@ def test_a_delay_takes_turns_with_none(tmp_path):
         for name in ("blocks_without_delay", "blocks")
     )
     # Whatever else the machine does meanwhile; exact times are the business of a fake clock.
+    # A sleep ends late and never early, and caches cool meanwhile.
+    found = step_times.delay_of_pairs(without, delayed)
+    assert 0 < found.low < 1.2 * delay and found.high > delay
     assert step_times.delay_recovered([4, 16], without, delayed).value > delay / 2
 
 

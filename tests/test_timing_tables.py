@@ -174,8 +174,10 @@ def test_a_delay_is_what_the_same_turns_say(written):
     row = frame.loc[("desktop", "eager")]
     assert row["fixed_seconds"] == pytest.approx(5 * FIXED)
     assert row["fixed_seconds_without_delay"] == pytest.approx(5 * FIXED - delay)
+    assert row["recovered_delay_seconds"] == pytest.approx(delay)
+    assert math.isnan(row["recovered_delay_seconds_low"])  # five rounds are too few
     for end in ("", "_low", "_high"):
-        assert row[f"recovered_delay_seconds{end}"] == pytest.approx(delay)
+        assert row[f"paired_delay_seconds{end}"] == pytest.approx(delay)
     assert frame["recovered_delay_seconds"].notna().sum() == 1
     assert len(timing_tables.throughput("results", written, "machine")) == 2 * 2 * 8
 
@@ -218,6 +220,26 @@ def test_utilisation_and_its_samples(written):
     assert list(samples["seconds"][:3]) == [0.0, 0.1, 0.2]
     assert samples["batch_size"].isna()[0] and samples["batch_size"][1] == 1
     assert set(samples["machine"]) == {"desktop"}
+    assert samples["phase"][1] == "training" and samples["phase"].isna()[0]
+
+
+def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(written):
+    job = next(
+        job
+        for job in status.timing_jobs(written.experiments["machine"], "results", "desktop")
+        if job.measure == "utilisation"
+    )
+    record = records.read_json(job.path)
+    for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
+        size["utilisation"]["foreign_cores"] = others
+    record["sizes"][2]["disturbed"] = False  # its own flag is kept
+    record["samples"]["phase"] = ["lead_in", "batch_size", "batch_size"]
+    records.write_json(job.path, record)
+    frame = timing_tables.utilisation("results", written, "machine")
+    assert list(frame["disturbed"][:3]) == [False, True, False]
+    assert frame["disturbed"][3:8].isna().all()
+    samples = timing_tables.samples("results", written, "machine")
+    assert list(samples["phase"][:3]) == ["lead_in", "training", "training"]
 
 
 def test_tries_and_profiles(written):

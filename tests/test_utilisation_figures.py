@@ -265,6 +265,31 @@ def test_what_is_known_of_a_gpu_has_panels_of_its_own():
     assert "GPU energy per epoch was 4000 J at batch size 1 and 250 J at 256." in found
 
 
+def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
+    rows = busy()
+    for row, flag in zip(rows, (False, False, False, True), strict=True):
+        row["disturbed"] = flag
+    drawing, frame = drawn("utilisation", tables(utilisation=rows))
+    found = utilisation.found(frame)
+    assert "Median CPU utilisation was 20.0 % at batch size 1 and 68.0 % at 64." in found
+    assert "Left out of this is batch size 256, disturbed by other processes." in found
+    note = drawing.get_supxlabel().replace("\n", " ")
+    assert "Disturbed by other processes (open markers) at batch size 256." in note
+    cpu = drawing.axes[0]
+    (mark,) = [
+        line for line in cpu.lines if line.get_linestyle() == "None" and len(line.get_xdata()) == 1
+    ]
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (8, 84)
+    assert mark.get_markerfacecolor() == "white"
+    assert "disturbed" not in "".join(texts(drawn("utilisation", tables(utilisation=busy()))[0]))
+    # Nothing is told of a machine that was never its own; the other keeps its name.
+    made = tables(
+        utilisation=rows + [row | {"machine": "cluster", "disturbed": True} for row in rows]
+    )
+    found = utilisation.found(drawn("utilisation", made)[1])
+    assert "68.0 % at 64 (local). Left out of this is batch size 256 (local); 1, 8" in found
+
+
 def test_a_dense_range_has_a_linear_axis():
     drawing, _ = drawn("utilisation", tables(utilisation=busy(range(1, 67))))
     sizes = np.arange(1, 67)
@@ -345,6 +370,20 @@ def test_utilisation_over_time_shades_trainings_and_names_them():
         "Mean CPU utilisation was 50.0 % while training and 2.0 % while resting. "
         "Mean GPU utilisation was 25.0 % while training and 1.0 % while resting."
     )
+
+
+def test_work_between_two_trainings_is_no_rest():
+    rows = sampled((1, 8), seconds=2.0, pause=1.0)
+    for row in rows:
+        row["phase"] = "training" if row["batch_size"] else None
+    for row in rows[1:6] + rows[31:36]:  # the first half of each rest
+        row |= {"phase": "lead_in", "process_percent": 100.0}
+    _, frame = drawn("utilisation_over_time", tables(samples=rows))
+    assert utilisation_over_time.found(frame) == (
+        "Mean CPU utilisation was 50.0 % while training and 2.0 % while resting."
+    )
+    frame["phase"] = math.nan  # an older record: as far as it tells
+    assert "50.0 % while training and 34.7 % while resting" in utilisation_over_time.found(frame)
 
 
 def test_many_trainings_are_named_upright_and_not_all():

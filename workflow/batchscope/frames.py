@@ -167,6 +167,8 @@ def _words(factor: str, value: Any) -> str:
         return environments.title(value)
     if factor == "loop":
         return LOOP_WORDS[value]
+    if (factor, value) == ("input_pipeline", "jpeg"):
+        return "JPEG files (resized beforehand, in the page cache)"
     if (factor, value) == ("augmentation", "none"):
         return "no augmentation"
     if factor == "method":

@@ -206,7 +206,8 @@ TIMING_ONLY_FACTORS: dict[str, Parameter] = {
             "str",
             "plain",
             "Where a step's batch comes from; plain: the graph's own arrays for the loop in the "
-            "graph, tf.data without any remedy for the others.",
+            "graph, tf.data without any remedy for the others; jpeg: files of the resized images, "
+            "written just before and so in the page cache.",
             choices=("plain", "map", "prefetch", "cache", "jpeg"),
         ),
         Parameter(

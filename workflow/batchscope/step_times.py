@@ -89,7 +89,7 @@ def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[
     Both are timed in the same rounds. The differences of a round give a line over the batch
     sizes, weighted as all fits here; its value at no image is what came back in that round. How
     the time of a step strays from a line, and how the machine drifts from round to round,
-    cancels in the differences. The interval is Student's t over rounds.
+    cancels in the differences. One round among disturbances hardly moves the estimate.
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
@@ -98,24 +98,50 @@ def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[
         delayed: The same with the delay.
 
     Returns:
-        The mean over rounds; without an interval for one round.
+        The Hodges-Lehmann estimate over rounds with its signed-rank interval; without one below
+        six rounds.
 
     Raises:
         ValueError: If there are fewer than two batch sizes, a timing is not positive, or not
             every batch size has every round twice.
     """
     sizes, medians = _medians("delay_recovered", batch_sizes, delayed)
-    counts = {len(blocks) for blocks in (*without, *delayed)}
-    if len(counts) > 1 or len(without) != len(sizes):
-        raise ValueError(
-            f"delay_recovered: received {len(without)} and {len(delayed)} batch sizes with "
-            f"{sorted(counts)} blocks; as many of both are expected."
-        )
-    differences = np.asarray(delayed, float) - np.asarray(without, float)
+    differences = _differences("delay_recovered", without, delayed)[np.argsort(batch_sizes)]
     line = np.column_stack([np.ones(len(sizes)), sizes]) / medians[:, None]
     added = np.linalg.lstsq(line, differences / medians[:, None], rcond=None)[0][0]
-    over_rounds = statistics.t_interval(added)
-    return Estimate(over_rounds.mean, over_rounds.low, over_rounds.high)
+    return Estimate(*statistics.hodges_lehmann(added))
+
+
+def delay_of_pairs(without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:
+    """Returns what a delay added to a step at whatever batch size, in seconds.
+
+    A delay is as long at every batch size, so that all differences estimate it alike and nothing
+    need be extrapolated to no image.
+
+    Args:
+        without: As `delay_recovered` takes it, of one batch size or more.
+        delayed: The same with the delay.
+
+    Returns:
+        The Hodges-Lehmann estimate over the pairs of all batch sizes and rounds with its
+        signed-rank interval; without one below six pairs.
+
+    Raises:
+        ValueError: If not every batch size has every round twice.
+    """
+    differences = _differences("delay_of_pairs", without, delayed)
+    return Estimate(*statistics.hodges_lehmann(differences.ravel()))
+
+
+def _differences(where: str, without: Sequence[Any], delayed: Sequence[Any]) -> np.ndarray:
+    """Returns delayed blocks less those without the delay, shape (sizes, rounds)."""
+    counts = {len(blocks) for blocks in (*without, *delayed)}
+    if len(counts) != 1 or len(without) != len(delayed):
+        raise ValueError(
+            f"{where}: received {len(without)} and {len(delayed)} batch sizes with "
+            f"{sorted(counts)} blocks; as many of both are expected."
+        )
+    return np.asarray(delayed, float) - np.asarray(without, float)
 
 
 class Staircase(NamedTuple):

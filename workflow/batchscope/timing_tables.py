@@ -15,6 +15,7 @@ import numpy as np
 import pandas
 
 from batchscope import absence, long_tables, names, status, step_times, sweeps
+from batchscope.timing.throughput import DISTURBED_CORES
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
@@ -84,10 +85,15 @@ SWEEPS: dict[str, str] = {
     "fixed_seconds_error": "Standard error of the fixed cost, with sizes - 2 degrees of freedom.",
     "fixed_seconds_without_delay": "Fixed cost of a step that was timed in the same turns without "
     "the delay, s; as what follows, only with a delay.",
-    "recovered_delay_seconds": "What the delay added to the fixed cost: differences of the turns, "
-    "s.",
-    "recovered_delay_seconds_low": "Lower end of its 95 % interval, over rounds of turns.",
+    "recovered_delay_seconds": "What the delay added to the fixed cost of the fit: lines through "
+    "the differences of a round at no image, their Hodges-Lehmann estimate over rounds, s.",
+    "recovered_delay_seconds_low": "Lower end of its 95 % interval, over rounds of turns; from six "
+    "on.",
     "recovered_delay_seconds_high": "Upper end of its 95 % interval.",
+    "paired_delay_seconds": "What the delay added to a step, without the fit: Hodges-Lehmann "
+    "estimate over the differences of all batch sizes and rounds, s.",
+    "paired_delay_seconds_low": "Lower end of its 95 % interval, over these differences.",
+    "paired_delay_seconds_high": "Upper end of its 95 % interval.",
     "half_batch": "Batch size a / b, at which half of a step is fixed cost.",
     "line_residual": "Relative root-mean-square residual of the fit.",
     "noise_floor": "Factor by which a batch size differs from itself.",
@@ -123,6 +129,7 @@ UTILISATION: dict[str, str] = {
     "process_zero_share": "Share of the time without work of the process on the CPU.",
     "machine_percent": "CPU utilisation of the whole machine, %: median over time.",
     "foreign_cores": "Cores that other processes took: mean.",
+    "disturbed": "Whether that is more than 0.2 cores, after up to two repeats.",
     "memory_peak_mb": "Peak resident memory of the process, MB.",
     "tensorflow_peak_mb": "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave "
     "out on the device, MB.",
@@ -139,6 +146,8 @@ UTILISATION: dict[str, str] = {
 }
 SAMPLES: dict[str, str] = {
     "batch_size": "Batch size of the training at that time; empty between two.",
+    "phase": "training; lead_in, the first steps after a change of batch size; repeated, a "
+    "training that other processes disturbed and that was run again; empty while resting.",
     "seconds": "Time since the start, s.",
     "process_percent": "CPU utilisation of the process since the sample before, % of its cores.",
     "machine_percent": "CPU utilisation of the whole machine since then, %.",
@@ -384,12 +393,13 @@ def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
         [[block["seconds_per_step"] for block in size[name]] for size in both]
         for name in ("blocks_without_delay", "blocks")
     )
-    found = step_times.delay_recovered(sizes, without, delayed)
-    name = "recovered_delay_seconds"
-    return {
-        "fixed_seconds_without_delay": step_times.fixed_cost(sizes, without).fixed.value,
-        **{name: found.value, f"{name}_low": found.low, f"{name}_high": found.high},
-    }
+    row: Row = {"fixed_seconds_without_delay": step_times.fixed_cost(sizes, without).fixed.value}
+    for name, found in (
+        ("recovered_delay_seconds", step_times.delay_recovered(sizes, without, delayed)),
+        ("paired_delay_seconds", step_times.delay_of_pairs(without, delayed)),
+    ):
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = found
+    return row
 
 
 def _ceiling(timing: Timing) -> Row:
@@ -420,6 +430,9 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
         for size in timing.record["sizes"]:
             # The kernel's own peak of memory, not that of the samples.
             values = {**(size["utilisation"] or {}), **size}
+            others = values.get("foreign_cores")
+            if others is not None:  # older records have no flag
+                values.setdefault("disturbed", others > DISTURBED_CORES)
             rows.append({**timing.first, **{name: values.get(name) for name in UTILISATION}})
     return _frame(UTILISATION, rows)
 
@@ -431,8 +444,10 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     """
     frames = []
     for timing in find(results, study, experiment, "utilisation"):
-        frame = pandas.DataFrame(timing.record["samples"])
-        frames.append(frame.reindex(columns=list(SAMPLES)).assign(**timing.first))
+        frame = pandas.DataFrame(timing.record["samples"]).reindex(columns=list(SAMPLES))
+        # Older records have no other phases: there a lead-in counts as rest.
+        phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
+        frames.append(frame.assign(phase=phase, **timing.first))
     rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
     return _typed(rows.reindex(columns=[*FIRST, *SAMPLES]))
 

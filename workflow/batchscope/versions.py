@@ -17,8 +17,8 @@ VERSIONS = {
     "sam_sharpness": "sam_sharpness-v1",
     "landscape": "landscape-v1",
     "line": "line-v1",
-    "throughput": "throughput-v2",
-    "utilisation": "utilisation-v1",
+    "throughput": "throughput-v3",
+    "utilisation": "utilisation-v2",
     "max_batch_size": "max_batch_size-v1",
     "profile": "profile-v1",
 }

@@ -24,6 +24,8 @@ _MOST_TOLD = 4  # series, or places, in a sentence
 # Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
 _BUSY = {"cpu": "process_percent", "gpu": "gpu_percent"}
 _HELD = {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}
+# Column -> that of what other processes disturbed.
+_FLAGS = {UTILISATION: "disturbed", IMAGES: "disturbed_blocks"}
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def select(tables: Tables) -> pandas.DataFrame:
         for end in ends:
             of = {device: _numbers(found, f"{column}{end}") for device, column in sources.items()}
             rows[f"{name}{end}"] = np.where(gpu, of["gpu"], of["cpu"])
+    rows["disturbed"] = _numbers(found, "disturbed")
     found = speed.set_index(keys).reindex(index) if len(speed) else pandas.DataFrame(index=index)
     for name in (*(f"{IMAGES}{end}" for end in ("", "_q1", "_q3")), "blocks", "disturbed_blocks"):
         rows[name] = _numbers(found, name)
@@ -124,6 +127,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         _measured_note(own),
         _absent_note(own),
         timings.disturbed_note(own),
+        timings.disturbed_trainings_note(own),
         timings.memory_note(own),
         as_published.note(theirs),
     )
@@ -223,7 +227,7 @@ def _draw_panel(
     ends = []
     for group, style in styled:
         rows = timings.timed(group.frame, panel.column)
-        timings.draw_medians(axes, at, rows, panel.column, style, of_blocks=panel.column == IMAGES)
+        timings.draw_medians(axes, at, rows, panel.column, style, flag=_FLAGS.get(panel.column))
         upper = rows.get(f"{panel.column}_q3", rows[panel.column])
         ends.append(np.fmax(rows[panel.column], upper).to_numpy(float))
     _scale(axes, panel, ends, sizes, timings.EMPTY)
@@ -374,9 +378,12 @@ def _sentence(start: str, places: list[_Place], tell: Callable[[_Place], str]) -
 
 
 def _utilisation(place: _Place) -> str:
-    """Returns the highest and the lowest utilisation at the smallest and largest batch size."""
+    """Returns the highest and the lowest utilisation at the smallest and largest batch size.
+
+    What other processes disturbed is left out.
+    """
     rows = _known(place, UTILISATION)
-    if rows.empty:
+    if rows.empty or (rows := rows[~timings.is_disturbed(rows, "disturbed")]).empty:
         return ""
     sizes = sorted({rows["batch_size"].min(), rows["batch_size"].max()})
     told = [f"{_extremes(rows[rows['batch_size'] == size])} at {size}" for size in sizes]

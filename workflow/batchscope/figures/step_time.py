@@ -18,6 +18,7 @@ from batchscope.figures import Tables, canvas, timings, words
 _STEP = "seconds_per_step"
 _FIXED, _PER_IMAGE = "fixed_seconds", "seconds_per_image"
 _WITHOUT, _RECOVERED = "fixed_seconds_without_delay", "recovered_delay_seconds"
+_PAIRED = "paired_delay_seconds"
 _ENDS = ("", "_low", "_high")
 _MS = 1e3
 _MOST_TOLD = 5  # series in sentences of their own
@@ -36,18 +37,20 @@ class Delay(NamedTuple):
         index: Its place among the series.
         injected: Its delay, s.
         recovered: What the delay added to the fixed cost, s.
+        paired: What it added to the blocks of all batch sizes, without the fit, s.
         fixed: The fixed cost without it, s.
     """
 
     index: int
     injected: float
     recovered: step_times.Estimate
+    paired: step_times.Estimate
     fixed: float
 
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: medians and quartiles, beside the fitted line."""
-    fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE, _RECOVERED) for end in _ENDS]
+    fits = [f"{name}{end}" for name in (_FIXED, _PER_IMAGE, _RECOVERED, _PAIRED) for end in _ENDS]
     return timings.with_sweeps(
         tables.throughput,
         tables.sweeps,
@@ -111,7 +114,8 @@ def delays(frame: pandas.DataFrame) -> list[Delay]:
             injected, fixed = (
                 timings.one_number(group.frame, name) for name in ("delay_seconds", _WITHOUT)
             )
-            result.append(Delay(index, injected, recovered, fixed))
+            paired = _estimate(group.frame, _PAIRED)
+            result.append(Delay(index, injected, recovered, paired, fixed))
     return result
 
 
@@ -141,13 +145,18 @@ def _extremes(told: list[frames.Series], column: str, what: str) -> str:
 
 def _delay_sentence(group: frames.Series, delay: Delay) -> str:
     whose = f" ({group.label})" if group.label else ""
-    came = (
-        f"Of {_ms(delay.injected)} delay added per step, {_told(delay.recovered)} came back in the "
+    return (
+        f"Of {_ms(delay.injected)} delay added per step, {_came_back(delay.recovered, delay)} in "
+        f"the fixed cost of the fit, and {_came_back(delay.paired, delay)} as the difference of "
+        f"blocks with and without it, whatever their batch size{whose}."
     )
-    if not delay.recovered.low > 0 and np.isfinite(delay.recovered.low):
-        return f"{came}fixed cost: not resolved from none{whose}."
-    share = delay.recovered.value / delay.injected
-    return f"{came}fixed cost, {words.percent(share)}{whose}."
+
+
+def _came_back(found: step_times.Estimate, delay: Delay) -> str:
+    """Returns what came back of a delay by one estimate."""
+    if not found.low > 0 and np.isfinite(found.low):
+        return f"{_told(found)}, not resolved from none, came back"
+    return f"{_told(found)}, {words.percent(found.value / delay.injected)}, came back"
 
 
 def _told(estimate: step_times.Estimate) -> str:

@@ -135,11 +135,11 @@ def draw_medians(
     column: str,
     style: dict[str, Any],
     scale: float = 1.0,
-    of_blocks: bool = True,
+    flag: str | None = "disturbed_blocks",
 ) -> Any:
     """Draws medians with their quartiles, where there are some; returns a handle for a legend.
 
-    Sizes of which other processes disturbed a block have an open marker.
+    Sizes that other processes disturbed have an open marker.
 
     Args:
         axes: The panel.
@@ -148,7 +148,7 @@ def draw_medians(
         column: Column of the medians; those of the quartiles, if any, end with _q1 and _q3.
         style: Colour, marker and line style.
         scale: Factor into the axis' unit.
-        of_blocks: Whether the medians are of timed blocks, which others may have disturbed.
+        flag: Column that is above 0 where other processes disturbed; None for none.
     """
     rows = timed(rows, column)
     quartiles = ("", "_q1", "_q3") if f"{column}_q1" in rows else ("", "", "")
@@ -168,22 +168,38 @@ def draw_medians(
         zorder=3,
         **{"linewidth": 1.2, **style},
     )
-    if not of_blocks:
-        return handle
-    disturbed = (rows["disturbed_blocks"].to_numpy(float) > 0).nonzero()[0]
-    if len(disturbed):
+    if flag:
+        mark_disturbed(axes, at, rows, middle, style, flag)
+    return handle
+
+
+def is_disturbed(rows: pandas.DataFrame, flag: str) -> np.ndarray:
+    """Returns which rows other processes disturbed, shape (rows,); where unknown, none."""
+    return rows[flag].to_numpy(float, na_value=0.0) > 0
+
+
+def mark_disturbed(
+    axes: Axes,
+    at: Transform,
+    rows: pandas.DataFrame,
+    heights: np.ndarray,
+    style: dict[str, Any],
+    flag: str,
+) -> None:
+    """Draws open markers over the points that other processes disturbed."""
+    disturbed = is_disturbed(rows, flag)
+    if disturbed.any():
         axes.plot(
-            at(rows["batch_size"].iloc[disturbed]),
-            middle[disturbed],
+            at(rows["batch_size"][disturbed]),
+            heights[disturbed],
             linestyle="none",
             marker=style["marker"],
-            markersize=3.5 if small else 5,
+            markersize=3.5 if len(rows) > 16 else 5,
             markerfacecolor="white",
             markeredgecolor=style["color"],
             markeredgewidth=0.9,
             zorder=4,
         )
-    return handle
 
 
 def value_axis(axes: Axes, values: list[np.ndarray], by_peaks: bool) -> None:
@@ -244,11 +260,21 @@ def machine_note(frame: pandas.DataFrame) -> str:
 
 def memory_note(frame: pandas.DataFrame) -> str:
     """Returns which batch sizes ran out of memory, or an empty string."""
+    lost = _sizes_told(frame, lambda rows: (rows["status"] == "out_of_memory").to_numpy())
+    return f"Out of memory (×) at batch size {lost}." if lost else ""
+
+
+def disturbed_sizes(frame: pandas.DataFrame) -> str:
+    """Returns the batch sizes whose training other processes disturbed, or an empty string."""
+    return _sizes_told(frame, lambda rows: is_disturbed(rows, "disturbed"))
+
+
+def _sizes_told(frame: pandas.DataFrame, choose: Callable[[pandas.DataFrame], np.ndarray]) -> str:
+    """Returns the chosen batch sizes in words, with their series."""
     groups = series(frame)
     found: dict[str, list[str]] = {}
     for group in groups:
-        lost = group.frame["status"] == "out_of_memory"
-        sizes = group.frame.loc[lost, "batch_size"].astype(int).tolist()
+        sizes = group.frame.loc[choose(group.frame), "batch_size"].astype(int).tolist()
         if sizes:
             told = sweeps.format_sizes(sizes).replace("_", ", ").replace("-", " to ")
             found.setdefault(told, []).append(group.label)
@@ -256,7 +282,13 @@ def memory_note(frame: pandas.DataFrame) -> str:
     for sizes_told, labels in found.items():
         who = "; ".join(labels) if len(labels) < 3 else f"{len(labels)} of {len(groups)} series"
         parts.append(sizes_told + (f" ({who})" if who else ""))
-    return f"Out of memory (×) at batch size {'; '.join(parts)}." if parts else ""
+    return "; ".join(parts)
+
+
+def disturbed_trainings_note(frame: pandas.DataFrame) -> str:
+    """Returns at which batch sizes other processes disturbed a training, or an empty string."""
+    sizes = disturbed_sizes(frame)
+    return f"Disturbed by other processes (open markers) at batch size {sizes}." if sizes else ""
 
 
 def disturbed_note(frame: pandas.DataFrame) -> str:

@@ -114,7 +114,14 @@ def select(tables: Tables) -> pandas.DataFrame:
     quartiles = [
         f"{column}{end}" for column in columns for end in ("_q1", "_q3") if f"{column}{end}" in rows
     ]
-    chosen = [*timings.factor_columns(rows), "batch_size", "status", *columns, *quartiles]
+    chosen = [
+        *timings.factor_columns(rows),
+        "batch_size",
+        "status",
+        "disturbed",
+        *columns,
+        *quartiles,
+    ]
     return rows[chosen].reset_index(drop=True)
 
 
@@ -144,6 +151,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         timings.machine_note(frame),
         "Utilisation: medians and quartiles of samples within one training. 100 %: the cores that "
         "the process was given; for the whole machine, all of its cores.",
+        timings.disturbed_trainings_note(frame),
         _memory_words(frame),
         timings.memory_note(frame),
     )
@@ -152,10 +160,14 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns utilisation at both ends of the batch sizes, and memory per image where resolved."""
+    disturbed = timings.disturbed_sizes(frame)
     parts = [
         _ends_sentence(frame, "process_percent", "Median CPU utilisation", words.percent, 0.01),
         _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", words.percent, 0.01),
         _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", _joules),
+        f"Left out of this is batch size {disturbed}, disturbed by other processes."
+        if disturbed
+        else "",
         _memory_sentence(frame),
     ]
     return " ".join(part for part in parts if part)
@@ -243,6 +255,8 @@ def _draw_line(
         zorder=2 if line.look is _THIN else 3,
         **look,
     )
+    if line.look is _MAIN:  # the others' markers are open, or none
+        timings.mark_disturbed(axes, at, rows, middle, style, "disturbed")
     return ends
 
 
@@ -283,10 +297,13 @@ def _memory_words(frame: pandas.DataFrame) -> str:
 def _ends_sentence(
     frame: pandas.DataFrame, column: str, what: str, write: words.Write, scale: float = 1.0
 ) -> str:
-    """Returns a quantity at the smallest and the largest batch size, for every series."""
+    """Returns a quantity at the smallest and the largest batch size, for every series.
+
+    What other processes disturbed is left out.
+    """
 
     def tell(rows: pandas.DataFrame) -> str:
-        known = timings.timed(rows, column)
+        known = timings.timed(rows[~timings.is_disturbed(rows, "disturbed")], column)
         if not len(known):
             return ""
         ends = known.iloc[[0, -1]] if len(known) > 1 else known

@@ -45,7 +45,7 @@ class Phase(NamedTuple):
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and sample: batch size, seconds, utilisations and memory."""
     rows = tables.samples
-    columns = ["batch_size", "seconds", "machine_percent", *_CPU_COLUMNS, *_GPU_COLUMNS]
+    columns = ["batch_size", "phase", "seconds", "machine_percent", *_CPU_COLUMNS, *_GPU_COLUMNS]
     return rows[[*timings.factor_columns(rows), *columns]].reset_index(drop=True)
 
 
@@ -119,9 +119,10 @@ def _means(column: str) -> Any:
         seconds = rows["seconds"].to_numpy(float)
         weights = np.diff(seconds, prepend=seconds[:1])
         training = rows["batch_size"].notna().to_numpy()
+        resting = ~training & rows["phase"].isna().to_numpy()
         known = np.isfinite(values) & (weights > 0)
         parts = []
-        for chosen, when in ((known & training, "training"), (known & ~training, "resting")):
+        for chosen, when in ((known & training, "training"), (known & resting, "resting")):
             if chosen.any():
                 mean = np.average(values[chosen], weights=weights[chosen])
                 parts.append(f"{mean:.1f} % while {when}")

@@ -4,7 +4,9 @@
 `map`       the same, with a parallel map
 `prefetch`  the same, and two batches are made ready while a step runs
 `cache`     the same, and the mapped images are kept in memory: nothing is mapped twice
-`jpeg`      as `prefetch`, but every image is a JPEG file that is read and decoded
+`jpeg`      as `prefetch`, but every image is a JPEG file that is read and decoded: written just
+            before from the data set's resized image, so that it is small and in the page cache,
+            and no disk is waited for
 
 The map turns one stored image into float32 numbers, times the data set's scale. Every pipeline
 yields the same batches in the same order, 0 to n - 1, epoch after epoch without end; an epoch's

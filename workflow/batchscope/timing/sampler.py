@@ -490,6 +490,10 @@ class Sampler:
         finally:
             self._turn_to(outer)
 
+    def rename(self, index: int, name: str, value: Any = None) -> None:
+        """Gives a phase that has ended another name and value: its old ones start a new phase."""
+        self.phases[index] = (name, value)
+
     def _turn_to(self, phase: int) -> None:
         with self._lock:
             self._take()
@@ -548,20 +552,29 @@ class Sampler:
         return {**columns, "phase": columns["phase"].astype(np.int64)}
 
 
-def as_lists(sampler: Sampler) -> dict[str, list[Any]]:
+def as_lists(sampler: Sampler, column: str | None = None) -> dict[str, list[Any]]:
     """Returns a sampler's series for a record: lists, each sample with its phase's value.
 
-    The phase's column is named by the phases, `batch_size` say, and None outside of all.
     Columns that are unknown throughout are left out; four digits are kept, of the seconds
     three decimals.
+
+    Args:
+        sampler: The sampler.
+        column: Name of the phases whose values are kept, in a column of that name that is None
+            outside of them; None for the first phase's. Where there are phases of other names,
+            the column `phase` has the names of all.
     """
     series = sampler.series()
-    name = sampler.phases[0][0] if sampler.phases else "phase"
-    values = {index: value for index, (_, value) in enumerate(sampler.phases)}
+    column = column or (sampler.phases[0][0] if sampler.phases else "phase")
+    labels = [
+        sampler.phases[index] if index != OUTSIDE else (None, None) for index in series.pop("phase")
+    ]
     found: dict[str, list[Any]] = {
-        name: [values.get(int(phase)) for phase in series.pop("phase")],
+        column: [value if name == column else None for name, value in labels],
         "seconds": [round(float(value), 3) for value in series.pop("seconds")],
     }
+    if any(name != column for name, _ in sampler.phases):
+        found["phase"] = [name for name, _ in labels]
     for column, samples in series.items():
         if np.isfinite(samples).any():
             found[column] = [float(f"{value:.4g}") for value in samples]

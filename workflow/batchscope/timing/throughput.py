@@ -3,8 +3,8 @@
 Short blocks of every batch size are timed round after round, each round in a random order of
 its own: what drifts or disturbs the machine then falls on all batch sizes alike. A block during
 which other processes took a part of the machine is repeated, and flagged where that helps not.
-Steps with a delay take turns with the same steps without it: two jobs would differ by more than a
-small delay.
+Steps with a delay and the same steps without it follow each other at once, in random order: two
+jobs, or two blocks some seconds apart, would differ by more than a small delay.
 """
 
 from __future__ import annotations
@@ -49,12 +49,28 @@ def turns(sweep: Sweep) -> list[Turn]:
     return [Turn(size, delayed) for delayed in (True, *without) for size in sweep.batch_sizes]
 
 
-def rounds(timed: Iterable[Timed], blocks: int) -> Iterator[list[Timed]]:
-    """Yields what is timed in a new random order for every block, from a fixed generator."""
+def rounds(
+    timed: Iterable[Timed], blocks: int, group: Callable[[Timed], Hashable] | None = None
+) -> Iterator[list[Timed]]:
+    """Yields what is timed in a new random order for every block, from a fixed generator.
+
+    Args:
+        timed: What is timed.
+        blocks: Blocks of each.
+        group: What is alike for those that follow each other at once, in random order; None
+            where each stands for itself.
+    """
     generator = np.random.default_rng(ORDER_SEED)
-    given = list(timed)
+    groups: dict[Hashable, list[Timed]] = {}
+    for each in timed:
+        groups.setdefault(group(each) if group else each, []).append(each)
+    given = list(groups.values())
     for _ in range(blocks):
-        yield [given[index] for index in generator.permutation(len(given))]
+        yield [
+            given[place][index]
+            for place in generator.permutation(len(given))
+            for index in generator.permutation(len(given[place]))
+        ]
 
 
 def calibrate(
@@ -98,6 +114,7 @@ def time_blocks(
     around: Callable[[Timed], Any] | None = None,
     results: dict[type[BaseException], str] | None = None,
     status: dict[Timed, str] | None = None,
+    group: Callable[[Timed], Hashable] | None = None,
 ) -> dict[Timed, list[dict[str, Any]]]:
     """Times blocks of steps of every batch size, or of whatever is compared, in turns.
 
@@ -109,6 +126,7 @@ def time_blocks(
         around: Called with the batch size; what it returns surrounds the block.
         results: Errors that end a batch size and not the others, each with its status word.
         status: Gets the status of the batch sizes that ended so; their blocks are dropped.
+        group: What is alike for those that follow each other at once; see `rounds`.
 
     Returns:
         Batch size -> its blocks in order, one per round, each with `seconds` and
@@ -116,7 +134,7 @@ def time_blocks(
     """
     found: dict[Timed, list[dict[str, Any]]] = {turn: [] for turn in run_steps}
     results, status = results or {}, {} if status is None else status
-    for order in rounds(run_steps, blocks):
+    for order in rounds(run_steps, blocks, group):
         for turn in order:
             if turn not in found:
                 continue
@@ -178,6 +196,7 @@ def measure(
             functools.partial(_phase, sampler),
             subject.fates,
             status,
+            lambda turn: turn.batch_size,
         )
     series = sampler.series()
     phases = {size: index for index, (_, size) in enumerate(sampler.phases)}

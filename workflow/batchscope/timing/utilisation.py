@@ -11,8 +11,10 @@ from batchscope.sweeps import Sweep
 from batchscope.timing import fates
 from batchscope.timing.sampler import Sampler, as_lists, peak_memory, reset_peak_memory, summary
 from batchscope.timing.subjects import Subject, open_subject
-from batchscope.timing.throughput import calibrate
+from batchscope.timing.throughput import DISTURBED_CORES, MOST_REPEATS, calibrate
 
+# What the samples of a training that counts are called, and those of what surrounds it.
+TRAINING, LEAD_IN, REPEATED = "batch_size", "lead_in", "repeated"
 # One call trains for about so long, so that what is between two calls is a small share.
 CALL_SECONDS = 0.5
 
@@ -25,6 +27,9 @@ def measure(
     model_file: Path | str | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Trains at every batch size in ascending order, with a rest before each.
+
+    A training during which other processes took a part of the machine is repeated, and flagged
+    where that helps not.
 
     Args:
         results: The folder of all results.
@@ -47,7 +52,7 @@ def measure(
             time.sleep(settings["pause_seconds"])
         examples = subject.examples
     series = sampler.series()
-    phases = {size: index for index, (_, size) in enumerate(sampler.phases)}
+    phases = {size: index for index, (name, size) in enumerate(sampler.phases) if name == TRAINING}
     sizes = []
     for size, found in prepared.items():
         used = summary(series, phases[size]) if size in trained else None
@@ -59,7 +64,7 @@ def measure(
     details = {
         "train_examples": examples,
         "sizes": sizes,
-        "samples": as_lists(sampler),
+        "samples": as_lists(sampler, TRAINING),
         "gpu_device": sampler.gpu_device,
         "threads": subject.threads,
     }
@@ -103,13 +108,21 @@ def _prepare(subject: Subject) -> dict[int, dict[str, Any]]:
 def _train(
     subject: Subject, sampler: Sampler, batch_size: int, steps: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Rests, then trains for some seconds; returns what was done."""
-    run_steps = subject.runner(batch_size)
-    run_steps(subject.unit)  # the change of batch size is no part of the training
-    time.sleep(settings["pause_seconds"])
-    spent, done = 0.0, 0
-    with sampler.phase("batch_size", batch_size):
-        while spent < settings["seconds"]:
-            spent += run_steps(steps)
-            done += steps
-    return {"steps": done, "seconds": spent}
+    """Rests, then trains for some seconds, again where others disturbed; returns what was done."""
+    with sampler.phase(LEAD_IN, batch_size):  # the change of batch size, neither training nor rest
+        run_steps = subject.runner(batch_size)
+        run_steps(subject.unit)
+    for repeats in range(MOST_REPEATS + 1):
+        time.sleep(settings["pause_seconds"])
+        spent, done = 0.0, 0
+        with sampler.phase(TRAINING, batch_size) as phase:
+            while spent < settings["seconds"]:
+                spent += run_steps(steps)
+                done += steps
+        others = summary(sampler.series(), phase)["foreign_cores"]
+        disturbed = others is not None and others > DISTURBED_CORES
+        if not disturbed:
+            break
+        if repeats < MOST_REPEATS:
+            sampler.rename(phase, REPEATED, (batch_size, repeats))
+    return {"steps": done, "seconds": spent, "disturbed": disturbed, "repeats": repeats}
