@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas
 import pytest
 
-from batchscope import timing_tables
+from batchscope import step_times, timing_tables
 from batchscope.report import machine_answer
 
 
@@ -80,3 +81,15 @@ def test_configurations_stand_side_by_side():
 def test_nothing_measured_is_no_answer():
     assert machine_answer.build(pandas.DataFrame([row()])) is None
     assert machine_answer.build(pandas.DataFrame(columns=list(row()))) is None
+
+
+def test_what_is_said_of_the_p_of_steps_is_what_the_verdicts_do():
+    """Stairs that win alone and not among thirty lines: the words must tell why."""
+    sizes = np.arange(1.0, 33.0)
+    stairs = step_times.best_step(sizes, list(10 + 8 * np.ceil(sizes / 8)), draws=199)
+    assert stairs.winner == "staircase" and 0.05 / 30 < max(stairs.p, stairs.p_rival) < 0.05
+    line = stairs._replace(winner="line", p=0.5, p_rival=0.5)
+    (alone,), (among, *_) = (step_times.together([stairs, *[line] * n]) for n in (0, 29))
+    assert (alone.winner, among.winner) == ("staircase", "not resolved")
+    assert "p, adjusted by Holm's method over the configurations" in machine_answer.READING
+    assert "not adjusted" not in machine_answer.READING

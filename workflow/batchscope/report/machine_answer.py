@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas
 
-from batchscope import absence, frames
+from batchscope import absence, frames, step_times
 from batchscope.report.text import format_interval, format_number
 
 READING = (
@@ -19,8 +19,9 @@ READING = (
     "knee is the smallest batch size from which on throughput stays within 10 % of its highest. "
     "The ceiling is the peak of a matrix product, measured in the same process, over the "
     "operations that the model takes per image. A difference below the noise floor, by which a "
-    "batch size differs from itself, means nothing. p of steps in the batch size is of each "
-    "configuration by itself, not adjusted for their number."
+    "batch size differs from itself, means nothing. Steps in the batch size are seen only where "
+    "their p, adjusted by Holm's method over the configurations of the experiment, is below "
+    f"{step_times.LEVEL:g}."
 )
 
 Row = dict[str, Any]
