@@ -91,9 +91,16 @@ SWEEPS: dict[str, str] = {
     "half_batch": "Batch size a / b, at which half of a step is fixed cost.",
     "line_residual": "Relative root-mean-square residual of the fit.",
     "noise_floor": "Factor by which a batch size differs from itself.",
-    "plateau_images_per_second": "Highest median throughput.",
-    "knee_batch_size": "Smallest batch size from which on throughput stays at 90 % of it or above.",
-    "still_rising": "Whether the largest batch size is still faster than the one before.",
+    "highest_images_per_second": "Highest median throughput.",
+    "plateau_images_per_second": "Throughput that it tends to: 1 / b where the line fits, or else "
+    "the median of the sizes from half the largest on, unless these still rise.",
+    "knee_fitted": "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
+    "fits and it lies within the sizes.",
+    "knee_fitted_low": "Lower end of its 95 % interval: delta method for its logarithm.",
+    "knee_fitted_high": "Upper end of its 95 % interval.",
+    "knee_batch_size": "Smallest batch size whose throughput reaches 90 % of the plateau and after "
+    "which the upper quartile of none falls short of it.",
+    "still_rising": "Whether 90 % of the plateau lies beyond the largest batch size.",
     "step_winner": "line, staircase, neither or not resolved: how the time of a step rises.",
     "step_q": "Images per step of the best staircase.",
     "step_alike": "Every q that fits as well, 1 for the line.",
@@ -104,7 +111,7 @@ SWEEPS: dict[str, str] = {
     "matmul_flops_per_second": "Measured peak of a matrix product, FLOP/s; in TensorFlow alone.",
     "flops_per_image": "Operations of the model's products and convolutions per image and update.",
     "ceiling_images_per_second": "The one over the other.",
-    "plateau_share_of_ceiling": "plateau_images_per_second over it.",
+    "share_of_ceiling": "highest_images_per_second over it.",
     "max_batch_size": "Largest batch size that was seen to fit into memory.",
     "max_batch_size_bound": "resolved, most_fits (all that may be tried fits) or nothing_fits.",
     "memory_limit_mb": "Memory that it was allowed to take, MB.",
@@ -334,17 +341,21 @@ def _step_time(timing: Timing) -> Row:
         row[name], row[f"{name}_low"], row[f"{name}_high"] = estimate
     row["fixed_seconds_error"] = fit.fixed_error
     row.update(_recovered_delay(timed))
-    row["half_batch"], row["line_residual"] = fit.half_batch, fit.residual
+    row["half_batch"], row["line_residual"] = fit.half_batch.value, fit.residual
     noise = step_times.noise_floor(*step_times.halves(blocks)).factor
     row["noise_floor"] = noise
-    speeds = [size / np.asarray(block) for size, block in zip(sizes, blocks, strict=True)]
-    knee = step_times.knee(sizes, speeds, noise=max(1.05, noise))
+    speeds = (size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
+    row["highest_images_per_second"] = max(speeds)
+    knee = step_times.knee(sizes, blocks, noise=noise)
     row["plateau_images_per_second"] = knee.plateau
+    row["knee_fitted"], row["knee_fitted_low"], row["knee_fitted_high"] = knee.fitted
     row["knee_batch_size"], row["still_rising"] = knee.batch_size, knee.still_rising
     factors = timing.sweep.factors
     on_gpus = factors["device"] == "gpu" and factors["replicas"] > 1
     if row["ceiling_images_per_second"] and not on_gpus:  # the peak is of one GPU
-        row["plateau_share_of_ceiling"] = knee.plateau / row["ceiling_images_per_second"]
+        row["share_of_ceiling"] = (
+            row["highest_images_per_second"] / row["ceiling_images_per_second"]
+        )
     return row
 
 
