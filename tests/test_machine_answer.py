@@ -106,6 +106,20 @@ def test_the_largest_batch_is_told_with_its_bound():
     assert open_end["Largest batch size"][0].startswith("at least 1408")
 
 
+def test_the_ceiling_is_told_with_the_range_of_its_peaks():
+    ceiling = {
+        "ceiling_images_per_second": 12700.0,
+        "matmul_flops_per_second": 1.27e11,
+        "matmul_flops_per_second_lowest": 3.2e10,
+        "flops_per_image": 1e7,
+        "share_of_ceiling": 0.5,
+    }
+    told = "12700 images/s (127 GFLOP/s{} over 10 MFLOP per image); 50 % of it reached"
+    assert answer(row(**ceiling))["Ceiling"] == [told.format(" (measured from 32 on)")]
+    one = {**ceiling, "matmul_flops_per_second_lowest": 1.27e11}
+    assert answer(row(**one))["Ceiling"] == [told.format("")]
+
+
 def test_configurations_stand_side_by_side():
     found = machine_answer.build(
         pandas.DataFrame([row(**TIMED), row(**{**TIMED, "loop": "eager", "noise_floor": None})]),

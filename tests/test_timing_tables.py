@@ -220,6 +220,30 @@ def test_the_knee_within_the_sizes(written):
     assert row["knee_batch_size"] == 128 and not row["still_rising"]
 
 
+def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
+    """Peaks of one machine, threads and type are of one thing; the lower one was disturbed."""
+    jobs = status.timing_jobs(written.experiments["machine"], "results", "desktop")
+    paths = [job.path for job in jobs if job.measure == "throughput"]
+
+    def ceilings(*peaks):
+        for path, (peak, threads) in zip(paths, peaks, strict=True):
+            record = records.read_json(path)
+            record["matmul"] = {"flops_per_second": peak, "threads": threads, "dtype": "float32"}
+            records.write_json(path, record)
+        frame = timing_tables.summaries("results", written, "machine").set_index("machine")
+        names = ("matmul_flops_per_second", "matmul_flops_per_second_lowest")
+        assert frame.loc["cluster", names[0]].tolist() == [5e10, 5e10]
+        own = frame.loc["desktop"]
+        products = own["ceiling_images_per_second"] * own["flops_per_image"]
+        assert products.to_numpy() == pytest.approx(own[names[0]].to_numpy())
+        share = own["share_of_ceiling"] * own["ceiling_images_per_second"]
+        assert share.to_numpy() == pytest.approx(own["highest_images_per_second"].to_numpy())
+        return own[list(names)].to_numpy().tolist()
+
+    assert ceilings((3.2e10, 2), (1.27e11, 2)) == [[1.27e11, 3.2e10]] * 2
+    assert ceilings((3.2e10, 1), (1.27e11, 2)) == [[3.2e10] * 2, [1.27e11] * 2]
+
+
 def test_utilisation_and_its_samples(written):
     frame = timing_tables.utilisation("results", written, "machine")
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from batchscope.plan import Study
 
 Row = dict[str, Any]
+Peaks = dict[tuple[Any, ...], list[float]]
 
 # What a row is of: the machine, the sweep and its factors.
 FIRST = (
@@ -108,7 +109,9 @@ SWEEPS: dict[str, str] = {
     "step_p": "How often a line with this noise gives so large a difference.",
     "step_p_holm": "The larger of it and the best rival's, adjusted over the experiment's rows.",
     "step_verdict": "The same in a sentence.",
-    "matmul_flops_per_second": "Measured peak of a matrix product, FLOP/s; in TensorFlow alone.",
+    "matmul_flops_per_second": "Peak of a matrix product, FLOP/s: the highest that the table's "
+    "timings measured on this machine, device, threads and type; in TensorFlow alone.",
+    "matmul_flops_per_second_lowest": "The lowest of these.",
     "flops_per_image": "Operations of the model's products and convolutions per image and update.",
     "ceiling_images_per_second": "The one over the other.",
     "share_of_ceiling": "highest_images_per_second over it.",
@@ -295,7 +298,8 @@ def _speed(size: dict[str, Any], examples: int | None) -> Row:
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine and configuration: what all its batch sizes say together."""
     timings = list(find(results, study, experiment, "throughput"))
-    rows = [timing.first | _step_time(timing) for timing in timings]
+    peaks = _peaks(timings)
+    rows = [timing.first | _step_time(timing, peaks) for timing in timings]
     _add_steps(rows, timings)
     for timing in find(results, study, experiment, "max_batch_size"):
         # Memory does not depend on what drives the steps: it stands with every loop's times.
@@ -319,7 +323,7 @@ def _subject(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in FIRST if name != "sweep" and name not in loop)
 
 
-def _step_time(timing: Timing) -> Row:
+def _step_time(timing: Timing, peaks: Peaks) -> Row:
     record = timing.record
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}
@@ -331,7 +335,7 @@ def _step_time(timing: Timing) -> Row:
         "sizes": len(timed),
         "blocks": sum(len(size["blocks"]) for size in timed),
         "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
-        **_ceiling(timing),
+        **_ceiling(timing, peaks),
     }
     if len(timed) < 2:
         return row
@@ -403,18 +407,41 @@ def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
     }
 
 
-def _ceiling(timing: Timing) -> Row:
+def _peaks(timings: Iterable[Timing]) -> Peaks:
+    """Returns the measured peaks of matrix products, by what they are of.
+
+    A job measures its own within a second or so: what is slower than another's was disturbed.
+    """
+    peaks: Peaks = {}
+    for timing in timings:
+        if found := (timing.record.get("matmul") or {}).get("flops_per_second"):
+            peaks.setdefault(_peak_of(timing), []).append(found)
+    return peaks
+
+
+def _peak_of(timing: Timing) -> tuple[Any, ...]:
+    """Returns what a peak is of: the machine, the device, its threads and the type."""
+    measured = timing.record.get("matmul") or {}
+    fields = ("device", "threads", "dtype", "tensor_float_32")
+    factors = timing.sweep.factors
+    told = tuple(measured.get(name) for name in fields)
+    return (timing.machine, factors["device"], factors["threads"], *told)
+
+
+def _ceiling(timing: Timing, peaks: Peaks) -> Row:
     """Returns peak, operations and their ratio: the images per second that the peak allows.
 
     A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
     2204.02311, appendix B), against a measured peak.
     """
     record = timing.record
-    peak = (record["matmul"] or {}).get("flops_per_second")  # TensorFlow's alone
+    measured = peaks.get(_peak_of(timing), []) if record["matmul"] else []  # TensorFlow's alone
+    peak = max(measured, default=None)
     flops = (record["flops"] or {}).get("training_products")  # of one gradient
     flops = flops and flops * names.gradients_per_update(timing.sweep.factors)
     return {
         "matmul_flops_per_second": peak,
+        "matmul_flops_per_second_lowest": min(measured, default=None),
         "flops_per_image": flops,
         "ceiling_images_per_second": peak / flops if peak and flops else None,
     }

@@ -20,8 +20,9 @@ READING = (
     "else the median of the largest sizes. The knee is where it reaches 90 % of that: 9 times "
     "fixed cost over cost per image by the fit (interval: delta method for its logarithm), and "
     "the smallest timed size after which no upper quartile of the blocks falls short. "
-    "The ceiling is the peak of a matrix product, measured in the same process, over the "
-    "operations that the model takes per image. A difference below the noise floor, by which a "
+    "The ceiling is the peak of a matrix product over the operations that the model takes per "
+    "image. It is a bound, and every job measures it once: the highest of the experiment on the "
+    "same machine, device, threads and type counts. A difference below the noise floor, by which a "
     "batch size differs from itself, means nothing. Steps in the batch size are seen only where "
     "their p, adjusted by Holm's method over the configurations of the experiment, is below "
     f"{step_times.LEVEL:g}."
@@ -161,8 +162,10 @@ def _ceiling(row: Row) -> str:
     peak, flops = row["matmul_flops_per_second"], row["flops_per_image"]
     share = row.get("share_of_ceiling")
     reached = "" if share is None else f"; {100 * share:.0f} % of it reached"
+    lowest = row.get("matmul_flops_per_second_lowest", peak)
+    others = f" (measured from {format_number(lowest / 1e9, 3)} on)" if lowest < peak else ""
     return (
-        f"{_with_unit(ceiling, 'images/s')} ({format_number(peak / 1e9, 3)} GFLOP/s over "
+        f"{_with_unit(ceiling, 'images/s')} ({format_number(peak / 1e9, 3)} GFLOP/s{others} over "
         f"{format_number(flops / 1e6, 3)} MFLOP per image){reached}"
     )
 
