@@ -148,6 +148,7 @@ LIMIT = {
     "max_batch_size_bound": "resolved",
     "memory_limit_mb": 2000.0,
     "plateau_images_per_second": 800.0,
+    "knee_fitted": 23.6,
     "knee_batch_size": 24,
     "still_rising": False,
 }
@@ -182,33 +183,36 @@ def test_limits_of_machine_and_series_stand_on_one_axis():
     drawing, found, frame = drawn(rows, [LIMIT])
     assert labels(drawing) == [
         "fits into 2000 MB",
-        "90 % of top throughput",
+        "90 % of the plateau",
         "sgd, plain updates",
         "adam, plain updates",
         "adam, robust updates",
     ]
-    assert numbers(drawing) == ["900", "24", "64", "64", "64"]
+    assert numbers(drawing) == ["900", "23.6", "64", "64", "64"]
     assert found == (
         "Largest batch within 3.0 points of its best test accuracy: sgd, plain updates: 64 "
         "(best 32; at 128 beyond it); adam, plain updates: 64 (best 32; at 128 beyond it); "
         "adam, robust updates: 64 (best 32; at 128 beyond it). "
         "The largest batch that fits into 2000 MB of memory: 900. "
-        "Throughput reaches 90 % of its highest at 24."
+        "Throughput reaches 90 % of its plateau at 23.6."
     )
     assert frame["limit"].notna().sum() == 2
 
 
 def test_loops_share_the_memory_and_have_a_knee_each():
-    limits = [{**LIMIT, "loop": loop, "knee_batch_size": 8} for loop in ("graph", "fit")]
-    limits[1]["still_rising"] = True
-    drawing, _, _ = drawn(runs(FOUR), limits)
+    none = {"knee_fitted": math.nan, "knee_batch_size": 8}
+    limits = [{**LIMIT, **none, "loop": loop} for loop in ("graph", "fit")]
+    limits[1] |= {"still_rising": True, "knee_batch_size": math.nan}
+    drawing, found, _ = drawn(runs(FOUR), limits)
     assert labels(drawing) == [
         "fits into 2000 MB",
-        "90 % of top throughput (loop in the graph)",
-        "90 % of top throughput (Keras fit)",
+        "90 % of the plateau (loop in the graph)",
+        "90 % of the plateau (Keras fit)",
         "test accuracy within 3.0 points",
     ]
-    assert numbers(drawing) == ["900", "8", "8 or more", "64"]
+    assert numbers(drawing) == ["900", "8", "beyond what was timed", "64"]
+    assert "reaches 90 % of its plateau at 8." in found
+    assert "still rises at the largest batch size timed: no knee." in found
 
 
 @pytest.mark.parametrize("stated", [{"test_accuracy": 0.03, "test_loss": 0.1}])
@@ -230,9 +234,10 @@ def test_without_a_verdict_no_bar_is_drawn():
 
 
 def test_no_knee_is_said_and_not_drawn():
-    drawing, found, _ = drawn(runs(FOUR), [{**LIMIT, "knee_batch_size": math.nan}])
+    none = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
+    drawing, found, _ = drawn(runs(FOUR), [{**LIMIT, **none}])
     assert "none" in numbers(drawing)
-    assert "falls below 90 % of its plateau again: no knee." in found
+    assert "stays at 90 % of its plateau from no batch size on: no knee." in found
 
 
 def test_every_mark_has_its_words_in_the_legend():

@@ -27,7 +27,7 @@ def test_exact_timings_give_their_costs_in_any_order():
     fit = step_times.fixed_cost(POWERS[::-1], list(0.02 + 0.001 * POWERS[::-1]))
     assert fit.fixed == pytest.approx((0.02, 0.02, 0.02))
     assert fit.per_image == pytest.approx((0.001, 0.001, 0.001))
-    assert fit.half_batch == pytest.approx(20)
+    assert fit.half_batch == pytest.approx((20, 20, 20))
     assert fit.residual < 1e-12 and fit.sizes == 9
 
 
@@ -35,7 +35,7 @@ def test_the_weights_are_relative():
     # Weights 1, 1 and 1/4, by hand: 9a + 15b = 10 and 15a + 29b = 18, so a = 5/9 and b = 1/3.
     fit = step_times.fixed_cost([1, 2, 3], [1.0, 1.0, 2.0])
     assert (fit.fixed.value, fit.per_image.value) == pytest.approx((5 / 9, 1 / 3))
-    assert fit.half_batch == pytest.approx(5 / 3)
+    assert fit.half_batch.value == pytest.approx(5 / 3)
     # Relative residuals 1/9, -2/9 and 2/9; the inverse matrix has 4 * 29 / 36 for a.
     assert fit.residual == pytest.approx(math.sqrt(1 / 27))
     assert fit.fixed_error == pytest.approx(math.sqrt(4 * 29 / 36 / 9))
@@ -46,7 +46,7 @@ def test_the_weights_are_relative():
 def test_a_negative_fixed_cost_is_told_and_halves_nothing():
     fit = step_times.fixed_cost([10, 20, 40], [0.01, 0.03, 0.07])
     assert fit.fixed.value == pytest.approx(-0.01)
-    assert math.isnan(fit.half_batch)
+    assert math.isnan(fit.half_batch.value)
 
 
 def test_blocks_count_by_their_median():
@@ -278,30 +278,106 @@ def test_the_comparison_repeats_itself():
     assert step_times.best_step(SPARSE, seconds) == step_times.best_step(SPARSE, seconds)
 
 
+KNEE = 40.5  # 9 * 4.5, of timings 4.5 + B
+
+
+def knee(sizes, speeds, **other):
+    return step_times.knee(sizes, list(np.array(sizes) / np.array(speeds)), **other)
+
+
 def test_knees_by_hand():
+    sizes = [1, 2, 4, 8, 16, 32]  # no line: the plateau is the median of the last two
+    found = knee(sizes, [10, 50, 95, 80, 99, 101])
+    assert (found.plateau, found.batch_size) == (100, 16)  # 8 falls below again
+    assert not found.still_rising and math.isnan(found.fitted.value)
+    assert knee(sizes, [10, 20, 40, 80, 100, 50]).batch_size is None
+    assert knee(sizes, [10, 20, 40, 80, 100, 50], share=0.6).batch_size == 8
+    found = knee([8], [50.0])
+    assert (found.plateau, found.batch_size, found.still_rising) == (50, 8, False)
+
+
+def test_a_size_is_short_where_its_upper_quartile_is():
+    """The blocks of the last size: a median 20 % below, a quarter of them at the plateau."""
     sizes = [1, 2, 4, 8, 16, 32]
-    found = step_times.knee(sizes, [10, 50, 95, 80, 99, 100])
-    assert found[:2] == (100, 16)  # 4 reaches the share, but 8 falls below it again
-    assert not found.still_rising
-    assert step_times.knee(sizes, [10, 20, 40, 80, 100, 85])[:2] == (100, None)
-    assert step_times.knee(sizes, [10, 20, 40, 80, 100, 85], share=0.8)[:2] == (100, 8)
-    assert step_times.knee([8], [50.0])[:2] == (50, 8)
+    blocks = [
+        [size / speed] * 5 for size, speed in zip(sizes, (20, 40, 60, 100, 100), strict=False)
+    ]
+    noisy_end, short_end = ([32 / speed for speed in (70, 80, 80, top, top)] for top in (92, 82))
+    # The median of 16 and 32 is 90, and 81 is its share.
+    assert step_times.knee(sizes, [*blocks, noisy_end]).batch_size == 8
+    assert step_times.knee(sizes, [*blocks, [0.99 * t for t in short_end]]).batch_size == 8
+    assert step_times.knee(sizes, [*blocks, [32 / 60] * 5]).batch_size is None
 
 
-def test_the_asymptote_is_one_over_the_cost_per_image():
-    speeds = POWERS / (0.02 + 0.001 * POWERS)
-    assert step_times.knee(POWERS, speeds).asymptote == pytest.approx(1000)
-    assert math.isnan(step_times.knee([1, 2, 4], [1, 2.5, 6]).asymptote)
+def test_the_knee_of_a_line_is_nine_times_its_half_batch():
+    found = step_times.knee(SPARSE, list(4.5 + SPARSE))
+    assert found.plateau == pytest.approx(1)
+    assert found.fitted == pytest.approx((KNEE, KNEE, KNEE))
+    assert found.batch_size == 48 and not found.still_rising
+    assert knee(SPARSE, SPARSE / (4.5 + SPARSE), share=0.8).fitted.value == pytest.approx(18)
+    # By the first size it is behind: the line has none within the sizes.
+    found = step_times.knee(SPARSE, list(0.05 + SPARSE))
+    assert math.isnan(found.fitted.value) and found.batch_size == 1
+
+
+def test_the_interval_of_the_half_batch_by_hand():
+    # Weights 1, 1 and 1/4: the inverse of their normal equations is [[29, -15], [-15, 9]] / 9.
+    fit = step_times.fixed_cost([1, 2, 3], [1.0, 1.0, 2.0])
+    a, b, variance = 5 / 9, 1 / 3, 1 / 9 / 9
+    error = math.sqrt(variance * (29 / a**2 + 2 * 15 / (a * b) + 9 / b**2))
+    assert math.log(fit.half_batch.high / fit.half_batch.value) == pytest.approx(12.7062 * error)
+    assert fit.half_batch.low * fit.half_batch.high == pytest.approx(fit.half_batch.value**2)
+
+
+@pytest.mark.parametrize("sizes", [SPARSE, POWERS[:8], np.array([4, 16, 64, 256.0])])
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.06])
+def test_noise_neither_moves_nor_hides_the_knee(sizes, noise):
+    found = []
+    for seed in range(100 if noise else 1):
+        blocks = list(noisy(4.5 + sizes, noise, seed, blocks=9))
+        floor = step_times.noise_floor(*step_times.halves(blocks)).factor
+        found.append(step_times.knee(sizes, blocks, noise=floor))
+    fitted = np.array([one.fitted for one in found])
+    assert np.isfinite(fitted).all() and not any(one.still_rising for one in found)
+    assert np.median(fitted[:, 0]) == pytest.approx(KNEE, rel=0.02)
+    assert np.abs(fitted[:, 0] / KNEE - 1).max() < 0.25
+    if noise:
+        inside = (fitted[:, 1] <= KNEE) & (fitted[:, 2] >= KNEE)
+        assert 0.88 <= inside.mean() <= 0.99
+    # And so does the empirical one: in 2 % of all at most none is there.
+    timed = [one.batch_size for one in found if one.batch_size]
+    assert len(timed) >= 0.98 * len(found)
+    assert np.median(timed) == sizes[sizes >= KNEE][0]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.06])
+@pytest.mark.parametrize("seconds", [100 + SPARSE, SPARSE**0.6, np.maximum(90, SPARSE)])
+def test_what_still_rises_has_no_knee_within_the_sizes(seconds, noise):
+    for seed in range(50 if noise else 1):
+        blocks = list(noisy(seconds, noise, seed, blocks=9))
+        floor = step_times.noise_floor(*step_times.halves(blocks)).factor
+        found = step_times.knee(SPARSE, blocks, noise=floor)
+        assert found.still_rising
+        assert found.batch_size is None and math.isnan(found.fitted.value)
 
 
 def test_still_rising():
+    """Without a line: by more than 10 % over half of the largest size."""
     sizes = [8, 16, 32]
-    assert step_times.knee(sizes, [50, 80, 90]).still_rising
-    assert not step_times.knee(sizes, [50, 80, 83]).still_rising
-    assert not step_times.knee(sizes, [50, 80, 90], noise=1.2).still_rising
+    assert knee(sizes, [50, 80, 90]).still_rising
+    assert not knee(sizes, [50, 80, 87]).still_rising
     # 64 and 66 hardly differ, yet their throughput is 40 % of what it tends to.
-    assert step_times.knee(SPARSE, SPARSE / (100 + SPARSE)).still_rising
-    assert not step_times.knee(SPARSE, SPARSE / (1 + SPARSE)).still_rising
+    assert knee(SPARSE, SPARSE / (100 + SPARSE)).still_rising
+    assert not knee(SPARSE, SPARSE / (1 + SPARSE)).still_rising
+    # A line whose knee is the largest size is just at its plateau.
+    assert not step_times.knee(SPARSE, list(0.99 * 66 / 9 + SPARSE)).still_rising
+    assert step_times.knee(SPARSE, list(1.01 * 66 / 9 + SPARSE)).still_rising
+
+
+def test_a_flat_start_is_no_line():
+    """Below 10 images a step takes as long as with 10: the line would have its knee at 80."""
+    found = step_times.knee(SPARSE, list(np.maximum(10, SPARSE)), noise=1.1)
+    assert math.isnan(found.fitted.value) and found.plateau == 1 and found.batch_size == 12
 
 
 def test_the_noise_floor():

@@ -6,6 +6,7 @@ import math
 import shutil
 from pathlib import Path
 
+import pandas
 import pytest
 import yaml
 
@@ -202,12 +203,47 @@ def test_each_configuration_on_each_machine_is_a_row(written):
 
 
 def test_the_knee_and_the_plateau(written):
+    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
+    row = frame.loc[("desktop", "graph")]
+    highest = 128 / (FIXED + PER_IMAGE * 128)
+    assert row["highest_images_per_second"] == pytest.approx(highest)
+    assert row["share_of_ceiling"] == pytest.approx(highest / 5e4)
+    assert row["plateau_images_per_second"] == pytest.approx(1 / PER_IMAGE)
+    # 9 a / b is 135 images, and 128 the largest size.
+    assert row["still_rising"] and math.isnan(row["knee_fitted"])
+    assert pandas.isna(row["knee_batch_size"])
+
+
+def test_the_knee_within_the_sizes(written):
+    (job, *_) = status.timing_jobs(written.experiments["machine"], "results", "desktop")
+    records.write_json(job.path, throughput(job.sweep.batch_sizes, 10 * PER_IMAGE))
     row = timing_tables.summaries("results", written, "machine").iloc[0]
-    speeds = [size / (FIXED + PER_IMAGE * size) for size in (64, 128)]
-    assert row["plateau_images_per_second"] == pytest.approx(speeds[1])
-    # 64 images: 0.81 of the time is theirs, which is 0.9 of what 128 images reach.
-    assert row["knee_batch_size"] == (64 if speeds[0] >= 0.9 * speeds[1] else 128)
-    assert row["plateau_share_of_ceiling"] == pytest.approx(speeds[1] / 5e4)
+    assert [row[f"knee_fitted{end}"] for end in ("", "_low", "_high")] == pytest.approx([90] * 3)
+    assert row["knee_batch_size"] == 128 and not row["still_rising"]
+
+
+def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
+    """Peaks of one machine, threads and type are of one thing; the lower one was disturbed."""
+    jobs = status.timing_jobs(written.experiments["machine"], "results", "desktop")
+    paths = [job.path for job in jobs if job.measure == "throughput"]
+
+    def ceilings(*peaks):
+        for path, (peak, threads) in zip(paths, peaks, strict=True):
+            record = records.read_json(path)
+            record["matmul"] = {"flops_per_second": peak, "threads": threads, "dtype": "float32"}
+            records.write_json(path, record)
+        frame = timing_tables.summaries("results", written, "machine").set_index("machine")
+        names = ("matmul_flops_per_second", "matmul_flops_per_second_lowest")
+        assert frame.loc["cluster", names[0]].tolist() == [5e10, 5e10]
+        own = frame.loc["desktop"]
+        products = own["ceiling_images_per_second"] * own["flops_per_image"]
+        assert products.to_numpy() == pytest.approx(own[names[0]].to_numpy())
+        share = own["share_of_ceiling"] * own["ceiling_images_per_second"]
+        assert share.to_numpy() == pytest.approx(own["highest_images_per_second"].to_numpy())
+        return own[list(names)].to_numpy().tolist()
+
+    assert ceilings((3.2e10, 2), (1.27e11, 2)) == [[1.27e11, 3.2e10]] * 2
+    assert ceilings((3.2e10, 1), (1.27e11, 2)) == [[3.2e10] * 2, [1.27e11] * 2]
 
 
 def test_utilisation_and_its_samples(written):

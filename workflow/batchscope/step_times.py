@@ -24,6 +24,8 @@ LEAST_LEVELS = 3  # two levels are one jump, which shows no period
 FINEST = 1e-6  # relative residual below which no timing means anything
 NAN = float("nan")
 LINE = "a straight line"
+PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
+LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
 
 
 class Estimate(NamedTuple):
@@ -41,7 +43,8 @@ class Fit(NamedTuple):
         fixed: The fixed cost per step a, s; may be negative.
         per_image: The cost per image b, s.
         half_batch: The batch size a / b at which half the time is fixed cost; NaN unless both
-            are positive.
+            are positive. Its interval is the delta method's for log(a / b), so that it has no
+            end below 0.
         residual: Relative root-mean-square residual.
         sizes: Number of batch sizes.
         fixed_error: Standard error of `fixed`, s, with `sizes` - 2 degrees of freedom.
@@ -49,7 +52,7 @@ class Fit(NamedTuple):
 
     fixed: Estimate
     per_image: Estimate
-    half_batch: float
+    half_batch: Estimate
     residual: float
     sizes: int
     fixed_error: float
@@ -73,13 +76,19 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
         ValueError: If there are fewer than two batch sizes, or a timing is not positive.
     """
     sizes, seconds = _medians("fixed_cost", batch_sizes, blocks)
-    (a, b), errors, residual = _weighted_line(sizes, seconds)
+    (a, b), covariance, residual = _weighted_line(sizes, seconds)
+    errors = np.sqrt(np.diag(covariance)).tolist()
     half = special.stdtrit(len(sizes) - 2, 1 - LEVEL / 2) if len(sizes) > 2 else NAN
     fixed, per_image = (
         Estimate(value, value - half * error, value + half * error)
         for value, error in ((a, errors[0]), (b, errors[1]))
     )
-    half_batch = a / b if a > 0 and b > 0 else NAN
+    half_batch = Estimate(NAN)
+    if a > 0 and b > 0:
+        slope = np.array([1 / a, -1 / b])  # of log(a / b)
+        with np.errstate(over="ignore"):  # a that may well be 0: the interval has no upper end
+            factor = float(np.exp(half * np.sqrt(slope @ covariance @ slope)))
+        half_batch = Estimate(a / b, a / b / factor, a / b * factor)
     return Fit(fixed, per_image, half_batch, residual, len(sizes), errors[0])
 
 
@@ -336,47 +345,64 @@ class Knee(NamedTuple):
     """Where throughput levels off.
 
     Attributes:
-        plateau: Highest median throughput, images/s.
-        batch_size: Smallest batch size from which on throughput stays at `share` of it or above;
-            None where the largest size falls below.
-        asymptote: 1 / b of the line t = a + b * B, images/s; NaN where there is none.
-        still_rising: The plateau was not reached within the batch sizes.
+        plateau: Throughput that it tends to, images/s: 1 / b where the line t = a + b * B fits,
+            or else the median of the sizes from half the largest on; NaN where these still rise.
+        fitted: The batch size at which the line reaches the share of the plateau, a / b times
+            share / (1 - share); NaN unless the line fits and it lies within the sizes.
+        batch_size: The smallest batch size that reaches the share and after which none is short
+            of it; None where none does.
+        still_rising: Whether the share is reached beyond the largest size.
     """
 
     plateau: float
+    fitted: Estimate
     batch_size: int | None
-    asymptote: float
     still_rising: bool
 
 
 def knee(
-    batch_sizes: Any, images_per_second: Sequence[Any], share: float = 0.9, noise: float = 1.05
+    batch_sizes: Any, blocks: Sequence[Any], share: float = PLATEAU_SHARE, noise: float = 1.0
 ) -> Knee:
-    """Finds the plateau of the throughput and the batch size that reaches it.
+    """Finds the plateau of the throughput and the batch size that reaches a share of it.
+
+    The line pools all sizes, so that no one decides. It fits where its residual is at most 5 %,
+    or half of the noise floor: two standard errors of a median, as halves scatter twice as much.
+    Elsewhere throughput still rises if the largest size beats the largest of at most half its
+    size by as much as a line with its knee at the largest size would: 10 % for half, and not by
+    less on a quiet machine or by more on a noisy one.
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
-        images_per_second: For each batch size its median throughput, or its blocks.
+        blocks: For each batch size its blocks, or their median, in seconds per step. A size is
+            short only where the upper quartile of its blocks' throughputs is.
         share: Share of the plateau that counts as reached.
-        noise: Factor by which the largest size must exceed the one before to be still rising.
-            The one before is the largest of at most half its size, where there is one: of
-            neighbours such as 64 and 66 neither could exceed the other.
+        noise: Factor by which a size differs from itself, of `noise_floor`.
 
     Raises:
-        ValueError: If a throughput is not positive.
+        ValueError: If a timing is not positive.
     """
-    sizes, speeds = _medians("knee", batch_sizes, images_per_second, least=1)
-    plateau = float(speeds.max())
-    short = np.flatnonzero(speeds < share * plateau)
-    first = int(short[-1]) + 1 if len(short) else 0
-    b = _weighted_line(sizes, sizes / speeds)[0][1] if len(sizes) > 1 else NAN
-    rising = False
-    if len(sizes) > 1:
-        half = np.flatnonzero(sizes <= sizes[-1] / 2)
-        before = speeds[half[-1] if len(half) else -2]
-        rising = bool(speeds[-1] == plateau and speeds[-1] > noise * before)
-    stays = int(sizes[first]) if first < len(sizes) else None
-    return Knee(plateau, stays, 1 / b if b > 0 else NAN, rising)
+    sizes, seconds = _medians("knee", batch_sizes, blocks, least=1)
+    speeds, largest = sizes / seconds, sizes[-1]
+    plateau, fitted, rising = NAN, Estimate(NAN), False
+    fit = fixed_cost(sizes, list(seconds)) if len(sizes) > 2 else None
+    if fit and fit.per_image.value > 0 and fit.residual <= max(LINE_FITS, math.log(noise) / 2):
+        plateau = 1 / fit.per_image.value
+        at = Estimate(*(share / (1 - share) * value for value in fit.half_batch))
+        rising = bool(at.value > largest)
+        fitted = at if sizes[0] <= at.value <= largest else fitted
+    else:
+        half = np.flatnonzero(sizes <= largest / 2)
+        before = half[-1] if len(half) else max(len(sizes) - 2, 0)
+        least = share + (1 - share) * largest / sizes[before]
+        rising = bool(speeds[-1] > least * speeds[before] and speeds[-1] >= share * speeds.max())
+        plateau = NAN if rising else float(np.median(speeds[sizes >= largest / 2]))
+    order = np.argsort(np.asarray(batch_sizes, float).ravel())
+    quick = np.array([np.percentile(blocks[index], 25) for index in order])
+    short = np.flatnonzero(~(sizes / quick >= share * plateau))
+    reached = np.flatnonzero(speeds >= share * plateau)
+    reached = reached[reached > short.max(initial=-1)]
+    stays = int(sizes[reached[0]]) if len(reached) and not rising else None
+    return Knee(plateau, fitted, stays, rising)
 
 
 class NoiseFloor(NamedTuple):
@@ -437,8 +463,8 @@ def _medians(
     return sizes[order], medians[order]
 
 
-def _weighted_line(x: np.ndarray, seconds: np.ndarray) -> tuple[list, list, float]:
-    """Returns intercept and slope, their standard errors, and the relative residual."""
+def _weighted_line(x: np.ndarray, seconds: np.ndarray) -> tuple[list, np.ndarray, float]:
+    """Returns intercept and slope, their covariance, and the relative residual."""
     design = np.column_stack([np.ones(len(x)), x]) / seconds[:, None]
     basis, triangle = np.linalg.qr(design)
     inverse = np.linalg.inv(triangle)
@@ -446,8 +472,8 @@ def _weighted_line(x: np.ndarray, seconds: np.ndarray) -> tuple[list, list, floa
     residuals = 1 - design @ found
     squares = residuals @ residuals
     free = len(x) - 2
-    errors = np.sqrt(squares / free * (inverse**2).sum(axis=1)) if free else np.full(2, NAN)
-    return found.tolist(), errors.tolist(), math.sqrt(squares / len(x))
+    covariance = inverse @ inverse.T * (squares / free if free else NAN)
+    return found.tolist(), covariance, math.sqrt(squares / len(x))
 
 
 class _Model(NamedTuple):

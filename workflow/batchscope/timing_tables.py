@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from batchscope.plan import Study
 
 Row = dict[str, Any]
+Peaks = dict[tuple[Any, ...], list[float]]
 
 # What a row is of: the machine, the sweep and its factors.
 FIRST = (
@@ -97,9 +98,16 @@ SWEEPS: dict[str, str] = {
     "half_batch": "Batch size a / b, at which half of a step is fixed cost.",
     "line_residual": "Relative root-mean-square residual of the fit.",
     "noise_floor": "Factor by which a batch size differs from itself.",
-    "plateau_images_per_second": "Highest median throughput.",
-    "knee_batch_size": "Smallest batch size from which on throughput stays at 90 % of it or above.",
-    "still_rising": "Whether the largest batch size is still faster than the one before.",
+    "highest_images_per_second": "Highest median throughput.",
+    "plateau_images_per_second": "Throughput that it tends to: 1 / b where the line fits, or else "
+    "the median of the sizes from half the largest on, unless these still rise.",
+    "knee_fitted": "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
+    "fits and it lies within the sizes.",
+    "knee_fitted_low": "Lower end of its 95 % interval: delta method for its logarithm.",
+    "knee_fitted_high": "Upper end of its 95 % interval.",
+    "knee_batch_size": "Smallest batch size whose throughput reaches 90 % of the plateau and after "
+    "which the upper quartile of none falls short of it.",
+    "still_rising": "Whether 90 % of the plateau lies beyond the largest batch size.",
     "step_winner": "line, staircase, neither or not resolved: how the time of a step rises.",
     "step_q": "Images per step of the best staircase.",
     "step_alike": "Every q that fits as well, 1 for the line.",
@@ -107,10 +115,12 @@ SWEEPS: dict[str, str] = {
     "step_p": "How often a line with this noise gives so large a difference.",
     "step_p_holm": "The larger of it and the best rival's, adjusted over the experiment's rows.",
     "step_verdict": "The same in a sentence.",
-    "matmul_flops_per_second": "Measured peak of a matrix product, FLOP/s; in TensorFlow alone.",
+    "matmul_flops_per_second": "Peak of a matrix product, FLOP/s: the highest that the table's "
+    "timings measured on this machine, device, threads and type; in TensorFlow alone.",
+    "matmul_flops_per_second_lowest": "The lowest of these.",
     "flops_per_image": "Operations of the model's products and convolutions per image and update.",
     "ceiling_images_per_second": "The one over the other.",
-    "plateau_share_of_ceiling": "plateau_images_per_second over it.",
+    "share_of_ceiling": "highest_images_per_second over it.",
     "max_batch_size": "Largest batch size that was seen to fit into memory.",
     "max_batch_size_bound": "resolved, most_fits (all that may be tried fits) or nothing_fits.",
     "memory_limit_mb": "Memory that it was allowed to take, MB.",
@@ -297,7 +307,8 @@ def _speed(size: dict[str, Any], examples: int | None) -> Row:
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine and configuration: what all its batch sizes say together."""
     timings = list(find(results, study, experiment, "throughput"))
-    rows = [timing.first | _step_time(timing) for timing in timings]
+    peaks = _peaks(timings)
+    rows = [timing.first | _step_time(timing, peaks) for timing in timings]
     _add_steps(rows, timings)
     for timing in find(results, study, experiment, "max_batch_size"):
         # Memory does not depend on what drives the steps: it stands with every loop's times.
@@ -321,7 +332,7 @@ def _subject(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in FIRST if name != "sweep" and name not in loop)
 
 
-def _step_time(timing: Timing) -> Row:
+def _step_time(timing: Timing, peaks: Peaks) -> Row:
     record = timing.record
     if record["status"] in absence.WORDS:
         return {"status": record["status"]}
@@ -333,7 +344,7 @@ def _step_time(timing: Timing) -> Row:
         "sizes": len(timed),
         "blocks": sum(len(size["blocks"]) for size in timed),
         "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
-        **_ceiling(timing),
+        **_ceiling(timing, peaks),
     }
     if len(timed) < 2:
         return row
@@ -343,17 +354,21 @@ def _step_time(timing: Timing) -> Row:
         row[name], row[f"{name}_low"], row[f"{name}_high"] = estimate
     row["fixed_seconds_error"] = fit.fixed_error
     row.update(_recovered_delay(timed))
-    row["half_batch"], row["line_residual"] = fit.half_batch, fit.residual
+    row["half_batch"], row["line_residual"] = fit.half_batch.value, fit.residual
     noise = step_times.noise_floor(*step_times.halves(blocks)).factor
     row["noise_floor"] = noise
-    speeds = [size / np.asarray(block) for size, block in zip(sizes, blocks, strict=True)]
-    knee = step_times.knee(sizes, speeds, noise=max(1.05, noise))
+    speeds = (size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
+    row["highest_images_per_second"] = max(speeds)
+    knee = step_times.knee(sizes, blocks, noise=noise)
     row["plateau_images_per_second"] = knee.plateau
+    row["knee_fitted"], row["knee_fitted_low"], row["knee_fitted_high"] = knee.fitted
     row["knee_batch_size"], row["still_rising"] = knee.batch_size, knee.still_rising
     factors = timing.sweep.factors
     on_gpus = factors["device"] == "gpu" and factors["replicas"] > 1
     if row["ceiling_images_per_second"] and not on_gpus:  # the peak is of one GPU
-        row["plateau_share_of_ceiling"] = knee.plateau / row["ceiling_images_per_second"]
+        row["share_of_ceiling"] = (
+            row["highest_images_per_second"] / row["ceiling_images_per_second"]
+        )
     return row
 
 
@@ -402,18 +417,41 @@ def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
     return row
 
 
-def _ceiling(timing: Timing) -> Row:
+def _peaks(timings: Iterable[Timing]) -> Peaks:
+    """Returns the measured peaks of matrix products, by what they are of.
+
+    A job measures its own within a second or so: what is slower than another's was disturbed.
+    """
+    peaks: Peaks = {}
+    for timing in timings:
+        if found := (timing.record.get("matmul") or {}).get("flops_per_second"):
+            peaks.setdefault(_peak_of(timing), []).append(found)
+    return peaks
+
+
+def _peak_of(timing: Timing) -> tuple[Any, ...]:
+    """Returns what a peak is of: the machine, the device, its threads and the type."""
+    measured = timing.record.get("matmul") or {}
+    fields = ("device", "threads", "dtype", "tensor_float_32")
+    factors = timing.sweep.factors
+    told = tuple(measured.get(name) for name in fields)
+    return (timing.machine, factors["device"], factors["threads"], *told)
+
+
+def _ceiling(timing: Timing, peaks: Peaks) -> Row:
     """Returns peak, operations and their ratio: the images per second that the peak allows.
 
     A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
     2204.02311, appendix B), against a measured peak.
     """
     record = timing.record
-    peak = (record["matmul"] or {}).get("flops_per_second")  # TensorFlow's alone
+    measured = peaks.get(_peak_of(timing), []) if record["matmul"] else []  # TensorFlow's alone
+    peak = max(measured, default=None)
     flops = (record["flops"] or {}).get("training_products")  # of one gradient
     flops = flops and flops * names.gradients_per_update(timing.sweep.factors)
     return {
         "matmul_flops_per_second": peak,
+        "matmul_flops_per_second_lowest": min(measured, default=None),
         "flops_per_image": flops,
         "ceiling_images_per_second": peak / flops if peak and flops else None,
     }

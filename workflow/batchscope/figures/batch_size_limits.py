@@ -19,7 +19,7 @@ from batchscope import frames, margins, names
 from batchscope.figures import Tables, canvas, timings, words
 
 FITS, KNEE = "fits", "knee"
-NO_KNEE = "no_knee"
+NO_KNEE, RISES = "no_knee", "still_rising"
 _LIMIT_COLUMNS = ("bound", "memory_mb")
 _LOOP_FACTORS = tuple(names.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
@@ -69,10 +69,12 @@ def _machine_limits(table: pandas.DataFrame) -> Iterator[dict[str, Any]]:
             memory = {name: v for name, v in factors.items() if name not in _LOOP_FACTORS}
             told = {"bound": row["max_batch_size_bound"], "memory_mb": row["memory_limit_mb"]}
             yield {**memory, "limit": FITS, "batch_size": row["max_batch_size"], **told}
-        if pandas.notna(row["plateau_images_per_second"]):
-            bound = "still_rising" if row["still_rising"] else "resolved"
-            bound = NO_KNEE if pandas.isna(row["knee_batch_size"]) else bound
-            yield {**factors, "limit": KNEE, "batch_size": row["knee_batch_size"], "bound": bound}
+        if pandas.notna(row["still_rising"]):
+            fitted = row["knee_fitted"]
+            knee = row["knee_batch_size"] if pandas.isna(fitted) else fitted
+            bound = NO_KNEE if pandas.isna(knee) else "resolved"
+            bound = RISES if row["still_rising"] else bound
+            yield {**factors, "limit": KNEE, "batch_size": knee, "bound": bound}
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -97,7 +99,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     axes.set_title("Batch sizes within each limit")
     if not rows or _none_finished(frame):
         canvas.empty(axes)
-    sizes = sorted({int(size) for size in known})
+    sizes = sorted({round(size) for size in known})
     canvas.batch_size_axis(axes, sizes, room=0.05)
     verdicts = set(frame["verdict"].dropna())
     handles = [_handle(verdict) for verdict in _MARKS if verdict in verdicts]
@@ -163,14 +165,15 @@ def _limit_sentence(row: dict[str, Any]) -> str:
             return f"All that was tried fits into {memory}{where}, up to {int(row['batch_size'])}."
         return f"The largest batch that fits into {memory}{where}: {int(row['batch_size'])}."
     if row["bound"] == NO_KNEE:
-        return f"Throughput{where} falls below 90 % of its plateau again: no knee."
-    rises = ", and still rises" if row["bound"] == "still_rising" else ""
-    return f"Throughput{where} reaches 90 % of its highest at {int(row['batch_size'])}{rises}."
+        return f"Throughput{where} stays at 90 % of its plateau from no batch size on: no knee."
+    if row["bound"] == RISES:
+        return f"Throughput{where} still rises at the largest batch size timed: no knee."
+    return f"Throughput{where} reaches 90 % of its plateau at {words.number(row['batch_size'])}."
 
 
 def _machine_rows(frame: pandas.DataFrame) -> list[_Row]:
     found = []
-    for limit, what in ((FITS, "fits into memory"), (KNEE, "90 % of top throughput")):
+    for limit, what in ((FITS, "fits into memory"), (KNEE, "90 % of the plateau")):
         chosen = _known(frame[frame["limit"] == limit])
         # The position of a limit is no factor of what it is a limit of.
         for series in frames.series(chosen.assign(batch_size=0)):
@@ -215,14 +218,16 @@ def _draw_limit(axes: Axes, row: _Row, height: int, known: pandas.Series) -> Non
     entry = row.entries.iloc[0]
     left = np.log2(float(known.min())) - 0.5
     if pandas.isna(entry["batch_size"]):
-        axes.annotate("none", (left + 0.5, height), va="center", fontsize=8, color="#555555")
+        beyond = "beyond what was timed" if entry["bound"] == RISES else "none"
+        axes.annotate(beyond, (left + 0.5, height), va="center", fontsize=8, color="#555555")
         return
     size = float(entry["batch_size"])
-    at, more = np.log2(size), entry["bound"] in ("most_fits", "still_rising")
+    at, more = np.log2(size), entry["bound"] == "most_fits"
     if entry["limit"] == FITS:
         axes.plot([left, at], [height] * 2, color=row.colour, linewidth=6, alpha=0.5, zorder=1)
     axes.plot(at, height, "|", color=row.colour, markersize=15, markeredgewidth=2.2, zorder=2)
-    text = f"{int(size)}{' or more' if more else ''}"
+    text = f"{words.number(size) if entry['limit'] == KNEE else int(size)}"
+    text += " or more" if more else ""
     _beside(axes, text, at, height, row.colour)
 
 

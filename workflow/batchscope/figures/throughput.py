@@ -11,20 +11,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from batchscope import frames
+from batchscope import frames, step_times
 from batchscope.figures import Tables, canvas, timings, words
 
-_SHARE = 0.9  # of the plateau, at which batchscope.step_times counts it as reached
+_SHARE = step_times.PLATEAU_SHARE
 _SHARE_WORDS = f"{100 * _SHARE:.0f} %"
 _STEPS, _IMAGES = "iterations_per_second", "images_per_second"
 _PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
-_MOST_LIMITS = 2  # series with lines of their own across the panel
+_FITTED = ("knee_fitted", "knee_fitted_low", "knee_fitted_high")
+_MOST_LIMITS = 2  # series with a ceiling and a knee of their own across the panel
 _MOST_TOLD = 3  # series in sentences of their own
 # Up to so many times the highest throughput a ceiling leaves room for the data below it.
 _ROOM = {"linear": 1.6, "log": 5.0}
 _CEILING_LINE = {"linestyle": (0, (1, 1)), "linewidth": 1.3}
 _SHARE_LINE = {"linestyle": (0, (6, 3)), "linewidth": 0.9}
-_RING = {"marker": "o", "markersize": 11, "fillstyle": "none", "linestyle": "none"}
+_RING = {"marker": "o", "markersize": 9, "fillstyle": "none"}
 _ALIKE = 1.1  # ratio up to which ceilings are one: they are measured in each job
 _GREY = "#555555"
 
@@ -38,10 +39,11 @@ def select(tables: Tables) -> pandas.DataFrame:
         ["status", "steps", "blocks", "disturbed_blocks", *quartiles],
         [
             _PLATEAU,
+            *_FITTED,
             "knee_batch_size",
             "still_rising",
             _CEILING,
-            "plateau_share_of_ceiling",
+            "share_of_ceiling",
             "noise_floor",
             "step_verdict",
         ],
@@ -57,8 +59,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
     _draw_panel(right, frame, groups, _IMAGES, by_peaks=timings.is_dense(frame["batch_size"]))
     left.set(title="Iterations per second", ylabel="iterations/s")
     right.set(title="Images per second", ylabel="images/s")
-    draw_limits = _draw_limits if len(groups) <= _MOST_LIMITS else _draw_limits_of_many
-    limits, outside = draw_limits(right, frame, groups)
+    shares, missing = _draw_shares(right, frame, groups)
+    draw_ceilings = _draw_ceilings if len(groups) <= _MOST_LIMITS else _draw_ceilings_of_many
+    ceilings, outside = draw_ceilings(right, frame, groups)
+    limits = [*shares, *ceilings]
     labels = [group.label or "median of blocks" for group in groups]
     if len(groups) > 1 or limits:
         entries = [*zip(handles, labels, strict=True), *limits]
@@ -67,6 +71,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         figure,
         timings.machine_note(frame),
         "Points: medians of timed blocks; bars: quartiles of these blocks.",
+        missing,
         outside,
         timings.noise_note(groups),
         timings.disturbed_note(frame),
@@ -96,20 +101,17 @@ def _plateau(rows: pandas.DataFrame) -> float | None:
 def _sentences(rows: pandas.DataFrame) -> str:
     timed = timings.timed(rows, _IMAGES)
     last, best = timed["batch_size"].max(), timed.loc[timed[_IMAGES].idxmax(), "batch_size"]
-    if _plateau(rows) is None:
+    if len(timed) == 1:
         return f"One batch size was timed, {last}: {timings.rate(timed[_IMAGES].max())}."
-    plateau, knee = timings.rate(_plateau(rows)), _knee(rows)
+    highest, knee = timings.rate(timed[_IMAGES].max()), _knee_words(rows)
     if _rises(rows):
-        text = f"Throughput still rises at the largest batch size, {last}: {plateau}"
-    elif knee is None:
-        text = f"Throughput is highest at batch size {best}, {plateau}, and back below "
-        text += f"{_SHARE_WORDS} of it at the largest, {last}"
+        text = f"Throughput still rises at the largest batch size, {last}: {highest}"
+    elif _plateau(rows) is None:
+        text = f"Throughput is highest at batch size {best}, {highest}"
     else:
-        text = f"Throughput reaches a plateau of {plateau}, and {_SHARE_WORDS} of it from batch "
-        text += f"size {knee} on"
-    share, ceiling = (
-        timings.one_number(rows, name) for name in ("plateau_share_of_ceiling", _CEILING)
-    )
+        text = f"Throughput tends to a plateau of {timings.rate(_plateau(rows))}, and reaches "
+        text += f"{_SHARE_WORDS} of it {knee}"
+    share, ceiling = (timings.one_number(rows, name) for name in ("share_of_ceiling", _CEILING))
     reached = ""
     if math.isfinite(share):
         reached = (
@@ -133,10 +135,54 @@ def _draw_panel(
     ]
 
 
-def _draw_limits(
+def _draw_shares(
     axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
 ) -> tuple[list[tuple[Any, str]], str]:
-    """Draws each series' share of the plateau and its ceiling, where they are.
+    """Draws 90 % of each series' plateau in its colour, and the knee on it where there is one.
+
+    Returns:
+        Legend entries, and what the note says of the lines that are not there.
+    """
+    highest = frame[_IMAGES].max()
+    few = len(groups) <= _MOST_LIMITS
+    drawn, knees, none, above = False, False, [], []
+    for index, group in enumerate(groups):
+        plateau, colour = _plateau(group.frame), canvas.line_style(index)["color"]
+        if plateau is None:
+            none += [group] if group.frame[_IMAGES].notna().any() else []
+            continue
+        height = _SHARE * plateau
+        if height > _ROOM[axes.get_yscale()] * highest:
+            above.append(height)
+            continue
+        axes.axhline(height, color=colour, zorder=1.5, **_SHARE_LINE)
+        axes.set_ylim(top=max(axes.get_ylim()[1], 1.04 * height))
+        drawn, knee = True, _knee(group.frame)
+        if knee is not None:
+            knees = True
+            place = float(timings.batch_axis(axes, frame["batch_size"])(knee))
+            mark = _mark_knee if few else _ring_knee
+            mark(axes, place, height, colour, index, words.number(knee))
+    told = f"{_SHARE_WORDS} of the plateau"
+    entries = []
+    if drawn:
+        knee_words = f" ({'number' if few else 'ring'}: knee)" if knees else ""
+        line = {**_SHARE_LINE, **({} if few or not knees else _RING)}
+        entries = [(Line2D([], [], color=_GREY, **line), told + knee_words)]
+    notes = []
+    if above:
+        ends = dict.fromkeys(timings.rate(end) for end in (min(above), max(above)))
+        notes.append(f"{told}, by the fit, lies above the panel: {' to '.join(ends)}.")
+    if none:
+        whose = f" ({', '.join(group.label for group in none)})" if len(groups) > 1 else ""
+        notes.append(f"No plateau within the batch sizes, so no line at {_SHARE_WORDS}{whose}.")
+    return entries, " ".join(notes)
+
+
+def _draw_ceilings(
+    axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
+) -> tuple[list[tuple[Any, str]], str]:
+    """Draws each series' ceiling, where there is one.
 
     A ceiling far above the data stands at the upper edge, so that it does not squash them.
 
@@ -145,13 +191,8 @@ def _draw_limits(
     """
     limits, outside = {}, []
     highest = frame[_IMAGES].max()
-    knees = any(_knee(group.frame) is not None for group in groups)
-    share_words = f"{_SHARE_WORDS} of the plateau" + (" (number: knee)" if knees else "")
     for index, group in enumerate(groups):
         colour = canvas.line_style(index)["color"]
-        if _plateau(group.frame) is not None and not _rises(group.frame):
-            _draw_share(axes, frame, group.frame, colour, index)
-            limits[share_words] = _SHARE_LINE
         ceiling = timings.one_number(group.frame, _CEILING)
         if not math.isfinite(ceiling) or not math.isfinite(highest):
             continue
@@ -162,7 +203,7 @@ def _draw_limits(
         else:
             _draw_above(axes, colour, index, timings.rate(ceiling))
             limits["ceiling, above the panel"] = _CEILING_LINE
-            share = timings.one_number(group.frame, "plateau_share_of_ceiling")
+            share = timings.one_number(group.frame, "share_of_ceiling")
             of = [words.percent(share) + " of it reached"] if math.isfinite(share) else []
             told = ", ".join([*([group.label] if group.label else []), *of])
             outside.append(timings.rate(ceiling) + (f" ({told})" if told else ""))
@@ -170,24 +211,15 @@ def _draw_limits(
     return entries, f"Ceiling far above the panel: {'; '.join(outside)}." if outside else ""
 
 
-def _draw_limits_of_many(
+def _draw_ceilings_of_many(
     axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
 ) -> tuple[list[tuple[Any, str]], str]:
-    """Draws a ring on each series' knee, and their ceilings: one line where they agree.
+    """Draws the ceilings of many series: one line where they agree.
 
     Returns:
         Legend entries, and what the note says of ceilings out of the panel.
     """
     entries: list[tuple[Any, str]] = []
-    at = timings.batch_axis(axes, frame["batch_size"])
-    for index, group in enumerate(groups):
-        knee = _knee(group.frame)
-        if knee is None:
-            continue
-        height = group.frame.loc[group.frame["batch_size"].eq(knee), _IMAGES].iloc[0]
-        axes.plot([float(at(knee))], [height], color=canvas.line_style(index)["color"], **_RING)
-        ring = Line2D([], [], color=_GREY, **_RING)
-        entries = [(ring, f"knee: {_SHARE_WORDS} of the plateau")]
     known = [timings.one_number(group.frame, _CEILING) for group in groups]
     ceilings = {index: value for index, value in enumerate(known) if math.isfinite(value)}
     if not ceilings or not math.isfinite(frame[_IMAGES].max()):
@@ -214,10 +246,23 @@ def _draw_limits_of_many(
     return entries, f"Ceilings, {some}far above the panel: from {ends[0]} to {ends[1]}."
 
 
-def _knee(rows: pandas.DataFrame) -> int | None:
-    """Returns the knee, unless the plateau was not reached."""
-    knee = timings.one(rows, "knee_batch_size")
-    return None if knee is None or _rises(rows) else int(knee)
+def _knee(rows: pandas.DataFrame) -> float | None:
+    """Returns the knee: the fit's, or else the smallest size that was timed with it."""
+    fitted = timings.one(rows, _FITTED[0])
+    return timings.one(rows, "knee_batch_size") if fitted is None else fitted
+
+
+def _knee_words(rows: pandas.DataFrame) -> str:
+    """Returns at which batch sizes the share of the plateau is reached."""
+    fitted, low, high = (timings.one_number(rows, name) for name in _FITTED)
+    timed = timings.one(rows, "knee_batch_size")
+    told = []
+    if math.isfinite(fitted):
+        interval = words.interval(low, high)
+        told.append(f"at batch size {words.number(fitted)} {interval}".strip() + " by the fit")
+    if timed is not None:
+        told.append(f"from batch size {int(timed)} on as timed")
+    return ", ".join(told) or "at no batch size from which on it stays there"
 
 
 def _rises(rows: pandas.DataFrame) -> bool:
@@ -239,18 +284,13 @@ def _draw_above(axes: Axes, colour: str, index: int, rate: str) -> None:
     )
 
 
-def _draw_share(
-    axes: Axes, frame: pandas.DataFrame, rows: pandas.DataFrame, colour: str, index: int
+def _mark_knee(
+    axes: Axes, place: float, height: float, colour: str, index: int, number: str
 ) -> None:
-    """Draws 90 % of the plateau, and the knee under it where there is one."""
-    height, knee = _SHARE * _plateau(rows), _knee(rows)
-    axes.axhline(height, color=colour, zorder=1.5, **_SHARE_LINE)
-    if knee is None:
-        return
-    place = float(timings.batch_axis(axes, frame["batch_size"])(knee))
+    """Draws a knee as an upright line below the share of the plateau, with its number."""
     axes.plot([place] * 2, [axes.get_ylim()[0], height], color=colour, zorder=1.5, **_SHARE_LINE)
     axes.annotate(
-        f"{knee}",
+        number,
         (place, 0.0),
         (3, 4 + 10 * index),
         xycoords=axes.get_xaxis_transform(),
@@ -259,3 +299,10 @@ def _draw_share(
         fontweight="bold",
         color=colour,
     )
+
+
+def _ring_knee(
+    axes: Axes, place: float, height: float, colour: str, index: int, number: str
+) -> None:
+    """Draws a knee as a ring on the share of the plateau."""
+    axes.plot([place], [height], color=colour, linestyle="none", **_RING)

@@ -248,7 +248,7 @@ def _timing_scope(experiment: Experiment) -> str:
 
 def _machine_answer(inputs: Inputs, name: str) -> dict[str, Any] | None:
     frame = inputs.sweeps.get(name)
-    return None if frame is None else machine_answer.build(frame)
+    return None if frame is None else machine_answer.build(frame, inputs.throughput[name])
 
 
 def _targets(rows: list[dict[str, str]]) -> str:

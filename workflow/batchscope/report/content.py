@@ -64,6 +64,7 @@ class Inputs:
         other_runs: Records of the same runs on other machines.
         timings: Records of the timing jobs.
         sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
+        throughput: Experiment of times -> the same by batch size, as throughput.csv.
         datasets: Data set's token -> its record, where there is one.
         missing_measures: Measure -> finished runs, or sweeps, without its record.
         absent: What is not here -> the trainings and timings that wait for it.
@@ -81,6 +82,7 @@ class Inputs:
     other_runs: list[dict[str, Any]] = field(default_factory=list)
     timings: list[dict[str, Any]] = field(default_factory=list)
     sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
+    throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_measures: dict[str, list[str]] = field(default_factory=dict)
     absent: dict[Absence, list[status.MeasureJob]] = field(default_factory=dict)
@@ -105,6 +107,7 @@ def read(
     results = Path(results)
     rows: Rows = {}
     timed: dict[str, pandas.DataFrame] = {}
+    speeds: dict[str, pandas.DataFrame] = {}
     drawn, files, found = {}, [], []
     compared: dict[str, contrasts.Contrast] = {}
     for name in study.experiments:
@@ -118,6 +121,7 @@ def read(
             files.append(_shown(path, results))
             if study.experiments[name].timings:
                 timed[name] = frames.read(folder / "sweeps.csv")
+                speeds[name] = frames.read(folder / "throughput.csv")
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)
@@ -132,6 +136,7 @@ def read(
         other_runs=_read_other_runs(study, results),
         timings=_read_timings(study, results),
         sweeps=timed,
+        throughput=speeds,
         datasets={
             token: records.read_json(path)
             for token in study.datasets

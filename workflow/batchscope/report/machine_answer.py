@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas
 
-from batchscope import absence, frames
+from batchscope import absence, frames, step_times
 from batchscope.report.text import format_interval, format_number
 
 READING = (
@@ -16,21 +16,31 @@ READING = (
     "sizes. The time of a step is fitted as fixed cost + cost per image \N{MULTIPLICATION SIGN} "
     "batch size, by relative errors; intervals are 95 % (Student's t over batch sizes) and say "
     "how well the line fits these sizes on this machine, not how another machine would do. The "
-    "knee is the smallest batch size from which on throughput stays within 10 % of its highest. "
-    "The ceiling is the peak of a matrix product, measured in the same process, over the "
-    "operations that the model takes per image. A difference below the noise floor, by which a "
-    "batch size differs from itself, means nothing. p of steps in the batch size is of each "
-    "configuration by itself, not adjusted for their number."
+    "plateau is what throughput tends to: one over the cost per image where the line fits, or "
+    "else the median of the largest sizes. The knee is where it reaches 90 % of that: 9 times "
+    "fixed cost over cost per image by the fit (interval: delta method for its logarithm), and "
+    "the smallest timed size after which no upper quartile of the blocks falls short. "
+    "The ceiling is the peak of a matrix product over the operations that the model takes per "
+    "image. It is a bound, and every job measures it once: the highest of the experiment on the "
+    "same machine, device, threads and type counts. A difference below the noise floor, by which a "
+    "batch size differs from itself, means nothing. Steps in the batch size are seen only where "
+    "their p, adjusted by Holm's method over the configurations of the experiment, is below "
+    f"{step_times.LEVEL:g}."
 )
+
+_SHARE_OF = step_times.PLATEAU_SHARE
+_SHARE = f"{100 * _SHARE_OF:.0f} %"
+_MOST_SIZES = 5  # batch sizes whose throughput is told
 
 Row = dict[str, Any]
 
 
-def build(frame: pandas.DataFrame) -> dict[str, Any] | None:
+def build(frame: pandas.DataFrame, throughput: pandas.DataFrame) -> dict[str, Any] | None:
     """Returns the answer as a table, one column per configuration; None where nothing is timed.
 
     Args:
         frame: sweeps.csv of the experiment.
+        throughput: throughput.csv of the experiment.
     """
     if frame.empty:
         return None
@@ -40,6 +50,7 @@ def build(frame: pandas.DataFrame) -> dict[str, Any] | None:
         for row in group.frame.to_dict("records"):
             titles.append(group.label or f"{row['model']} on {row['dataset']}")
             columns.append({key: value for key, value in row.items() if not pandas.isna(value)})
+            columns[-1]["by_size"] = _by_size(throughput, row)
     nothing = [absence.WORDS.get(column.get("status"), "not measured") for column in columns]
     rows = []
     for label, cell in _ROWS:
@@ -51,16 +62,55 @@ def build(frame: pandas.DataFrame) -> dict[str, Any] | None:
     return {"titles": titles, "rows": rows, "reading": READING} if rows else None
 
 
+def _by_size(throughput: pandas.DataFrame, row: Row) -> dict[int, float]:
+    """Returns batch size -> images/s of a configuration, where it was timed, in order of size."""
+    same = throughput["machine"].eq(row["machine"]) & throughput["sweep"].eq(row["sweep"])
+    known = throughput[same].dropna(subset="images_per_second").sort_values("batch_size")
+    return dict(zip(known["batch_size"], known["images_per_second"], strict=True))
+
+
+def _throughput(row: Row) -> str:
+    """Returns the throughput of the smallest and the largest size and of some between them."""
+    sizes = list(row["by_size"])
+    if not sizes:
+        return ""
+    last, parts = len(sizes) - 1, _MOST_SIZES - 1
+    places = dict.fromkeys(round(last * part / parts) for part in range(parts + 1))
+    told = [f"{sizes[place]}: {_number(row['by_size'][sizes[place]])}" for place in places]
+    return f"{', '.join(told)} images/s"
+
+
+def _highest(row: Row) -> str:
+    return _with_unit(row.get("highest_images_per_second"), "images/s")
+
+
 def _plateau(row: Row) -> str:
-    return _with_unit(row.get("plateau_images_per_second"), "images/s")
+    plateau = row.get("plateau_images_per_second")
+    if plateau is None:
+        return ""
+    share = f"{_with_unit(plateau, 'images/s')}; {_SHARE} of it: {_number(_SHARE_OF * plateau)}"
+    return f"{share}, beyond the sizes by the fit" if _rises(row) else share
+
+
+def _rises(row: Row) -> bool:
+    return str(row.get("still_rising")) == "True"
 
 
 def _knee(row: Row) -> str:
-    if row.get("still_rising") is True or row.get("still_rising") == "True":
+    if _rises(row):
         return "not reached: still rising at the largest batch size"
-    if row.get("knee_batch_size") is None and row.get("plateau_images_per_second") is not None:
-        return "not resolved: the largest batch size falls below it again"
-    return _number(row.get("knee_batch_size"))
+    names = ("knee_fitted", "knee_fitted_low", "knee_fitted_high")
+    fitted = format_interval(*(row.get(name, math.nan) for name in names))
+    timed = row.get("knee_batch_size")
+    told = []
+    if fitted is not None:
+        interval = f" [{fitted.low}, {fitted.high}]" if fitted.low else ""
+        told.append(f"{fitted.value}{interval} by the fit")
+    if timed is not None:
+        told.append(f"{_number(timed)} the smallest timed")
+    elif row.get("plateau_images_per_second") is not None:
+        told.append("not resolved among the timed sizes: none reaches it and holds it")
+    return "; ".join(told)
 
 
 def _fixed(row: Row) -> str:
@@ -110,10 +160,12 @@ def _ceiling(row: Row) -> str:
     if ceiling is None:
         return ""
     peak, flops = row["matmul_flops_per_second"], row["flops_per_image"]
-    share = row.get("plateau_share_of_ceiling")
+    share = row.get("share_of_ceiling")
     reached = "" if share is None else f"; {100 * share:.0f} % of it reached"
+    lowest = row.get("matmul_flops_per_second_lowest", peak)
+    others = f" (measured from {format_number(lowest / 1e9, 3)} on)" if lowest < peak else ""
     return (
-        f"{_with_unit(ceiling, 'images/s')} ({format_number(peak / 1e9, 3)} GFLOP/s over "
+        f"{_with_unit(ceiling, 'images/s')} ({format_number(peak / 1e9, 3)} GFLOP/s{others} over "
         f"{format_number(flops / 1e6, 3)} MFLOP per image){reached}"
     )
 
@@ -138,8 +190,10 @@ def _largest(row: Row) -> str:
 
 
 _ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("Highest throughput", _plateau),
-    ("Knee: batch size of 90 % of it", _knee),
+    ("Throughput by batch size", _throughput),
+    ("Highest throughput", _highest),
+    ("Plateau", _plateau),
+    (f"Knee: batch size of {_SHARE} of the plateau", _knee),
     ("Fixed cost of a step", _fixed),
     ("Cost per image", _per_image),
     ("Half of a step is fixed cost at batch size", _half),
