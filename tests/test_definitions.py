@@ -26,6 +26,7 @@ def test_split_counts(split, members, counts):
 
 
 CATS = {"source": "cats_vs_dogs", "image_size": 64}
+FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -36,13 +37,36 @@ CATS = {"source": "cats_vs_dogs", "image_size": 64}
         ({"source": "mnist", "split": {"validation": 6000}}, 54000),
         ({"source": "mnist", "path": "local.npz"}, None),
         ({**CATS, "split": {"train": 600, "validation": 200, "test": 200}}, 1200),
-        ({**CATS, "split": {"train": 0.8, "validation": 0.1, "test": 0.1}}, None),
-        ({**CATS, "per_class": 50, "split": {"train": 0.8, "validation": 0.1, "test": 0.1}}, 80),
+        ({**CATS, "split": FRACTIONS}, 20000),
+        ({**CATS, "path": "a.zip", "split": FRACTIONS}, None),
+        ({**CATS, "per_class": 50, "split": FRACTIONS}, 80),
         ({"source": "npz", "path": "x.npz"}, None),
     ],
 )
 def test_training_size(raw, size):
     assert definitions.training_size(definitions.resolve(raw)) == size
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({"per_class": 12500}, []),
+        ({"split": {"train": 12498, "validation": 1, "test": 1}}, []),
+        ({"per_class": 20000}, ["d.per_class: received 20000; at most 12500, the archive's, are"]),
+        (
+            {"split": {"train": 12499, "validation": 1, "test": 1}},
+            ["d.split: received 12501 images per class; at most 12500 (the archive's) are"],
+        ),
+    ],
+)
+def test_the_archive_of_cats_and_dogs_has_so_many(changes, lines, tmp_path):
+    raw = {**CATS, "split": FRACTIONS, **changes}
+    found = definitions.problems(("d",), definitions.resolve(raw))
+    assert [problem.line for problem in found] == [f"{line} expected." for line in lines]
+    # What a file of the user's holds is not known.
+    (tmp_path / "own.zip").touch()
+    own = definitions.resolve({**raw, "path": str(tmp_path / "own.zip")})
+    assert list(definitions.problems(("d",), own)) == []
 
 
 def test_digest_is_of_what_is_meant():

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import estimates, names, plan, records, status
+from batchscope import config, estimates, names, plan, records, status
+from batchscope.errors import UserError
 
 CONFIG = """
 study: s
@@ -26,8 +27,6 @@ experiments:
 @pytest.fixture
 def study(tmp_path):
     (tmp_path / "config.yaml").write_text(CONFIG)
-    from batchscope import config
-
     return config.study(tmp_path / "config.yaml")
 
 
@@ -162,3 +161,30 @@ def test_plan_imports_the_standard_library_only():
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, cwd=workflow, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['batchscope']"
+
+
+def test_a_prepared_data_set_says_which_batch_is_too_large(tmp_path):
+    """Of what a local file holds nothing is known before."""
+    (tmp_path / "mnist.npz").touch()
+    path = tmp_path / "config.yaml"
+    local = f"datasets: {{local: {{source: mnist, path: {tmp_path / 'mnist.npz'}}}}}"
+    text = CONFIG.replace("dataset: digits", "dataset: local").replace("64]", "50001]")
+    path.write_text(f"{text}\n{local}")
+    results = tmp_path / "results"
+    assert "7 runs" in status.main(path, "full", results)
+    (token,) = config.study(path).datasets
+    record = records.dataset_folder(results, token) / "record.json"
+    records.write_json(record, {"counts": {"train": 50001}})
+    status.main(path, "full", results)
+    records.write_json(record, {"counts": {"train": 50000}})
+    with pytest.raises(UserError) as raised:
+        status.main(path, "full", results)
+    text = "received 50001; at most 50000 is expected, the training images of local."
+    assert str(raised.value) == f"experiments.a.vary.batch_size[2]: {text}"
+
+
+@pytest.mark.parametrize("record", [{}, {"counts": []}, {"counts": {"train": "many"}}])
+def test_a_record_without_counts_tells_no_size(record, tmp_path):
+    assert records.training_images(tmp_path, "d-00000000") is None
+    records.write_json(records.dataset_folder(tmp_path, "d-00000000") / "record.json", record)
+    assert records.training_images(tmp_path, "d-00000000") is None

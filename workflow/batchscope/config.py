@@ -397,14 +397,21 @@ def load(path: Path | str, scale: str = "full") -> dict[str, Any]:
     return config
 
 
-def study(path: Path | str, scale: str = "full") -> plan.Study:
+def study(
+    path: Path | str, scale: str = "full", recorded: plan.Recorded = plan.unrecorded
+) -> plan.Study:
     """Returns the planned study of a configuration file.
+
+    Args:
+        path: The file.
+        scale: `full`, or `reduced` for the smaller form.
+        recorded: Gives the training images of a data set that is prepared.
 
     Raises:
         ConfigError: With every problem of structure and of meaning.
         UserError: If the file cannot be read.
     """
-    return plan.make(load(path, scale), scale)
+    return plan.make(load(path, scale), scale, recorded)
 
 
 def _raise(structure: list[Problem], meaning: list[Problem]) -> None:

@@ -14,7 +14,6 @@ from batchscope import definitions, names, records, snapshots
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
 _FOLDERS = 3  # most run folders whose bytes are counted
-_CATS = 25000  # photographs in the archive
 
 
 def subject(factors: dict[str, Any]) -> tuple[str, str]:
@@ -131,5 +130,5 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
         return float(os.path.getsize(definition["path"]))
     image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
-        return image * (2 * (definition["per_class"] or _CATS / 2))
+        return image * (2 * (definition["per_class"] or definitions.CATS_PER_CLASS))
     return None

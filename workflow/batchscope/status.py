@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -461,7 +462,8 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
     """
     from batchscope import config  # YAML and the schema, which a library caller need not have
 
-    study = config.study(config_path, scale)
+    recorded = functools.partial(records.training_images, results)
+    study = config.study(config_path, scale, recorded)
     return describe(study, overview(study, results), config_path, _cores())
 
 
