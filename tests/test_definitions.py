@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import definitions, plan
-from small_study import config
+from small_study import config, forbid
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,22 @@ def test_digits_are_as_scikit_learn_has_them():
 
     labels = datasets.load_digits().target
     assert tuple(numpy.bincount(labels)) == definitions.class_members({"source": "digits"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"source": "npz"}, "an existing file"),
+        ({"source": "mnist"}, "an existing file or folder"),
+        (
+            {"source": "image_folder", "image_size": 8, "split": FRACTIONS},
+            "an existing folder",
+        ),
+    ],
+)
+def test_a_path_that_nobody_may_look_at(keys, expected, monkeypatch):
+    """Root may look at everything: the refusal is made up."""
+    forbid(monkeypatch)
+    definition = definitions.resolve({**keys, "path": "x"})
+    (problem,) = definitions.problems(("d",), definition)
+    assert problem.line == f"d.path: received 'x' (Permission denied); {expected} is expected."

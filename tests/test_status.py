@@ -188,3 +188,18 @@ def test_a_record_without_counts_tells_no_size(record, tmp_path):
     assert records.training_images(tmp_path, "d-00000000") is None
     records.write_json(records.dataset_folder(tmp_path, "d-00000000") / "record.json", record)
     assert records.training_images(tmp_path, "d-00000000") is None
+
+
+def test_a_record_without_a_status_is_damaged(study, tmp_path):
+    run = next(iter(study.runs))
+    path = records.run_folder(tmp_path, run) / "record.json"
+    records.write_json(path, {})
+    with pytest.raises(UserError) as raised:
+        status.overview(study, tmp_path)
+    assert str(raised.value) == f"{path}: its record lacks 'status'; delete it and run again."
+
+
+def test_a_damaged_record_of_another_study_tells_nothing(study, tmp_path):
+    other = next(iter(study.runs)).replace("ep=8", "ep=9")
+    records.write_json(records.run_folder(tmp_path, other) / "record.json", {})
+    assert status.overview(study, tmp_path).untimed_runs == 7

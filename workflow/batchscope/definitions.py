@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import names, values
-from batchscope.problems import Place, Problem, missing, received
+from batchscope.problems import Place, Problem, missing, received, unmet
 
 REQUIRED = object()
 
@@ -163,9 +163,10 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     path = definition.get("path")
     if path is not None:
         exists = {"image_folder": Path.is_dir, "mnist": Path.exists}.get(source, Path.is_file)
-        if not exists(Path(path)):
+        why = unmet(Path(path), exists)
+        if why is not None:
             expected = _EXPECTED_PATH.get(source, "an existing file")
-            yield received((*place, "path"), path, expected)
+            yield received((*place, "path"), path, expected, why=why)
     elif definition.get("sha256") is not None:
         yield missing((*place, "path"), "the local file that the sha256 belongs to")
     archive, per_class = _archive(definition), definition.get("per_class")

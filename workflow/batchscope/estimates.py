@@ -48,7 +48,7 @@ class History:
         if not (folder / "record.json").exists():
             return False
         record = records.read_json(folder / "record.json")
-        if record["status"] != records.FINISHED:
+        if record.get("status") != records.FINISHED:
             return False
         try:
             factors = names.parse_run(name)

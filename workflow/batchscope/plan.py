@@ -31,7 +31,7 @@ from batchscope import (
 )
 from batchscope.errors import ConfigError
 from batchscope.parameters import MAX_NAME_LENGTH, Parameter
-from batchscope.problems import Findings, Place, Problem, merged, show
+from batchscope.problems import Findings, Place, Problem, merged, received, show, unmet
 from batchscope.reader import Reader
 from batchscope.values import as_map
 
@@ -289,9 +289,12 @@ class _Planner:
             if os.path.normpath(folder) == "results":
                 text = "received 'results', this machine's own; a copy of the other's is expected."
                 self.findings.report(Problem((*place, "results"), text))
-            elif not Path(folder).is_dir():
+            elif (why := unmet(Path(folder), Path.is_dir)) == "":
                 text = f"received '{folder}', which is not there: nothing of {name} is shown."
                 self.findings.warn(Problem((*place, "results"), text))
+            elif why:
+                expected = "a folder that can be read"
+                self.findings.report(received((*place, "results"), folder, expected, why=why))
 
     # Experiments.
 
