@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import definitions, plan
+from batchscope import definitions, estimates, plan
+from batchscope.datasets.raw import Request
 from small_study import config, forbid
 
 
@@ -93,6 +94,28 @@ def test_a_path_of_digits_stays_text(tmp_path, monkeypatch):
         "scale": None,
         "split": None,
     }
+
+
+def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
+    """As the loader takes it; the digest is of the text, which is the same for every user."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine.npz").write_bytes(bytes(1000))
+    raw = {"source": "npz", "path": "~/mine.npz"}
+    (definition,) = plan.make(
+        config(datasets={"mine": raw}, defaults={"dataset": "mine"})
+    ).datasets.values()
+    assert definition["path"] == "~/mine.npz"
+    assert estimates.data_bytes(definition) == 1000
+    request = Request("datasets.mine", definition, tmp_path, tmp_path)
+    assert request.path() == tmp_path / "mine.npz"
+
+
+@pytest.mark.parametrize("path", ["~/none.npz", "~nobody-of-this-name/none.npz"])
+def test_a_home_without_the_file(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    definition = definitions.resolve({"source": "npz", "path": path})
+    (problem,) = definitions.problems(("d",), definition)
+    assert problem.line == f"d.path: received '{path}'; an existing file is expected."
 
 
 def test_digits_are_as_scikit_learn_has_them():

@@ -8,6 +8,7 @@ down for validation and test (and for train where the three sum to less than 1).
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     path = definition.get("path")
     if path is not None:
         exists = {"image_folder": Path.is_dir, "mnist": Path.exists}.get(source, Path.is_file)
-        why = unmet(Path(path), exists)
+        why = unmet(expanded(path), exists)
         if why is not None:
             expected = _EXPECTED_PATH.get(source, "an existing file")
             yield received((*place, "path"), path, expected, why=why)
@@ -176,6 +177,11 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
         problem = _split_problem((*place, "split"), definition)
         if problem is not None:
             yield problem
+
+
+def expanded(path: str) -> Path:
+    """Returns the path of a definition, whose digest has it as written: `~` is a user's home."""
+    return Path(os.path.expanduser(path))  # unlike Path's own, no error where nobody has the name
 
 
 def _split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:

@@ -127,7 +127,7 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
     if source == "mnist":
         return 70000 * (28 * 28 + 4)
     if source == "npz":
-        return float(os.path.getsize(definition["path"]))
+        return float(os.path.getsize(definitions.expanded(definition["path"])))
     image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
         return image * (2 * (definition["per_class"] or definitions.CATS_PER_CLASS))
