@@ -195,6 +195,9 @@ def _registry_definitions() -> dict[str, Any]:
     # Which of them an experiment may have depends on whether it trains: planning says so.
     factors = {**names.FACTORS, **sweeps.FACTORS}
     scalars = {name: parameter_schema(factor) for name, factor in factors.items() if name != "seed"}
+    # The wider of the two is checked here; the words are true of both.
+    for rule in (scalars["threads"], scalars["threads"]["else"]):
+        rule["expected"] = f"all beside `timing` or {names.FACTORS['threads'].expected}"
     lists = {
         name: {
             "type": "array",
