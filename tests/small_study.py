@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,12 @@ def timed(**experiment):
     }
     defaults = {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"}
     return {"study": "s", "defaults": defaults, "experiments": {"a": experiment}}
+
+
+def forbid(monkeypatch, method="stat"):
+    """Lets the system refuse a method of every path, as it may for anyone but root."""
+
+    def refuse(path, **_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, method, refuse)

@@ -3,6 +3,7 @@
 import pytest
 
 from batchscope import combinations, environments, kinds, names, plan
+from batchscope.errors import UserError
 from small_study import MODEL_FILE, config, problems, timed
 
 TOKENS = {"dataset": "mine-1f0a93c2", "model": "campbell_cnn", "optimizer": "sgd"}
@@ -76,6 +77,26 @@ def test_births_are_sound_together():
 )
 def test_of_a_step(found, changes, factor, text):
     assert found(**changes) == [(factor, text)]
+
+
+@pytest.mark.parametrize("found", [of_training, of_timing])
+def test_a_batch_of_crops_may_have_every_image_twice(found):
+    assert found(size=16, augmentation="crop") == []
+    ((_, text),) = found(size=15, augmentation="crop")
+    assert text == "received 32; at most 30 is expected, the training images of mine."
+
+
+def test_the_search_for_the_largest_batch_may_name_any():
+    assert of_timing(size=31, timings=["max_batch_size"]) == []
+    assert of_timing(size=31, timings=["max_batch_size", "throughput"]) != []
+
+
+def test_a_batch_above_the_training_set_is_refused_by_the_step():
+    combinations.check_batch_size(TRAINING, 31, 31)
+    with pytest.raises(UserError) as raised:
+        combinations.check_batch_size(TRAINING, 32, 31)
+    text = "received 32; at most 31 is expected, the training images of mine."
+    assert str(raised.value) == f"batch_size: {text}"
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,31 @@ experiments:
     assert definition["split"] == {"train": 0.5, "validation": 0.2, "test": 0.2, "seed": 0}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", 0), ("-0", 0), ("0.5", 0.5), ("010.5", 10.5), ("1_000", 1000), ("0x10", 16)]
+    + [("0b10", 2), ("'010'", "010"), ("'1:30'", "1:30"), ("10:99", "10:99"), ("1e-3", "1e-3")],
+)
+def test_a_number_that_can_be_taken_in_one_way(text, value, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a: {text}")
+    assert config.read(path) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "meant"),
+    [("010", 8, "10"), ("-017", -15, "-17"), ("+0_1_6", 14, "16"), ("00", 0, "0"), ("0_", 0, "0")]
+    + [("1:30", 90, "90"), ("-1:00:00", -3600, "-3600"), ("1:30.5", 90.5, "90.5")],
+)
+def test_a_number_of_another_base(text, taken, meant, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a:\n  - {text}")
+    with pytest.raises(UserError) as raised:
+        config.read(path)
+    got = f"{path}:2:5: received '{text}', which YAML takes for {taken}"
+    assert str(raised.value) == f"{got}; {meant}, or text in quotes, is expected."
+
+
 def test_a_merge_is_no_duplicate_key(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import definitions, plan
-from small_study import config
+from batchscope import definitions, estimates, plan
+from batchscope.datasets.raw import Request
+from small_study import config, forbid
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,7 @@ def test_split_counts(split, members, counts):
 
 
 CATS = {"source": "cats_vs_dogs", "image_size": 64}
+FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -36,13 +38,36 @@ CATS = {"source": "cats_vs_dogs", "image_size": 64}
         ({"source": "mnist", "split": {"validation": 6000}}, 54000),
         ({"source": "mnist", "path": "local.npz"}, None),
         ({**CATS, "split": {"train": 600, "validation": 200, "test": 200}}, 1200),
-        ({**CATS, "split": {"train": 0.8, "validation": 0.1, "test": 0.1}}, None),
-        ({**CATS, "per_class": 50, "split": {"train": 0.8, "validation": 0.1, "test": 0.1}}, 80),
+        ({**CATS, "split": FRACTIONS}, 20000),
+        ({**CATS, "path": "a.zip", "split": FRACTIONS}, None),
+        ({**CATS, "per_class": 50, "split": FRACTIONS}, 80),
         ({"source": "npz", "path": "x.npz"}, None),
     ],
 )
 def test_training_size(raw, size):
     assert definitions.training_size(definitions.resolve(raw)) == size
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        ({"per_class": 12500}, []),
+        ({"split": {"train": 12498, "validation": 1, "test": 1}}, []),
+        ({"per_class": 20000}, ["d.per_class: received 20000; at most 12500, the archive's, are"]),
+        (
+            {"split": {"train": 12499, "validation": 1, "test": 1}},
+            ["d.split: received 12501 images per class; at most 12500 (the archive's) are"],
+        ),
+    ],
+)
+def test_the_archive_of_cats_and_dogs_has_so_many(changes, lines, tmp_path):
+    raw = {**CATS, "split": FRACTIONS, **changes}
+    found = definitions.problems(("d",), definitions.resolve(raw))
+    assert [problem.line for problem in found] == [f"{line} expected." for line in lines]
+    # What a file of the user's holds is not known.
+    (tmp_path / "own.zip").touch()
+    own = definitions.resolve({**raw, "path": str(tmp_path / "own.zip")})
+    assert list(definitions.problems(("d",), own)) == []
 
 
 def test_digest_is_of_what_is_meant():
@@ -71,9 +96,50 @@ def test_a_path_of_digits_stays_text(tmp_path, monkeypatch):
     }
 
 
+def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
+    """As the loader takes it; the digest is of the text, which is the same for every user."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine.npz").write_bytes(bytes(1000))
+    raw = {"source": "npz", "path": "~/mine.npz"}
+    (definition,) = plan.make(
+        config(datasets={"mine": raw}, defaults={"dataset": "mine"})
+    ).datasets.values()
+    assert definition["path"] == "~/mine.npz"
+    assert estimates.data_bytes(definition) == 1000
+    request = Request("datasets.mine", definition, tmp_path, tmp_path)
+    assert request.path() == tmp_path / "mine.npz"
+
+
+@pytest.mark.parametrize("path", ["~/none.npz", "~nobody-of-this-name/none.npz"])
+def test_a_home_without_the_file(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    definition = definitions.resolve({"source": "npz", "path": path})
+    (problem,) = definitions.problems(("d",), definition)
+    assert problem.line == f"d.path: received '{path}'; an existing file is expected."
+
+
 def test_digits_are_as_scikit_learn_has_them():
     datasets = pytest.importorskip("sklearn.datasets")
     import numpy
 
     labels = datasets.load_digits().target
     assert tuple(numpy.bincount(labels)) == definitions.class_members({"source": "digits"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"source": "npz"}, "an existing file"),
+        ({"source": "mnist"}, "an existing file or folder"),
+        (
+            {"source": "image_folder", "image_size": 8, "split": FRACTIONS},
+            "an existing folder",
+        ),
+    ],
+)
+def test_a_path_that_nobody_may_look_at(keys, expected, monkeypatch):
+    """Root may look at everything: the refusal is made up."""
+    forbid(monkeypatch)
+    definition = definitions.resolve({**keys, "path": "x"})
+    (problem,) = definitions.problems(("d",), definition)
+    assert problem.line == f"d.path: received 'x' (Permission denied); {expected} is expected."

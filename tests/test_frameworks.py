@@ -242,3 +242,14 @@ def test_a_loss_that_is_not_finite_is_a_result_of_its_batch_size(subject):
         subject.runner(16)(1)
     assert fates.word(raised.value, subject.fates) == "diverged"
     assert subject.training.restarts == 1
+
+
+def test_a_batch_above_the_training_set_is_refused(subject, tmp_path):
+    from batchscope import sweeps
+    from batchscope.errors import UserError
+    from batchscope.timing import subjects
+
+    with pytest.raises(UserError) as raised:
+        subjects.open_subject(tmp_path, sweeps.Sweep(subject.sweep.factors, (16, 101)))
+    text = "received 101; at most 100 is expected, the training images of some."
+    assert str(raised.value) == f"batch_size: {text}"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import model_files, plan
-from small_study import MODEL_FILE, config, problems
+from small_study import MODEL_FILE, config, forbid, problems
 
 
 def test_golden_token():
@@ -73,3 +73,24 @@ def test_what_defines_no_build(text, tmp_path):
     path.write_text(text)
     found = model_files.problem(("models", "net"), str(path))
     assert found.text.endswith("a file that defines build(input_shape, classes) is expected.")
+
+
+@pytest.mark.parametrize("method", ["stat", "read_bytes"])
+def test_a_file_that_nobody_may_read(method, tmp_path, monkeypatch):
+    (tmp_path / "net.py").touch()
+    forbid(monkeypatch, method)
+    monkeypatch.chdir(tmp_path)
+    found = model_files.problem(("models", "net"), "net.py")
+    assert found.text == (
+        "received 'net.py' (Permission denied); an existing Python file or a built-in model is "
+        "expected."
+    )
+
+
+@pytest.mark.parametrize("text", ["-" * 100000 + "1", "a" + ".b" * 100000])
+def test_a_file_that_python_gives_up_on(text, tmp_path):
+    """Python says so as memory, as recursion or as syntax, by what is nested and its version."""
+    path = tmp_path / "net.py"
+    path.write_text(text)
+    found = model_files.problem(("models", "net"), str(path))
+    assert "; a file of valid Python" in found.text

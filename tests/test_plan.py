@@ -4,7 +4,7 @@ import copy
 import time
 
 from batchscope import experiment_keys, measure_settings, names, plan
-from small_study import config, problems, timed
+from small_study import config, forbid, problems, timed
 
 
 def factors(study, *wanted):
@@ -299,3 +299,13 @@ def test_a_framework_is_a_sweep_of_its_own():
 def test_a_training_has_no_framework():
     (line,) = problems(config(experiment={"set": {"framework": "jax"}}))
     assert line.startswith("experiments.a.set.framework: received in an experiment that trains")
+
+
+def test_a_machine_whose_folder_nobody_may_look_at(monkeypatch):
+    raw = config(machines={"other": {"results": "theirs"}})
+    assert "which is not there" in plan.make(raw).warnings[0]
+    forbid(monkeypatch)
+    assert problems(raw) == [
+        "machines.other.results: received 'theirs' (Permission denied); a folder that can be read "
+        "is expected."
+    ]

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import estimates, names, plan, records, status
+from batchscope import config, estimates, names, plan, records, status
+from batchscope.errors import UserError
 
 CONFIG = """
 study: s
@@ -26,8 +27,6 @@ experiments:
 @pytest.fixture
 def study(tmp_path):
     (tmp_path / "config.yaml").write_text(CONFIG)
-    from batchscope import config
-
     return config.study(tmp_path / "config.yaml")
 
 
@@ -162,3 +161,45 @@ def test_plan_imports_the_standard_library_only():
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, cwd=workflow, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['batchscope']"
+
+
+def test_a_prepared_data_set_says_which_batch_is_too_large(tmp_path):
+    """Of what a local file holds nothing is known before."""
+    (tmp_path / "mnist.npz").touch()
+    path = tmp_path / "config.yaml"
+    local = f"datasets: {{local: {{source: mnist, path: {tmp_path / 'mnist.npz'}}}}}"
+    text = CONFIG.replace("dataset: digits", "dataset: local").replace("64]", "50001]")
+    path.write_text(f"{text}\n{local}")
+    results = tmp_path / "results"
+    assert "7 runs" in status.main(path, "full", results)
+    (token,) = config.study(path).datasets
+    record = records.dataset_folder(results, token) / "record.json"
+    records.write_json(record, {"counts": {"train": 50001}})
+    status.main(path, "full", results)
+    records.write_json(record, {"counts": {"train": 50000}})
+    with pytest.raises(UserError) as raised:
+        status.main(path, "full", results)
+    text = "received 50001; at most 50000 is expected, the training images of local."
+    assert str(raised.value) == f"experiments.a.vary.batch_size[2]: {text}"
+
+
+@pytest.mark.parametrize("record", [{}, {"counts": []}, {"counts": {"train": "many"}}])
+def test_a_record_without_counts_tells_no_size(record, tmp_path):
+    assert records.training_images(tmp_path, "d-00000000") is None
+    records.write_json(records.dataset_folder(tmp_path, "d-00000000") / "record.json", record)
+    assert records.training_images(tmp_path, "d-00000000") is None
+
+
+def test_a_record_without_a_status_is_damaged(study, tmp_path):
+    run = next(iter(study.runs))
+    path = records.run_folder(tmp_path, run) / "record.json"
+    records.write_json(path, {})
+    with pytest.raises(UserError) as raised:
+        status.overview(study, tmp_path)
+    assert str(raised.value) == f"{path}: its record lacks 'status'; delete it and run again."
+
+
+def test_a_damaged_record_of_another_study_tells_nothing(study, tmp_path):
+    other = next(iter(study.runs)).replace("ep=8", "ep=9")
+    records.write_json(records.run_folder(tmp_path, other) / "record.json", {})
+    assert status.overview(study, tmp_path).untimed_runs == 7

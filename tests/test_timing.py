@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import subprocess
 
 import numpy as np
 import pytest
@@ -99,6 +100,25 @@ def test_a_timing_of_the_digits(tmp_path):
     assert found["machine"]["name"] == "here"
     assert (found["threads"], found["device"]) == (1, "cpu")
     assert found["steps_per_epoch"] == 34
+
+
+def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
+    """A time per step of fewer images would overstate the images per second."""
+    from batchscope import names
+
+    dataset = run_name().split("+")[0]
+    words = ("--dataset", dataset, "--definition", json.dumps(DIGITS))
+    assert door("prepare_data", "--results", str(tmp_path), *words).wait(120) == 0
+    timing = names.timing_name(names.parse_run(run_name(batch_size=1088)))
+    sweep = f"{dataset}+small_cnn+bs=4_1088+opt=sgd+dev=cpu+th=1"
+    for step, word, name in (("time_epoch", "--timing", timing), ("throughput", "--sweep", sweep)):
+        output = tmp_path / f"{step}.json"
+        words = ("--results", str(tmp_path), "--machine", "here", "--output", str(output))
+        process = door(step, *words, word, name, stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 1 and not output.exists()
+        text = "received 1088; at most 1087 is expected, the training images of digits."
+        assert errors.splitlines()[-1] == f"batch_size: {text}"
 
 
 def test_a_loss_that_is_not_finite_is_not_timed(tmp_path):

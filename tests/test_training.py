@@ -333,6 +333,17 @@ def test_the_last_smaller_batch_is_trained_on(results):
     assert train(results, run)["steps_run"] == 2
 
 
+def test_a_batch_above_the_training_set_is_refused(results):
+    run = run_name(batch_size=1088, epochs=1)
+    words = ("train", "--results", str(results), "--run", run)
+    process = door(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 1
+    text = "received 1088; at most 1087 is expected, the training images of digits."
+    assert output.splitlines()[-1] == f"batch_size: {text}"
+    assert not (results / "runs" / run).exists()
+
+
 @pytest.mark.parametrize(("scaling", "expected"), [("none", 0.05), ("linear", 0.2), ("sqrt", 0.1)])
 def test_learning_rate_scaling(scaling, expected):
     from batchscope import loop, names

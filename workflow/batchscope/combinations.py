@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchscope import definitions, environments, names, sweeps
+from batchscope.errors import UserError
 from batchscope.problems import listed, show
 
 # What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
@@ -43,7 +44,9 @@ def of_timing(factors: Factors, training_size: int | None, timings: Iterable[str
         training_size: Training images of the data set; None where only its files know.
         timings: What is asked for of it.
     """
-    yield from _step(factors, training_size)
+    # The search for the largest batch repeats the images where a batch has more.
+    searched = tuple(timings) == ("max_batch_size",)
+    yield from _step(factors, None if searched else training_size)
     yield from _loop(factors)
     yield from _framework(factors, tuple(timings))
 
@@ -56,11 +59,33 @@ def _step(factors: Factors, training_size: int | None) -> Found:
     yield from _method(factors)
 
 
+def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
+    """Refuses a batch above the training set: its steps would be those of a smaller one.
+
+    Args:
+        factors: Every factor but perhaps the batch size; the data set is a token.
+        batch_size: Images that a step is to have.
+        examples: Images of an epoch.
+
+    Raises:
+        UserError: If the batch is larger.
+    """
+    if batch_size > examples:
+        raise UserError(f"batch_size: {_too_large(factors, batch_size, examples)}")
+
+
 def _batch_size(factors: Factors, training_size: int | None) -> Found:
-    if training_size is not None and factors["batch_size"] > training_size:
-        name = names.split_token(factors["dataset"])[0]
-        text = f"received {factors['batch_size']}; at most {training_size} is expected, the "
-        yield "batch_size", f"{text}training images of {name}."
+    if training_size is None:
+        return
+    # A second, changed copy of every image.
+    examples = training_size * (2 if factors["augmentation"] == "crop" else 1)
+    if factors["batch_size"] > examples:
+        yield "batch_size", _too_large(factors, factors["batch_size"], examples)
+
+
+def _too_large(factors: Factors, batch_size: int, examples: int) -> str:
+    name = names.split_token(factors["dataset"])[0]
+    return f"received {batch_size}; at most {examples} is expected, the training images of {name}."
 
 
 def _momentum(factors: Factors) -> Found:

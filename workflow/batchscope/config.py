@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ SCHEMA_FILE = Path(__file__).parent.parent / "schemas" / "config.schema.yaml"
 SCALES = ("full", "reduced")
 
 _MAX_NODES = 200_000  # of a configuration; an alias counts as what it stands for
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _FILE = "a file that begins with `study:`"
 
 
@@ -49,7 +51,7 @@ _FILE = "a file that begins with `study:`"
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that refuses duplicate keys and keys that are no text."""
+    """A safe loader that refuses duplicate keys, keys that are no text, numbers of other bases."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         # Before super() flattens merges (`<<`): a merged key may be given again.
@@ -67,9 +69,13 @@ class _StrictLoader(yaml.SafeLoader):
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:  # a date such as 2026-13-45
             raise _Refused(f"received '{node.value}' ({error})", "a valid value", node) from None
+        if node.tag in _NUMBERS and (meant := _meant(node.value, value)) is not None:
+            got = f"received '{node.value}', which YAML takes for {value}"
+            raise _Refused(got, f"{meant}, or text in quotes,", node)
+        return value
 
 
 class _Refused(yaml.MarkedYAMLError):
@@ -81,6 +87,14 @@ class _Refused(yaml.MarkedYAMLError):
 
 def _is_text(tag: str) -> bool:
     return tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+
+
+def _meant(text: str, value: float) -> str | None:
+    """Returns what is meant by a number of YAML 1.1 in base 8 (016) or 60 (1:30); else None."""
+    if ":" in text:
+        return str(value)
+    octal = isinstance(value, int) and re.fullmatch("([-+]?)0([0-9_]+)", text)
+    return str(int(f"{octal[1]}0{octal[2].replace('_', '')}")) if octal else None
 
 
 def _parse(text: str) -> Any:
@@ -181,6 +195,9 @@ def _registry_definitions() -> dict[str, Any]:
     # Which of them an experiment may have depends on whether it trains: planning says so.
     factors = {**names.FACTORS, **sweeps.FACTORS}
     scalars = {name: parameter_schema(factor) for name, factor in factors.items() if name != "seed"}
+    # The wider of the two is checked here; the words are true of both.
+    for rule in (scalars["threads"], scalars["threads"]["else"]):
+        rule["expected"] = f"all beside `timing` or {names.FACTORS['threads'].expected}"
     lists = {
         name: {
             "type": "array",
@@ -397,14 +414,21 @@ def load(path: Path | str, scale: str = "full") -> dict[str, Any]:
     return config
 
 
-def study(path: Path | str, scale: str = "full") -> plan.Study:
+def study(
+    path: Path | str, scale: str = "full", recorded: plan.Recorded = plan.unrecorded
+) -> plan.Study:
     """Returns the planned study of a configuration file.
+
+    Args:
+        path: The file.
+        scale: `full`, or `reduced` for the smaller form.
+        recorded: Gives the training images of a data set that is prepared.
 
     Raises:
         ConfigError: With every problem of structure and of meaning.
         UserError: If the file cannot be read.
     """
-    return plan.make(load(path, scale), scale)
+    return plan.make(load(path, scale), scale, recorded)
 
 
 def _raise(structure: list[Problem], meaning: list[Problem]) -> None:

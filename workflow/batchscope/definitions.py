@@ -8,12 +8,13 @@ down for validation and test (and for train where the three sum to less than 1).
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from batchscope import names, values
-from batchscope.problems import Place, Problem, missing, received
+from batchscope.problems import Place, Problem, missing, received, unmet
 
 REQUIRED = object()
 
@@ -61,6 +62,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
 
 _DIGITS_CLASSES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
 _MNIST_TRAIN = 60000
+CATS_PER_CLASS = 12500  # photographs in the archive; a few cannot be read
 _PARTS = ("train", "validation", "test")
 _EXPECTED_PATH = {"image_folder": "an existing folder", "mnist": "an existing file or folder"}
 
@@ -136,16 +138,24 @@ def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
 
 
 def training_size(definition: dict[str, Any]) -> int | None:
-    """Returns the number of training images, or None where only the files know."""
+    """Returns the number of training images, or None where only the files know.
+
+    Where all photographs of an archive are taken it is their number, had each been readable.
+    """
     split = definition["split"]
     if definition["source"] == "mnist":
         return None if definition["path"] else _MNIST_TRAIN - split["validation"]
-    members = class_members(definition)
-    if members is not None:
-        return sum(split_counts(split, count)[0] for count in members)
     if definition["source"] == "cats_vs_dogs" and split["train"] >= 1:
         return 2 * split["train"]
-    return None
+    archive = _archive(definition)
+    members = class_members(definition) or (archive and (archive,) * 2)
+    return sum(split_counts(split, count)[0] for count in members) if members else None
+
+
+def _archive(definition: dict[str, Any]) -> int | None:
+    """Returns the photographs of each class of a download; what a local file holds is not known."""
+    download = definition["source"] == "cats_vs_dogs" and definition["path"] is None
+    return CATS_PER_CLASS if download else None
 
 
 def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
@@ -154,15 +164,24 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     path = definition.get("path")
     if path is not None:
         exists = {"image_folder": Path.is_dir, "mnist": Path.exists}.get(source, Path.is_file)
-        if not exists(Path(path)):
+        why = unmet(expanded(path), exists)
+        if why is not None:
             expected = _EXPECTED_PATH.get(source, "an existing file")
-            yield received((*place, "path"), path, expected)
+            yield received((*place, "path"), path, expected, why=why)
     elif definition.get("sha256") is not None:
         yield missing((*place, "path"), "the local file that the sha256 belongs to")
+    archive, per_class = _archive(definition), definition.get("per_class")
+    if archive and per_class and per_class > archive:
+        yield received((*place, "per_class"), per_class, f"at most {archive}, the archive's,")
     if definition["split"] is not None and source != "mnist":
         problem = _split_problem((*place, "split"), definition)
         if problem is not None:
             yield problem
+
+
+def expanded(path: str) -> Path:
+    """Returns the path of a definition, whose digest has it as written: `~` is a user's home."""
+    return Path(os.path.expanduser(path))  # unlike Path's own, no error where nobody has the name
 
 
 def _split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
@@ -180,12 +199,12 @@ def _split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
             return Problem(
                 place, f"received fractions that sum to {sum(parts):g}; at most 1 is expected."
             )
-    elif definition.get("per_class") is not None and sum(parts) > definition["per_class"]:
-        return Problem(
-            place,
-            f"received {sum(parts)} images per class; at most {definition['per_class']} "
-            "(per_class) are expected.",
-        )
+    else:
+        limits = {"per_class": definition.get("per_class"), "the archive's": _archive(definition)}
+        for what, limit in limits.items():
+            if limit is not None and sum(parts) > limit:
+                text = f"received {sum(parts)} images per class; at most {limit} ({what}) are"
+                return Problem(place, f"{text} expected.")
     return _known_size_problem(place, definition)
 
 

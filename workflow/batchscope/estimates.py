@@ -14,7 +14,6 @@ from batchscope import definitions, names, records, snapshots
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
 _FOLDERS = 3  # most run folders whose bytes are counted
-_CATS = 25000  # photographs in the archive
 
 
 def subject(factors: dict[str, Any]) -> tuple[str, str]:
@@ -49,7 +48,7 @@ class History:
         if not (folder / "record.json").exists():
             return False
         record = records.read_json(folder / "record.json")
-        if record["status"] != records.FINISHED:
+        if record.get("status") != records.FINISHED:
             return False
         try:
             factors = names.parse_run(name)
@@ -128,8 +127,8 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
     if source == "mnist":
         return 70000 * (28 * 28 + 4)
     if source == "npz":
-        return float(os.path.getsize(definition["path"]))
+        return float(os.path.getsize(definitions.expanded(definition["path"])))
     image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
-        return image * (2 * (definition["per_class"] or _CATS / 2))
+        return image * (2 * (definition["per_class"] or definitions.CATS_PER_CLASS))
     return None

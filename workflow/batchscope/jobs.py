@@ -119,7 +119,8 @@ class Jobs:
             )
         raw = configuration.read(paths[0])
         options = configuration.check_overrides(given, raw)
-        study = configuration.study(paths[0], options["scale"])
+        recorded = functools.partial(records.training_images, RESULTS)
+        study = configuration.study(paths[0], options["scale"], recorded)
         for line in (*study.warnings, *status.told(status.absent(study, RESULTS))):
             print(line, file=sys.stderr)
         return cls(study, paths[0], options["scale"], options["partial"])

@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 from batchscope import names
-from batchscope.problems import Place, Problem, received
+from batchscope.problems import Place, Problem, received, unmet
 
 # batchscope.networks, which builds them, is above this.
 BUILT_IN_MODELS = (
@@ -38,14 +38,19 @@ def problem(place: Place, path: str) -> Problem | None:
         place: Where the configuration names it.
         path: Its path.
     """
-    if not path.endswith(".py") or not Path(path).is_file():
+    why = unmet(Path(path), Path.is_file) if path.endswith(".py") else ""
+    if why is None:
+        why = unmet(Path(path), Path.read_bytes)
+    if why is not None:
         expected = "an existing Python file or a built-in model"
-        return received(place, path, expected, BUILT_IN_MODELS)
+        return received(place, path, expected, BUILT_IN_MODELS, why)
     try:
         tree = ast.parse(Path(path).read_bytes(), path)
     except (SyntaxError, ValueError) as error:
         at = f" (line {error.lineno}: {error.msg})" if isinstance(error, SyntaxError) else ""
         return received(place, path, f"a file of valid Python{at}")
+    except (MemoryError, RecursionError):
+        return received(place, path, "a file of valid Python, less deeply nested,")
     if not _binds_build(tree):
         return received(place, path, "a file that defines build(input_shape, classes)")
     return None

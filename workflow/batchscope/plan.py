@@ -31,7 +31,7 @@ from batchscope import (
 )
 from batchscope.errors import ConfigError
 from batchscope.parameters import MAX_NAME_LENGTH, Parameter
-from batchscope.problems import Findings, Place, Problem, merged, show
+from batchscope.problems import Findings, Place, Problem, merged, received, show, unmet
 from batchscope.reader import Reader
 from batchscope.values import as_map
 
@@ -136,24 +136,36 @@ class Study:
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def make(config: dict[str, Any], scale: str = "full") -> Study:
+# From a data set's token to its training images, where it is prepared.
+Recorded = Callable[[str], int | None]
+
+
+def unrecorded(token: str) -> None:
+    """Returns nothing: what is known of prepared data where nobody looks."""
+
+
+def make(config: dict[str, Any], scale: str = "full", recorded: Recorded = unrecorded) -> Study:
     """Returns the study of a configuration that fits the schema.
 
     Args:
         config: As `config.load` returns it.
         scale: `full`, or `reduced` for the smaller form.
+        recorded: Gives the training images of a data set that is prepared.
 
     Raises:
         ConfigError: With every problem of meaning.
     """
-    study, problems = draft(config, scale)
+    study, problems = draft(config, scale, recorded=recorded)
     if study is None:
         raise ConfigError([problem.line for problem in problems])
     return study
 
 
 def draft(
-    config: dict[str, Any], scale: str = "full", found: Iterable[Problem] = ()
+    config: dict[str, Any],
+    scale: str = "full",
+    found: Iterable[Problem] = (),
+    recorded: Recorded = unrecorded,
 ) -> tuple[Study | None, list[Problem]]:
     """Returns the study, or None and every problem of meaning.
 
@@ -161,8 +173,9 @@ def draft(
         config: A configuration, which may be broken where `found` says so.
         scale: `full` or `reduced`.
         found: Problems of structure; nothing at or below their places is looked at.
+        recorded: As for `make`.
     """
-    planner = _Planner(config, scale, [problem.place for problem in found])
+    planner = _Planner(config, scale, [problem.place for problem in found], recorded)
     study = planner.study()
     problems = merged(planner.findings.problems)
     return (None if problems or planner.findings.structure else study), problems
@@ -177,8 +190,10 @@ def _used(tokens: Iterable[tuple[str, ...]], known: dict[str, Any]) -> dict[str,
 class _Planner:
     """One pass over a configuration; collects problems, warnings and runs."""
 
-    def __init__(self, config: dict[str, Any], scale: str, structure: list[Place]) -> None:
-        self.scale = scale
+    def __init__(
+        self, config: dict[str, Any], scale: str, structure: list[Place], recorded: Recorded
+    ) -> None:
+        self.scale, self.recorded = scale, recorded
         self.config, replaced = reduction.apply(config) if scale == "reduced" else (config, [])
         self.findings = Findings(structure, replaced)
         self.findings.report(*reduction.problems(config, scale))
@@ -240,7 +255,7 @@ class _Planner:
             if not self.findings.broken(place):
                 token = definitions.token(name, definition)
                 self.datasets[name] = (token, definition)
-                self.sizes[token] = definitions.training_size(definition)
+                self.sizes[token] = self.recorded(token) or definitions.training_size(definition)
                 self.sources[token] = definition["source"]
 
     def _read_models(self) -> None:
@@ -276,9 +291,12 @@ class _Planner:
             if os.path.normpath(folder) == "results":
                 text = "received 'results', this machine's own; a copy of the other's is expected."
                 self.findings.report(Problem((*place, "results"), text))
-            elif not Path(folder).is_dir():
+            elif (why := unmet(Path(folder), Path.is_dir)) == "":
                 text = f"received '{folder}', which is not there: nothing of {name} is shown."
                 self.findings.warn(Problem((*place, "results"), text))
+            elif why:
+                expected = "a folder that can be read"
+                self.findings.report(received((*place, "results"), folder, expected, why=why))
 
     # Experiments.
 

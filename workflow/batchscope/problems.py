@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Place = tuple[str | int, ...]
@@ -80,10 +81,28 @@ def _hint(text: Any, known: Iterable[str]) -> str:
     return f" Did you mean '{match}'?" if match else ""
 
 
-def received(place: Place, value: Any, expected: str, known: Iterable[str] = ()) -> Problem:
+def received(
+    place: Place, value: Any, expected: str, known: Iterable[str] = (), why: str = ""
+) -> Problem:
     """Returns the problem of a value that is not what is expected there."""
-    text = f"received {show(value)}; {expected} {_verb(expected)} expected."
+    text = f"received {show(value)}{why}; {expected} {_verb(expected)} expected."
     return Problem(place, text + (_hint(value, known) if isinstance(value, str) else ""))
+
+
+def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
+    """Returns None where a path is what is expected; else what there is to say of it, or "".
+
+    Args:
+        path: The path.
+        expected: Such as `Path.is_file`, or what reads it.
+
+    Returns:
+        What the system says, as ` (Permission denied)`, where it does not let anyone look.
+    """
+    try:
+        return "" if expected(path) is False else None
+    except OSError as error:
+        return f" ({error.strerror})"
 
 
 def _verb(expected: str) -> str:

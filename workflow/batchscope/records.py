@@ -47,6 +47,20 @@ def dataset_folder(results: Path | str, dataset: str) -> Path:
     return Path(results) / "data" / dataset
 
 
+def training_images(results: Path | str, dataset: str) -> int | None:
+    """Returns the training images of a prepared data set; None where none is prepared.
+
+    Raises:
+        UserError: If its record is damaged.
+    """
+    path = dataset_folder(results, dataset) / "record.json"
+    if not path.exists():
+        return None
+    counts = read_json(path).get("counts")
+    train = counts.get("train") if isinstance(counts, dict) else None
+    return train if isinstance(train, int) else None
+
+
 def run_folder(results: Path | str, run: str) -> Path:
     """Returns the folder of one training run."""
     return Path(results) / "runs" / run

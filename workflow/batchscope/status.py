@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,7 @@ from batchscope import (
     sweeps,
 )
 from batchscope.absence import Absence
+from batchscope.errors import UserError
 
 # Interpreter, imports and compilation of one job that needs TensorFlow, in seconds of a core.
 START_SECONDS = 4.0
@@ -151,9 +153,18 @@ def _all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dic
 
 
 def run_status(results: Path | str, run: plan.Run) -> str:
-    """Returns a run's status; without a record `missing`, or what its machine, this one, lacks."""
+    """Returns a run's status; without a record `missing`, or what its machine, this one, lacks.
+
+    Raises:
+        UserError: If its record is damaged.
+    """
     path = records.run_folder(results, run.name) / "record.json"
-    return records.read_json(path)["status"] if path.exists() else unrecorded(run.factors)
+    if not path.exists():
+        return unrecorded(run.factors)
+    record = records.read_json(path)
+    if "status" not in record:
+        raise UserError(f"{path}: its record lacks 'status'; delete it and run again.")
+    return record["status"]
 
 
 def unrecorded(factors: dict[str, Any]) -> str:
@@ -461,7 +472,8 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
     """
     from batchscope import config  # YAML and the schema, which a library caller need not have
 
-    study = config.study(config_path, scale)
+    recorded = functools.partial(records.training_images, results)
+    study = config.study(config_path, scale, recorded)
     return describe(study, overview(study, results), config_path, _cores())
 
 

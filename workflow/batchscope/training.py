@@ -18,6 +18,7 @@ import tensorflow as tf
 from batchscope import (
     augmentations,
     checkpoint,
+    combinations,
     datasets,
     losses,
     machine,
@@ -99,6 +100,9 @@ class Training:
         results: The results folder, with the prepared data set in it.
         model_file: The user's own model file, where the run's model is one.
         limits: How the training is cut.
+
+    Raises:
+        UserError: If the data are missing, or are fewer than a batch.
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class Training:
             self.factors["augmentation"], self.data.images("train"), self.data.labels("train")
         )
         self.examples = len(self.labels)
+        combinations.check_batch_size(self.factors, self.factors["batch_size"], self.examples)
         self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
         self.progress = Progress()
         self.best: dict[str, np.ndarray] = {}

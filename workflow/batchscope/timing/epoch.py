@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import machine, measure_settings, names, records
+from batchscope import combinations, machine, measure_settings, names, records
 from batchscope.timing import fates
 from batchscope.timing import sampler as sampling
 from batchscope.versions import VERSIONS
@@ -131,6 +131,9 @@ def write(
         settings: Name of the settings.
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the data are missing, or are fewer than a batch.
     """
     from batchscope import augmentations, datasets, models, replicas
 
@@ -143,6 +146,7 @@ def write(
         factors["augmentation"], data.images("train"), data.labels("train")
     )
     examples = len(labels)
+    combinations.check_batch_size(factors, factors["batch_size"], examples)
     before = machine.load()
     blocks, status = [], records.FINISHED
     values: dict[str, float | None] = dict.fromkeys(COLUMNS)

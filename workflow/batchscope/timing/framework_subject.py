@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from batchscope import backend, datasets, frameworks, records
+from batchscope import backend, combinations, datasets, frameworks, records
 from batchscope.errors import UserError
 from batchscope.frameworks import layers
 from batchscope.sweeps import Sweep
@@ -42,8 +42,8 @@ class FrameworkSubject:
         training: What makes the updates.
 
     Raises:
-        UserError: If the data are missing or too small, or the framework finds no GPU that is
-            asked for.
+        UserError: If the data are missing, their images are too small or fewer than the largest
+            batch, or the framework finds no GPU that is asked for.
     """
 
     unit = 1
@@ -53,6 +53,8 @@ class FrameworkSubject:
         self.sweep = sweep
         factors = sweep.factors
         data = datasets.load(results, factors["dataset"])
+        labels = data.labels("train")
+        combinations.check_batch_size(factors, max(sweep.batch_sizes), len(labels))
         try:
             network = layers.build(factors["model"], data.input_shape, data.classes)
         except ValueError as error:
@@ -66,7 +68,7 @@ class FrameworkSubject:
             factors["optimizer"],
             LEARNING_RATE,
             data.images("train"),
-            data.labels("train"),
+            labels,
             data.scale,
             factors["device"],
         )

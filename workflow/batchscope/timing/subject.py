@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from batchscope import augmentations, backend, datasets, loop, models, replicas
+from batchscope import augmentations, backend, combinations, datasets, loop, models, replicas
 from batchscope.methods import Method
 from batchscope.sweeps import Sweep
 from batchscope.timing import fates, flops, loops, peak
@@ -39,6 +39,9 @@ class Subject:
         model: The Keras model.
         examples: Training images.
         fates: Errors that are results, each with its status word.
+
+    Raises:
+        UserError: If the data are missing, or are fewer than the largest batch.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Subject:
             factors["augmentation"], data.images("train"), data.labels("train")
         )
         self.examples = len(self._arrays[1])
+        combinations.check_batch_size(factors, max(sweep.batch_sizes), self.examples)
         # One copy for whatever loop; on a GPU it is in the GPU's memory.
         self._images = tf.constant(self._arrays[0])
         self._folder = tempfile.TemporaryDirectory(prefix="batchscope-")

@@ -84,7 +84,8 @@ def open_subject(
         model_file: The user's model file, where the model is not built in.
 
     Raises:
-        UserError: If the data are missing, or the framework finds no GPU that is asked for.
+        UserError: If the data are missing or fewer than the largest batch, or the framework finds
+            no GPU that is asked for.
     """
     if sweep.factors["framework"] == environments.OWN:
         from batchscope.timing.subject import Subject as TensorFlowSubject
