@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -87,6 +88,18 @@ def test_the_report_opens_in_a_browser(finished, tmp_path):
     command = [browser, *options, f"--screenshot={shot}", "--window-size=1200,2400", page]
     subprocess.run(command, capture_output=True, check=True, timeout=120)
     assert shot.stat().st_size > 20_000
+
+
+def test_the_log_has_commands_to_paste(edited):
+    """As the README says: in parentheses, for `exec` ends the shell that it is given to."""
+    log = "".join(path.read_text() for path in edited.glob(".snakemake/log/*.log"))
+    commands = re.findall(r"^Shell command: (exec python \S+ train .*)$", log, re.M)
+    assert len(commands) == 4
+    record = edited / "results" / "runs" / re.search(r"--run (\S+)", commands[0])[1] / "record.json"
+    record.unlink()
+    pasted = f"({commands[0]})"
+    subprocess.run(["bash", "-c", pasted], cwd=edited, check=True, timeout=300)
+    assert record.exists()
 
 
 def test_nothing_edited_nothing_done(finished):
