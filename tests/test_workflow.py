@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -269,7 +271,16 @@ def test_a_partial_report(edited):
 
 def test_snakemakes_own_report(edited):
     project.run(edited, "--report", "report.zip")
-    assert (edited / "report.zip").stat().st_size > 10_000
+    with zipfile.ZipFile(edited / "report.zip") as archive:
+        page = archive.read("report/report.html").decode()
+        held = {name.rpartition("/")[2] for name in archive.namelist()}
+    results = json.loads(re.search(r"var results = ({.*?});\n", page)[1])
+    categories = json.loads(re.search(r"var categories = ({.*?});\n", page)[1])
+    figures_of = categories["tiny"]["batch_size"]  # by study and experiment
+    assert sorted(figures_of) == sorted(results)
+    drawn = figures.available(experiment(project.TINY)["measure"])
+    assert {results[path]["labels"]["figure"] for path in figures_of} == set(drawn)
+    assert {f"{figure}.svg" for figure in drawn} <= held
 
 
 def test_killed_unlocked_and_finished(edited):
