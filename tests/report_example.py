@@ -63,8 +63,7 @@ def write(
     path = write_config(folder, seeds, experiments)
     study, results = config.study(path), folder / "results"
     fates = _fates(study) if troubles else {}
-    (dataset,) = study.datasets
-    _write_json(records.dataset_folder(results, dataset) / "record.json", _dataset(dataset))
+    write_dataset(results, study)
     measures = next(iter(study.experiments.values())).measures
     for run in study.runs.values():
         fate = fates.get(run.name, records.FINISHED)
@@ -85,6 +84,12 @@ def write(
         tables.write(results, study, name, place)
         write_figures(place / "figures", figures.available(experiment.measures))
     return study, results, path
+
+
+def write_dataset(results: Path, study: plan.Study) -> None:
+    """Writes the record of a study's only data set."""
+    (dataset,) = study.datasets
+    _write_json(records.dataset_folder(results, dataset) / "record.json", _dataset(dataset))
 
 
 def _write_json(path: Path, record: dict[str, Any]) -> None:

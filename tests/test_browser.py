@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+import project
 import report_example
-from batchscope import report
+from batchscope import config, report
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs the package selenium")
 from selenium.webdriver.chrome.service import Service  # noqa: E402
@@ -66,9 +67,28 @@ def page(tmp_path_factory):
     return output
 
 
+@pytest.fixture(scope="module")
+def timing_page(tmp_path_factory):
+    """Returns the file of a report of a study that only times: it has no table of runs."""
+    folder = tmp_path_factory.mktemp("timing")
+    path = project.ROOT / "studies" / "hardware.yaml"
+    study, results = config.study(path), folder / "results"
+    report_example.write_dataset(results, study)
+    for name, experiment in study.experiments.items():
+        figures = results / "studies" / study.folder_name / name / "figures"
+        report_example.write_figures(figures, experiment.figures)
+    output = results / "report.html"
+    report.write(study, results, path, output, partial=True)
+    return output
+
+
 @pytest.fixture
 def opened(browser, page):
     """Returns the browser at 1400 x 900 with the report just opened."""
+    return _open(browser, page)
+
+
+def _open(browser, page: Path):
     browser.get_log("performance")
     browser.get_log("browser")
     _media(browser)
@@ -137,6 +157,26 @@ def test_opens_without_errors_and_without_requests(opened, page):
     fetched = [address for address in addresses if not address.startswith("data:")]
     assert fetched == [page.as_uri()]
     assert opened.title == report_example.TITLE
+
+
+def test_a_report_without_runs(browser, timing_page):
+    """The table's part of the script has nothing to do; colours and print have."""
+    _open(browser, timing_page)
+    time.sleep(0.5)
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+    assert browser.find_elements(By.ID, "runs-table") == []
+    button = browser.find_element(By.ID, "theme")
+    button.click()
+    assert button.text == "Colours: light"
+    opened = "return [...document.querySelectorAll('main details')].map((item) => item.open)"
+    event = "window.dispatchEvent(new Event(arguments[0]))"
+    before = browser.execute_script(opened)
+    assert False in before
+    browser.execute_script(event, "beforeprint")
+    assert all(browser.execute_script(opened))
+    browser.execute_script(event, "afterprint")
+    assert browser.execute_script(opened) == before
+    assert browser.get_log("browser") == []
 
 
 def test_a_request_would_be_seen_and_is_refused(opened):

@@ -205,6 +205,65 @@ def test_killed_at_several_points_ends_with_the_same_bits(results, dropout_run, 
     assert not (folder / "checkpoint.npz").exists()
 
 
+# Runs a step that dies, as by `kill -9`, when a function is called for the given time.
+DYING = """
+import os, signal, sys
+sys.path.insert(0, "workflow")
+import run
+
+owner, name, calls, *words = sys.argv[1:]
+left, start = int(calls), run._start
+
+def start_to_die(factors):
+    start(factors)
+    from batchscope import records, training
+
+    place = {"records": records, "Training": training.Training}[owner]
+    whole = getattr(place, name)
+
+    def dying(*arguments, **options):
+        global left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(*arguments, **options)
+
+    setattr(place, name, dying)
+
+run._start = start_to_die
+run.main(words)
+"""
+PAUSE_IN_THE_FIRST_EPOCH = ("Training", "_pause", "4")  # every 1 or 2 steps; an epoch has 11
+WRITING_THE_HISTORY = ("records", "write_rows", "1")  # after the weights, before the record
+
+
+@pytest.mark.parametrize(
+    ("call", "checkpoint_seconds", "left", "resumed"),
+    [
+        (PAUSE_IN_THE_FIRST_EPOCH, "1000", set(), 0),
+        (WRITING_THE_HISTORY, "1000", {"final.npz", "best.npz", "epochs"}, 0),
+        (WRITING_THE_HISTORY, "0", {"final.npz", "best.npz", "epochs", "checkpoint.npz"}, 1),
+    ],
+)
+def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
+    results, dropout_run, tmp_path, call, checkpoint_seconds, left, resumed
+):
+    run, model = dropout_run
+    again = copy_data(results, tmp_path)
+    folder = again / "runs" / run
+    words = ("train", "--results", str(again), "--run", run, "--model-file", model)
+    limits = ("--chunk-steps", "2", "--checkpoint-seconds", checkpoint_seconds)
+    command = [sys.executable, "-c", DYING, *call, *words, *limits]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    found = {path.name for path in folder.glob("*")}
+    assert found - {"initial.npz", "updates.npz"} == left
+    assert train(again, run, "--model-file", model)["resumed"] == resumed
+    assert_same_bits(results / "runs" / run, folder)
+    assert history(results / "runs" / run) == history(folder)
+    assert not (folder / "checkpoint.npz").exists()
+
+
 def test_a_checkpoint_of_something_else_is_ignored(results, dropout_run, tmp_path):
     run, model = dropout_run
     again = copy_data(results, tmp_path)

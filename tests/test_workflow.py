@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import csv
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -87,6 +90,18 @@ def test_the_report_opens_in_a_browser(finished, tmp_path):
     command = [browser, *options, f"--screenshot={shot}", "--window-size=1200,2400", page]
     subprocess.run(command, capture_output=True, check=True, timeout=120)
     assert shot.stat().st_size > 20_000
+
+
+def test_the_log_has_commands_to_paste(edited):
+    """As the README says: in parentheses, for `exec` ends the shell that it is given to."""
+    log = "".join(path.read_text() for path in edited.glob(".snakemake/log/*.log"))
+    commands = re.findall(r"^Shell command: (exec python \S+ train .*)$", log, re.M)
+    assert len(commands) == 4
+    record = edited / "results" / "runs" / re.search(r"--run (\S+)", commands[0])[1] / "record.json"
+    record.unlink()
+    pasted = f"({commands[0]})"
+    subprocess.run(["bash", "-c", pasted], cwd=edited, check=True, timeout=300)
+    assert record.exists()
 
 
 def test_nothing_edited_nothing_done(finished):
@@ -256,7 +271,16 @@ def test_a_partial_report(edited):
 
 def test_snakemakes_own_report(edited):
     project.run(edited, "--report", "report.zip")
-    assert (edited / "report.zip").stat().st_size > 10_000
+    with zipfile.ZipFile(edited / "report.zip") as archive:
+        page = archive.read("report/report.html").decode()
+        held = {name.rpartition("/")[2] for name in archive.namelist()}
+    results = json.loads(re.search(r"var results = ({.*?});\n", page)[1])
+    categories = json.loads(re.search(r"var categories = ({.*?});\n", page)[1])
+    figures_of = categories["tiny"]["batch_size"]  # by study and experiment
+    assert sorted(figures_of) == sorted(results)
+    drawn = figures.available(experiment(project.TINY)["measure"])
+    assert {results[path]["labels"]["figure"] for path in figures_of} == set(drawn)
+    assert {f"{figure}.svg" for figure in drawn} <= held
 
 
 def test_killed_unlocked_and_finished(edited):

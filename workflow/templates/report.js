@@ -1,11 +1,12 @@
-// Sorting, filtering and choosing columns of the table of runs. Without it the table is whole.
+// Sorting, filtering and choosing columns of the table of runs; colours and print. Without it the
+// table is whole.
 "use strict";
-(() => {
-  const table = document.getElementById("runs-table");
+
+// Equips the table; returns the buttons of its headers.
+const equip = (table, headers) => {
   const controls = document.getElementById("runs-controls");
   const filter = document.getElementById("runs-filter");
   const count = document.getElementById("runs-count");
-  const headers = Array.from(table.tHead.rows[0].cells);
   const body = table.tBodies[0];
   const rows = Array.from(body.rows);
   const exact = (cell) => cell.title || cell.textContent;
@@ -83,6 +84,13 @@
   check((box) => "usual" in box.dataset)();
   narrow();
   controls.hidden = false;
+  return buttons;
+};
+
+(() => {
+  const table = document.getElementById("runs-table");  // null where a study only times
+  const headers = table ? Array.from(table.tHead.rows[0].cells) : [];
+  const buttons = table ? equip(table, headers) : [];
 
   const theme = document.createElement("button");
   theme.type = "button";
