@@ -237,12 +237,12 @@ def test_a_study_runs_through_to_its_report(project):
 
 @pytest.fixture(scope="module")
 def interrupted(project) -> dict[str, list]:
-    """Two trainings, one cancelled while it ran, the other out of time; and undisturbed ones."""
+    """A whole study of two trainings, one cancelled while it ran, the other out of time."""
     runs = list(project.study("tests/slurm/slow.yaml").runs)
     options = ["train:runtime=attempt", "train:slurm_extra='--signal=TERM@5'"]
     before = len(project.submissions())
     arguments = ("--configfile", "tests/slurm/slow.yaml", "--set-resources", *options)
-    with project.snakemake(*arguments, "--", "runs", BATCHSCOPE_TEST_PAUSE="0.1") as process:
+    with project.snakemake(*arguments, BATCHSCOPE_TEST_PAUSE="0.1") as process:
         training = project.root / "results" / "runs" / runs[0] / "epochs" / "1.npz"
         _wait(lambda: training.exists() or process.poll() is not None, 300, project)
         cancelled = _running_job(runs[0])
@@ -277,7 +277,10 @@ def _undisturbed_weights(project: Project, run: str, results: Path) -> bytes:
 
 
 def _tries(interrupted: dict, run: str) -> int:
-    return sum(found["--comment"].endswith(run) for found in interrupted["submissions"])
+    return sum(
+        _rule(found) == "train" and found["--comment"].endswith(run)
+        for found in interrupted["submissions"]
+    )
 
 
 @pytest.mark.slurm
@@ -290,6 +293,13 @@ def test_a_cancelled_training_is_sent_again(project, interrupted, tmp_path):
     assert record["resumed"] >= 1  # no checkpoint was due: the signal asked for it
     final = project.root / "results" / "runs" / run / "final.npz"
     assert final.read_bytes() == _undisturbed_weights(project, run, tmp_path)
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+def test_a_study_goes_on_from_its_interrupted_trainings_to_its_report(project, interrupted):
+    report = project.root / "results" / "studies" / "slow" / "report.html"
+    assert "2 training runs in 1 experiment: 2 finished" in report.read_text()
 
 
 @pytest.mark.slurm
