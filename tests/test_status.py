@@ -134,7 +134,7 @@ def test_runs_of_another_version_are_told_and_counted_in_time(study, tmp_path):
     assert (found.trainings, found.untimed_runs) == (7, 0)
     assert found.train_seconds == pytest.approx(7 * 8.0)
     # Their seven evaluations follow; times of an epoch read no run.
-    assert found.start_seconds == pytest.approx((7 + 7) * status.START_SECONDS)
+    assert found.start_seconds == pytest.approx((7 + 7) * status.FORK_SECONDS)
     text = status.describe(study, found, "c.yaml", 2)
     today = VERSIONS["train"]
     assert f"7 runs were made by another version (train-v1; now {today})." in text
@@ -145,7 +145,7 @@ def test_measures_of_another_version_are_told_where_they_hold_one(study, tmp_pat
     complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
     found = status.overview(study, tmp_path)
     assert found.outdated == {("evaluate", "evaluate-v0"): 7} and found.trainings == 0
-    assert found.start_seconds == pytest.approx(7 * status.START_SECONDS)
+    assert found.start_seconds == pytest.approx(7 * status.FORK_SECONDS)
     text = status.describe(study, found, "c.yaml", 2)
     assert "7 records of evaluate were made by another version (evaluate-v0; now " in text
     complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
@@ -162,6 +162,14 @@ def test_a_run_of_another_version_that_needs_what_is_not_here_stays(study, tmp_p
 def test_records_of_measures_hold_their_version():
     record = records.measure_record("evaluate", "run", {}, records.FINISHED, {})
     assert record["version"] == VERSIONS["evaluate"]
+
+
+def test_what_is_timed_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
+    found = status.overview(study, tmp_path)
+    forked, alone = 7 + 7, 3  # trainings and evaluations; times of epochs
+    wanted = forked * status.FORK_SECONDS + alone * status.START_SECONDS
+    assert found.start_seconds == pytest.approx(wanted)
+    assert status.FORK_SECONDS < 1 < status.START_SECONDS
 
 
 def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
