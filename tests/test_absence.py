@@ -171,6 +171,84 @@ def test_its_rows_say_so_and_what_was_trained_is_kept(study):
         assert set(rows["device"]) == {"gpu"}
 
 
+def test_what_waits_is_told_below_a_figure_and_not_over_each_batch_size():
+    from batchscope.figures import canvas
+
+    rows = [
+        {"batch_size": size, "seed": seed, "device": device, "status": status}
+        for size in (16, 32)
+        for seed in (0, 1)
+        for device, status in (
+            ("cpu", "diverged" if size + seed == 16 else "finished"),
+            ("gpu", "no_gpu"),
+        )
+    ]
+    frame = pandas.DataFrame(rows)
+    figure, grid = canvas.panels(1, 2)
+    both, gpu = grid.flat
+    canvas.mark_failures(both, frame)
+    assert [text.get_text() for text in both.texts] == ["1 div."]
+    canvas.mark_failures(gpu, frame[frame["device"] == "gpu"])
+    assert [text.get_text() for text in gpu.texts] == ["no GPU"]
+    assert canvas.failure_height(frame[frame["device"] == "gpu"]) == 0
+    assert canvas.failure_note(frame) == "Of 8 runs: 1 diverged (div.), 4 no GPU."
+
+
+# --- The shipped studies ---------------------------------------------------------------------
+
+STUDIES = Path(__file__).parents[1] / "studies"
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "experiment", "runs", "timings"),
+    [
+        ("batch_size_benchmarking2019", "full", "throughput", 0, 1),
+        ("batch_size_benchmarking2019", "reduced", "throughput", 0, 1),
+        ("campbell2023", "full", "accuracy", 60, 0),
+        ("campbell2023", "reduced", "accuracy", 9, 0),
+        ("campbell2023", "reduced", "training_time", 0, 1),
+        ("campbell2023", "reduced", "utilisation", 0, 1),
+        ("hardware", "full", "machine", 0, 3),
+        ("hardware", "reduced", "machine", 0, 3),
+        ("mini_batches2025", "full", "utilisation", 0, 1),
+        ("mini_batches2025", "reduced", "utilisation", 0, 1),
+    ],
+)
+def test_studies_plan_a_gpu_beside_the_cpu(
+    name, scale, experiment, runs, timings, tmp_path, monkeypatch
+):
+    planned = config.study(STUDIES / f"{name}.yaml", scale)
+    chosen = planned.experiments[experiment]
+
+    def made() -> list[bool]:
+        paths = [*chosen.runs] if runs else []
+        paths = [run for run in paths if not absence.of(planned.runs[run].factors)]
+        paths += [path.as_posix() for path in status.measure_files(planned, chosen, tmp_path)]
+        return [needs_gpu(path) for path in paths]
+
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
+    within = made()
+    assert any(within) and not all(within)
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
+    assert made() == [False] * (len(within) - sum(within))
+    waiting = [job for _, job in status.left_out(planned, chosen, tmp_path)]
+    found = [job.noun for job in waiting]
+    assert (found.count("training"), found.count("timing")) == (runs, timings)
+
+
+@pytest.mark.parametrize("name", ["batch_size_benchmarking2019", "campbell2023", "hardware"])
+def test_plan_tells_what_of_a_study_waits_for_a_gpu(name, tmp_path, monkeypatch, capsys):
+    import run
+
+    monkeypatch.setattr(absence, "gpu_present", lambda: False)
+    monkeypatch.setenv(absence.VARIABLE, "")
+    words = ["plan", str(STUDIES / f"{name}.yaml"), "--results", str(tmp_path)]
+    run.main(words)
+    assert "No NVIDIA GPU, for which " in capsys.readouterr().out
+    run.main([*words, "--gpus"])
+    assert "GPU, for which" not in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(absence.gpu_present(), reason="a GPU is here")
 def test_a_study_of_two_devices_runs_through_without_a_gpu(tmp_path, monkeypatch):

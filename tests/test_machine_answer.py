@@ -129,8 +129,25 @@ def test_configurations_stand_side_by_side():
     assert dict(found["rows"])["Noise floor"] == ["3.1 %", "not measured"]
 
 
+def test_what_waits_has_no_column_and_is_named_below():
+    waiting = row(device="gpu", status="no_gpu")
+    found = machine_answer.build(pandas.DataFrame([row(device="cpu", **TIMED), waiting]), NOTHING)
+    assert found["titles"] == ["cpu"]
+    assert all(len(cells) == 1 for _, cells in found["rows"])
+    assert found["left_out"] == "Left out: gpu (no GPU)."
+    # Of what was searched on a GPU, the times alone wait.
+    largest = {"max_batch_size": 64, "max_batch_size_bound": "resolved"}
+    found = machine_answer.build(
+        pandas.DataFrame([row(device="cpu", **TIMED), {**waiting, **largest}]), NOTHING
+    )
+    assert found["titles"] == ["cpu", "gpu"] and not found["left_out"]
+    assert dict(found["rows"])["Largest batch size"] == ["not measured", "64"]
+
+
 def test_nothing_measured_is_no_answer():
     assert machine_answer.build(pandas.DataFrame([row()]), NOTHING) is None
+    waiting = row(device="gpu", status="no_gpu")
+    assert machine_answer.build(pandas.DataFrame([waiting]), NOTHING) is None
     assert machine_answer.build(pandas.DataFrame(columns=list(row())), NOTHING) is None
 
 

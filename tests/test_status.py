@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import config, estimates, names, plan, records, status
+from batchscope import absence, config, estimates, names, plan, records, status
 from batchscope.errors import UserError
+from batchscope.versions import VERSIONS
 
 CONFIG = """
 study: s
@@ -109,6 +110,65 @@ def test_a_complete_study(study, tmp_path):
     assert found.complete and found.disk_bytes == 0
     text = status.describe(study, found, "c.yaml", 2)
     assert "all exist" in text and "Time left" not in text
+
+
+def complete(study, results, train, evaluate=None):
+    """Writes every record of a study, of some version of the training and of evaluate."""
+    records.write_json(records.dataset_folder(results, "digits-065f9c58") / "record.json", {})
+    for run in study.runs:
+        finish(results, run, 8.0)
+        path = records.run_folder(results, run) / "record.json"
+        records.write_json(path, {**records.read_json(path), "version": train})
+    for experiment in study.experiments.values():
+        for path, measure in status.measure_files(study, experiment, results).items():
+            version = {"version": evaluate} if evaluate and measure == "evaluate" else {}
+            records.write_json(path, version)
+
+
+def test_runs_of_another_version_are_told_and_counted_in_time(study, tmp_path):
+    complete(study, tmp_path, "train-v1")
+    found = status.overview(study, tmp_path)
+    assert not found.complete and found.outdated == {("train", "train-v1"): 7}
+    assert found.total.statuses["finished"] == 7
+    assert (found.trainings, found.untimed_runs) == (7, 0)
+    assert found.train_seconds == pytest.approx(7 * 8.0)
+    # Their seven evaluations follow; times of an epoch read no run.
+    assert found.start_seconds == pytest.approx((7 + 7) * status.FORK_SECONDS)
+    text = status.describe(study, found, "c.yaml", 2)
+    today = VERSIONS["train"]
+    assert f"7 runs were made by another version (train-v1; now {today})." in text
+    assert "Snakemake makes these again" in text and "all exist" not in text
+
+
+def test_measures_of_another_version_are_told_where_they_hold_one(study, tmp_path):
+    complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
+    found = status.overview(study, tmp_path)
+    assert found.outdated == {("evaluate", "evaluate-v0"): 7} and found.trainings == 0
+    assert found.start_seconds == pytest.approx(7 * status.FORK_SECONDS)
+    text = status.describe(study, found, "c.yaml", 2)
+    assert "7 records of evaluate were made by another version (evaluate-v0; now " in text
+    complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
+    found = status.overview(study, tmp_path)
+    assert found.complete and "another version" not in status.describe(study, found, "c", 2)
+
+
+def test_a_run_of_another_version_that_needs_what_is_not_here_stays(study, tmp_path, monkeypatch):
+    complete(study, tmp_path, "train-v1")
+    monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
+    assert not status.overview(study, tmp_path).outdated
+
+
+def test_records_of_measures_hold_their_version():
+    record = records.measure_record("evaluate", "run", {}, records.FINISHED, {})
+    assert record["version"] == VERSIONS["evaluate"]
+
+
+def test_what_is_timed_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
+    found = status.overview(study, tmp_path)
+    forked, alone = 7 + 7, 3  # trainings and evaluations; times of epochs
+    wanted = forked * status.FORK_SECONDS + alone * status.START_SECONDS
+    assert found.start_seconds == pytest.approx(wanted)
+    assert status.FORK_SECONDS < 1 < status.START_SECONDS
 
 
 def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):

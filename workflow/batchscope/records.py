@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from batchscope.errors import UserError
+from batchscope.versions import VERSIONS
 
 # A run's status. The first three are results; the others are what is shown: `off_target` of a
 # finished run that missed its target_train_loss, `missing` where no record is.
@@ -252,6 +253,7 @@ def measure_record(
     """
     return {
         "measure": measure,
+        "version": VERSIONS[measure],
         "run": run,
         "settings": settings,
         "status": status,

@@ -22,14 +22,17 @@ from batchscope import (
 )
 from batchscope.absence import Absence
 from batchscope.errors import UserError
+from batchscope.versions import VERSIONS
 
-# Interpreter, imports and compilation of one job that needs TensorFlow, in seconds of a core.
-START_SECONDS = 4.0
-_STARTS = (
-    "train",
-    *(name for name in measure_settings.MEASURES if name not in measure_settings.LIGHT_MEASURES),
-    *measure_settings.TIMINGS,
-)
+# Seconds of a core until a job that needs TensorFlow computes: of one that is timed, which has a
+# process of its own, interpreter, imports and compilation; of any other, which is forked from a
+# process with the imports behind it (see batchscope.warm), most of the 0.9 s of a small `evaluate`.
+START_SECONDS, FORK_SECONDS = 4.0, 0.9
+_STARTS = {
+    **dict.fromkeys(("train", *measure_settings.MEASURES), FORK_SECONDS),
+    **dict.fromkeys(measure_settings.LIGHT_MEASURES, 0.0),
+    **dict.fromkeys(("time_epoch", *measure_settings.TIMINGS), START_SECONDS),
+}
 
 _STATUSES = (
     *(records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING),
@@ -62,12 +65,14 @@ class Overview:
         experiments: One per experiment, in the order of the file.
         total: The same for the whole study.
         missing_data: Tokens of data sets that are not prepared.
-        train_seconds: Seconds of one core that the missing trainings take, as far as known.
-        untimed_runs: Missing runs of which nothing tells how long they take.
-        start_seconds: Seconds of one core to start the missing jobs.
+        train_seconds: Seconds of one core that the trainings take, as far as known.
+        untimed_runs: Those of which nothing tells how long they take.
+        start_seconds: Seconds of one core to start the jobs.
         disk_bytes: Bytes that missing data and runs take, as far as known.
         unsized: Missing data sets and models on data sets of which nothing tells the size.
         absent: What is not here -> trainings and timings that wait for it.
+        trainings: Missing runs, and those that another version made.
+        outdated: Step and version that made records -> how many, where it is not today's.
     """
 
     experiments: tuple[ExperimentStatus, ...]
@@ -79,12 +84,18 @@ class Overview:
     disk_bytes: float
     unsized: tuple[str, ...]
     absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)
+    trainings: int = 0
+    outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def complete(self) -> bool:
-        """Whether data, runs and measures all exist, but for what waits for what is not here."""
+        """Whether data, runs and measures all exist, of today's versions where they tell.
+
+        What waits for what is not here does not count.
+        """
         return not (
             self.missing_data
+            or self.outdated
             or self.total.statuses[records.MISSING]
             or any(self.total.missing_measures.values())
         )
@@ -114,8 +125,18 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     )
     total = _experiment("all", study.runs, statuses, gone, present)
     missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
-    history = estimates.History(results, {estimates.subject(run.factors) for run in missing})
-    seconds = [history.seconds(run.factors) for run in missing]
+    trained = {
+        records.run_folder(results, name) / "record.json": run
+        for name, run in study.runs.items()
+        if statuses[name] != records.MISSING and not absence.of(run.factors)
+    }
+    measured = {path: step for path, step in gone.items() if present[path]}
+    old = _other_versions({**dict.fromkeys(trained, "train"), **measured})
+    again = [run for path, run in trained.items() if path in old]
+    history = estimates.History(
+        results, {estimates.subject(run.factors) for run in (*missing, *again)}
+    )
+    seconds = [history.seconds(run.factors) for run in (*missing, *again)]
     data = tuple(
         token
         for token in _needed_data(study)
@@ -125,18 +146,58 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     run_sizes = [(estimates.subject(run.factors), history.bytes(run.factors)) for run in missing]
     unsized = [token for token, size in sizes.items() if size is None]
     unsized += [f"{model} on {dataset}" for (dataset, model), size in run_sizes if size is None]
-    jobs = Counter({"train": len(missing), **total.missing_measures})
+    jobs = Counter({"train": len(seconds), **total.missing_measures})
+    jobs.update(_measured_again(study, results, again, old, present))
     return Overview(
         experiments=experiments,
         total=total,
         missing_data=data,
         train_seconds=sum(value for value in seconds if value is not None),
         untimed_runs=seconds.count(None),
-        start_seconds=START_SECONDS * sum(jobs[name] for name in _STARTS),
+        start_seconds=sum(count * _STARTS[name] for name, count in jobs.items()),
         disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in run_sizes)]),
         unsized=tuple(dict.fromkeys(unsized)),
         absent=absent(study, results),
+        trainings=len(seconds),
+        outdated=Counter(old.values()),
     )
+
+
+def _other_versions(made: dict[Path, str]) -> dict[Path, tuple[str, str]]:
+    """Returns the records that another version than today's made -> step and version.
+
+    One that holds no version, as those of measures once did not, tells nothing.
+
+    Args:
+        made: Records that are there -> the step that makes them.
+    """
+    found = {}
+    for path, step in made.items():
+        try:
+            version = records.read_json(path).get("version")
+        except UserError:
+            continue  # a damaged record is reported where its values are read
+        if isinstance(version, str) and version != VERSIONS[step]:
+            found[path] = (step, version)
+    return found
+
+
+def _measured_again(
+    study: plan.Study,
+    results: Path,
+    again: list[plan.Run],
+    old: dict[Path, tuple[str, str]],
+    present: dict[Path, bool],
+) -> Counter[str]:
+    """Returns measure -> files that are there and made again: by version, or with their run."""
+    runs, found = {run.name for run in again}, {}
+    for experiment in study.experiments.values() if old else ():
+        for job in measure_jobs(study, experiment, results):
+            # The time of an epoch reads no run.
+            follows = job.measure != "time_epoch" and not runs.isdisjoint(job.runs)
+            if present[job.path] and (job.path in old or follows):
+                found[job.path] = job.measure
+    return Counter(found.values())
 
 
 def _needed_data(study: plan.Study) -> list[str]:
@@ -374,7 +435,7 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
     else:
         if found.missing_data:
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
-        lines += [_time_line(found, cores), _disk_line(found)]
+        lines += [_time_line(found, cores), _disk_line(found), *_outdated_lines(found)]
     lines += told(found.absent)
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
 
@@ -403,8 +464,7 @@ def _table(rows: list[ExperimentStatus]) -> list[str]:
 
 
 def _time_line(found: Overview, cores: int) -> str:
-    missing = found.total.statuses[records.MISSING]
-    timed = missing - found.untimed_runs
+    timed = found.trainings - found.untimed_runs
     parts = []
     if timed:
         parts.append(f"about {duration(found.train_seconds)} of training for {_many(timed, 'run')}")
@@ -417,6 +477,23 @@ def _time_line(found: Overview, cores: int) -> str:
     wall = (found.train_seconds + found.start_seconds) / cores
     left = "" if found.untimed_runs else f"; together {duration(wall)} on {_many(cores, 'core')}"
     return f"Time left: {', '.join(parts)}{left}. What measures take comes on top."
+
+
+def _outdated_lines(found: Overview) -> list[str]:
+    """Returns a line for each step whose version was raised, and what comes of it."""
+    lines = []
+    for (step, version), count in found.outdated.items():
+        what = _many(count, "run") if step == "train" else f"{_many(count, 'record')} of {step}"
+        lines.append(
+            f"{what} {'was' if count == 1 else 'were'} made by another version "
+            f"({version}; now {VERSIONS[step]})."
+        )
+    if lines:
+        lines.append(
+            "Snakemake makes these again, with what is measured of such runs, where it made them "
+            "here; what was copied here stays."
+        )
+    return lines
 
 
 def _disk_line(found: Overview) -> str:

@@ -195,7 +195,15 @@ def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def mark_failures(axes: Axes, frame: pandas.DataFrame) -> None:
-    """Writes how many runs failed, and how, at the upper edge over each batch size."""
+    """Writes how many runs failed, and how, at the upper edge over each batch size.
+
+    Runs that wait for what is not here are told below the figure alone, or where they are all of
+    a panel, once in its middle.
+    """
+    waiting = frame["status"].map(absence.WORDS)
+    if len(frame) and waiting.notna().all():
+        look = {"transform": axes.transAxes, "ha": "center", "va": "center", "color": "#555555"}
+        axes.text(0.5, 0.5, ", ".join(waiting.unique()), **look)
     crowded = _crowded(frame)
     for size, text in _failure_marks(frame).items():
         axes.annotate(
@@ -241,8 +249,9 @@ def _failure_marks(frame: pandas.DataFrame) -> dict[int, str]:
     found = {}
     for size, rows in failures(frame).groupby("batch_size"):
         counts = rows["status"].value_counts()
-        marks = [f"{counts[name]} {word}" for name, word in FAILED_WORDS.items() if name in counts]
-        found[size] = (" " if _crowded(frame) else "\n").join(marks)
+        marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
+        if marks:
+            found[size] = (" " if _crowded(frame) else "\n").join(marks)
     return found
 
 

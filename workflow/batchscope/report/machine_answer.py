@@ -38,6 +38,8 @@ Row = dict[str, Any]
 def build(frame: pandas.DataFrame, throughput: pandas.DataFrame) -> dict[str, Any] | None:
     """Returns the answer as a table, one column per configuration; None where nothing is timed.
 
+    A configuration that waits for what is not here has no column; `left_out` says so.
+
     Args:
         frame: sweeps.csv of the experiment.
         throughput: throughput.csv of the experiment.
@@ -46,20 +48,27 @@ def build(frame: pandas.DataFrame, throughput: pandas.DataFrame) -> dict[str, An
         return None
     titles: list[str] = []
     columns: list[Row] = []
+    left_out: list[str] = []
     for group in frames.series(frame.assign(batch_size=0, seed=0)):
         for row in group.frame.to_dict("records"):
-            titles.append(group.label or f"{row['model']} on {row['dataset']}")
-            columns.append({key: value for key, value in row.items() if not pandas.isna(value)})
-            columns[-1]["by_size"] = _by_size(throughput, row)
-    nothing = [absence.WORDS.get(column.get("status"), "not measured") for column in columns]
+            title = group.label or f"{row['model']} on {row['dataset']}"
+            column = {key: value for key, value in row.items() if not pandas.isna(value)}
+            column["by_size"] = _by_size(throughput, row)
+            waits_for = absence.WORDS.get(column.get("status"))
+            if waits_for and not any(cell(column) for _, cell in _ROWS):
+                left_out.append(f"{title} ({waits_for})")
+                continue
+            titles.append(title)
+            columns.append(column)
     rows = []
     for label, cell in _ROWS:
         cells = [cell(column) for column in columns]
         if any(cells):
-            rows.append(
-                (label, [text or empty for text, empty in zip(cells, nothing, strict=True)])
-            )
-    return {"titles": titles, "rows": rows, "reading": READING} if rows else None
+            rows.append((label, [text or "not measured" for text in cells]))
+    if not rows:
+        return None
+    waiting = f"Left out: {'; '.join(left_out)}." if left_out else ""
+    return {"titles": titles, "rows": rows, "left_out": waiting, "reading": READING}
 
 
 def _by_size(throughput: pandas.DataFrame, row: Row) -> dict[int, float]:

@@ -16,7 +16,6 @@ from types import ModuleType
 
 from batchscope import machine, measure_settings, records
 from batchscope.sweeps import Sweep
-from batchscope.versions import VERSIONS
 
 # Modules are imported when they are asked for: the search for the largest batch size leaves
 # TensorFlow to its children.
@@ -72,7 +71,6 @@ def write(
         parsed,
         status,
         {},
-        version=VERSIONS[timing],
         factors=sweep.factors,
         device=sweep.factors["device"],
         **{"threads": sweep.factors["threads"], **details},

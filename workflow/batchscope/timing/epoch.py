@@ -12,7 +12,6 @@ import numpy as np
 from batchscope import combinations, machine, measure_settings, names, records
 from batchscope.timing import fates
 from batchscope.timing import sampler as sampling
-from batchscope.versions import VERSIONS
 
 if TYPE_CHECKING:
     import keras
@@ -164,7 +163,6 @@ def write(
         parsed,
         status,
         values,
-        version=VERSIONS["time_epoch"],
         factors=factors,
         steps_per_epoch=math.ceil(examples / factors["batch_size"]),
         blocks=blocks,
