@@ -444,6 +444,44 @@ def test_plain_numbers(value, text):
     assert canvas.plain(value) == text
 
 
+def test_trainings_that_nothing_stopped_are_lower_bounds():
+    frame = pandas.DataFrame(
+        {
+            "batch_size": [32, 32, 256, 256],
+            "seed": [0, 1, 0, 1],
+            "status": "finished",
+            "seconds_per_epoch": [2.0, 2.0, 1.0, 1.0],
+            "seconds_per_epoch_q1": [2.0, 2.0, 1.0, 1.0],
+            "seconds_per_epoch_q3": [2.0, 2.0, 1.0, 1.0],
+            "epochs_run": [30, 40, 60, 100],
+            "train_seconds": [60.0, 80.0, 60.0, 100.0],
+            "epochs": 100,
+            "replicas": 1,
+            "device": "cpu",
+        }
+    )
+    time = figures.FIGURES["time"]
+    note = "1 of 2 runs at batch size 256 ran to the last epoch that they may; what they and the"
+    assert time.found(frame).endswith(
+        "Mean number of epochs until it stopped was 35 at batch size 32 and 80 at 256 (2 of 2 "
+        "seeds). Mean total training time was 70 s at batch size 32 and 80 s at 256 (2 of 2 "
+        f"seeds). {note} means tell are lower bounds."
+    )
+    drawing = time.draw(frame)
+    assert (
+        f"{note} means tell are lower bounds (hollow, with an arrow)."
+        in drawing._supxlabel.get_text()
+    )
+    hollow = [
+        [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
+        for axes in drawing.axes
+    ]
+    assert hollow == [[], [[100]], [[100.0]]]
+    stopped = frame.assign(epochs=101)
+    assert "lower bound" not in time.found(stopped)
+    assert "lower bound" not in time.draw(stopped)._supxlabel.get_text()
+
+
 def test_times_of_logical_devices_are_marked():
     frame = pandas.DataFrame(
         {
