@@ -270,6 +270,43 @@ def test_the_ratio_of_epoch_distances_is_paired_by_seed(two_rates):
     assert mean.get_ydata()[0] == pytest.approx(np.exp(np.log(ratios).mean()))
 
 
+def epochs_of(lengths, **columns):
+    """Returns rows of a history: (batch size, seed) -> how many epochs it has."""
+    rows = [
+        {"batch_size": size, "seed": seed, "status": "finished", "epoch": epoch}
+        for (size, seed), count in lengths.items()
+        for epoch in range(1, count + 1)
+    ]
+    return pandas.DataFrame(rows).astype({"epoch": "Int64"}).assign(**columns)
+
+
+def test_losses_are_compared_in_the_last_epoch_that_all_runs_share():
+    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 4, (256, 1): 6})
+    frame["train_loss"] = 1.0 / frame["epoch"].astype(float) + (frame["batch_size"] == 256)
+    frame["validation_loss"] = frame["seed"] + frame["epoch"].astype(float)
+    found = figures.FIGURES["loss_curves"].found
+    assert found(frame) == (
+        "Mean training loss in epoch 3, the last that all finished runs share, was 0.333 at batch "
+        "size 32 and 1.33 at 256 (2 of 2 seeds). Mean validation loss in that epoch was 3.5 at "
+        "batch size 32 and 3.5 at 256 (2 of 2 seeds)."
+    )
+    # What ended early counts as a seed, and shortens nothing.
+    failed = (frame["batch_size"] == 256) & (frame["seed"] == 1)
+    frame = frame[~(failed & (frame["epoch"] > 1))]
+    frame = frame.assign(status=frame["status"].mask(failed, "diverged"))
+    assert "in epoch 3, " in found(frame) and "(2 of 2 and 1 of 2 seeds)" in found(frame)
+
+
+def test_ratios_of_epoch_distances_are_told_where_all_pairs_have_them():
+    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 6})
+    frame["epoch_distance"] = np.where(frame["batch_size"] == 32, 4.0 ** frame["epoch"], 2.0)
+    assert figures.FIGURES["epoch_distance"].found(frame) == (
+        "The distance within an epoch at batch size 32 over that at 256 was, as geometric mean of "
+        "pairs of a seed, 2 in epoch 1 (2 of 2 seeds) and 32 in epoch 3 (2 of 2 seeds), the last "
+        "that all pairs share."
+    )
+
+
 def test_the_shares_of_update_norms_add_up_to_one(two_rates):
     figure, frame = frame_of("update_norms", two_rates)
     axes = figure.draw(frame).axes[0]
