@@ -347,7 +347,9 @@ def test_alignment_stands_beside_independent_directions(two_rates):
     axes = figure.draw(frame).axes[0]
     assert axes.get_title("left") == "Batch size 16, learning rate 0.05"
     assert axes.get_xscale() == axes.get_yscale() == "log"
-    start, _, _, independent = axes.lines
+    # Each place beside its own, in its colour.
+    start, independent, *others = axes.lines
+    assert len(others) == 4 and independent.get_color() == start.get_color()
     examples = 2.0 ** np.arange(9)
     assert independent.get_ydata() == pytest.approx(examples**-0.5)
     rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 16)]
