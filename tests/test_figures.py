@@ -270,6 +270,43 @@ def test_the_ratio_of_epoch_distances_is_paired_by_seed(two_rates):
     assert mean.get_ydata()[0] == pytest.approx(np.exp(np.log(ratios).mean()))
 
 
+def epochs_of(lengths, **columns):
+    """Returns rows of a history: (batch size, seed) -> how many epochs it has."""
+    rows = [
+        {"batch_size": size, "seed": seed, "status": "finished", "epoch": epoch}
+        for (size, seed), count in lengths.items()
+        for epoch in range(1, count + 1)
+    ]
+    return pandas.DataFrame(rows).astype({"epoch": "Int64"}).assign(**columns)
+
+
+def test_losses_are_compared_in_the_last_epoch_that_all_runs_share():
+    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 4, (256, 1): 6})
+    frame["train_loss"] = 1.0 / frame["epoch"].astype(float) + (frame["batch_size"] == 256)
+    frame["validation_loss"] = frame["seed"] + frame["epoch"].astype(float)
+    found = figures.FIGURES["loss_curves"].found
+    assert found(frame) == (
+        "Mean training loss in epoch 3, the last that all finished runs share, was 0.333 at batch "
+        "size 32 and 1.33 at 256 (2 of 2 seeds). Mean validation loss in that epoch was 3.5 at "
+        "batch size 32 and 3.5 at 256 (2 of 2 seeds)."
+    )
+    # What ended early counts as a seed, and shortens nothing.
+    failed = (frame["batch_size"] == 256) & (frame["seed"] == 1)
+    frame = frame[~(failed & (frame["epoch"] > 1))]
+    frame = frame.assign(status=frame["status"].mask(failed, "diverged"))
+    assert "in epoch 3, " in found(frame) and "(2 of 2 and 1 of 2 seeds)" in found(frame)
+
+
+def test_ratios_of_epoch_distances_are_told_where_all_pairs_have_them():
+    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 6})
+    frame["epoch_distance"] = np.where(frame["batch_size"] == 32, 4.0 ** frame["epoch"], 2.0)
+    assert figures.FIGURES["epoch_distance"].found(frame) == (
+        "The distance within an epoch at batch size 32 over that at 256 was, as geometric mean of "
+        "pairs of a seed, 2 in epoch 1 (2 of 2 seeds) and 32 in epoch 3 (2 of 2 seeds), the last "
+        "that all pairs share."
+    )
+
+
 def test_the_shares_of_update_norms_add_up_to_one(two_rates):
     figure, frame = frame_of("update_norms", two_rates)
     axes = figure.draw(frame).axes[0]
@@ -310,7 +347,9 @@ def test_alignment_stands_beside_independent_directions(two_rates):
     axes = figure.draw(frame).axes[0]
     assert axes.get_title("left") == "Batch size 16, learning rate 0.05"
     assert axes.get_xscale() == axes.get_yscale() == "log"
-    start, _, _, independent = axes.lines
+    # Each place beside its own, in its colour.
+    start, independent, *others = axes.lines
+    assert len(others) == 4 and independent.get_color() == start.get_color()
     examples = 2.0 ** np.arange(9)
     assert independent.get_ydata() == pytest.approx(examples**-0.5)
     rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 16)]
@@ -442,6 +481,44 @@ def test_labelled_batch_sizes(sizes, shown):
 )
 def test_plain_numbers(value, text):
     assert canvas.plain(value) == text
+
+
+def test_trainings_that_nothing_stopped_are_lower_bounds():
+    frame = pandas.DataFrame(
+        {
+            "batch_size": [32, 32, 256, 256],
+            "seed": [0, 1, 0, 1],
+            "status": "finished",
+            "seconds_per_epoch": [2.0, 2.0, 1.0, 1.0],
+            "seconds_per_epoch_q1": [2.0, 2.0, 1.0, 1.0],
+            "seconds_per_epoch_q3": [2.0, 2.0, 1.0, 1.0],
+            "epochs_run": [30, 40, 60, 100],
+            "train_seconds": [60.0, 80.0, 60.0, 100.0],
+            "epochs": 100,
+            "replicas": 1,
+            "device": "cpu",
+        }
+    )
+    time = figures.FIGURES["time"]
+    note = "1 of 2 runs at batch size 256 ran to the last epoch that they may; what they and the"
+    assert time.found(frame).endswith(
+        "Mean number of epochs until it stopped was 35 at batch size 32 and 80 at 256 (2 of 2 "
+        "seeds). Mean total training time was 70 s at batch size 32 and 80 s at 256 (2 of 2 "
+        f"seeds). {note} means tell are lower bounds."
+    )
+    drawing = time.draw(frame)
+    assert (
+        f"{note} means tell are lower bounds (hollow, with an arrow)."
+        in drawing._supxlabel.get_text()
+    )
+    hollow = [
+        [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
+        for axes in drawing.axes
+    ]
+    assert hollow == [[], [[100]], [[100.0]]]
+    stopped = frame.assign(epochs=101)
+    assert "lower bound" not in time.found(stopped)
+    assert "lower bound" not in time.draw(stopped)._supxlabel.get_text()
 
 
 def test_times_of_logical_devices_are_marked():

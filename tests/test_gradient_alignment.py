@@ -59,6 +59,24 @@ def test_orthogonal_gradients_of_unequal_lengths_are_the_independent_ones():
     assert found["independent"][-1] == pytest.approx(np.sqrt(114) / 16, rel=1e-15)  # not 1/2
 
 
+def test_gradients_along_one_axis_with_random_signs_lie_on_the_independent_ones():
+    """Their mean norm is that of a random walk, below the 1/sqrt(b) of their root mean square."""
+    signs = np.random.default_rng(5).choice([-1.0, 1.0], 256)
+    found = norms(np.outer(signs, [3.0, 4.0]), draws=20)
+    few = slice(0, 4)  # larger batches are too few
+    assert found["independent"][few] == pytest.approx(found["ratio"][few], rel=0.07)
+    walk = [1.0, 0.5, 0.375, 70 / 256]  # E|sum of b signs| / b = C(b, b/2) / 2^b
+    assert found["independent"][few] == pytest.approx(walk, rel=0.04)
+
+
+def test_a_common_direction_is_above_the_independent_ones():
+    vectors = np.random.default_rng(6).standard_normal((128, 50))
+    for shift, above in ((0.0, False), (0.5, True)):
+        found = norms(vectors + shift)
+        ratio, independent = np.array(found["ratio"]), np.array(found["independent"])
+        assert (ratio[1:] > 1.05 * independent[1:]).all() == above
+
+
 def test_opposite_gradients_cancel_over_all():
     vector = np.random.default_rng(0).standard_normal(7)
     pairs = np.outer([1, -1] * 8, vector)

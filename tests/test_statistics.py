@@ -291,6 +291,21 @@ def test_epochs_are_no_outcome_where_nothing_can_stop_early(tmp_path):
     assert "epochs_run" not in {answer["outcome"] for answer in answers}
 
 
+def test_runs_that_nothing_stopped_are_counted():
+    epochs = np.array([[30, 50], [34, 100], [41, 100], [29, 61], [100, 100], [32, 70]])
+    runs = frame({"epochs_run": epochs, "test_accuracy": rising(sizes=2)}, sizes=(32, 256))
+    runs = runs.assign(epochs=100, patience=10, target_train_loss=0.0)
+    runs.loc[runs["seed"].eq(1) & runs["batch_size"].eq(256), "status"] = "diverged"
+    assert statistics.ran_out(runs) == {32: (1, 6), 256: (2, 5)}
+    notes = {answer["outcome"]: answer["note"] for answer in statistics.answers(runs)}
+    told = "1 of 6 runs at batch size 32, 2 of 5 at batch size 256 ran to the last epoch that"
+    assert f"{told} they may, so that its mean is a lower bound" in notes["epochs_run"]
+    assert "last epoch" not in notes["test_accuracy"]
+    # Where nothing could stop a training, its epochs were chosen.
+    assert statistics.ran_out(runs.assign(patience=0)) == {}
+    assert statistics.ran_out(runs.assign(patience=0, target_train_loss=0.3)) != {}
+
+
 def test_nothing_finished_gives_no_answer(tmp_path):
     runs = synthetic.grid([16, 32], [0, 1])
     planned = synthetic.study(runs)

@@ -236,6 +236,13 @@ def test_what_was_found_on_a_line():
     assert f"{words.number(mean[0.0])} at batch size 32" in found
     assert f"{words.number(mean[1.0])} at batch size 256" in found
     assert f"at most {words.number(mean[0.625])} between them (α = 0.625; 3 of 3 seeds)" in found
+    at = {alpha: words.number(mean[alpha]) for alpha in (-1.0, 0.0, 1.0, 2.0)}
+    assert found.endswith(
+        f"Beyond its ends it went from {at[0]} to {at[-1]} past batch size 32 (α = -1) and from "
+        f"{at[1]} to {at[2]} past batch size 256 (α = 2)."
+    )
+    within = frame[frame["alpha"].between(0, 1)]
+    assert "Beyond" not in line.found(within)
 
 
 def test_levels_are_round_and_enclose_every_loss():
@@ -250,6 +257,28 @@ def test_levels_are_round_and_enclose_every_loss():
     assert len(levels) <= 13 and levels[0] <= 1e-9 and levels[-1] >= 1e30
     assert landscape.contour_levels(np.array([0.5, 0.5])).size > 1
     assert landscape.contour_levels(np.array([math.nan])) is None
+
+
+def test_the_rise_over_a_plane_is_that_along_its_directions_over_all_seeds():
+    axis = (-1.0, -0.5, 0.0, 0.5, 1.0)
+    points = pandas.DataFrame(itertools.product(axis, axis), columns=["a", "b"])
+    parts = []
+    for size, seed, steep in ((32, 0, 1.0), (32, 1, 3.0), (256, 0, 4.0), (256, 1, 6.0)):
+        loss = 0.1 + steep * (points["a"] ** 2 + 3 * points["b"] ** 2)
+        more = {"batch_size": size, "seed": seed, "status": "finished", "index": 0, "loss": loss}
+        parts.append(points.assign(seeds=3, surfaces=1, **more))
+    frame = pandas.concat(parts, ignore_index=True)
+    # Both directions: (1 + 3) / 2 of the steepness at distance 1, a quarter of it at half of it.
+    assert landscape.found(frame) == (
+        "Along the directions of the planes shown the mean rise of the training loss was 1 nats at "
+        "distance 0.5 and 4 nats at distance 1 (batch size 32; 2 of 3 seeds); 2.5 nats at distance "
+        "0.5 and 10 nats at distance 1 (batch size 256; 2 of 3 seeds)."
+    )
+    high = (frame["batch_size"] == 256) & (frame["a"] == 1) & (frame["b"] == 0)
+    lost = frame.assign(loss=frame["loss"].mask(high, math.inf))
+    assert landscape.found(lost).endswith(
+        "; 2.5 nats at distance 0.5 (batch size 256; 2 of 3 seeds)."
+    )
 
 
 def test_all_surfaces_share_levels_and_colours():
@@ -283,7 +312,7 @@ def test_few_surfaces_are_all_shown_and_of_many_one_seed():
     drawing, frame = drawn("landscape", tables(runs(failed=failed), points=5))
     assert set(frame["seed"]) == {1}  # the first with a surface at every batch size
     assert "Seed 1 of 3 seeds; landscapes.csv holds every surface." in texts(drawing)
-    assert "(1 of 3 seeds)" in landscape.found(frame)
+    assert "batch size 32; 1 of 3 seeds)" in landscape.found(frame)
     frame = landscape.select(tables(runs(sizes=(16, *SIZES)), points=3))
     assert set(frame["batch_size"]) == {16, 256}
 
@@ -363,6 +392,9 @@ def test_the_rise_along_directions():
     assert f"at |a| = 1 was {words.number(edge)} nats at batch size 32" in landscape_lines.found(
         frame
     )
+    half = frame[(frame["batch_size"] == 256) & (frame["a"].abs() == 0.5)]["rise"].mean()
+    assert "at |a| = 0.5 was " in landscape_lines.found(frame)
+    assert f"and {words.number(half)} nats at 256 (3 of 3 seeds). " in landscape_lines.found(frame)
     assert "3 directions per run. Left: mean over seeds, with its 95 % t-interval." in texts(
         drawing
     )
@@ -457,6 +489,11 @@ def test_a_sentence_holds_the_means_at_both_ends():
     assert words.sentence(frame, "test_loss", "Mean test loss") == (
         f"Mean test loss was {words.number(means[32])} at batch size 32 and "
         f"{words.number(means[256])} at 256 (2 of 2 and 1 of 2 seeds)."
+    )
+    more = [f"{words.number(means[size])} at {size}" for size in SIZES[1:]]
+    assert words.sentence(frame, "test_loss", "Mean test loss", most=4) == (
+        f"Mean test loss was {words.number(means[32])} at batch size 32, {more[0]}, {more[1]} and "
+        f"{more[2]} (2 of 2 and 1 of 2 seeds)."
     )
     one = words.sentence(frame[frame["batch_size"] == 32], "test_loss", "Mean test loss")
     assert one.endswith("at batch size 32 (2 of 2 seeds).")

@@ -120,7 +120,7 @@ def alignment(results: Path | str, study: Study, experiment: str) -> pandas.Data
     """Returns one row per run, place in its training and number of examples in a batch.
 
     `norm` is that of their mean gradient, `ratio` its share of the mean norm of single ones,
-    and `independent` what `ratio` were for independent directions.
+    and `independent` what `ratio` were on average with a random sign for every gradient.
     """
 
     def block(record: dict[str, Any], _: Path) -> Iterator[Block]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LEAST_SEEDS = 6  # paired seeds below which no verdict is given
 LEVEL = 0.05
+# A training that ran all its epochs without being stopped gives no more than a lower bound.
+_UNTIL_STOPPED = ("epochs_run", "train_seconds")
 ONE_SIZE = "one batch size"  # the verdict where there is no other to compare it with
 EXACT_SIGN_FLIPS = 16  # pairs up to which every flip is counted: 65,536
 NAN = float("nan")
@@ -307,7 +309,8 @@ def answers(
         `largest` (batch size, value, low, high, n), `slope` per doubling (value, low, high),
         `change` from smallest to largest in pairs (value, low, high), `seeds`, `pairs`
         (complete ones), `batch_sizes`, `direction`, `source`, `test` (`page`, `sign_flip` or
-        None), `p`, `p_holm`, `verdict` and `note`. Numbers that do not exist are None.
+        None), `p`, `p_holm`, `ran_out` (of outcomes that end with the training), `verdict` and
+        `note`. Numbers that do not exist are None.
     """
     found: list[dict[str, Any]] = []
     tests: dict[Any, float] = {}  # by what they are of: each counts once
@@ -321,7 +324,8 @@ def answers(
             for group in groups:
                 answer = _answer(asked, group)
                 if answer:
-                    found.append({"experiment": experiment, **answer})
+                    bounds = ran_out(group.frame) if asked.column in _UNTIL_STOPPED else {}
+                    found.append({"experiment": experiment, **answer, "ran_out": bounds})
                     keys.append(_tested(asked, group.frame) or len(keys))
                     tests[keys[-1]] = NAN if answer["p"] is None else answer["p"]
     adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
@@ -389,6 +393,36 @@ def _all_ran_out(rows: pandas.DataFrame) -> bool:
     return bool((finished["epochs_run"] == finished["epochs"]).all())
 
 
+def unstopped(rows: pandas.DataFrame) -> pandas.Series:
+    """Returns which finished runs ran all their epochs though something could have stopped them.
+
+    Where nothing could, the epochs were chosen. Rows hold `epochs_run` and `epochs`.
+    """
+    ran = (rows["status"] == "finished") & (rows["epochs_run"] == rows["epochs"]).fillna(False)
+    rules = [name for name in ("patience", "target_train_loss") if name in rows]
+    return ran & (rows[rules] > 0).any(axis=1) if rules else ran
+
+
+def ran_out(rows: pandas.DataFrame) -> dict[int, tuple[int, int]]:
+    """Returns batch size -> how many of how many finished runs of a series were not stopped.
+
+    Batch sizes without any are left out.
+    """
+    finished = rows[rows["status"] == "finished"]
+    counts = unstopped(finished).groupby(finished["batch_size"]).agg(["sum", "count"])
+    found = zip(counts.index, counts["sum"], counts["count"], strict=True)
+    return {int(size): (int(some), int(all_)) for size, some, all_ in found if some}
+
+
+def ran_out_words(found: dict[int, tuple[int, int]]) -> str:
+    """Returns `3 of 6 runs at batch size 256 ran ...` of what `ran_out` returned."""
+    told = [f"{some} of {all_} at batch size {size}" for size, (some, all_) in found.items()]
+    if not told:
+        return ""
+    told[0] = told[0].replace(" at ", " runs at ", 1)
+    return f"{', '.join(told)} ran to the last epoch that they may"
+
+
 def _trend(complete: np.ndarray, direction: str) -> tuple[str | None, float]:
     """Returns the test's name and its p: Page's for three sizes or more, sign flips for two."""
     if len(complete) < 2:
@@ -446,6 +480,8 @@ def _note(answer: dict[str, Any]) -> str:
     if answer["empty_batch_sizes"]:
         sizes = ", ".join(str(size) for size in answer["empty_batch_sizes"])
         notes.append(f"no finished run at batch size {sizes}")
+    if answer["ran_out"]:
+        notes.append(f"{ran_out_words(answer['ran_out'])}, so that its mean is a lower bound")
     some_failed = answer["pairs"] < answer["seeds"]
     if some_failed and len(answer["batch_sizes"]) > 1 and not answer["timed"]:
         notes.append(f"{answer['pairs']} of {answer['seeds']} seeds finished at every batch size")

@@ -12,7 +12,7 @@ VERSIONS = {
     "weight_distance": "weight_distance-v1",
     "time_epoch": "time_epoch-v1",
     "displacement": "displacement-v1",
-    "gradient_alignment": "gradient_alignment-v2",
+    "gradient_alignment": "gradient_alignment-v3",
     "hessian": "hessian-v1",
     "sam_sharpness": "sam_sharpness-v1",
     "landscape": "landscape-v1",

@@ -151,11 +151,8 @@ def draw_series(
         place: Where it stands beside the other series.
     """
     finished = rows[(rows["status"] == canvas.FINISHED) & rows[column].notna()]
-    seeds = sorted(rows["seed"].unique().tolist())
-    step = canvas.spacing(rows["batch_size"].tolist())
-    jitter = _jitter(seeds, 0.3 * step / place.count)
     axes.plot(
-        np.log2(finished["batch_size"]) + place.offset + finished["seed"].map(jitter),
+        positions(rows, place)[finished.index],
         finished[column],
         linestyle="none",
         marker=style["marker"],
@@ -180,6 +177,14 @@ def draw_series(
         **{"markersize": 5.5 if len(intervals) <= 16 else 3.5, "elinewidth": 1.2, **style},
     )
     return handle, means + halves
+
+
+def positions(rows: pandas.DataFrame, place: Place) -> pandas.Series:
+    """Returns where each run of a series stands: its batch size, with a place for every seed."""
+    seeds = sorted(rows["seed"].unique().tolist())
+    step = canvas.spacing(rows["batch_size"].tolist())
+    jitter = _jitter(seeds, 0.3 * step / place.count)
+    return np.log2(rows["batch_size"].astype(float)) + place.offset + rows["seed"].map(jitter)
 
 
 def _jitter(seeds: list[int], width: float) -> dict[int, float]:

@@ -27,11 +27,18 @@ def select(tables: Tables, columns: list[str]) -> pandas.DataFrame:
     return history[columns].reset_index(drop=True)
 
 
-def last(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the last epoch of every run."""
-    ordered = frame.sort_values("epoch", kind="stable")
+def last_shared(frame: pandas.DataFrame) -> tuple[int, pandas.DataFrame]:
+    """Returns the last epoch that all finished runs have, and one row per run: that epoch's.
+
+    Later ones would compare short trainings with long ones. A run that did not finish has its
+    first row; the epoch is 0 where none finished.
+    """
+    finished = frame["status"] == canvas.FINISHED
     keys = [*frames.varying(frame), "batch_size", "seed"]
-    return ordered.drop_duplicates(keys, keep="last").sort_index()
+    lasts = frame[finished].groupby(keys, dropna=False)["epoch"].max().dropna()
+    epoch = int(lasts.min()) if len(lasts) else 0
+    at_epoch = frame["epoch"].eq(epoch).fillna(False).astype(bool)
+    return epoch, runs(frame[~finished | at_epoch])
 
 
 def styles(frame: pandas.DataFrame) -> dict[int, dict[str, Any]]:

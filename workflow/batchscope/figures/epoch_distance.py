@@ -41,11 +41,11 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the ratio in the first epoch and in the last that both runs of a pair have."""
+    """Returns the ratio in the first epoch and in the last that the runs of all pairs have."""
     told = []
     for group in frames.series(frame):
         sizes, ratios = _ratios(group.frame)
-        ratios = ratios.dropna(how="all")
+        ratios = ratios.dropna(axis=1, how="all").dropna()
         if len(ratios) == 0:
             continue
         first, last = (
@@ -57,10 +57,11 @@ def found(frame: pandas.DataFrame) -> str:
             f"({words.seeds((interval.n, group.frame['seed'].nunique()))})"
             for epoch, interval in dict([first, last]).items()
         )
+        shared = ", the last that all pairs share" if len(ratios) > 1 else ""
         of = f" ({group.label})" if group.label else ""
         told.append(
             f"The distance within an epoch at batch size {sizes[0]} over that at {sizes[1]}{of} "
-            f"was, as geometric mean of pairs of a seed, {values}."
+            f"was, as geometric mean of pairs of a seed, {values}{shared}."
         )
     return " ".join(told[:2])
 

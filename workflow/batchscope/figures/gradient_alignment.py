@@ -16,7 +16,8 @@ from batchscope.figures import Tables, against_batch_size, against_epoch, canvas
 
 _PLACES = {"start": "start", "middle": "middle", "end": "end of training"}
 _COLUMNS = ["place", "epoch", "examples", "norm", "ratio", "independent"]
-_INDEPENDENT = {"color": "#666666", "linestyle": "-", "linewidth": 0.9}
+_INDEPENDENT = {"linestyle": "-", "linewidth": 0.7, "zorder": 1}
+_GREY = "#666666"  # of the legend's entry: in the panels it has its place's colour
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -46,8 +47,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.set_xlabel("examples b in a mean gradient")
     _scales(grid, frame)
     handles = [Line2D([], [], **_style(place)) for place in _PLACES]
-    handles.append(Line2D([], [], **_INDEPENDENT))
-    canvas.legend(figure, handles, [*_PLACES.values(), "orthogonal gradients of these lengths"])
+    handles.append(Line2D([], [], color=_GREY, **_INDEPENDENT))
+    canvas.legend(figure, handles, [*_PLACES.values(), "the same gradients with random signs"])
     canvas.notes(figure, against_epoch.runs(frame), _band_note(frame))
     return figure
 
@@ -75,8 +76,8 @@ def found(frame: pandas.DataFrame) -> str:
     ends = dict.fromkeys((means.index.min(), means.index.max()))
     told = " and ".join(words.number(float(means[size])) for size in ends)
     return (
-        f"At the end of training, the {lower} Orthogonal gradients of the same lengths "
-        f"would give {told}."
+        f"At the end of training, the {lower} With random signs the same gradients would give "
+        f"{told}."
     )
 
 
@@ -111,8 +112,8 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, size: int | None) -> None:
         if np.isfinite(low).any():
             axes.fill_between(examples, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.plot(examples, mean, markeredgecolor="white", markeredgewidth=0.5, **style)
-    independent = chosen.groupby("examples")["independent"].mean()
-    axes.plot(independent.index, independent, zorder=1, **_INDEPENDENT)
+        independent = chosen[chosen["place"] == place].groupby("examples")["independent"].mean()
+        axes.plot(independent.index, independent, color=style["color"], **_INDEPENDENT)
 
 
 def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:

@@ -16,7 +16,14 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from batchscope import frames
-from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+from batchscope.figures import (
+    Tables,
+    against_batch_size,
+    against_epoch,
+    canvas,
+    landscape_lines,
+    words,
+)
 
 _MOST_COLUMNS = 4  # batch sizes beyond which the smallest and largest alone are shown
 _MOST_PANELS = 6  # beyond which one seed of each series is shown
@@ -104,22 +111,49 @@ def _panels(rows: int, sizes: int) -> tuple[Figure, np.ndarray]:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the lowest and highest loss on the surfaces at both ends of the batch sizes."""
-    rows = [
-        (label, group[np.isfinite(group["loss"].astype(float))]) for label, group in _rows(frame)
-    ]
-    label, known = max(rows, key=lambda row: row[1]["batch_size"].nunique())
-    sizes = sorted(known["batch_size"].unique().tolist())
-    told = []
-    for size in dict.fromkeys([sizes[0], sizes[-1]] if sizes else []):
-        losses = known.loc[known["batch_size"] == size, "loss"]
-        low, high = words.number(losses.min()), words.number(losses.max())
-        told.append(f"from {low} to {high} at batch size {size}")
-    if not told:
+    """Returns the mean rise along the planes' directions, by batch size: half way and at the edge.
+
+    Directions and signs are averaged within a run first, then seeds.
+    """
+    points = frame[frame["a"].notna() & (frame["status"] == canvas.FINISHED)]
+    if points.empty:
         return ""
-    of = f" ({label})" if label else ""
-    seeds = known["seed"].nunique(), int(frame["seeds"].iloc[0])
-    return f"On the plane shown{of} the loss ran {' and '.join(told)} ({words.seeds(seeds)})."
+    aways = landscape_lines.half_and_edge(points["a"])
+    told = []
+    for group in frames.series(frame):
+        rises = _rises(group.frame, aways)
+        means = rises.groupby("batch_size").mean()
+        for size in dict.fromkeys([*means.index[:1], *means.index[-1:]]):
+            values = [
+                f"{words.number(value)} nats at distance {words.number(away)}"
+                for away, value in means.loc[size].dropna().items()
+            ]
+            count = int(rises.loc[size].notna().any(axis=1).sum())
+            if values:
+                seeds = words.seeds((count, int(frame["seeds"].iloc[0])))
+                where = ", ".join(filter(None, [group.label, f"batch size {size}"]))
+                told.append(f"{' and '.join(values)} ({where}; {seeds})")
+    what = "Along the directions of the planes shown the mean rise of the training loss was "
+    return f"{what}{'; '.join(told[:_MOST_SERIES])}." if told else ""
+
+
+def _rises(rows: pandas.DataFrame, aways: list[float]) -> pandas.DataFrame:
+    """Returns the mean rise of every run along the axes of its surfaces, by distance.
+
+    A run in which any of these points has no finite loss has none there.
+    """
+    points = rows[rows["a"].notna() & (rows["status"] == canvas.FINISHED)]
+    points = points.assign(loss=points["loss"].where(np.isfinite(points["loss"])))
+    keys = ["batch_size", "seed"]
+    feet = points[(points["a"] == 0) & (points["b"] == 0)].set_index([*keys, "index"])["loss"]
+    found = {}
+    for away in aways:
+        on_axis = np.isclose(np.hypot(points["a"], points["b"]), away)
+        on_axis &= (points["a"] == 0) | (points["b"] == 0)
+        there = points[on_axis].set_index([*keys, "index"])["loss"]
+        rise = there - feet.reindex(there.index)
+        found[away] = rise.groupby(keys).agg(lambda part: part.mean(skipna=False))
+    return pandas.DataFrame(found).rename_axis(keys)
 
 
 def contour_levels(losses: np.ndarray, most: int = _LEVELS) -> np.ndarray | None:

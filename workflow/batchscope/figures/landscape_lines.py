@@ -59,17 +59,27 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the mean rise at the edge of the lines at both ends of the batch sizes."""
+    """Returns the mean rise half way along the lines and at their edge, by batch size."""
     finished = _finished(frame)
     if finished.empty:
         return ""
-    span = finished["a"].abs().max()
-    at_edge = finished[np.isclose(finished["a"].abs(), span)]
     keys = [*frames.varying(frame), "batch_size", "seed", "status"]
-    rises = at_edge.groupby(keys, as_index=False)["rise"].mean()
-    every = frame[keys].drop_duplicates().merge(rises, how="left", on=keys)
-    what = f"Mean rise of the training loss at |a| = {words.number(span)}"
-    return words.sentence(every, "rise", what, lambda value: f"{words.number(value)} nats")
+    told = []
+    for away in half_and_edge(finished["a"]):
+        at = finished[np.isclose(finished["a"].abs(), away)]
+        rises = at.groupby(keys, as_index=False)["rise"].agg(lambda part: part.mean(skipna=False))
+        every = frame[keys].drop_duplicates().merge(rises, how="left", on=keys)
+        what = f"Mean rise of the training loss at |a| = {words.number(away)}"
+        text = words.sentence(every, "rise", what, lambda value: f"{words.number(value)} nats")
+        told.append(text)
+    return " ".join(filter(None, told))
+
+
+def half_and_edge(positions: pandas.Series) -> list[float]:
+    """Returns the distance from 0 nearest half of the longest, and the longest."""
+    away = np.unique(positions.abs())
+    away = away[away > 0]
+    return np.unique([away[np.argmin(np.abs(away - away[-1] / 2))], away[-1]]).tolist()
 
 
 def over_directions(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:

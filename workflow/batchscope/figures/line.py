@@ -74,7 +74,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the mean losses at both ends of the line and at its highest point between them."""
+    """Returns the mean losses at both ends of the line, between them and beyond them."""
     for label, rows in _groups(frame):
         finished = rows[(rows["status"] == canvas.FINISHED) & (rows["split"] == "train")]
         mean = finished.groupby("alpha")["loss"].mean()
@@ -90,8 +90,20 @@ def found(frame: pandas.DataFrame) -> str:
         return (
             f"Along the line{of} the mean training loss was {ends[0]} and {ends[1]}, and at most "
             f"{words.number(between.max())} between them (α = {between.idxmax():g}; {count})."
+            f"{_beyond(mean.dropna(), rows)}"
         )
     return ""
+
+
+def _beyond(mean: pandas.Series, rows: pandas.DataFrame) -> str:
+    """Returns how the mean loss changes from each end of the line to the outermost position."""
+    told = []
+    for column, at in _ENDS.items():
+        outer = mean.index[-1 if at else 0]
+        if (outer > 1 if at else outer < 0) and at in mean.index:
+            values = f"from {words.number(mean[at])} to {words.number(mean[outer])}"
+            told.append(f"{values} past {_end_name(rows, column)} (α = {outer:g})")
+    return f" Beyond its ends it went {' and '.join(told)}." if told else ""
 
 
 def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:

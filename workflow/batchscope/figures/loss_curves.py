@@ -9,6 +9,7 @@ from batchscope import frames
 from batchscope.figures import Tables, against_epoch, canvas, words
 
 _PANELS = {"train_loss": "Training loss", "validation_loss": "Validation loss"}
+_MOST_TOLD = 5  # batch sizes in a sentence
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -42,10 +43,11 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns both losses of the last epoch at the ends of the batch sizes."""
-    last = against_epoch.last(frame)
+    """Returns both losses by batch size, in the last epoch that all finished runs have."""
+    epoch, rows = against_epoch.last_shared(frame)
+    which = (f"in epoch {epoch}, the last that all finished runs share,", "in that epoch")
     told = (
-        words.sentence(last, name, f"Mean {what.lower()} of the last epoch")
-        for name, what in _PANELS.items()
+        words.sentence(rows, name, f"Mean {what.lower()} {when}", most=_MOST_TOLD)
+        for (name, what), when in zip(_PANELS.items(), which, strict=True)
     )
     return " ".join(filter(None, told))

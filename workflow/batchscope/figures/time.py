@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 
-from batchscope import frames
+from batchscope import frames, statistics
 from batchscope.figures import Tables, against_batch_size, canvas, words
-from batchscope.figures.against_batch_size import Panel
+from batchscope.figures.against_batch_size import Panel, Place
 
 _EPOCH = Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)")
 _STOP = Panel("epochs_run", "Epochs until it stopped", "epochs")
 _TOTAL = Panel("train_seconds", "Total training time", "total time (s)")
 _MOST_TOLD = 4  # series in a sentence
+# An arrow that points upwards from a run's point.
+_ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
 _QUARTILES = ("seconds_per_epoch_q1", "seconds_per_epoch_q3")
 
 
@@ -33,8 +38,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(1, 3)
     groups = frames.series(frame)
     handles = _draw_timing(grid[0, 0], frame, groups)
+    mark = None if _all_ran_out(frame) else _mark_bounds
     for axes, panel in zip(grid[0, 1:], (_STOP, _TOTAL), strict=True):
-        against_batch_size.draw_panel(axes, frame, panel, groups)
+        against_batch_size.draw_panel(axes, frame, panel, groups, mark)
         _from_zero(axes, frame[panel.column].to_numpy(float))
     canvas.lift_title(grid[0, 0], frame)  # beside the others
     canvas.grow(figure, canvas.failure_height(frame) / 72)
@@ -44,11 +50,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns time per epoch and total time at the ends of the batch sizes."""
-    total = ""
+    """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
+    told = []
+    if not _all_ran_out(frame):  # else the epochs were chosen
+        told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
-        total = words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds)
-    return " ".join(filter(None, (_timing_sentence(frame), total, _logical_note(frame))))
+        told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds))
+    if told:
+        told.append(_bounds_note(frame))
+    return " ".join(filter(None, (_timing_sentence(frame), *told, _logical_note(frame))))
 
 
 def _timing_sentence(frame: pandas.DataFrame) -> str:
@@ -117,11 +127,46 @@ def _timing_note() -> str:
     )
 
 
-def _horizon_note(frame: pandas.DataFrame) -> str:
+def _mark_bounds(
+    axes: Axes, panel: Panel, group: frames.Series, style: dict[str, Any], place: Place
+) -> None:
+    """Marks the runs that nothing stopped: hollow, with an arrow upwards."""
+    unstopped = statistics.unstopped(group.frame) & group.frame[panel.column].notna()
+    at = against_batch_size.positions(group.frame, place)[unstopped]
+    values = group.frame.loc[unstopped, panel.column]
+    look = {"linestyle": "none", "color": style["color"], "zorder": 2.5}
+    look |= {"clip_on": False, "in_layout": False}  # panels keep their size
+    thin = {"markeredgewidth": 0.7}
+    axes.plot(at, values, marker=_ARROW, markersize=24, fillstyle="none", **thin, **look)
+    hollow = {"markersize": 3.5, "markerfacecolor": "white", **thin}
+    axes.plot(at, values, marker=style["marker"], **hollow, **look)
+
+
+def _all_ran_out(frame: pandas.DataFrame) -> bool:
     finished = frame[frame["status"] == canvas.FINISHED]
-    if len(finished) and (finished["epochs_run"] == finished["epochs"]).all():
+    return bool(len(finished) and (finished["epochs_run"] == finished["epochs"]).all())
+
+
+def _horizon_note(frame: pandas.DataFrame) -> str:
+    if _all_ran_out(frame):
         return "Every finished training ran all its epochs: none stopped early."
-    return ""
+    told = _bounds_note(frame)
+    return told.replace("lower bounds", "lower bounds (hollow, with an arrow)")
+
+
+def _bounds_note(frame: pandas.DataFrame) -> str:
+    """Returns how many runs nothing stopped, by series and batch size; empty without any."""
+    told = []
+    for group in frames.series(frame):
+        found = statistics.ran_out_words(statistics.ran_out(group.frame))
+        if found:
+            told.append(f"{group.label}: {found}" if group.label else found)
+    if not told or _all_ran_out(frame):
+        return ""
+    if len(told) > _MOST_TOLD:
+        told = ["some runs of most series ran to the last epoch that they may"]
+    text = "; ".join(told)
+    return f"{text[0].upper()}{text[1:]}; what they and the means tell are lower bounds."
 
 
 def _logical_note(frame: pandas.DataFrame) -> str:

@@ -58,8 +58,8 @@ def seeds(*counts: tuple[int, int]) -> str:
     return " and ".join(told) + (" seed" if alone else " seeds")
 
 
-def ends(rows: pandas.DataFrame, column: str) -> list[End]:
-    """Returns the smallest and the largest batch size with a value; one, or none of them."""
+def ends(rows: pandas.DataFrame, column: str, most: int = 2) -> list[End]:
+    """Returns the batch sizes with a value; of more than `most`, the smallest and the largest."""
     finished = rows[rows["status"] == canvas.FINISHED]
     values = finished[column].astype(float).replace([np.inf, -np.inf], np.nan)
     by_size = values.groupby(finished["batch_size"]).agg(["mean", "count"])
@@ -69,7 +69,7 @@ def ends(rows: pandas.DataFrame, column: str) -> list[End]:
         End(int(size), float(row["mean"]), int(row["count"]), total)
         for size, row in by_size.iterrows()
     ]
-    return found if len(found) < 2 else [found[0], found[-1]]
+    return found if len(found) <= most else [found[0], found[-1]]
 
 
 def sentence(
@@ -78,6 +78,7 @@ def sentence(
     what: str,
     write: Write = number,
     with_ratio: bool = False,
+    most: int = 2,
 ) -> str:
     """Returns the mean of a column at both ends of the batch sizes, for every series.
 
@@ -87,6 +88,7 @@ def sentence(
         what: Words for it, as they start a sentence.
         write: Turns a value into words, with its unit.
         with_ratio: Whether to add the ratio of both ends, where there is one series.
+        most: Batch sizes told one by one, where there is one series.
 
     Returns:
         One sentence; empty where nothing finished.
@@ -100,6 +102,7 @@ def sentence(
         return ""
     if len(told) == 1:
         group, found = told[0]
+        found = ends(group.frame, column, most)
         of = f" ({group.label})" if group.label else ""
         times = ratio(group.frame, column) if with_ratio else ""
         return f"{what}{of} was {_values(found, write)}{', ' if times else ''}{times}."
@@ -109,20 +112,22 @@ def sentence(
     return f"{what} by series. {_joined(parts)}{more}."
 
 
+def listed(parts: list[str]) -> str:
+    """Returns `a`, `a and b` or `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
 def _joined(parts: list[str]) -> str:
     text = "; ".join(parts)
     return text[:1].upper() + text[1:]
 
 
 def _values(found: list[End], write: Write) -> str:
-    first, last = found[0], found[-1]
+    first, *others = found
     counts = seeds(*((end.runs, end.seeds) for end in found))
-    if len(found) == 1:
-        return f"{write(first.mean)} at batch size {first.batch_size} ({counts})"
-    return (
-        f"{write(first.mean)} at batch size {first.batch_size} and "
-        f"{write(last.mean)} at {last.batch_size} ({counts})"
-    )
+    told = [f"{write(first.mean)} at batch size {first.batch_size}"]
+    told += [f"{write(other.mean)} at {other.batch_size}" for other in others]
+    return f"{listed(told)} ({counts})"
 
 
 def ratio(rows: pandas.DataFrame, column: str) -> str:

@@ -3,7 +3,10 @@
 The article's argument for why larger batches take smaller steps: the gradients in a batch
 compete, so their mean is shorter than they are. Measured is the mean norm of the mean gradient
 of b examples, b = 1, 2, 4, ..., over the mean norm of single ones: 1 where all gradients are
-equal, 1/sqrt(b) where they are orthogonal and equally long. With G_ij = g_i . g_j::
+equal, 1/sqrt(b) where they are orthogonal and equally long. A mean of norms is at most their root
+mean square (Jensen), so gradients that agree in nothing may lie below 1/sqrt(b). They are compared
+with themselves, by the same means, after every one has been given a random sign, which leaves
+lengths and axes as they are and no direction in common. With G_ij = g_i . g_j::
 
     || mean of g_i over a batch ||^2  =  sum of G_ij over the batch's i and j  /  b^2
 
@@ -29,6 +32,8 @@ from batchscope.measures import sharpness
 
 PLACES = ("start", "middle", "end")
 DRAW_SEED = 0  # the same for every run and place: the same batches
+SIGN_SEED = 1
+SIGN_DRAWS = 4  # random signs per random order
 MEGABYTE = 10**6
 MOST_PASSES = 32  # times that all gradients are computed again to keep to the memory
 _TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
@@ -114,29 +119,33 @@ def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
     Returns:
         `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
         `ratio`, norm over that of single vectors (NaN where that is 0); `independent`, what the
-        ratio would be if the same vectors, each of its own length, were orthogonal: 1/sqrt(b)
-        where all lengths are one.
+        ratio is on average if every vector has a random sign: 1/sqrt(b) where they are
+        orthogonal and equally long, less where they share an axis.
     """
     sizes = [2**power for power in range(len(gram).bit_length())]
-    norm = _norms(gram, sizes, draws)
-    orthogonal = _norms(np.diag(np.diag(gram)), sizes, draws)
+    norm, signed = _norms(gram, sizes, draws)
     single = norm[0] if norm[0] > 0 else math.nan
     return {
         "batch_sizes": sizes,
         "norm": norm.tolist(),
         "ratio": (norm / single).tolist(),
-        "independent": (orthogonal / single).tolist(),
+        "independent": (signed / single).tolist(),
     }
 
 
-def _norms(gram: np.ndarray, sizes: list[int], draws: int) -> np.ndarray:
-    """Returns the mean norm by batch size, shape (sizes,)."""
-    random = np.random.default_rng(DRAW_SEED)
-    norms = np.empty((draws, len(sizes)))
+def _norms(gram: np.ndarray, sizes: list[int], draws: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the mean norm by batch size, shape (sizes,): as it is, and with random signs."""
+    random, signs = np.random.default_rng(DRAW_SEED), np.random.default_rng(SIGN_SEED)
+    norms, signed = np.empty((draws, len(sizes))), np.empty((draws, SIGN_DRAWS, len(sizes)))
     for draw in range(draws):
         order = random.permutation(len(gram))
-        norms[draw] = [_mean_norm(gram[np.ix_(order, order)], size) for size in sizes]
-    return norms.mean(axis=0)
+        ordered = gram[np.ix_(order, order)]
+        norms[draw] = [_mean_norm(ordered, size) for size in sizes]
+        for flip in range(SIGN_DRAWS):
+            sign = signs.choice([-1.0, 1.0], len(gram))
+            flipped = ordered * sign * sign[:, None]
+            signed[draw, flip] = [_mean_norm(flipped, size) for size in sizes]
+    return norms.mean(axis=0), signed.mean(axis=(0, 1))
 
 
 def _mean_norm(gram: np.ndarray, size: int) -> float:
@@ -209,6 +218,8 @@ def measure_run(
         "parameters": loss.size,
         "passes": needed,
         "draw_seed": DRAW_SEED,
+        "sign_seed": SIGN_SEED,
+        "sign_draws": SIGN_DRAWS,
         "subset": described["subset"],
     }
     return values, details
