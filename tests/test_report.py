@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import report_example
-from batchscope import config, names, records, report, statistics
+from batchscope import config, names, plan, records, report, statistics
 from batchscope.errors import UserError
 from batchscope.report import answers, gaps, places, runs_table, text
 
@@ -410,3 +410,31 @@ def test_a_missed_target_loss_is_a_gap_of_its_own(example):
     (gap,) = (gap for gap in gaps.find(study, rows, inputs) if gap.title == "Off target")
     assert [found for found, _ in gap.entries] == [run]
     assert "target_train_loss" in gap.text and not gap.command
+
+
+def test_a_figure_says_what_was_measured(tmp_path):
+    def study(**measures):
+        return plan.make(
+            {
+                "study": "s",
+                "experiments": {
+                    "gap": {
+                        "set": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd"},
+                        "vary": {"batch_size": [16], "learning_rate": [0.1], "epochs": [2]},
+                        "seeds": 1,
+                        "measure": measures,
+                    }
+                },
+            }
+        ).experiments["gap"]
+
+    few = study(sharpness={"weights": "best", "examples": 500}, weight_distance=None)
+    rows = [{"train_examples": "1087"}, {"train_examples": ""}]
+    told = report._measured("sharpness", few, rows)
+    assert told == "Measured of: best weights, 500 of 1,087 training examples."
+    assert report._measured("weight_distance", few, rows) == "Measured of: final weights."
+    assert report._measured("epoch_distance", few, rows) == ""
+    assert report._measured("loss_curves", few, rows) == ""
+    usual = study(sharpness=None)  # 2,000, or as many as there are
+    assert "all 1,087 training examples" in report._measured("sharpness", usual, rows)
+    assert "2,000 training examples or all" in report._measured("sharpness", usual, [])

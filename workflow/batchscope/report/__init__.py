@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from batchscope import names, records, status, sweeps
+from batchscope import figure_names, names, records, status, sweeps
 from batchscope.report import answers, claims, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
 from batchscope.report.text import marked, moment, number, plain, plural
 
 if TYPE_CHECKING:
     from batchscope.plan import Experiment, Study
+
+# Figures of weights after every epoch, whichever the measure reads.
+_EVERY_EPOCH = ("epoch_distance", *figure_names.EPOCH_FIGURES)
 
 __all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
 
@@ -162,7 +165,7 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
     for name, experiment in study.experiments.items():
         found = inputs.answers.get(name, [])
         figures = [
-            _figure(drawn + i, one, experiment, found)
+            _figure(drawn + i, one, experiment, found, rows[name])
             for i, one in enumerate(inputs.figures.get(name, []), 1)
         ]
         shown.append(
@@ -198,7 +201,11 @@ def _held(experiments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _figure(
-    position: int, figure: Figure, experiment: Experiment, found: list[dict[str, Any]]
+    position: int,
+    figure: Figure,
+    experiment: Experiment,
+    found: list[dict[str, Any]],
+    rows: list[dict[str, str]],
 ) -> dict[str, Any]:
     return {
         "published": experiment.published.get(figure.name),
@@ -207,11 +214,37 @@ def _figure(
         "number": position,
         "title": figure.title.rstrip("."),
         "caption": marked(figure.caption),
+        "measured": _measured(figure.name, experiment, rows),
         "source": figure.source,
         "width": figure.width,
         "height": figure.height,
         "data": figure.data,
     }
+
+
+def _measured(figure: str, experiment: Experiment, rows: list[dict[str, str]]) -> str:
+    """Returns of which weights, and on how many examples, a figure's measures are."""
+    if figure in _EVERY_EPOCH:
+        return ""
+    sizes = {row["train_examples"] for row in rows if row.get("train_examples")}
+    size = int(sizes.pop()) if len(sizes) == 1 else None
+    told = []
+    for measure in figure_names.FIGURES.get(figure, ()):
+        settings = experiment.measures.get(measure, {})
+        if "weights" in settings:
+            told.append(f"{settings['weights']} weights")
+        if "examples" in settings:
+            told.append(_examples(settings["examples"], size))
+    return f"Measured of: {', '.join(told)}." if told else ""
+
+
+def _examples(asked: int, size: int | None) -> str:
+    """Returns how many training examples a measure reads: those that it asks for, if there are."""
+    if size is None:
+        return f"{asked:,} training examples or all" if asked else "all training examples"
+    if not 0 < asked < size:
+        return f"all {size:,} training examples"
+    return f"{asked:,} of {size:,} training examples"
 
 
 def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
