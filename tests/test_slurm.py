@@ -145,7 +145,7 @@ def submissions(tmp_path_factory) -> list[dict[str, str]]:
             made += [results / "runs" / name / file for file in files]
     for path in made:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        path.write_text("{}" if path.suffix == ".json" else "")
     with project.snakemake("--configfile", "tests/slurm/devices.yaml") as process:
         assert process.wait(300) != 0
     found = project.submissions()
