@@ -29,6 +29,11 @@ _EXPERIMENT = """
       batch_size: [16, 32, 64, 128, 256]
     seeds: {seeds}
     measure: [evaluate, sharpness, weight_distance, time_epoch]
+    published:
+      generalisation_gap:
+        figure: Figure <i>3</i>
+        found: The gap & the <b>sharpness</b> rise.
+        claims: {{generalisation_gap: rises, sharpness_full_0.001: rises, seconds_per_epoch: falls}}
 """
 
 

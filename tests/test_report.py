@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -16,8 +17,9 @@ import pytest
 
 import report_example
 from batchscope import config, names, plan, records, report, statistics
+from batchscope.contrasts import Contrast
 from batchscope.errors import UserError
-from batchscope.report import answers, gaps, places, runs_table, text
+from batchscope.report import answers, claims, gaps, places, runs_table, text
 
 VOID = {"meta", "link", "img", "input", "wbr", "br"}
 
@@ -157,6 +159,36 @@ def test_resolved_answers_are_told(tmp_path):
     assert "6 paired seeds" in page.text
     assert "Nothing: every run finished" in page.text
     assert "This report is partial" not in page.text
+
+
+def test_what_was_published_is_judged_at_the_top_and_below_its_figure(example):
+    study, results, path, html = example
+    found = report.read(study, results, path, partial=True).answers["gap"]
+    verdicts = claims.verdicts(study.experiments["gap"].claims["generalisation_gap"], found)
+    assert len(verdicts) == 3 and verdicts[2].word.endswith("not tested")
+    page = Page(html)
+    counts = ", ".join(f"{count} {word.lower()}" for word, count in claims.counts(verdicts))
+    assert f"as the batch size grows: {counts}." in page.text
+    (position,) = re.findall(r'href="#figure-(\d+)"', html)
+    for verdict in verdicts:
+        assert page.text.count(f"{verdict.word}: {verdict.text}") == 2
+    figure = html.partition(f'id="figure-{position}"')[2].partition("</figure>")[0]
+    assert "(counterpart of: Figure &lt;i&gt;3&lt;/i&gt;)" in figure
+    assert "As the batch size grows" in figure and "Measured of: final weights" in figure
+
+
+def test_series_stand_beside_the_first_of_them(example):
+    study, results, path, _ = example
+    inputs = report.read(study, results, path, partial=True)
+    assert inputs.contrasts == {}  # one series
+    difference = statistics.Interval(-0.25, -0.5, 0.0, 6)
+    given = Contrast(256, "no <scaling>", ("linear",), {"test_accuracy": (difference,)})
+    html = report.build(study, dataclasses.replace(inputs, contrasts={"gap": given}))
+    page = Page(html)
+    assert page.open == []
+    assert "Beside no <scaling>, at batch size 256" in page.text and "<scaling>" not in html
+    minus = "\N{MINUS SIGN}"
+    assert f"{minus}0.25 [{minus}0.50, 0.00] 6 paired seeds" in page.text
 
 
 def test_every_run_and_column_is_in_the_table(example):

@@ -353,7 +353,7 @@ def _answer(asked: Outcome, group: frames.Series) -> dict[str, Any] | None:
     pairs = pair(group.frame, asked.column)
     if not pairs.batch_sizes:
         return None
-    if asked.column == "epochs_run" and _all_ran_out(group.frame):
+    if asked.column == "epochs_run" and all_ran_out(group.frame):
         return None  # nothing could stop early: the horizon, not an outcome
     complete, seeds = pairs.complete, len(pairs.seeds)
     slope = change = t_interval([])
@@ -388,9 +388,10 @@ def _answer(asked: Outcome, group: frames.Series) -> dict[str, Any] | None:
     }
 
 
-def _all_ran_out(rows: pandas.DataFrame) -> bool:
+def all_ran_out(rows: pandas.DataFrame) -> bool:
+    """Returns whether some runs finished, and all of them after all their epochs."""
     finished = rows[rows["status"] == "finished"]
-    return bool((finished["epochs_run"] == finished["epochs"]).all())
+    return bool(len(finished) and (finished["epochs_run"] == finished["epochs"]).all())
 
 
 def unstopped(rows: pandas.DataFrame) -> pandas.Series:

@@ -38,7 +38,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(1, 3)
     groups = frames.series(frame)
     handles = _draw_timing(grid[0, 0], frame, groups)
-    mark = None if _all_ran_out(frame) else _mark_bounds
+    mark = None if statistics.all_ran_out(frame) else _mark_bounds
     for axes, panel in zip(grid[0, 1:], (_STOP, _TOTAL), strict=True):
         against_batch_size.draw_panel(axes, frame, panel, groups, mark)
         _from_zero(axes, frame[panel.column].to_numpy(float))
@@ -52,7 +52,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
     told = []
-    if not _all_ran_out(frame):  # else the epochs were chosen
+    if not statistics.all_ran_out(frame):  # else the epochs were chosen
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
         told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds))
@@ -142,31 +142,25 @@ def _mark_bounds(
     axes.plot(at, values, marker=style["marker"], **hollow, **look)
 
 
-def _all_ran_out(frame: pandas.DataFrame) -> bool:
-    finished = frame[frame["status"] == canvas.FINISHED]
-    return bool(len(finished) and (finished["epochs_run"] == finished["epochs"]).all())
-
-
 def _horizon_note(frame: pandas.DataFrame) -> str:
-    if _all_ran_out(frame):
+    if statistics.all_ran_out(frame):
         return "Every finished training ran all its epochs: none stopped early."
-    told = _bounds_note(frame)
-    return told.replace("lower bounds", "lower bounds (hollow, with an arrow)")
+    return _bounds_note(frame, " (hollow, with an arrow)")
 
 
-def _bounds_note(frame: pandas.DataFrame) -> str:
+def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
     """Returns how many runs nothing stopped, by series and batch size; empty without any."""
     told = []
     for group in frames.series(frame):
         found = statistics.ran_out_words(statistics.ran_out(group.frame))
         if found:
             told.append(f"{group.label}: {found}" if group.label else found)
-    if not told or _all_ran_out(frame):
+    if not told or statistics.all_ran_out(frame):
         return ""
     if len(told) > _MOST_TOLD:
         told = ["some runs of most series ran to the last epoch that they may"]
     text = "; ".join(told)
-    return f"{text[0].upper()}{text[1:]}; what they and the means tell are lower bounds."
+    return f"{text[0].upper()}{text[1:]}; what they and the means tell are lower bounds{look}."
 
 
 def _logical_note(frame: pandas.DataFrame) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas
 
-from batchscope import frames, statistics
+from batchscope import frames, problems, statistics
 from batchscope.figures import canvas
 
 _MOST_SERIES = 4  # told one by one
@@ -112,11 +112,6 @@ def sentence(
     return f"{what} by series. {_joined(parts)}{more}."
 
 
-def listed(parts: list[str]) -> str:
-    """Returns `a`, `a and b` or `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
-
-
 def _joined(parts: list[str]) -> str:
     text = "; ".join(parts)
     return text[:1].upper() + text[1:]
@@ -127,7 +122,7 @@ def _values(found: list[End], write: Write) -> str:
     counts = seeds(*((end.runs, end.seeds) for end in found))
     told = [f"{write(first.mean)} at batch size {first.batch_size}"]
     told += [f"{write(other.mean)} at {other.batch_size}" for other in others]
-    return f"{listed(told)} ({counts})"
+    return f"{problems.listed(told)} ({counts})"
 
 
 def ratio(rows: pandas.DataFrame, column: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from batchscope import outcomes, statistics
 from batchscope.contrasts import Contrast
-from batchscope.report.text import format_interval, format_p, plural
+from batchscope.report.text import capital, format_interval, format_p, lower, plural
 
 READING = (
     "Values are means over seeds with 95 % intervals by Student's t; for times, which are taken "
@@ -40,7 +40,7 @@ def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
         if _resolved(answer):
             said, words = "As the batch size grows", _effect(answer)
         else:
-            said, words = _capital(answer["verdict"]), _lower(answer["label"])
+            said, words = capital(answer["verdict"]), lower(answer["label"])
         lines.setdefault(said, []).append(series + words)
     return [(said, "; ".join(outcomes) + ".") for said, outcomes in lines.items()]
 
@@ -50,20 +50,12 @@ def _resolved(answer: dict[str, Any]) -> bool:
 
 
 def _effect(answer: dict[str, Any]) -> str:
-    words = f"{_lower(answer['label'])} {answer['direction']}"
+    words = f"{lower(answer['label'])} {answer['direction']}"
     slope = format_interval(*_bounds(answer["slope"]))
     if slope is None:
         return words
     interval = f" [{slope.low}, {slope.high}]" if slope.low else ""
     return f"{words} ({slope.value}{interval} per doubling)"
-
-
-def _lower(label: str) -> str:
-    return label[:1].lower() + label[1:]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def groups(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from batchscope import outcomes
-from batchscope.report.text import format_interval, format_p
+from batchscope.report.text import capital, format_interval, format_p, lower
 
 HELD, NOT_HELD, NOT_RESOLVED = "Held", "Not held", "Not resolved"
 SEEN, NOT_SEEN = "Seen, not tested", "Not seen, not tested"
@@ -37,7 +37,7 @@ def verdicts(claims: dict[str, str], answers: list[dict[str, Any]]) -> list[Verd
         found += [_verdict(direction, answer) for answer in own]
         if not own:
             label = outcomes.stated(column, direction, "").label
-            found.append(Verdict(NO_VALUE, f"{_lower(label)} {direction}."))
+            found.append(Verdict(NO_VALUE, f"{lower(label)} {direction}."))
     return found
 
 
@@ -51,7 +51,7 @@ def counts(found: list[Verdict]) -> list[tuple[str, int]]:
 
 def _verdict(direction: str, answer: dict[str, Any]) -> Verdict:
     series = f"{answer['series']}: " if answer["series"] else ""
-    stated = f"{series}{_lower(answer['label'])} {direction}"
+    stated = f"{series}{lower(answer['label'])} {direction}"
     return Verdict(_word(direction, answer), f"{stated} ({_numbers(answer)}).")
 
 
@@ -65,7 +65,7 @@ def _word(direction: str, answer: dict[str, Any]) -> str:
         return HELD
     low, high = answer["slope"]["low"], answer["slope"]["high"]
     if answer["verdict"] != "not resolved" or low is None:
-        return _capital(answer["verdict"])  # one batch size, or not enough seeds
+        return capital(answer["verdict"])  # one batch size, or not enough seeds
     # The test asks for the direction alone; its opposite is told by the slope's interval.
     opposite = high < 0 if direction == outcomes.RISES else low > 0
     return NOT_HELD if opposite else NOT_RESOLVED
@@ -87,11 +87,3 @@ def _numbers(answer: dict[str, Any]) -> str:
 def _value(end: dict[str, Any]) -> str:
     shown = format_interval(end["value"], end["low"], end["high"])
     return shown.value if shown else "nothing"
-
-
-def _lower(label: str) -> str:
-    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

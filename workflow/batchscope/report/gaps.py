@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from batchscope import absence, measure_settings, records
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.runs_table import distinct
-from batchscope.report.text import plural
+from batchscope.report.text import capital, plural
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
@@ -98,7 +98,7 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         word = STATUS_WORDS.get(status, status)
         text = _MENDING.get(status, "The run's record says why.")
         mend = command if status == records.MISSING else ""
-        gaps.append(Gap(word[:1].upper() + word[1:], text, by_status[status], mend))
+        gaps.append(Gap(capital(word), text, by_status[status], mend))
     for measure, runs in inputs.missing_measures.items():
         items = [(run, "") for run in runs]
         timed = measure in measure_settings.TIMINGS

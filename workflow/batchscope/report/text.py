@@ -106,6 +106,16 @@ def format_p(value: float | None) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def lower(label: str) -> str:
+    """Returns a label as it stands within a sentence; a name such as SAM keeps its capitals."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+
+
+def capital(text: str) -> str:
+    """Returns a text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
 def plural(count: int, noun: str) -> str:
     """Returns a count and its noun: `1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
