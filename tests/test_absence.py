@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import project
-from batchscope import absence, config, jobs, records, status, tables, timing_tables
+from batchscope import absence, config, jobs, outputs, records, status, tables, timing_tables
 
 TRAINED = {
     "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
@@ -100,7 +100,7 @@ def finish(run: str) -> None:
 def test_what_is_measured_of_what_was_trained_elsewhere_waits_too(study):
     for run in filter(needs_gpu, study.runs):
         finish(run)
-    ((_, waiting),) = status.absent(study, "results").items()
+    ((_, waiting),) = outputs.absent(study, "results").items()
     assert status.waiting(waiting) == "4 timings and 4 measures"  # times are shared by seeds
     found = status.overview(study, "results")
     assert found.total.statuses["finished"] == 4 and not found.complete
@@ -112,7 +112,7 @@ def test_what_reads_weights_alone_needs_no_gpu(study):
     )
 
     def made():
-        files = status.measure_files(study, experiment, "results")
+        files = outputs.measure_files(study, experiment, "results")
         return [path for path in files if needs_gpu(path.as_posix())]
 
     assert made() == []
@@ -223,7 +223,7 @@ def test_studies_plan_a_gpu_beside_the_cpu(
     def made() -> list[bool]:
         paths = [*chosen.runs] if runs else []
         paths = [run for run in paths if not absence.of(planned.runs[run].factors)]
-        paths += [path.as_posix() for path in status.measure_files(planned, chosen, tmp_path)]
+        paths += [path.as_posix() for path in outputs.measure_files(planned, chosen, tmp_path)]
         return [needs_gpu(path) for path in paths]
 
     monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
@@ -231,7 +231,7 @@ def test_studies_plan_a_gpu_beside_the_cpu(
     assert any(within) and not all(within)
     monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
     assert made() == [False] * (len(within) - sum(within))
-    waiting = [job for _, job in status.left_out(planned, chosen, tmp_path)]
+    waiting = [job for _, job in outputs.left_out(planned, chosen, tmp_path)]
     found = [job.noun for job in waiting]
     assert (found.count("training"), found.count("timing")) == (runs, timings)
 

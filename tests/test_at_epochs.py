@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import config, datasets, figures, frames, names, records, status, tables
+from batchscope import config, datasets, figures, frames, names, outputs, records, tables
 
 ROOT = Path(__file__).parents[1]
 CONFIG = """
@@ -41,7 +41,7 @@ def made(tmp_path_factory):
     datasets.prepare(token, definition, results)
     (run,) = study.runs
     door("train", results, run)
-    for output in status.measure_files(study, study.experiments["epochs"], results):
+    for output in outputs.measure_files(study, study.experiments["epochs"], results):
         door("evaluate", results, run, "--settings", output.stem, "--output", str(output))
     return study, run, results
 

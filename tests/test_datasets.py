@@ -219,6 +219,28 @@ def test_mnist_is_the_same_from_npz_and_from_idx_files(tmp_path):
     assert len(others[1].record["source_sha256"]) == 4
 
 
+def test_mnist_is_validated_with_test_images_where_all_others_are_to_train_on(tmp_path):
+    values = little_mnist()
+    definition = mnist(npz(tmp_path, values), validation=8)
+    definition["split"]["validation_from"] = "test"
+    data = prepared(tmp_path, definition)
+    assert data.record["counts"] == {"train": 50, "validation": 8, "test": 12}
+
+    def rows(*sets):
+        pairs = (pair for found in sets for pair in zip(*found, strict=True))
+        return sorted((image.tobytes(), label) for image, label in pairs)
+
+    def pair(split):
+        return data.images(split)[..., 0], data.labels(split)
+
+    assert rows(pair("train")) == rows((values["x_train"], values["y_train"]))
+    assert rows(pair("validation"), pair("test")) == rows((values["x_test"], values["y_test"]))
+    assert (pair("validation")[0] != values["x_test"][:8]).any()  # drawn, not the first ones
+    definition["split"]["validation"] = 20
+    message = fault(tmp_path, definition)
+    assert "split.validation: received 20, for 20 test examples; fewer are expected" in message
+
+
 def test_mnist_faults(tmp_path):
     values = little_mnist()
     folder = write_idx(tmp_path / "idx", values)

@@ -36,6 +36,7 @@ FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
         ({"source": "digits"}, 1087),
         ({"source": "mnist"}, 50000),
         ({"source": "mnist", "split": {"validation": 6000}}, 54000),
+        ({"source": "mnist", "split": {"validation": 6000, "validation_from": "test"}}, 60000),
         ({"source": "mnist", "path": "local.npz"}, None),
         ({**CATS, "split": {"train": 600, "validation": 200, "test": 200}}, 1200),
         ({**CATS, "split": FRACTIONS}, 20000),
@@ -80,6 +81,28 @@ def test_digest_is_of_what_is_meant():
     assert token(path="a.npz") != token(path="b.npz") != token()
     assert token(path="a.npz", sha256=sha256) == token(path="b.npz", sha256=sha256)
     assert token(split={"seed": 1}) != token() != token(split={"validation": 6000})
+    assert token(split={"validation_from": "train"}) == token()
+    assert token(split={"validation_from": "test"}) != token()
+    # As results of older versions are named: a change here would orphan them.
+    assert token() == "d-2f01a1fe"
+
+
+@pytest.mark.parametrize(
+    ("split", "line"),
+    [
+        ({"validation": 9999, "validation_from": "test"}, None),
+        (
+            {"validation_from": "test"},
+            "d.split.validation: received 10000; at most 9999 of the 10000 test images are "
+            "expected.",
+        ),
+    ],
+)
+def test_validation_images_out_of_the_test_set(split, line):
+    definition = definitions.resolve({"source": "mnist", "split": split})
+    assert [problem.line for problem in definitions.problems(("d",), definition)] == (
+        [line] if line else []
+    )
 
 
 def test_a_path_of_digits_stays_text(tmp_path, monkeypatch):

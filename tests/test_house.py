@@ -45,6 +45,7 @@ LAYERS = (
     "records",
     "installation",
     "machine",
+    "outputs",
     "estimates",
     "status",
     "backend",

@@ -19,7 +19,7 @@ import report_example
 from batchscope import config, names, plan, records, report, statistics
 from batchscope.contrasts import Contrast
 from batchscope.errors import UserError
-from batchscope.report import answers, claims, gaps, places, runs_table, text
+from batchscope.report import answers, claims, content, gaps, places, runs_table, text
 
 VOID = {"meta", "link", "img", "input", "wbr", "br"}
 
@@ -230,12 +230,36 @@ def test_data_and_machine_are_shown(example):
     study, _, _, html = example
     page = Page(html)
     (dataset,) = study.datasets
-    for words in (dataset, "ab" * 32, "scikit-learn", "1000", "397", "1 file skipped", "31.2 GB"):
+    for words in (dataset, "ab" * 32, "scikit-learn", "1000", "397", "1 file skipped", "31.2 GiB"):
         assert words in page.text
     assert html.count('<th scope="col">local</th>') == 1  # one machine, whatever was made on it
     assert "29 runs on cpu with 1 thread" in page.text
     assert "5 timing jobs on cpu with 1 thread" in page.text
     assert "python 3.11.9, tensorflow 2.21.0" in page.text
+
+
+def test_a_machine_with_gpus_says_their_cores_and_clocks():
+    with_gpus = {
+        "name": "cluster",
+        "cpu": "A CPU",
+        "cpu_max_mhz": 4000.0,
+        "gpu": ["One", "Two"],
+        "gpu_max_mhz": [1380, None],
+        "gpu_cores": [5120, 4608],
+        "memory_gb": 384.0,
+    }
+    records = {"a": {"machine": with_gpus}, "b": {"machine": {"name": "local", "gpu": []}}}
+    shown = places.machines(content.Inputs("c.yaml", "", {}, runs=records))
+    assert shown["titles"] == ["cluster", "local"]
+    absent = text.ABSENT
+    assert shown["rows"][:6] == [
+        ("CPU", ["A CPU", absent]),
+        ("CPU clock, at most", ["4000 MHz", absent]),
+        ("GPU", ["One, Two", "none"]),
+        ("GPU clock, at most", [f"1380 MHz, {absent}", absent]),
+        ("GPU cores", ["5120, 4608", absent]),
+        ("Memory", ["384 GiB", absent]),
+    ]
 
 
 def test_figures_are_embedded_numbered_and_captioned(example):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import absence, config, estimates, names, plan, records, status
+from batchscope import absence, config, estimates, names, outputs, plan, records, status
 from batchscope.errors import UserError
 from batchscope.versions import VERSIONS
 
@@ -104,7 +104,7 @@ def test_a_complete_study(study, tmp_path):
     for run in study.runs:
         finish(tmp_path, run, 1.0)
     for experiment in study.experiments.values():
-        for path in status.measure_files(study, experiment, tmp_path):
+        for path in outputs.measure_files(study, experiment, tmp_path):
             records.write_json(path, {})
     found = status.overview(study, tmp_path)
     assert found.complete and found.disk_bytes == 0
@@ -120,7 +120,7 @@ def complete(study, results, train, evaluate=None):
         path = records.run_folder(results, run) / "record.json"
         records.write_json(path, {**records.read_json(path), "version": train})
     for experiment in study.experiments.values():
-        for path, measure in status.measure_files(study, experiment, results).items():
+        for path, measure in outputs.measure_files(study, experiment, results).items():
             version = {"version": evaluate} if evaluate and measure == "evaluate" else {}
             records.write_json(path, version)
 
@@ -169,6 +169,47 @@ def test_what_is_timed_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
     wanted = forked * status.FORK_SECONDS + alone * status.START_SECONDS
     assert found.start_seconds == pytest.approx(wanted)
     assert status.FORK_SECONDS < 1 < status.START_SECONDS
+
+
+def measured(results, study, run, measure, seconds, word="finished"):
+    """Writes the record of a measure of a run, or of the time that it shares."""
+    if measure == "time_epoch":
+        timing = names.timing_name(study.runs[run].factors)
+        path = records.timing_path(results, study.machine, timing, "default")
+    else:
+        path = records.measure_path(results, run, measure, "default")
+    records.write_json(path, {"status": word, "job_seconds": seconds})
+
+
+def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, tmp_path):
+    runs = list(study.runs)
+    for run in runs:
+        finish(tmp_path, run, 1.0)
+    measured(tmp_path, study, runs[0], "evaluate", 2.0)
+    measured(tmp_path, study, runs[1], "evaluate", 4.0)
+    measured(tmp_path, study, runs[2], "evaluate", 0.1, "diverged")  # measured nothing
+    found = status.overview(study, tmp_path)
+    assert found.measure_seconds == pytest.approx(4 * 3.0)  # of seven runs
+    assert found.timing_seconds == 0 and len(found.untimed_jobs) == 3
+    text = status.describe(study, found, "c", 2)
+    assert "about 12 s of measures, unknown for 3 timings (none of that kind" in text
+    assert "together" not in text
+    measured(tmp_path, study, runs[0], "time_epoch", 5.0)
+    found = status.overview(study, tmp_path)
+    assert found.timing_seconds == pytest.approx(2 * 5.0) and found.untimed_jobs == ()
+    text = status.describe(study, found, "c", 2)
+    assert "about 10 s of timings, alone on the machine" in text
+    # Measures, and starts, on both cores; timings one after the other.
+    starts = 2 * status.START_SECONDS  # of what is forked it is in the time
+    assert f"together {(12 + starts) / 2 + 10:.0f} s on 2 cores" in text
+
+
+def test_measures_of_other_settings_tell_nothing(study, tmp_path):
+    run = next(iter(study.runs))
+    path = records.measure_path(tmp_path, run, "evaluate", "w=best")
+    records.write_json(path, {"status": "finished", "job_seconds": 2.0})
+    found = status.overview(study, tmp_path)
+    assert len(found.untimed_jobs) == 7 + 3 and found.measure_seconds == 0
 
 
 def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):

@@ -10,7 +10,7 @@ import pandas
 import pytest
 import yaml
 
-from batchscope import config, records, status, timing_tables
+from batchscope import config, outputs, records, status, timing_tables
 
 STUDY = {
     "study": "timed",
@@ -73,7 +73,7 @@ def written(tmp_path, monkeypatch):
         (("results", "desktop"), ("throughput", "utilisation", "max_batch_size", "profile")),
         (("elsewhere", "local"), ("throughput",)),
     ):
-        for job in status.timing_jobs(experiment, *place):
+        for job in outputs.timing_jobs(experiment, *place):
             if job.measure not in wanted:
                 continue
             eager = job.sweep.factors["loop"] == "eager"
@@ -158,7 +158,7 @@ def test_medians_and_quartiles_of_blocks(written):
 
 def test_a_delay_is_what_the_same_turns_say(written):
     """The steps without it are no rows of their own: they are what the delay is held against."""
-    jobs = status.timing_jobs(written.experiments["machine"], "results", "desktop")
+    jobs = outputs.timing_jobs(written.experiments["machine"], "results", "desktop")
     (path,) = (
         job.path
         for job in jobs
@@ -215,7 +215,7 @@ def test_the_knee_and_the_plateau(written):
 
 
 def test_the_knee_within_the_sizes(written):
-    (job, *_) = status.timing_jobs(written.experiments["machine"], "results", "desktop")
+    (job, *_) = outputs.timing_jobs(written.experiments["machine"], "results", "desktop")
     records.write_json(job.path, throughput(job.sweep.batch_sizes, 10 * PER_IMAGE))
     row = timing_tables.summaries("results", written, "machine").iloc[0]
     assert [row[f"knee_fitted{end}"] for end in ("", "_low", "_high")] == pytest.approx([90] * 3)
@@ -224,7 +224,7 @@ def test_the_knee_within_the_sizes(written):
 
 def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
     """Peaks of one machine, threads and type are of one thing; the lower one was disturbed."""
-    jobs = status.timing_jobs(written.experiments["machine"], "results", "desktop")
+    jobs = outputs.timing_jobs(written.experiments["machine"], "results", "desktop")
     paths = [job.path for job in jobs if job.measure == "throughput"]
 
     def ceilings(*peaks):
@@ -262,7 +262,7 @@ def test_utilisation_and_its_samples(written):
 def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(written):
     job = next(
         job
-        for job in status.timing_jobs(written.experiments["machine"], "results", "desktop")
+        for job in outputs.timing_jobs(written.experiments["machine"], "results", "desktop")
         if job.measure == "utilisation"
     )
     record = records.read_json(job.path)
@@ -322,7 +322,7 @@ def frameworks(tmp_path, monkeypatch):
     }
     Path("study.yaml").write_text(yaml.safe_dump(raw))
     study = config.study("study.yaml")
-    for job in status.timing_jobs(study.experiments["machine"], "results", "desktop"):
+    for job in outputs.timing_jobs(study.experiments["machine"], "results", "desktop"):
         if job.sweep.factors["framework"] == "tensorflow":
             make = throughput if job.measure == "throughput" else utilisation
             records.write_json(job.path, make(job.sweep.batch_sizes))
@@ -351,7 +351,7 @@ def test_what_is_not_installed_has_its_rows(frameworks):
 def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
     (job,) = (
         job
-        for job in status.timing_jobs(frameworks.experiments["machine"], "results", "desktop")
+        for job in outputs.timing_jobs(frameworks.experiments["machine"], "results", "desktop")
         if (job.sweep.factors["framework"], job.measure) == ("mxnet", "throughput")
     )
     # Without a ceiling, as every framework but TensorFlow.
@@ -379,8 +379,8 @@ def test_figures_draw_what_is_there(frameworks, name, own, tmp_path):
 
 def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(frameworks):
     experiment = frameworks.experiments["machine"]
-    every = list(status.timing_jobs(experiment, "results", "desktop"))
-    assert set(status.measure_files(frameworks, experiment, "results")) == {
+    every = list(outputs.timing_jobs(experiment, "results", "desktop"))
+    assert set(outputs.measure_files(frameworks, experiment, "results")) == {
         job.path for job in every if job.sweep.factors["framework"] == "tensorflow"
     }
     found = status.overview(frameworks, "results")
@@ -393,5 +393,5 @@ def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(framewo
         "installs it." in text
     )
     # Another machine's results are read whatever is installed here.
-    jobs = status.measure_jobs(frameworks, experiment, "elsewhere", "local")
+    jobs = outputs.measure_jobs(frameworks, experiment, "elsewhere", "local")
     assert {job.sweep.factors["framework"] for job in jobs} == {"tensorflow", "mxnet"}

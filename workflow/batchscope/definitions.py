@@ -20,7 +20,7 @@ REQUIRED = object()
 
 _SPLIT = {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED, "seed": 0}
 _SPLITS: dict[str, dict[str, Any]] = {
-    "mnist": {"validation": 10000, "seed": 0},
+    "mnist": {"validation": 10000, "validation_from": "train", "seed": 0},
     # Parts that the file itself has need no number.
     "npz": {"train": None, "validation": None, "test": None, "seed": 0},
 }
@@ -61,7 +61,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
 }
 
 _DIGITS_CLASSES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
-_MNIST_TRAIN = 60000
+_MNIST = {"train": 60000, "test": 10000}
 CATS_PER_CLASS = 12500  # photographs in the archive; a few cannot be read
 _PARTS = ("train", "validation", "test")
 _EXPECTED_PATH = {"image_folder": "an existing folder", "mnist": "an existing file or folder"}
@@ -86,6 +86,8 @@ def resolve(raw: dict[str, Any]) -> dict[str, Any]:
 def _resolve_split(source: str, raw: dict[str, Any]) -> dict[str, Any]:
     defaults = _SPLITS.get(source, _SPLIT)
     split = {key: _plain(raw.get(key, default)) for key, default in defaults.items()}
+    if split.get("validation_from") == "train":
+        del split["validation_from"]  # the key came later, and changes no older digest
     return {key: value for key, value in split.items() if value is not None}
 
 
@@ -144,7 +146,8 @@ def training_size(definition: dict[str, Any]) -> int | None:
     """
     split = definition["split"]
     if definition["source"] == "mnist":
-        return None if definition["path"] else _MNIST_TRAIN - split["validation"]
+        kept = 0 if "validation_from" in split else split["validation"]
+        return None if definition["path"] else _MNIST["train"] - kept
     if definition["source"] == "cats_vs_dogs" and split["train"] >= 1:
         return 2 * split["train"]
     archive = _archive(definition)
@@ -173,8 +176,9 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     archive, per_class = _archive(definition), definition.get("per_class")
     if archive and per_class and per_class > archive:
         yield received((*place, "per_class"), per_class, f"at most {archive}, the archive's,")
-    if definition["split"] is not None and source != "mnist":
-        problem = _split_problem((*place, "split"), definition)
+    if definition["split"] is not None:
+        check = _mnist_split_problem if source == "mnist" else _split_problem
+        problem = check((*place, "split"), definition)
         if problem is not None:
             yield problem
 
@@ -182,6 +186,16 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
 def expanded(path: str) -> Path:
     """Returns the path of a definition, whose digest has it as written: `~` is a user's home."""
     return Path(os.path.expanduser(path))  # unlike Path's own, no error where nobody has the name
+
+
+def _mnist_split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
+    split = definition["split"]
+    source = split.get("validation_from", "train")
+    most = _MNIST[source] - 1
+    if definition["path"] or split["validation"] <= most:
+        return None
+    expected = f"at most {most} of the {_MNIST[source]} {source} images"
+    return received((*place, "validation"), split["validation"], expected)
 
 
 def _split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:

@@ -1,4 +1,4 @@
-"""What the runs and data sets of a study take in time and disk, as far as finished runs tell."""
+"""What runs, measures and data sets take in time and disk, as far as finished ones tell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 import statistics
 from collections import Counter
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,24 @@ class History:
         """Returns the bytes of a run's folder, or None."""
         sizes = self._bytes.get(subject(factors))
         return statistics.fmean(sizes) * weight_files(factors["epochs"]) if sizes else None
+
+
+class MeasureHistory:
+    """What finished measures and timings took; of one kind are those that take about the same."""
+
+    def __init__(self) -> None:
+        self._times: dict[Hashable, list[float]] = {}
+
+    def learn(self, kind: Hashable, record: dict[str, Any]) -> None:
+        """Learns from a record; one that is not finished, or holds no time, tells nothing."""
+        seconds = record.get("job_seconds")
+        if record.get("status") == records.FINISHED and isinstance(seconds, int | float):
+            self._times.setdefault(kind, []).append(seconds)
+
+    def seconds(self, kind: Hashable) -> float | None:
+        """Returns the seconds that one more of a kind takes, or None."""
+        times = self._times.get(kind)
+        return statistics.fmean(times) if times else None
 
 
 def _run_names(results: Path) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope import absence, names, plan, records, status, sweeps, warm
+from batchscope import absence, names, outputs, plan, records, status, sweeps, warm
 from batchscope import config as configuration
 from batchscope.errors import ConfigError, UserError
 
@@ -121,7 +121,7 @@ class Jobs:
         options = configuration.check_overrides(given, raw)
         recorded = functools.partial(records.training_images, RESULTS)
         study = configuration.study(paths[0], options["scale"], recorded)
-        for line in (*study.warnings, *status.told(status.absent(study, RESULTS))):
+        for line in (*study.warnings, *status.told(outputs.absent(study, RESULTS))):
             print(line, file=sys.stderr)
         return cls(study, paths[0], options["scale"], options["partial"])
 
@@ -175,7 +175,7 @@ class Jobs:
                 figure: [found.published[figure]["figure"], *map(asdict, series)]
                 for figure, series in found.numbers.items()
             }
-        waiting = list(status.left_out(self.study, found, RESULTS))
+        waiting = list(outputs.left_out(self.study, found, RESULTS))
         if waiting:  # what comes to be there, or was copied here, changes rows
             followed["left_out"] = {
                 "why": sorted({what.status for what, _ in waiting}),
@@ -192,11 +192,11 @@ class Jobs:
         # What other machines measured is read, and never made.
         for folder, machine in self.study.machines.values():
             runs = [records.run_folder(folder, run) / "record.json" for run in found.runs]
-            jobs = status.measure_jobs(self.study, found, folder, machine)
+            jobs = outputs.measure_jobs(self.study, found, folder, machine)
             for path in (*runs, *(job.path for job in jobs)):
                 if path.exists():
                     yield path.as_posix()
-        for path, measure in status.measure_files(self.study, found, RESULTS).items():
+        for path, measure in outputs.measure_files(self.study, found, RESULTS).items():
             yield path.as_posix()
             if measure == "landscape":  # its arrays lie beside the record
                 yield path.with_suffix(".npz").as_posix()

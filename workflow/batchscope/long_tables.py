@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import measure_settings, names, records, status
+from batchscope import measure_settings, names, outputs, records
 
 if TYPE_CHECKING:
     from batchscope.plan import Experiment, Study
@@ -226,7 +226,7 @@ def _at_epochs(
     if not {"evaluate", "time_epoch"} & {*chosen.measures}:
         return
     epochs = list(chosen.at_epochs)
-    for place in status.places(study, results):
+    for place in outputs.places(study, results):
         timed: dict[str, float] = {}  # timing configuration -> seconds per epoch
         for first in _runs(place.results, chosen):
             run = first["run"]
@@ -255,12 +255,12 @@ def _evaluated(
     """Returns what evaluate measured of the weights after an epoch, which may be nothing."""
     if "evaluate" not in experiment.measures:
         return {}
-    path = records.measure_path(results, run, "evaluate", status.at_epoch(epoch))
+    path = records.measure_path(results, run, "evaluate", outputs.at_epoch(epoch))
     found = (read_record(path) or {}).get("values", {})
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _seconds_per_epoch(place: status.Place, timing: str, experiment: Experiment) -> float:
+def _seconds_per_epoch(place: outputs.Place, timing: str, experiment: Experiment) -> float:
     if "time_epoch" not in experiment.measures:
         return NAN
     settings = measure_settings.settings_name("time_epoch", experiment.measures["time_epoch"])

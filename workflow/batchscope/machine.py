@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,15 @@ def versions() -> dict[str, str]:
 
 
 def describe() -> dict[str, Any]:
-    """Returns what this machine is: CPU, cores, memory, GPU, system."""
+    """Returns what this machine is: CPU, cores, memory in GiB, GPUs, clocks in MHz, system."""
     return {
         "cpu": _cpu(),
+        **_cpu_max_mhz(),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(logical=True),
         "usable_cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
-        "gpu": gpus(),
+        **_gpus(),
         "platform": platform.platform(),
     }
 
@@ -59,20 +61,41 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
-def gpus() -> list[str]:
-    """Returns the names of the NVIDIA GPUs, through NVML; empty where there is none."""
+def _cpu_max_mhz() -> dict[str, float]:
+    """Returns the highest clock, where the system tells it: virtual machines say 0 or nothing."""
+    frequency = psutil.cpu_freq()
+    return {"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}
+
+
+def _gpus() -> dict[str, list]:
+    """Returns the NVIDIA GPUs, through NVML: names, and where there are any cores and clocks.
+
+    A list has an item for each GPU; None stands for what a driver does not tell.
+    """
     import pynvml
+
+    def told(ask: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return ask(*arguments)
+        except pynvml.NVMLError:
+            return None
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return []
+        return {"gpu": []}
     try:
         handles = [
             pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
         ]
-        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+        found = {"gpu": [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]}
+        if handles:
+            sm = pynvml.NVML_CLOCK_SM
+            cores, clock = pynvml.nvmlDeviceGetNumGpuCores, pynvml.nvmlDeviceGetMaxClockInfo
+            found["gpu_cores"] = [told(cores, handle) for handle in handles]
+            found["gpu_max_mhz"] = [told(clock, handle, sm) for handle in handles]
+        return found
     except pynvml.NVMLError:
-        return []
+        return {"gpu": []}
     finally:
         pynvml.nvmlShutdown()

@@ -5,23 +5,15 @@ from __future__ import annotations
 import functools
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from batchscope import (
-    absence,
-    estimates,
-    measure_settings,
-    names,
-    plan,
-    records,
-    sweeps,
-)
+from batchscope import absence, estimates, measure_settings, outputs, plan, records
 from batchscope.absence import Absence
 from batchscope.errors import UserError
+from batchscope.outputs import MeasureJob
 from batchscope.versions import VERSIONS
 
 # Seconds of a core until a job that needs TensorFlow computes: of one that is timed, which has a
@@ -67,7 +59,10 @@ class Overview:
         missing_data: Tokens of data sets that are not prepared.
         train_seconds: Seconds of one core that the trainings take, as far as known.
         untimed_runs: Those of which nothing tells how long they take.
-        start_seconds: Seconds of one core to start the jobs.
+        measure_seconds: Seconds of one core that the missing measures take, as far as known.
+        timing_seconds: Seconds of the whole machine that the missing timings take, likewise.
+        untimed_jobs: Measures and timings of which nothing tells how long they take.
+        start_seconds: Seconds of one core to start the jobs, where that is not in the others.
         disk_bytes: Bytes that missing data and runs take, as far as known.
         unsized: Missing data sets and models on data sets of which nothing tells the size.
         absent: What is not here -> trainings and timings that wait for it.
@@ -80,6 +75,9 @@ class Overview:
     missing_data: tuple[str, ...]
     train_seconds: float
     untimed_runs: int
+    measure_seconds: float
+    timing_seconds: float
+    untimed_jobs: tuple[MeasureJob, ...]
     start_seconds: float
     disk_bytes: float
     unsized: tuple[str, ...]
@@ -112,27 +110,27 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         UserError: If a record is damaged.
     """
     results = Path(results)
-    statuses = {name: run_status(results, run) for name, run in study.runs.items()}
+    statuses = {name: outputs.run_status(results, run) for name, run in study.runs.items()}
     files = {
-        name: measure_files(study, experiment, results)
+        name: {job.path: job for job in outputs.measure_jobs(study, experiment, results)}
         for name, experiment in study.experiments.items()
     }
-    present = {path: path.exists() for found in files.values() for path in found}
-    gone = {path: measure for found in files.values() for path, measure in found.items()}
+    every = {path: job for found in files.values() for path, job in found.items()}
+    present = {path: path.exists() for path in every}
     experiments = tuple(
         _experiment(name, experiment.runs, statuses, files[name], present)
         for name, experiment in study.experiments.items()
     )
-    total = _experiment("all", study.runs, statuses, gone, present)
+    total = _experiment("all", study.runs, statuses, every, present)
     missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
-    trained = {
-        records.run_folder(results, name) / "record.json": run
+    trained = [
+        outputs.training_job(results, name)
         for name, run in study.runs.items()
         if statuses[name] != records.MISSING and not absence.of(run.factors)
-    }
-    measured = {path: step for path, step in gone.items() if present[path]}
-    old = _other_versions({**dict.fromkeys(trained, "train"), **measured})
-    again = [run for path, run in trained.items() if path in old]
+    ]
+    measured = [job for path, job in every.items() if present[path]]
+    old, took = _read([*trained, *measured])
+    again = [study.runs[job.runs[0]] for job in trained if job.path in old]
     history = estimates.History(
         results, {estimates.subject(run.factors) for run in (*missing, *again)}
     )
@@ -146,269 +144,103 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     run_sizes = [(estimates.subject(run.factors), history.bytes(run.factors)) for run in missing]
     unsized = [token for token, size in sizes.items() if size is None]
     unsized += [f"{model} on {dataset}" for (dataset, model), size in run_sizes if size is None]
-    jobs = Counter({"train": len(seconds), **total.missing_measures})
-    jobs.update(_measured_again(study, results, again, old, present))
+    to_make = [job for path, job in every.items() if not present[path]]
+    to_make += _measured_again(every.values(), {run.name for run in again}, old, present)
+    known, unknown = Counter(), []
+    starts = len(seconds) * _STARTS["train"]
+    for job in to_make:
+        taken = took.seconds(_kind(job))
+        known[job.noun] += taken or 0
+        # What a forked job took has its start in it, what was timed began after its imports.
+        starts += _STARTS[job.measure] if taken is None or job.noun == "timing" else 0
+        if taken is None:
+            unknown.append(job)
     return Overview(
         experiments=experiments,
         total=total,
         missing_data=data,
         train_seconds=sum(value for value in seconds if value is not None),
         untimed_runs=seconds.count(None),
-        start_seconds=sum(count * _STARTS[name] for name, count in jobs.items()),
+        measure_seconds=known["measure"],
+        timing_seconds=known["timing"],
+        untimed_jobs=tuple(unknown),
+        start_seconds=starts,
         disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in run_sizes)]),
         unsized=tuple(dict.fromkeys(unsized)),
-        absent=absent(study, results),
+        absent=outputs.absent(study, results),
         trainings=len(seconds),
         outdated=Counter(old.values()),
     )
 
 
-def _other_versions(made: dict[Path, str]) -> dict[Path, tuple[str, str]]:
-    """Returns the records that another version than today's made -> step and version.
+def _read(
+    made: Iterable[MeasureJob],
+) -> tuple[dict[Path, tuple[str, str]], estimates.MeasureHistory]:
+    """Returns the records that another version than today's made, and what all of them took.
 
-    One that holds no version, as those of measures once did not, tells nothing.
+    The first is record -> step and version. A record that holds no version, as those of measures
+    once did not, tells nothing.
 
     Args:
-        made: Records that are there -> the step that makes them.
+        made: Trainings, measures and timings whose records are there.
     """
-    found = {}
-    for path, step in made.items():
+    old, took = {}, estimates.MeasureHistory()
+    for job in made:
         try:
-            version = records.read_json(path).get("version")
+            record = records.read_json(job.path)
         except UserError:
             continue  # a damaged record is reported where its values are read
-        if isinstance(version, str) and version != VERSIONS[step]:
-            found[path] = (step, version)
-    return found
+        took.learn(_kind(job), record)
+        version = record.get("version")
+        if isinstance(version, str) and version != VERSIONS[job.measure]:
+            old[job.path] = (job.measure, version)
+    return old, took
+
+
+def _kind(job: MeasureJob) -> tuple[str, ...]:
+    """What measures and timings share that take about the same time: all but the batch size."""
+    if job.sweep:
+        subject = estimates.subject(job.sweep.factors)
+    else:
+        subject = tuple(job.runs[0].split("+")[:2])
+    return job.measure, job.path.stem, *subject
 
 
 def _measured_again(
-    study: plan.Study,
-    results: Path,
-    again: list[plan.Run],
+    every: Iterable[MeasureJob],
+    runs: set[str],
     old: dict[Path, tuple[str, str]],
     present: dict[Path, bool],
-) -> Counter[str]:
-    """Returns measure -> files that are there and made again: by version, or with their run."""
-    runs, found = {run.name for run in again}, {}
-    for experiment in study.experiments.values() if old else ():
-        for job in measure_jobs(study, experiment, results):
-            # The time of an epoch reads no run.
-            follows = job.measure != "time_epoch" and not runs.isdisjoint(job.runs)
-            if present[job.path] and (job.path in old or follows):
-                found[job.path] = job.measure
-    return Counter(found.values())
+) -> list[MeasureJob]:
+    """Returns the measures that are there and made again: by version, or with their run."""
+    found = []
+    for job in every if old else ():
+        # The time of an epoch reads no run.
+        follows = job.measure != "time_epoch" and not runs.isdisjoint(job.runs)
+        if present[job.path] and (job.path in old or follows):
+            found.append(job)
+    return found
 
 
 def _needed_data(study: plan.Study) -> list[str]:
     """Returns the data sets of what can be made here, in the study's order."""
-    every = chain.from_iterable(_all_factors(study, one) for one in study.experiments.values())
+    experiments = study.experiments.values()
+    every = chain.from_iterable(outputs.all_factors(study, one) for one in experiments)
     needed = {factors["dataset"] for factors in every if not absence.of(factors)}
     return [token for token in study.datasets if token in needed]
-
-
-def _all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dict[str, Any]]:
-    """Yields the factors of every run and every sweep of an experiment."""
-    yield from (study.runs[run].factors for run in experiment.runs)
-    yield from (sweep.factors for sweep in experiment.sweeps)
-
-
-def run_status(results: Path | str, run: plan.Run) -> str:
-    """Returns a run's status; without a record `missing`, or what its machine, this one, lacks.
-
-    Raises:
-        UserError: If its record is damaged.
-    """
-    path = records.run_folder(results, run.name) / "record.json"
-    if not path.exists():
-        return unrecorded(run.factors)
-    record = records.read_json(path)
-    if "status" not in record:
-        raise UserError(f"{path}: its record lacks 'status'; delete it and run again.")
-    return record["status"]
-
-
-def unrecorded(factors: dict[str, Any]) -> str:
-    """Returns the status of a run without a record: `missing`, or that of what is not here."""
-    found = absence.of(factors)
-    return found.status if found else records.MISSING
-
-
-@dataclass(frozen=True)
-class MeasureJob:
-    """One file that a measure writes; or a training, its record.
-
-    Attributes:
-        path: The file.
-        measure: The measure, or `train`.
-        runs: The run it is of, or both; of a time, one of the runs that share it; of a timing
-            none.
-        sweep: What a timing is of.
-    """
-
-    path: Path
-    measure: str
-    runs: tuple[str, ...] = ()
-    sweep: sweeps.Sweep | None = None
-
-    @property
-    def noun(self) -> str:
-        """What kind of job it is, for people."""
-        if self.measure == "train":
-            return "training"
-        return "timing" if self.sweep or self.measure == "time_epoch" else "measure"
-
-
-def measure_jobs(
-    study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str = ""
-) -> Iterator[MeasureJob]:
-    """Yields every file that an experiment's measures write; shared times once per run.
-
-    Evaluate writes one more for each of the experiment's `at_epochs`.
-
-    Args:
-        study: The planned study.
-        experiment: One of its experiments.
-        results: The results folder.
-        machine: Name of another machine in paths. Where it is left out, these are the files that
-            can be made here: none that needs what is absent.
-    """
-    here, machine = not machine, machine or study.machine
-    for job in _every_job(study, experiment, results, machine):
-        if not here or not lacking(study, job, results):
-            yield job
-
-
-def lacking(study: plan.Study, job: MeasureJob, results: Path | str) -> Absence | None:
-    """Returns what is not here and a file needs; None if it can be made, or nothing is missing.
-
-    What reads weights alone needs no more than these.
-    """
-    factors = [study.runs[run].factors for run in job.runs]
-    if job.sweep:
-        factors.append(job.sweep.factors)
-    found = next(filter(None, map(absence.of, factors)), None)
-    if found and job.measure in measure_settings.LIGHT_MEASURES and _trained(results, job):
-        return None
-    return found
-
-
-def _trained(results: Path | str, job: MeasureJob) -> bool:
-    return all((records.run_folder(results, run) / "record.json").exists() for run in job.runs)
-
-
-def left_out(
-    study: plan.Study, experiment: plan.Experiment, results: Path | str
-) -> Iterator[tuple[Absence, MeasureJob]]:
-    """Yields every training, timing and measure that needs what is not here, with what that is."""
-    if not any(map(absence.of, _all_factors(study, experiment))):
-        return  # most studies: not worth the paths of every file
-    trainings = (
-        MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
-        for run in experiment.runs
-    )
-    others = _every_job(study, experiment, results, study.machine)
-    for job in chain(trainings, others):
-        found = lacking(study, job, results)
-        if found:
-            yield found, job
-
-
-def _every_job(
-    study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str
-) -> Iterator[MeasureJob]:
-    for measure, values in experiment.measures.items():
-        settings = measure_settings.settings_name(measure, values)
-        if measure in measure_settings.PAIR_MEASURES:
-            for pair in experiment.pairs[measure]:
-                path = records.pair_path(results, *pair, measure, settings)
-                yield MeasureJob(path, measure, pair)
-            continue
-        for run in experiment.runs:
-            if measure == "time_epoch":
-                timing = names.timing_name(study.runs[run].factors)
-                path = records.timing_path(results, machine, timing, settings)
-            else:
-                path = records.measure_path(results, run, measure, settings)
-            yield MeasureJob(path, measure, (run,))
-        if measure == "evaluate":
-            for run, epoch in product(experiment.runs, experiment.at_epochs):
-                path = records.measure_path(results, run, measure, at_epoch(epoch))
-                yield MeasureJob(path, measure, (run,))
-    yield from timing_jobs(experiment, results, machine)
-
-
-def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[MeasureJob]]:
-    """Returns what is not here -> the trainings, timings and measures that wait for it, each once.
-
-    What was measured while it was there does not wait, nor does a measure of what is not trained.
-    """
-    found: dict[Absence, dict[Path, MeasureJob]] = {}
-    for experiment in study.experiments.values():
-        for what, job in left_out(study, experiment, results):
-            first = job.measure == "train" or _trained(results, job)
-            if first and not job.path.exists():
-                found.setdefault(what, {})[job.path] = job
-    return {what: list(jobs.values()) for what, jobs in found.items()}
-
-
-def at_epoch(epoch: int) -> str:
-    """Returns the name of evaluate's settings for the weights after an epoch."""
-    return measure_settings.settings_name("evaluate", {"epoch": epoch})
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a machine's results lie.
-
-    Attributes:
-        machine: Its name in this study.
-        results: The folder of its results.
-        recorded: What it calls itself in there.
-    """
-
-    machine: str
-    results: Path
-    recorded: str
-
-
-def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
-    """Yields the places of a study's machines: its own first, then those that it names."""
-    yield Place(study.machine, Path(results), study.machine)
-    for name, (folder, recorded) in study.machines.items():
-        yield Place(name, Path(folder), recorded)
-
-
-def timing_jobs(
-    experiment: plan.Experiment, results: Path | str, machine: str
-) -> Iterator[MeasureJob]:
-    """Yields every file that an experiment's timings write, whatever the machine lacks."""
-    for measure, values in experiment.timings.items():
-        settings = measure_settings.settings_name(measure, values)
-        found = (job for sweep in experiment.sweeps for job in sweeps.jobs(measure, sweep))
-        for name, sweep in {job.name: job for job in found}.items():
-            path = records.timing_path(results, machine, name, settings, measure)
-            yield MeasureJob(path, measure, sweep=sweep)
-
-
-def measure_files(
-    study: plan.Study, experiment: plan.Experiment, results: Path | str
-) -> dict[Path, str]:
-    """Returns every file that an experiment's measures write, with its measure."""
-    return {job.path: job.measure for job in measure_jobs(study, experiment, results)}
 
 
 def _experiment(
     name: str,
     runs: Iterable[str],
     statuses: dict[str, str],
-    files: dict[Path, str],
+    files: dict[Path, MeasureJob],
     present: dict[Path, bool],
 ) -> ExperimentStatus:
     counts = Counter(statuses[run] for run in runs)
-    missing = dict.fromkeys(files.values(), 0)
-    for path, measure in files.items():
-        missing[measure] += not present[path]
+    missing = dict.fromkeys((job.measure for job in files.values()), 0)
+    for path, job in files.items():
+        missing[job.measure] += not present[path]
     return ExperimentStatus(
         name, counts.total(), {word: counts[word] for word in _STATUSES}, missing
     )
@@ -468,15 +300,23 @@ def _time_line(found: Overview, cores: int) -> str:
     parts = []
     if timed:
         parts.append(f"about {duration(found.train_seconds)} of training for {_many(timed, 'run')}")
+    if found.measure_seconds:
+        parts.append(f"about {duration(found.measure_seconds)} of measures")
+    if found.timing_seconds:
+        parts.append(f"about {duration(found.timing_seconds)} of timings, alone on the machine")
     if found.untimed_runs:
         parts.append(
             f"unknown for {_many(found.untimed_runs, 'run')} (no run of that model on that data "
             "set has finished)"
         )
+    if found.untimed_jobs:
+        parts.append(f"unknown for {waiting(found.untimed_jobs)} (none of that kind has finished)")
     parts.append(f"about {duration(found.start_seconds)} to start jobs")
-    wall = (found.train_seconds + found.start_seconds) / cores
-    left = "" if found.untimed_runs else f"; together {duration(wall)} on {_many(cores, 'core')}"
-    return f"Time left: {', '.join(parts)}{left}. What measures take comes on top."
+    shared = found.train_seconds + found.measure_seconds + found.start_seconds
+    wall = duration(shared / cores + found.timing_seconds)
+    unknown = found.untimed_runs or found.untimed_jobs
+    left = "" if unknown else f"; together {wall} on {_many(cores, 'core')}"
+    return f"Time left: {', '.join(parts)}{left}."
 
 
 def _outdated_lines(found: Overview) -> list[str]:
@@ -512,7 +352,7 @@ def told(absent: dict[Absence, list[MeasureJob]]) -> list[str]:
     ]
 
 
-def waiting(jobs: list[MeasureJob]) -> str:
+def waiting(jobs: Sequence[MeasureJob]) -> str:
     """Returns `12 trainings and 1 timing`."""
     counts = Counter(job.noun for job in jobs)
     nouns = ("training", "timing", "measure")

@@ -21,8 +21,8 @@ from batchscope import (
     measure_settings,
     measures,
     names,
+    outputs,
     records,
-    status,
     sweeps,
     timing_tables,
 )
@@ -224,7 +224,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     """
     chosen = study.experiments[experiment]
     rows = []
-    for place in status.places(study, results):
+    for place in outputs.places(study, results):
         reader = _Reader(place)
         for run in chosen.runs:
             row = {"run": run, "study": study.name, "experiment": experiment}
@@ -233,7 +233,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
-                row["status"] = status.unrecorded(names.parse_run(run))
+                row["status"] = outputs.unrecorded(names.parse_run(run))
             rows.append(row)
     columns = [name for name in COLUMNS if name not in _PATTERNS]
     for measure, settings in chosen.measures.items():
@@ -262,7 +262,7 @@ def _dtype(column: str) -> str:
 class _Reader:
     """Reads the records of one machine, each shared file once."""
 
-    def __init__(self, place: status.Place) -> None:
+    def __init__(self, place: outputs.Place) -> None:
         self.results = place.results
         self.machine = place.recorded
         self._shared: dict[Path, dict[str, Any] | None] = {}

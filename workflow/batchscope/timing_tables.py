@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope import absence, long_tables, names, status, step_times, sweeps
+from batchscope import absence, long_tables, names, outputs, step_times, sweeps
 from batchscope.timing.throughput import DISTURBED_CORES
 
 if TYPE_CHECKING:
@@ -246,8 +246,8 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
     nothing else; it is on no disk.
     """
     chosen = study.experiments[experiment]
-    for place in status.places(study, results):
-        for job in status.timing_jobs(chosen, place.results, place.recorded):
+    for place in outputs.places(study, results):
+        for job in outputs.timing_jobs(chosen, place.results, place.recorded):
             record = long_tables.read_record(job.path) if job.measure == measure else None
             here = job.measure == measure and place.machine == study.machine
             if record is None and here and (lacking := absence.of(job.sweep.factors)):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import records
-from batchscope.datasets import download
+from batchscope.datasets import download, splits
 from batchscope.datasets.raw import Raw, Request
 from batchscope.errors import UserError
 
@@ -61,10 +61,11 @@ def scikit_learn_data() -> Path:
 
 
 def mnist(request: Request) -> Raw:
-    """Returns MNIST: 60,000 images to be split, and the official 10,000 to test with.
+    """Returns MNIST: 60,000 images to train with, and the official 10,000 to test with.
 
     From Keras's `mnist.npz` (downloaded, or the user's copy) or from a folder with the four
-    idx files, gzipped or not. `split.validation` is a number of images in all, not per class.
+    idx files, gzipped or not. `split.validation` is a number of images in all, not per class;
+    they are drawn from the 60,000, or from the 10,000 where `split.validation_from` is `test`.
     """
     path = download.local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
     reader = _idx_folder if path.is_dir() else _mnist_npz
@@ -74,13 +75,15 @@ def mnist(request: Request) -> Raw:
         _check_labels(f"{request.where}: {path}: {name}", labels, len(images))
     (images, labels), (test_images, test_labels) = sets["train"], sets["test"]
     classes = _classes(f"{request.where}: {path}: train", labels, [test_labels])
+    test = (_stored(test_images, str(path)), test_labels.astype(np.int32))
+    from_test = request.split.get("validation_from") == "test"
     return Raw(
         _stored(images, str(path)),
         labels.astype(np.int32),
         [str(index) for index in range(classes)],
         _source(request, MNIST_URL),
         checksums,
-        given={"test": (_stored(test_images, str(path)), test_labels.astype(np.int32))},
+        given=splits.divided(request.where, *test, request.split) if from_test else {"test": test},
         stratified=False,
     )
 

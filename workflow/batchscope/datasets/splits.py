@@ -66,6 +66,32 @@ def _number(where: str, split: dict[str, Any], part: str) -> float:
     return number
 
 
+def divided(
+    where: str, images: np.ndarray, labels: np.ndarray, split: dict[str, Any]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns validation and test, divided from the examples that a source gives as its test set.
+
+    Args:
+        where: Place in the configuration, for errors.
+        images: The source's test set, shape (n, height, width, channels).
+        labels: Its classes, shape (n,).
+        split: `validation`, how many are drawn to validate with, and `seed`.
+
+    Raises:
+        UserError: If none would be left to test with.
+    """
+    count = split["validation"]
+    if count >= len(labels):
+        raise UserError(
+            f"{where}.split.validation: received {count}, for {len(labels)} test examples; fewer "
+            "are expected."
+        )
+    order = np.random.default_rng([int(split.get("seed", 0)), _ORDER + PARTS.index("validation")])
+    rows = order.permutation(len(labels))
+    parts = {"validation": rows[:count], "test": rows[count:]}
+    return {part: (images[picked], labels[picked]) for part, picked in parts.items()}
+
+
 def assign(
     where: str,
     labels: np.ndarray,

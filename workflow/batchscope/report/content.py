@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import contrasts, figures, frames, outcomes, records, statistics, status, tables
+from batchscope import contrasts, figures, frames, outcomes, outputs, records, statistics, tables
 from batchscope.absence import Absence
 from batchscope.errors import UserError
 
@@ -85,7 +85,7 @@ class Inputs:
     throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_measures: dict[str, list[str]] = field(default_factory=dict)
-    absent: dict[Absence, list[status.MeasureJob]] = field(default_factory=dict)
+    absent: dict[Absence, list[outputs.MeasureJob]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     partial: bool = False
 
@@ -143,7 +143,7 @@ def read(
             if (path := records.dataset_folder(results, token) / "record.json").exists()
         },
         missing_measures=_missing_measures(study, results, rows),
-        absent=status.absent(study, results),
+        absent=outputs.absent(study, results),
         files=files,
         partial=partial,
     )
@@ -251,7 +251,7 @@ def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
 
 def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
     found = []
-    for place in list(status.places(study, results))[1:]:
+    for place in list(outputs.places(study, results))[1:]:
         paths = [records.run_folder(place.results, run) / "record.json" for run in study.runs]
         found += [
             _of_machine(records.read_json(path), place.machine) for path in paths if path.exists()
@@ -262,8 +262,8 @@ def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
 def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
     found: dict[Path, str] = {}
     for experiment in study.experiments.values():
-        for place in status.places(study, results):
-            for job in status.measure_jobs(study, experiment, place.results, place.recorded):
+        for place in outputs.places(study, results):
+            for job in outputs.measure_jobs(study, experiment, place.results, place.recorded):
                 if job.measure == "time_epoch" or job.sweep:
                     found[job.path] = place.machine
     return [
@@ -290,7 +290,7 @@ def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list
     for name, experiment in study.experiments.items():
         own = [row for row in rows.get(name, ()) if row.get("machine") in (None, study.machine)]
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
-        for job in status.measure_jobs(study, experiment, results):
+        for job in outputs.measure_jobs(study, experiment, results):
             if finished.issuperset(job.runs) and not job.path.exists():
                 whose = job.sweep.name if job.sweep else job.runs[0]
                 missing.setdefault(job.measure, {})[whose] = None

@@ -21,10 +21,13 @@ _DATASET_LABELS = {
 }
 _MACHINE_LABELS = {
     "cpu": "CPU",
+    "cpu_max_mhz": "CPU clock, at most",
     "cores": "Cores",
     "logical_cores": "Logical cores",
     "usable_cores": "Usable cores",
     "gpu": "GPU",
+    "gpu_max_mhz": "GPU clock, at most",
+    "gpu_cores": "GPU cores",
     "memory_gb": "Memory",
     "platform": "System",
 }
@@ -148,7 +151,9 @@ def _listed(versions: Any) -> str:
 
 def _machine_value(key: str, value: Any) -> str:
     if key == "memory_gb" and is_number(value):
-        return f"{format_number(value, 3)} GB"
+        return f"{format_number(value, 3)} GiB"
     if key == "gpu" and not value:
         return "none"
-    return plain(value)
+    values = value if isinstance(value, list) else [value]
+    unit = " MHz" if key.endswith("_mhz") else ""
+    return ", ".join(plain(item) + (unit if is_number(item) else "") for item in values)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from batchscope import names, parameters, records, status, tables
+from batchscope import names, outputs, parameters, records, tables
 from batchscope.report.content import Rows
 from batchscope.report.text import ABSENT, common_decimals, format_number, marked, number, plain
 
@@ -108,7 +108,7 @@ def _missing_row(study: Study, experiment: str, run: str) -> dict[str, str]:
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
         row[key], digest = names.split_token(row[key])
         row[f"{key}_digest"] = digest or ""
-    return {**row, "status": status.unrecorded(study.runs[run].factors)}
+    return {**row, "status": outputs.unrecorded(study.runs[run].factors)}
 
 
 def distinct(rows: Rows) -> dict[str, dict[str, str]]:
