@@ -90,7 +90,7 @@ def calibrate(
     spent, done, steps = 0.0, 0, unit
     while spent < warm_up or done < 3:
         taken = run_steps(steps)
-        spent, done = spent + taken, done + 1
+        spent, done = spent + taken, done + steps
         if taken < warm_up / 8:  # a step of a fraction of a millisecond is called less often
             steps *= 2
     steps = unit
