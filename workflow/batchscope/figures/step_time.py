@@ -145,10 +145,13 @@ def _extremes(told: list[frames.Series], column: str, what: str) -> str:
 
 def _delay_sentence(group: frames.Series, delay: Delay) -> str:
     whose = f" ({group.label})" if group.label else ""
+    # Blocks that differ by more than they slept have slower steps, whatever made them so.
+    more = " The rest is no wait: a sleep ends late, and the step after it is slower."
     return (
         f"Of {_ms(delay.injected)} delay added per step, {_came_back(delay.recovered, delay)} in "
         f"the fixed cost of the fit, and {_came_back(delay.paired, delay)} as the difference of "
         f"blocks with and without it, whatever their batch size{whose}."
+        f"{more if delay.paired.low > delay.injected else ''}"
     )
 
 
