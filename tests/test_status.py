@@ -173,12 +173,14 @@ def test_what_is_timed_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
 
 def measured(results, study, run, measure, seconds, word="finished"):
     """Writes the record of a measure of a run, or of the time that it shares."""
+    name = run
     if measure == "time_epoch":
-        timing = names.timing_name(study.runs[run].factors)
-        path = records.timing_path(results, study.machine, timing, "default")
+        name = names.timing_name(study.runs[run].factors)
+        path = records.timing_path(results, study.machine, name, "default")
     else:
         path = records.measure_path(results, run, measure, "default")
-    records.write_json(path, {"status": word, "job_seconds": seconds})
+    records.write_json(path, {"status": word})
+    estimates.note(results, measure, name, path, seconds)
 
 
 def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, tmp_path):
@@ -199,15 +201,24 @@ def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, 
     assert found.timing_seconds == pytest.approx(2 * 5.0) and found.untimed_jobs == ()
     text = status.describe(study, found, "c", 2)
     assert "about 10 s of timings, alone on the machine" in text
-    # Measures, and starts, on both cores; timings one after the other.
-    starts = 2 * status.START_SECONDS  # of what is forked it is in the time
-    assert f"together {(12 + starts) / 2 + 10:.0f} s on 2 cores" in text
+    # Measures on both cores, timings one after the other; starts are in what was noted.
+    assert "about 0 s to start jobs; together 16 s on 2 cores" in text
+    with open(tmp_path / "job_seconds.csv", "a") as file:
+        file.write("evaluate,default,digits-065f9c58,small_cnn,\nevalu")  # torn by a full disk
+    assert status.overview(study, tmp_path).measure_seconds == pytest.approx(12)
+
+
+def test_a_time_that_cannot_be_noted_fails_nothing(study, tmp_path):
+    run = next(iter(study.runs))
+    (tmp_path / "job_seconds.csv").mkdir()  # root may write to whatever is a file
+    measured(tmp_path, study, run, "evaluate", 2.0)
 
 
 def test_measures_of_other_settings_tell_nothing(study, tmp_path):
     run = next(iter(study.runs))
     path = records.measure_path(tmp_path, run, "evaluate", "w=best")
-    records.write_json(path, {"status": "finished", "job_seconds": 2.0})
+    records.write_json(path, {"status": "finished"})
+    estimates.note(tmp_path, "evaluate", run, path, 2.0)
     found = status.overview(study, tmp_path)
     assert len(found.untimed_jobs) == 7 + 3 and found.measure_seconds == 0
 

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,6 +150,12 @@ def plan(arguments: argparse.Namespace) -> None:
 MEASURES = tuple(name for name in measure_settings.MEASURES if name != "time_epoch")
 NEED_TENSORFLOW = tuple(name for name in MEASURES if name not in measure_settings.LIGHT_MEASURES)
 WARM = ("train", *NEED_TENSORFLOW)
+# Measures and timings -> the option that says what they are of.
+OF = {
+    **dict.fromkeys(MEASURES, "run"),
+    "time_epoch": "timing",
+    **dict.fromkeys(measure_settings.TIMINGS, "sweep"),
+}
 
 
 def _start(factors: dict) -> None:
@@ -252,10 +259,17 @@ def _model_file(parser: argparse.ArgumentParser) -> None:
 def main(words: list[str]) -> None:
     """Runs one step; a problem that the user can mend ends in its message alone."""
     arguments = _parser().parse_args(words)
+    started = time.monotonic()
     try:
         arguments.call(arguments)
     except UserError as error:
         sys.exit(str(error))
+    if arguments.step in OF:
+        from batchscope import estimates
+
+        name = getattr(arguments, OF[arguments.step])
+        seconds = time.monotonic() - started
+        estimates.note(arguments.results, arguments.step, name, arguments.output, seconds)
 
 
 def _alone(words: list[str]) -> bool:

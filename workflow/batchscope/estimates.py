@@ -7,13 +7,13 @@ import math
 import os
 import statistics
 from collections import Counter
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 from batchscope import definitions, names, records, snapshots
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
+_NOTED = "job_seconds.csv"  # measure, settings, data set, model, seconds
 _FOLDERS = 3  # most run folders whose bytes are counted
 
 
@@ -77,21 +77,56 @@ class History:
         return statistics.fmean(sizes) * weight_files(factors["epochs"]) if sizes else None
 
 
+def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
+    """Returns what measures and timings share that take about the same time.
+
+    Args:
+        measure: The measure or timing.
+        settings: Name of its settings.
+        name: The run, the timing or the sweep that it is of; its data set and model count.
+    """
+    return measure, settings, *name.split("+")[:2]
+
+
+def note(results: Path, measure: str, name: str, output: Path, seconds: float) -> None:
+    """Notes how long a measure or timing took, whatever ran beside it: for estimates alone.
+
+    It is no part of the record, which would then differ from one time to the next. Where it
+    cannot be written, nothing else is lost.
+
+    Args:
+        results: The results folder.
+        measure: The measure or timing.
+        name: What it is of, as for `kind`.
+        output: Its record; of a run that did not finish nothing was measured, or noted.
+        seconds: What it took.
+    """
+    if records.read_json(output).get("status") != records.FINISHED:
+        return
+    line = ",".join((*kind(measure, output.stem, name), f"{seconds:.2f}\n"))
+    with contextlib.suppress(OSError), open(results / _NOTED, "a", encoding="utf-8") as file:
+        file.write(line)  # one write: jobs that end together do not mix
+
+
 class MeasureHistory:
-    """What finished measures and timings took; of one kind are those that take about the same."""
+    """What measures and timings took in this folder, as it was noted.
 
-    def __init__(self) -> None:
-        self._times: dict[Hashable, list[float]] = {}
+    Args:
+        results: The results folder.
+    """
 
-    def learn(self, kind: Hashable, record: dict[str, Any]) -> None:
-        """Learns from a record; one that is not finished, or holds no time, tells nothing."""
-        seconds = record.get("job_seconds")
-        if record.get("status") == records.FINISHED and isinstance(seconds, int | float):
-            self._times.setdefault(kind, []).append(seconds)
+    def __init__(self, results: Path) -> None:
+        self._times: dict[tuple[str, ...], list[float]] = {}
+        with contextlib.suppress(OSError):
+            text = (results / _NOTED).read_text(encoding="utf-8", errors="replace")
+            for line in text.splitlines():
+                *found, seconds = line.split(",")
+                with contextlib.suppress(ValueError):  # a line that was cut tells nothing
+                    self._times.setdefault(tuple(found), []).append(float(seconds))
 
-    def seconds(self, kind: Hashable) -> float | None:
+    def seconds(self, of: tuple[str, ...]) -> float | None:
         """Returns the seconds that one more of a kind takes, or None."""
-        times = self._times.get(kind)
+        times = self._times.get(of)
         return statistics.fmean(times) if times else None
 
 

@@ -11,7 +11,6 @@ import math
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -240,13 +239,9 @@ def measure_record(
     settings: dict[str, Any],
     status: str,
     values: dict[str, float | None],
-    started: float | None = None,
     **details: Any,
 ) -> dict[str, Any]:
     """Returns the record of a measure.
-
-    Beside what is given it holds the version and, as `job_seconds`, how long the job took, whatever
-    ran beside it: for the estimates of `plan`, never a result.
 
     Args:
         measure: Name of the measure.
@@ -254,17 +249,14 @@ def measure_record(
         settings: Every setting, by full name.
         status: `finished`, or the run's own status where there is nothing to measure.
         values: Column of the tables -> number; all that the tables read of this record.
-        started: When the job began, by `time.monotonic`; None where that is not known.
         **details: Whatever else a reader needs to trust the values.
     """
-    took = {} if started is None else {"job_seconds": round(time.monotonic() - started, 3)}
     return {
         "measure": measure,
         "version": VERSIONS[measure],
         "run": run,
         "settings": settings,
         "status": status,
-        **took,
         "values": values,
         **details,
     }

@@ -129,7 +129,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         if statuses[name] != records.MISSING and not absence.of(run.factors)
     ]
     measured = [job for path, job in every.items() if present[path]]
-    old, took = _read([*trained, *measured])
+    old = _other_versions([*trained, *measured])
     again = [study.runs[job.runs[0]] for job in trained if job.path in old]
     history = estimates.History(
         results, {estimates.subject(run.factors) for run in (*missing, *again)}
@@ -146,15 +146,15 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     unsized += [f"{model} on {dataset}" for (dataset, model), size in run_sizes if size is None]
     to_make = [job for path, job in every.items() if not present[path]]
     to_make += _measured_again(every.values(), {run.name for run in again}, old, present)
+    took = estimates.MeasureHistory(results)
     known, unknown = Counter(), []
     starts = len(seconds) * _STARTS["train"]
     for job in to_make:
         taken = took.seconds(_kind(job))
         known[job.noun] += taken or 0
-        # What a forked job took has its start in it, what was timed began after its imports.
-        starts += _STARTS[job.measure] if taken is None or job.noun == "timing" else 0
         if taken is None:
             unknown.append(job)
+            starts += _STARTS[job.measure]  # in the time where that is known
     return Overview(
         experiments=experiments,
         total=total,
@@ -173,37 +173,28 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     )
 
 
-def _read(
-    made: Iterable[MeasureJob],
-) -> tuple[dict[Path, tuple[str, str]], estimates.MeasureHistory]:
-    """Returns the records that another version than today's made, and what all of them took.
+def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
+    """Returns the records that another version than today's made -> step and version.
 
-    The first is record -> step and version. A record that holds no version, as those of measures
-    once did not, tells nothing.
+    One that holds no version, as those of measures once did not, tells nothing.
 
     Args:
         made: Trainings, measures and timings whose records are there.
     """
-    old, took = {}, estimates.MeasureHistory()
+    found = {}
     for job in made:
         try:
-            record = records.read_json(job.path)
+            version = records.read_json(job.path).get("version")
         except UserError:
             continue  # a damaged record is reported where its values are read
-        took.learn(_kind(job), record)
-        version = record.get("version")
         if isinstance(version, str) and version != VERSIONS[job.measure]:
-            old[job.path] = (job.measure, version)
-    return old, took
+            found[job.path] = (job.measure, version)
+    return found
 
 
 def _kind(job: MeasureJob) -> tuple[str, ...]:
-    """What measures and timings share that take about the same time: all but the batch size."""
-    if job.sweep:
-        subject = estimates.subject(job.sweep.factors)
-    else:
-        subject = tuple(job.runs[0].split("+")[:2])
-    return job.measure, job.path.stem, *subject
+    name = job.sweep.name if job.sweep else job.runs[0]
+    return estimates.kind(job.measure, job.path.stem, name)
 
 
 def _measured_again(

@@ -15,7 +15,6 @@ of `measure_run`.
 from __future__ import annotations
 
 import importlib
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,7 +67,6 @@ def write(
     Raises:
         UserError: If the run or its data are missing, or the measure refuses it.
     """
-    started = time.monotonic()
     found = module(measure)
     if hasattr(found, "write"):
         found.write(results, run, settings, output, model_file)
@@ -79,5 +77,5 @@ def write(
     details: dict[str, Any] = {}
     if status == records.FINISHED:
         values, details = found.measure_run(results, run, parsed, model_file)
-    record = records.measure_record(measure, run, parsed, status, values, started, **details)
+    record = records.measure_record(measure, run, parsed, status, values, **details)
     records.write_json(output, record)

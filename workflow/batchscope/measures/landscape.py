@@ -301,7 +301,6 @@ def write(
     Raises:
         UserError: If the run or its data are missing, or a setting makes no grid.
     """
-    started = time.monotonic()
     parsed = measure_settings.parse_settings("landscape", settings)
     status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
     values: dict[str, float | None] = dict.fromkeys(columns(parsed))
@@ -310,7 +309,7 @@ def write(
     partial = Path(output).with_suffix(".rows.npz")
     if status == records.FINISHED:
         values, details, arrays = measure_run(results, run, parsed, model_file, partial)
-    record = records.measure_record("landscape", run, parsed, status, values, started, **details)
+    record = records.measure_record("landscape", run, parsed, status, values, **details)
     records.write_arrays(Path(output).with_suffix(".npz"), arrays)
     records.write_json(output, record)
     partial.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ batch normalisation belong to no point in between: they are estimated anew at ev
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +88,6 @@ def write(
         UserError: If the runs or their data are missing, if the runs are of different models
             or data, or start from different weights.
     """
-    started = time.monotonic()
     parsed = measure_settings.parse_settings("line", settings)
     _check_model(run, other)
     found = [
@@ -102,7 +100,7 @@ def write(
     if status == records.FINISHED:
         _check_start(run, other, *found)
         details.update(_measure(results, run, other, parsed, model_file))
-    record = records.measure_record("line", run, parsed, status, {}, started, **details)
+    record = records.measure_record("line", run, parsed, status, {}, **details)
     records.write_json(output, record)
 
 

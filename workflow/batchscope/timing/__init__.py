@@ -11,7 +11,6 @@ in `measure_settings.TIMINGS`::
 from __future__ import annotations
 
 import importlib
-import time
 from pathlib import Path
 from types import ModuleType
 
@@ -62,7 +61,6 @@ def write(
     Raises:
         UserError: If the data are missing, or the timing cannot be done here.
     """
-    started = time.monotonic()
     parsed = measure_settings.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = machine.load(), machine.describe()
@@ -73,7 +71,6 @@ def write(
         parsed,
         status,
         {},
-        started,
         factors=sweep.factors,
         device=sweep.factors["device"],
         **{"threads": sweep.factors["threads"], **details},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,7 +136,6 @@ def write(
     """
     from batchscope import augmentations, datasets, models, replicas
 
-    started = time.monotonic()
     factors = names.parse_timing(timing)
     parsed = measure_settings.parse_settings("time_epoch", settings)
     data = datasets.load(results, factors["dataset"])
@@ -165,7 +163,6 @@ def write(
         parsed,
         status,
         values,
-        started,
         factors=factors,
         steps_per_epoch=math.ceil(examples / factors["batch_size"]),
         blocks=blocks,
