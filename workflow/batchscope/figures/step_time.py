@@ -145,8 +145,8 @@ def _extremes(told: list[frames.Series], column: str, what: str) -> str:
 
 def _delay_sentence(group: frames.Series, delay: Delay) -> str:
     whose = f" ({group.label})" if group.label else ""
-    # Blocks that differ by more than they slept have slower steps, whatever made them so.
-    more = " The rest is no wait: a sleep ends late, and the step after it is slower."
+    # All that two such blocks can differ by, beside the delay itself.
+    more = " The rest is sleeps that end late, or slower steps after them."
     return (
         f"Of {_ms(delay.injected)} delay added per step, {_came_back(delay.recovered, delay)} in "
         f"the fixed cost of the fit, and {_came_back(delay.paired, delay)} as the difference of "
