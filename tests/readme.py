@@ -69,11 +69,11 @@ def timings() -> str:
 
 
 def timing_columns() -> str:
-    from batchscope import timing_tables
+    from batchscope import timing_columns
 
     rows = [
         f"| `{table}` | `{column}` | {doc} |"
-        for table, columns in timing_tables.COLUMNS.items()
+        for table, columns in timing_columns.COLUMNS.items()
         for column, doc in columns.items()
     ]
     return "| table | column | what it holds |\n|---|---|---|\n" + "\n".join(rows)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope import figures, frames, published, sweeps, tables, timing_tables
+from batchscope import figures, frames, published, sweeps, tables, timing_columns
 from batchscope.figures import canvas, frameworks, timings
 
 SIZES = (4, 16, 64, 256)
@@ -31,7 +31,7 @@ def first(**given):
     factors |= {"dataset_digest": "12345678", "model_digest": "", "device": "cpu", "threads": 0}
     factors |= given
     factors["sweep"] = "+".join(str(value) for value in factors.values())
-    return {name: factors[name] for name in timing_tables.FIRST}
+    return {name: factors[name] for name in timing_columns.FIRST}
 
 
 def sweep(framework, sizes=SIZES, base=20, memory=600, speed=50, status="", lost=(), **given):
@@ -87,7 +87,7 @@ def read_tables(*made, numbers=()):
     written = {"published": tables.published(Planned(numbers), "a")}
     for position, name in enumerate(("utilisation", "throughput")):
         rows = [row for part in made for row in part[position]]
-        columns = [*timing_tables.FIRST, *timing_tables.COLUMNS[f"{name}.csv"]]
+        columns = [*timing_columns.FIRST, *timing_columns.COLUMNS[f"{name}.csv"]]
         written[name] = pandas.DataFrame(rows, columns=columns)
     rest = {name: None for name in figures.Tables.__dataclass_fields__ if name not in written}
     return figures.Tables(**rest, **{name: reread(frame) for name, frame in written.items()})

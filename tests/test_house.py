@@ -72,6 +72,7 @@ LAYERS = (
     "step_times",
     "learning_rates",
     "long_tables",
+    "timing_columns",
     "timing_tables",
     "tables",
     "figures",

@@ -6,15 +6,15 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope import step_times, timing_tables
+from batchscope import step_times, timing_columns
 from batchscope.report import machine_answer
 
-NOTHING = pandas.DataFrame(columns=[*timing_tables.FIRST, *timing_tables.THROUGHPUT])
+NOTHING = pandas.DataFrame(columns=[*timing_columns.FIRST, *timing_columns.THROUGHPUT])
 KNEE = "Knee: batch size of 90 % of the plateau"
 
 
 def row(**values: object) -> dict[str, object]:
-    names = [*timing_tables.FIRST, *timing_tables.SWEEPS]
+    names = [*timing_columns.FIRST, *timing_columns.SWEEPS]
     given = {
         "machine": "local",
         "sweep": "s",

@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope import figures, frames, margins, timing_tables
+from batchscope import figures, frames, margins, timing_columns
 
 SEEDS = range(6)
 NOISE = np.array([-0.01, 0.004, 0.002, -0.003, 0.006, 0.001])
@@ -140,7 +140,7 @@ def test_the_table_has_a_row_for_every_series_and_size():
 
 
 LIMIT = {
-    **dict.fromkeys(timing_tables.FIRST),
+    **dict.fromkeys(timing_columns.FIRST),
     "machine": "laptop",
     "sweep": "s",
     "loop": "graph",
@@ -155,7 +155,7 @@ LIMIT = {
 
 
 def drawn(rows, limits=(), stated=None):
-    frame = pandas.DataFrame(list(limits), columns=[*timing_tables.FIRST, *timing_tables.SWEEPS])
+    frame = pandas.DataFrame(list(limits), columns=[*timing_columns.FIRST, *timing_columns.SWEEPS])
     empty = {field.name: pandas.DataFrame() for field in fields(figures.Tables)}
     table = margins.table(rows, stated or {"test_accuracy": 0.03})
     made = figures.Tables(**{**empty, "margins": table, "limits": frame})

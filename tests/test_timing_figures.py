@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope import figures, frames, timing_tables
+from batchscope import figures, frames, timing_columns
 from batchscope.figures import canvas, step_time, timings
 
 FACTORS = {
@@ -85,11 +85,11 @@ def tables(*made):
     """Returns the tables of an experiment, as they are read back from CSV files."""
     rows = [row for part, _ in made for row in part]
     summaries = [summary for _, summary in made]
-    columns = [*timing_tables.FIRST, *timing_tables.THROUGHPUT]
+    columns = [*timing_columns.FIRST, *timing_columns.THROUGHPUT]
     written = {
         "throughput": pandas.DataFrame(rows, columns=columns),
         "sweeps": pandas.DataFrame(
-            summaries, columns=[*timing_tables.FIRST, *timing_tables.SWEEPS]
+            summaries, columns=[*timing_columns.FIRST, *timing_columns.SWEEPS]
         ),
     }
     read = {name: reread(frame) for name, frame in written.items()}

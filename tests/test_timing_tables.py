@@ -10,7 +10,7 @@ import pandas
 import pytest
 import yaml
 
-from batchscope import config, outputs, records, status, timing_tables
+from batchscope import config, outputs, records, status, timing_columns, timing_tables
 
 STUDY = {
     "study": "timed",
@@ -98,6 +98,8 @@ def profile() -> dict:
         "input_share": 0.2,
         "host_share": 0.3,
         "steps": 20,
+        "memory_peak_mb": 612.5,
+        "utilisation": {"process_percent": 80.0, "gpu_percent": None, "memory_peak_mb": 600.0},
         "steps_per_second": 100.0,
     }
 
@@ -132,7 +134,10 @@ def largest() -> dict:
         "memory_fixed_mb": 400.0,
         "memory_mb_per_image": 5.0,
         "tries": [
-            {"batch_size": 64, "outcome": "fits", "peak_mb": 720.0, "seconds": 4.0, "message": ""},
+            {
+                **{"batch_size": 64, "outcome": "fits", "peak_mb": 720.0, "seconds": 4.0},
+                "utilisation": {"process_percent": 55.0, "gpu_percent": None, "seconds": 3.9},
+            },
             {"batch_size": 128, "outcome": "over_limit", "peak_mb": 1010.0, "seconds": 4.0},
         ],
     }
@@ -281,9 +286,13 @@ def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(w
 def test_tries_and_profiles(written):
     tries = timing_tables.largest("results", written, "machine")
     assert list(tries["outcome"]) == ["fits", "over_limit"]
+    assert tries["process_percent"][0] == 55.0 and tries["seconds"][0] == 4.0
+    assert tries.loc[1, ["process_percent", "gpu_percent"]].isna().all()  # an older record
     profiles = timing_tables.profiles("results", written, "machine")
     assert len(profiles) == 2 * 8  # one per loop and batch size
     assert profiles["compute"][0] == 0.5 and profiles["input"][0] == 0.2
+    assert profiles["process_percent"][0] == 80.0 and profiles["gpu_percent"].isna().all()
+    assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
 
 
 def test_nothing_measured_is_headers(written):
@@ -291,14 +300,14 @@ def test_nothing_measured_is_headers(written):
         frame = table("nowhere", written, "machine")
         frame = frame[frame["machine"] == "desktop"]
         assert frame.empty and list(frame.columns) == [
-            *timing_tables.FIRST,
-            *timing_tables.COLUMNS[name],
+            *timing_columns.FIRST,
+            *timing_columns.COLUMNS[name],
         ]
 
 
 def test_every_column_is_explained():
-    assert set(timing_tables.COLUMNS) == set(timing_tables.TABLES)
-    for columns in timing_tables.COLUMNS.values():
+    assert set(timing_columns.COLUMNS) == set(timing_tables.TABLES)
+    for columns in timing_columns.COLUMNS.values():
         assert all(doc.endswith(".") for doc in columns.values())
 
 
@@ -338,7 +347,7 @@ def test_what_is_not_installed_has_its_rows(frameworks):
         assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
         empty = set(found.columns[found.isna().all()])
         assert {*found.columns} - empty == {
-            *timing_tables.FIRST,
+            *timing_columns.FIRST,
             *({"status"} if table == "summaries" else {"batch_size", "status"}),
         } - {"model_digest"}
     times = timing_tables.training_times("results", frameworks, "machine")

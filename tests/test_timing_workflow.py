@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -70,9 +71,26 @@ def test_the_machine_was_timed(finished):
     assert {row["batch_size"] for row in rows(finished, "samples")} == {"", "4", "16", "64"}
     for row in rows(finished, "profiles"):
         assert sum(float(row[part]) for part in ("compute", "input", "host")) == pytest.approx(1)
+        assert float(row["memory_peak_mb"]) > 100
     times = rows(finished, "training_times")
     assert [row["at_epoch"] for row in times] == ["1", "3"] * 3
     assert float(times[1]["train_seconds"]) == pytest.approx(3 * float(times[0]["train_seconds"]))
+
+
+def test_a_sampler_stands_around_every_timing(finished):
+    timing = finished / "results" / "timing" / "desktop"
+    records = {path.parent.name: json.loads(path.read_text()) for path in timing.rglob("*.json")}
+    assert set(records) == set(TIMED["experiments"]["machine"]["timing"])
+    series = {name: [record["samples"]] for name, record in records.items() if "samples" in record}
+    series["max_batch_size"] = [entry["samples"] for entry in records["max_batch_size"]["tries"]]
+    assert set(series) == set(records)
+    for found in (each for several in series.values() for each in several):
+        assert {"seconds", "process_percent", "machine_percent", "memory_mb"} <= set(found)
+        assert len({len(values) for values in found.values()}) == 1
+        assert max(value or 0 for value in found["process_percent"]) > 0
+    assert {"batch_size", "profiled", None} == set(records["profile"]["samples"]["phase"])
+    for table in ("throughput", "utilisation", "largest", "profiles"):
+        assert all(0 < float(row["process_percent"]) < 150 for row in rows(finished, table))
 
 
 def test_the_report_has_its_answer_and_figures(finished):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from batchscope.timing import sampler as sampling
-from batchscope.timing import utilisation
+from batchscope.timing import clocks, utilisation
+from batchscope.timing.sampler import Sampler, as_lists
+from batchscope.timing.samples import summary
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ class Machine:
         self.levels, self.others, self.unit = iter(levels), 0.0, 1
 
     def __call__(self):
-        return sampling.Clock(self.seconds, self.process, self.machine)
+        return clocks.Clock(self.seconds, self.process, self.machine)
 
     def runner(self, batch_size):
         return self.run
@@ -58,19 +59,19 @@ def test_a_disturbed_training_is_repeated_and_flagged_where_that_does_not_help(
     levels, repeats, disturbed, monkeypatch
 ):
     machine = Machine(levels)
-    monkeypatch.setattr(sampling, "cpu_times", machine)
+    monkeypatch.setattr(clocks, "cpu_times", machine)
     monkeypatch.setattr(utilisation.time, "sleep", machine.sleep)
     settings = {"seconds": 2.0, "pause_seconds": 1.0}
-    with sampling.Sampler(interval=60) as taken:
+    with Sampler(interval=60) as taken:
         done = utilisation._train(machine, taken, 8, 2, settings)
     expected = {"steps": 4, "seconds": 2.0, "disturbed": disturbed, "repeats": repeats}
     assert done == expected and not list(machine.levels)
     phase = taken.phases.index(("batch_size", 8))
-    used = sampling.summary(taken.series(), phase)
+    used = summary(taken.series(), phase)
     assert used["foreign_cores"] == pytest.approx(levels[-1]) and used["seconds"] == 2.0
     assert len(taken.phases) == 2 + repeats
 
-    samples = sampling.as_lists(taken, utilisation.TRAINING)
+    samples = as_lists(taken, utilisation.TRAINING)
     spans = np.diff(samples["seconds"], prepend=0.0)
     by_phase = {
         name: sum(span for span, each in zip(spans, samples["phase"], strict=True) if each == name)

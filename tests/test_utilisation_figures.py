@@ -9,7 +9,7 @@ import pandas
 import pytest
 from matplotlib.patches import Rectangle
 
-from batchscope import figures, frames, measure_settings, sweeps, timing_tables
+from batchscope import figures, frames, measure_settings, sweeps, timing_columns
 from batchscope.figures import (
     canvas,
     max_batch_size,
@@ -25,11 +25,11 @@ MODULES = {
     "profile": profile,
 }
 COLUMNS = {
-    "sweeps": timing_tables.SWEEPS,
-    "utilisation": timing_tables.UTILISATION,
-    "samples": timing_tables.SAMPLES,
-    "largest": timing_tables.LARGEST,
-    "profiles": timing_tables.PROFILES,
+    "sweeps": timing_columns.SWEEPS,
+    "utilisation": timing_columns.UTILISATION,
+    "samples": timing_columns.SAMPLES,
+    "largest": timing_columns.LARGEST,
+    "profiles": timing_columns.PROFILES,
 }
 SIZES = (1, 8, 64, 256)
 
@@ -41,7 +41,7 @@ def first(**given):
     factors |= {"machine": "local", "sweep": "s", "dataset": "digits", "model": "cnn"}
     factors |= {"dataset_digest": "12345678", "model_digest": "", "optimizer": "sgd"}
     factors |= {"device": "cpu", "threads": 0, **given}
-    return {name: factors[name] for name in timing_tables.FIRST}
+    return {name: factors[name] for name in timing_columns.FIRST}
 
 
 def reread(frame):
@@ -53,7 +53,7 @@ def reread(frame):
 def tables(**rows):
     """Returns the tables of an experiment, as they are read back from CSV files."""
     found = {
-        name: pandas.DataFrame(rows.get(name, []), columns=[*timing_tables.FIRST, *columns])
+        name: pandas.DataFrame(rows.get(name, []), columns=[*timing_columns.FIRST, *columns])
         for name, columns in COLUMNS.items()
     }
     rest = {name: None for name in figures.Tables.__dataclass_fields__ if name not in found}
@@ -491,6 +491,16 @@ def test_shares_of_a_profile_are_stacked_and_written_where_there_is_room():
         "Share of the wall time was compute 20.0 %, waiting for input 30.0 % at batch size 1 and "
         "compute 93.0 %, waiting for input 3.0 % at 64."
     )
+
+
+def test_utilisation_stands_beside_the_bars_where_it_was_sampled():
+    rows = profiled({1: (0.2, 0.3, 0.5, 1234.0), 64: (0.9, 0.05, 0.05, 8.5)})
+    found = texts(drawn("profile", tables(profiles=rows))[0])
+    assert "steps/s" in found and not {"CPU %", "GPU %"} & found  # records of before
+    rows[1] |= {"process_percent": 71.6, "gpu_percent": 33.0}
+    drawing, _ = drawn("profile", tables(profiles=rows), rendered=True)
+    assert {"steps/s", "CPU %", "GPU %", "71.6", "33"} <= texts(drawing)
+    assert any("CPU and GPU utilisation: without the profiler" in text for text in texts(drawing))
 
 
 def test_profiles_stand_under_their_configurations():

@@ -92,10 +92,10 @@ def timing(arguments: argparse.Namespace) -> None:
 
 
 def try_batch(arguments: argparse.Namespace) -> None:
-    from batchscope.timing import largest
+    from batchscope.timing import attempt_child
 
     factors = sweeps.parse(arguments.sweep).factors
-    largest.child(
+    attempt_child.run(
         arguments.results, factors, arguments.batch_size, arguments.memory_mb, arguments.model_file
     )
 

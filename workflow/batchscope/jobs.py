@@ -48,7 +48,15 @@ def _code(*patterns: str) -> list[str]:
 
 
 TABLE_CODE = _code(
-    *("tables.py", "long_tables.py", "timing_tables.py", "step_times.py", "sweeps.py", "frames.py"),
+    *(
+        "tables.py",
+        "long_tables.py",
+        "timing_columns.py",
+        "timing_tables.py",
+        "step_times.py",
+        "sweeps.py",
+        "frames.py",
+    ),
     *("margins.py", "statistics.py"),
 )
 FIGURE_CODE = _code(

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import environments, frames, timing_tables
+from batchscope import environments, frames, timing_columns
 from batchscope.absence import NO_GPU, WORDS
 from batchscope.figures import Tables, as_published, canvas, timings, words
 
@@ -69,7 +69,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     """
     busy, speed = tables.utilisation, tables.throughput
     keys = ["machine", "sweep", "batch_size"]
-    first = [*timing_tables.FIRST, "batch_size"]
+    first = [*timing_columns.FIRST, "batch_size"]
     parts = [part[[*first, "status"]] for part in (busy, speed) if len(part)]
     rows = pandas.concat(parts, ignore_index=True) if parts else busy[[*first, "status"]]
     status = rows.groupby(keys, sort=False, dropna=False)["status"].agg(_worst)
@@ -87,7 +87,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     for name in (*(f"{IMAGES}{end}" for end in ("", "_q1", "_q3")), "blocks", "disturbed_blocks"):
         rows[name] = _numbers(found, name)
     told = list(dict.fromkeys(["machine", "device", "framework", *timings.factor_columns(rows)]))
-    values = [name for name in rows if name not in (*timing_tables.FIRST, *told)]
+    values = [name for name in rows if name not in (*timing_columns.FIRST, *told)]
     return as_published.below(rows[[*told, *values]], tables.published, "frameworks")
 
 

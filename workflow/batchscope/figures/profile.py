@@ -42,14 +42,21 @@ _ROW = 0.22  # inches
 _WIDTH = 7.6  # inches
 _LEAST_WRITTEN = 0.055  # share of a bar that has room for its percentage
 _MOST_BARS = 60
+_COLUMN = 44  # width of a column of numbers beside the bars, points
+_SAMPLED = {"CPU": "process_percent", "GPU": "gpu_percent"}
+# Columns at the right of the bars -> their headings; those without a value are left out.
+_BESIDE = {"steps_per_second": "steps/s", "process_percent": "CPU %", "gpu_percent": "GPU %"}
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns one row per configuration and batch size: shares of the wall time, and speed."""
+    """Returns one row per configuration and batch size: shares of the wall time, and beside them.
+
+    That is the speed without the profiler, and how busy CPU and GPU were meanwhile.
+    """
     rows = timings.timed_here(tables.profiles)
     varying = timings.factor_columns(rows)
     columns = [*varying, *(name for name in _ALWAYS if name not in varying)]
-    columns += ["batch_size", "status", *PARTS, "steps", "steps_per_second"]
+    columns += ["batch_size", "status", *PARTS, "steps", *_BESIDE]
     return rows[columns].reset_index(drop=True)
 
 
@@ -76,7 +83,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     timings.notes(
         figure,
         timings.machine_note(frame),
-        "Steps per second: timed without the profiler.",
+        _beside_note(frame),
         _memory_note(frame),
         _cut_note(groups, shown),
     )
@@ -135,11 +142,12 @@ def _heading(frame: pandas.DataFrame, rows: pandas.DataFrame) -> str:
 def _draw_bars(axes: Axes, groups: list[frames.Series], frame: pandas.DataFrame) -> None:
     """Draws configurations from top to bottom, each under its heading."""
     place, ticks = 0.0, []
+    beside = [name for name in _BESIDE if frame[name].notna().any()]
     for group in groups:
         axes.text(0.0, place, _heading(frame, group.frame), va="center", fontweight="bold")
         place += _HEADING
         for _, row in group.frame.iterrows():
-            _draw_bar(axes, place, row)
+            _draw_bar(axes, place, row, beside)
             ticks.append((place, str(row["batch_size"])))
             place += 1
         place += _GAP
@@ -148,11 +156,12 @@ def _draw_bars(axes: Axes, groups: list[frames.Series], frame: pandas.DataFrame)
     axes.tick_params(axis="y", length=0)
     axes.grid(False)
     axes.spines["left"].set_visible(False)
-    _write_beside(axes, 0.0, 0.0, "batch size")
-    _write_beside(axes, 1.0, 0.0, "steps/s")
+    _write_beside(axes, 0, 0.0, "batch size")
+    for column, name in enumerate(beside, 1):
+        _write_beside(axes, column, 0.0, _BESIDE[name])
 
 
-def _draw_bar(axes: Axes, place: float, row: pandas.Series) -> None:
+def _draw_bar(axes: Axes, place: float, row: pandas.Series, beside: list[str]) -> None:
     shares = np.array([row[name] for name in PARTS], float)
     if not np.isfinite(shares).all():
         status = str(row["status"]).replace("_", " ")
@@ -182,23 +191,32 @@ def _draw_bar(axes: Axes, place: float, row: pandas.Series) -> None:
                 color=part.text,
                 zorder=3,
             )
-    speed = float(row["steps_per_second"])
-    if math.isfinite(speed):
-        _write_beside(axes, 1.0, place, f"{speed:,.0f}" if speed >= 100 else words.number(speed))
+    for column, name in enumerate(beside, 1):
+        value = float(row[name])
+        if math.isfinite(value):
+            text = f"{value:,.0f}" if value >= 100 else words.number(value)
+            _write_beside(axes, column, place, text)
 
 
-def _write_beside(axes: Axes, edge: float, place: float, text: str) -> None:
-    """Writes into the column at the left (0) or right (1) of the bars."""
+def _write_beside(axes: Axes, column: int, place: float, text: str) -> None:
+    """Writes into the column at the left of the bars (0), or into one at their right (from 1)."""
     axes.annotate(
         text,
-        (edge, place),
-        (44 * edge - 4 * (1 - edge), 0),
+        (float(column > 0), place),
+        (_COLUMN * column if column else -4, 0),
         textcoords="offset points",
         ha="right",
         va="center",
         fontsize=8.5,
         annotation_clip=False,
     )
+
+
+def _beside_note(frame: pandas.DataFrame) -> str:
+    busy = [name for name in ("CPU", "GPU") if frame[_SAMPLED[name]].notna().any()]
+    told = f" and {' and '.join(busy)} utilisation" if busy else ""
+    cores = "; of the CPU 100 % are the cores that the process was given" if busy else ""
+    return f"Steps per second{told}: without the profiler{cores}."
 
 
 def _memory_note(frame: pandas.DataFrame) -> str:

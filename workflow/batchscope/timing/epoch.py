@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchscope import combinations, machine, measure_settings, names, records
-from batchscope.timing import fates
-from batchscope.timing import sampler as sampling
+from batchscope.timing import fates, samples
+from batchscope.timing.sampler import Sampler, as_lists
 
 if TYPE_CHECKING:
     import keras
@@ -150,7 +150,7 @@ def write(
     blocks, status = [], records.FINISHED
     values: dict[str, float | None] = dict.fromkeys(COLUMNS)
     gpu = 0 if factors["device"] == "gpu" else None
-    sampler = sampling.Sampler(cores=factors["threads"], gpu=gpu)
+    sampler = Sampler(cores=factors["threads"], gpu=gpu)
     try:
         with sampler, sampler.phase("batch_size", factors["batch_size"]):
             blocks = _blocks(factors, parsed, (images, labels, data.scale), model)
@@ -166,8 +166,8 @@ def write(
         factors=factors,
         steps_per_epoch=math.ceil(examples / factors["batch_size"]),
         blocks=blocks,
-        utilisation=sampling.summary(sampler.series(), 0),
-        samples=sampling.as_lists(sampler),
+        utilisation=samples.summary(sampler.series(), 0),
+        samples=as_lists(sampler),
         threads=factors["threads"],
         device=factors["device"],
         **replicas.describe(factors),

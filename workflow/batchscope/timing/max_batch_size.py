@@ -1,4 +1,4 @@
-"""The largest batch size that fits into memory: `largest` as a timing."""
+"""The largest batch size that fits into memory, every try sampled: the search as a timing."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from batchscope import records
+from batchscope import backend, records
 from batchscope.errors import UserError
 from batchscope.sweeps import Sweep
-from batchscope.timing import largest
+from batchscope.timing import attempts, largest, memory_limits
 
 DOOR = Path(__file__).resolve().parents[2] / "run.py"
 
@@ -55,14 +55,15 @@ def measure(
         UserError: If a try failed for another reason than memory.
     """
     device = sweep.factors["device"]
-    limits = largest.limits_now(device, settings["limit_mb"])
-    found = largest.find(
+    limits = memory_limits.now(device, settings["limit_mb"])
+    found = attempts.find(
         lambda size: command(results, sweep, size, limits.memory_mb, model_file),
         limits,
         start=sweep.factors["replicas"],
         most=settings["most"],
         step=sweep.factors["replicas"],
         resolution=settings["resolution"],
+        cores=backend.threads_of(sweep.factors["threads"]),
     )
     if found.stopped == largest.FAILED:
         last = found.tries[-1]

@@ -1,357 +1,32 @@
-"""A profile of training steps by TensorFlow's profiler, and what their time goes to.
+"""A profile of training steps by TensorFlow's profiler, kept for TensorBoard.
 
-The wall time is divided into three parts that add up to it::
-
-    compute    at least one compute op runs
-    input      no compute op runs, and training waits for the next batch of a tf.data pipeline
-    host       neither: Python, dispatch, copies between devices, idle
-
-The events of a CPU are on the threads of the plane "/host:CPU". Their names decide:
-
-- Compute is an op of a graph, "name:OpType", and the kernel's run of an eager op
-  ("KernelAndDeviceFunc::Run" within "EagerLocalExecute: OpType"). What only calls, steers, waits
-  or hands on (`NOT_COMPUTE`: While, StatefulPartitionedCall, EagerPyFunc, Identity, Reshape, ...)
-  is not, and no event is that names no op type (EagerExecute, FunctionRun,
-  ExecutorState::Process, ...). What runs within a compute op is part of it.
-- Input is the wait of training itself (`INPUT_OPS`). The stages and the functions of the pipeline
-  that run meanwhile are neither input nor compute: a pipeline that is ahead of training costs
-  it nothing. Their time is in `pipeline_seconds`.
-- With a GPU in the trace, compute is the kernels on the streams of "/device:GPU:n", and the
-  host's ops only launch them; copies and memory fills are not compute.
-
-What the trace cannot show:
-
-- Within a graph, TensorFlow records the ops that its executor takes for expensive, and its 2.21
-  ignores the option that asks for the others. Those count as host, in `executor_seconds`: the
-  true share of compute lies between compute and compute + executor.
-- An eager op is run as a function of one op, and its time includes some 20 microseconds for that.
-- The threads that share one kernel's work leave no events: `compute_thread_seconds` counts the
-  threads that call kernels.
-- A loop over a data set inside a function becomes one op of the pipeline (ReduceDataset), with
-  the training in it; a loop over an iterator does not. Code that XLA compiled for a CPU names no
-  op types.
-
-The parts follow the step-time breakdown of TensorFlow's profiler (input time, device compute
-time, and the rest), https://www.tensorflow.org/guide/profiler, measured over the whole wall time.
+What is taken from it is in `trace`. How busy CPU and GPU are is sampled over the same steps.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
-import re
 import shutil
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from batchscope import records
 from batchscope.errors import UserError
 from batchscope.sweeps import Sweep
-from batchscope.timing import fates, lead_in
-
-if TYPE_CHECKING:
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+from batchscope.timing import fates, lead_in, trace
+from batchscope.timing.peak_memory import peak_memory
+from batchscope.timing.sampler import as_lists
+from batchscope.timing.samples import summary as summary_of_samples
 
 RunSteps = Callable[[int, int], float]  # the steps [start, stop) -> the seconds they took
-Spans = Sequence[tuple[int, int]] | np.ndarray
+Around = Callable[[str], AbstractContextManager[Any]]
 
-# The event around all recorded steps: starting and stopping the profiler is no part of training.
-WINDOW = "batchscope_steps"
-TOP = 10
-
-INPUT_OPS = frozenset(
-    {
-        "IteratorGetNext",
-        "IteratorGetNextAsOptional",
-        "IteratorGetNextSync",
-        "MakeIterator",
-        "MultiDeviceIteratorGetNextFromShard",
-    }
-)
-# fmt: off
-# They run other ops, which leave events of their own, or Python.
-CALLS = frozenset({
-    "Case", "EagerPyFunc", "For", "If", "PartitionedCall", "PyFunc", "PyFuncStateless",
-    "RemoteCall", "StatefulPartitionedCall", "StatelessCase", "StatelessIf", "StatelessWhile",
-    "SymbolicGradient", "While",
-})
-# What loops and branches of a graph are lowered to.
-STEERING = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "NoOp", "Switch"})
-# They hand tensors on, or change no more than a shape; some wait for others.
-HANDING_ON = frozenset({
-    "AnonymousIteratorV3", "Const", "DeleteIterator", "ExpandDims", "Identity", "IdentityN",
-    "OptionalFromValue", "OptionalGetValue", "OptionalHasValue", "Placeholder",
-    "ReadVariableOp", "Reshape", "Shape", "ShapeN", "Squeeze", "StopGradient", "VarHandleOp",
-    "_Arg", "_EagerConst", "_HostRecv", "_HostSend", "_Recv", "_Retval", "_Send",
-})
-# fmt: on
-NOT_COMPUTE = CALLS | STEERING | HANDING_ON | INPUT_OPS
-
-_OP = re.compile(r"[^:]+:(_?[A-Z][\w>]*)")
-_EAGER = re.compile(r"EagerLocalExecute: (_?[A-Z][\w>]*)")
-_KERNEL = re.compile(r"KernelAndDevice\w+::Run")
-_WAIT = re.compile(r"IteratorGetNext\w*::DoCompute")
-_CAPTURED = "InstantiatedCapturedFunction::"
-_STAGE = re.compile(rf"Iterator::|MakeIterator::|{_CAPTURED}|\w+Produce$")
-_EXECUTOR = "ExecutorState::Process"
-_COPY = re.compile(r"Memcpy|Memset")
-
-
-class Event(NamedTuple):
-    """Something that one thread or stream did: its name, and when, in picoseconds.
-
-    `step` is the number of the executor's run that it belongs to, `op` the op of the graph that a
-    kernel was launched by; None where the trace names none.
-    """
-
-    name: str
-    start: int
-    stop: int
-    step: int | None = None
-    op: str | None = None
-
-
-class Line(NamedTuple):
-    """The events of a thread or of a GPU's stream."""
-
-    plane: str
-    name: str
-    events: list[Event]
-
-
-class Activity(NamedTuple):
-    """When what ran: spans (start, stop) in picoseconds; compute with the type of its op."""
-
-    compute: list[tuple[str, int, int]]
-    waits: list[tuple[int, int]]
-    pipeline: list[tuple[int, int]]
-    executor: list[tuple[int, int]]
-
-
-def union(spans: Spans) -> np.ndarray:
-    """Returns the union of spans (start, stop) as disjoint ones in order, int64 of shape (m, 2).
-
-    Spans that touch become one; those of no length are left out.
-    """
-    array = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
-    array = array[array[:, 1] > array[:, 0]]
-    if not len(array):
-        return array
-    array = array[np.argsort(array[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(array[:, 1])
-    first = np.concatenate([[True], array[1:, 0] > reach[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return np.stack([array[first, 0], reach[last]], axis=1)
-
-
-def length(spans: Spans) -> int:
-    """Returns the length of the union of spans, in their own unit."""
-    return int(np.diff(union(spans), axis=1).sum())
-
-
-def clip(spans: Spans, start: int, stop: int) -> np.ndarray:
-    """Returns the parts of spans that lie within [start, stop], int64 of shape (n, 2)."""
-    return np.clip(np.asarray(spans, dtype=np.int64).reshape(-1, 2), start, stop)
-
-
-def parts(total: int, compute: Spans, waits: Spans, executor: Spans) -> dict[str, int]:
-    """Divides a time into the parts that add up to it.
-
-    Args:
-        total: The length of the time; all spans lie within it, in the same unit.
-        compute: When compute ops run.
-        waits: When training waits for data.
-        executor: When an executor runs a graph or an eager op.
-
-    Returns:
-        compute, input and host, which add up to the total, and executor: its part of host.
-    """
-    busy = np.concatenate([union(compute), union(waits)])
-    busy_length, compute_length = length(busy), length(compute)
-    return {
-        "compute": compute_length,
-        "input": busy_length - compute_length,
-        "host": total - busy_length,
-        "executor": length(np.concatenate([busy, union(executor)])) - busy_length,
-    }
-
-
-def lines(space: xplane_pb2.XSpace) -> list[Line]:
-    """Returns the threads of the host and the streams of the GPUs of a trace."""
-    found = [
-        (plane, line)
-        for plane in space.planes
-        for line in plane.lines
-        if plane.name == "/host:CPU"
-        # A GPU's other lines repeat its kernels by op and by scope.
-        or (plane.name.startswith("/device:GPU:") and line.name.startswith("Stream"))
-    ]
-    # Picoseconds since 1970 overflow 64 bits.
-    origin = min((line.timestamp_ns for _, line in found), default=0)
-    return [
-        Line(plane.name, line.name, _events(plane, line, (line.timestamp_ns - origin) * 1000))
-        for plane, line in found
-    ]
-
-
-def _events(plane: xplane_pb2.XPlane, line: xplane_pb2.XLine, origin: int) -> list[Event]:
-    names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
-    stats = {key: metadata.name for key, metadata in plane.stat_metadata.items()}
-    events = []
-    for event in line.events:
-        step = op = None
-        for stat in event.stats:
-            name = stats[stat.metadata_id]
-            if name == "id":
-                step = getattr(stat, stat.WhichOneof("value"))
-            elif name == "tf_op":
-                op = stat.str_value or stats.get(stat.ref_value)
-        start = origin + event.offset_ps
-        stop = start + event.duration_ps
-        events.append(Event(names[event.metadata_id], start, stop, step, op))
-    return events
-
-
-def activity(found: Iterable[Line]) -> Activity:
-    """Sorts the events of a trace into compute, waits for data, the pipeline and executors."""
-    found = list(found)
-    host = [line for line in found if line.plane == "/host:CPU"]
-    streams = [line for line in found if line.plane != "/host:CPU"]
-    result = Activity([], [], [], [])
-    # Threads that training shares with the pipeline are told apart by the executor's run.
-    runs = {
-        event.step
-        for line in host
-        for event in line.events
-        if event.name.startswith(_CAPTURED) and event.step is not None
-    }
-    for line in host:
-        _add_thread(result, line, runs)
-    if any(line.events for line in streams):
-        result.compute.clear()
-    for line in streams:
-        for event in line.events:
-            if not _COPY.match(event.name):
-                match = _OP.fullmatch(event.op or "")
-                result.compute.append((match[1] if match else event.name, event.start, event.stop))
-    return result
-
-
-class _Open(NamedTuple):
-    """An event that has not ended yet, with what holds for everything within it."""
-
-    stop: int
-    eager_op: str | None
-    pipeline: bool
-    compute: bool
-
-
-def _add_thread(result: Activity, line: Line, pipeline_runs: set[int | None]) -> None:
-    own = line.name.startswith("tf_data_")
-    opened: list[_Open] = []
-    for event in sorted(line.events, key=lambda event: (event.start, -event.stop)):
-        while opened and opened[-1].stop <= event.start:
-            opened.pop()
-        outer = opened[-1] if opened else _Open(0, None, False, False)
-        span = event.start, event.stop
-        op, eager = _OP.fullmatch(event.name), _EAGER.fullmatch(event.name)
-        run = event.name == _EXECUTOR
-        kernel = _KERNEL.fullmatch(event.name)
-        op_type = op[1] if op else outer.eager_op if kernel else None
-        named = op or eager
-        wait = bool(_WAIT.fullmatch(event.name) or (named and named[1] in INPUT_OPS))
-        stage = bool(_STAGE.match(event.name)) or (run and (own or event.step in pipeline_runs))
-        compute = (
-            op_type is not None
-            and op_type not in NOT_COMPUTE
-            and not (own or outer.pipeline or outer.compute)
-        )
-        if compute:
-            result.compute.append((op_type, *span))
-        if wait and not outer.pipeline:
-            result.waits.append(span)
-        if stage:
-            result.pipeline.append(span)
-        if (run or kernel) and not (own or stage or outer.pipeline):
-            result.executor.append(span)
-        opened.append(
-            _Open(
-                event.stop,
-                eager[1] if eager else outer.eager_op,
-                outer.pipeline or wait or stage,
-                outer.compute or compute,
-            )
-        )
-
-
-def window(found: Iterable[Line]) -> tuple[int, int]:
-    """Returns start and stop of the recorded steps, in picoseconds.
-
-    They are those of the event `WINDOW`; a trace without one is taken from its first event to
-    its last.
-
-    Raises:
-        UserError: If no event of the trace took any time.
-    """
-    events = [event for line in found for event in line.events if event.stop > event.start]
-    chosen = [event for event in events if event.name == WINDOW] or events
-    if not chosen:
-        raise UserError("profile: received a trace without events; at least one is expected.")
-    return min(event.start for event in chosen), max(event.stop for event in chosen)
-
-
-def summarise(space: xplane_pb2.XSpace) -> dict[str, Any]:
-    """Returns what the time of a trace goes to.
-
-    Args:
-        space: The trace.
-
-    Returns:
-        seconds: The wall time of the recorded steps.
-        compute_share, input_share, host_share: Its parts as the module defines them; they
-            add up to 1.
-        compute_seconds, input_seconds, host_seconds: The same in seconds.
-        executor_seconds: The part of host in which an executor runs, but no op that was
-            recorded.
-        compute_thread_seconds: Seconds of compute, added up over threads or streams.
-        pipeline_seconds: Seconds in which any stage of the pipeline runs, training waiting or
-            not.
-        compute_on: "gpu" where kernels of a GPU were counted, "cpu" otherwise.
-        ops: The ten types of compute ops with the most seconds, each with op, count and
-            seconds (added up over threads or streams). A kernel of a GPU whose op is
-            unknown stands under its own name.
-
-    Raises:
-        UserError: If no event of the trace took any time.
-    """
-    found = lines(space)
-    start, stop = window(found)
-    seen = activity(found)
-    compute, waits, pipeline, executor = (
-        clip(spans, start, stop) for spans in ([span for _, *span in seen.compute], *seen[1:])
-    )
-    total = stop - start
-    divided = parts(total, compute, waits, executor)
-    counts: dict[str, int] = defaultdict(int)
-    times: dict[str, int] = defaultdict(int)
-    for (op, *_), (begun, ended) in zip(seen.compute, compute.tolist(), strict=True):
-        if ended > begun:
-            counts[op] += 1
-            times[op] += ended - begun
-    top = sorted(times, key=lambda op: (-times[op], op))[:TOP]
-    on_gpu = any(line.plane != "/host:CPU" and line.events for line in found)
-    return {
-        "seconds": total / 1e12,
-        **{f"{name}_share": divided[name] / total for name in ("compute", "input", "host")},
-        **{f"{name}_seconds": value / 1e12 for name, value in divided.items()},
-        "compute_thread_seconds": sum(times.values()) / 1e12,
-        "pipeline_seconds": length(pipeline) / 1e12,
-        "compute_on": "gpu" if on_gpu else "cpu",
-        "ops": [{"op": op, "count": counts[op], "seconds": times[op] / 1e12} for op in top],
-    }
+# What the samples of the steps are called, without the profiler and with it.
+PLAIN, PROFILED = "batch_size", "profiled"
 
 
 def newest(folder: Path | str) -> Path:
@@ -370,7 +45,7 @@ def newest(folder: Path | str) -> Path:
 
 
 def summary(folder: Path | str) -> dict[str, Any]:
-    """Returns what the time of the newest profile below a folder goes to; see `summarise`.
+    """Returns what the time of the newest profile below a folder goes to; see `trace.summarise`.
 
     Raises:
         UserError: If there is no profile, or no event of it took any time.
@@ -378,7 +53,7 @@ def summary(folder: Path | str) -> dict[str, Any]:
     path = newest(folder)
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    return summarise(xplane_pb2.XSpace.FromString(path.read_bytes()))
+    return trace.summarise(xplane_pb2.XSpace.FromString(path.read_bytes()))
 
 
 def record(
@@ -387,6 +62,7 @@ def record(
     steps: int,
     per_step: bool = False,
     prelude: Callable[[], object] | None = None,
+    around: Around | None = None,
 ) -> dict[str, float]:
     """Profiles training steps, and times them with and without the profiler.
 
@@ -410,6 +86,7 @@ def record(
             a loop in the graph takes all of them in one call, and has no steps in the trace.
         prelude: Runs untimed what is to precede the steps: a pipeline has batches ready after
             a pause.
+        around: Called with `PLAIN` or `PROFILED`; what it returns surrounds the steps that count.
 
     Returns:
         steps; steps_per_second without the profiler, and steps_per_second_profiled; overhead:
@@ -424,10 +101,11 @@ def record(
         raise ValueError(f"steps: received {steps}; a number of at least 1 is expected.")
     profiler = tf.profiler.experimental
 
-    def run() -> float:
+    def run(name: str | None) -> float:
         if prelude:
             prelude()
-        with profiler.Trace(WINDOW):
+        surroundings = around(name) if around and name else contextlib.nullcontext()
+        with surroundings, profiler.Trace(trace.WINDOW):
             if not per_step:
                 return run_steps(0, steps)
             seconds = 0.0
@@ -440,16 +118,16 @@ def record(
         finished = False
         profiler.start(str(folder))
         try:
-            seconds = run()
+            seconds = run(PROFILED if save else None)
             finished = True
         finally:
             profiler.stop(save=save and finished)
         return seconds
 
     run_profiled(save=False)
-    before = run()
+    before = run(PLAIN)
     profiled = run_profiled(save=True)
-    plain = (before + run()) / 2
+    plain = (before + run(PLAIN)) / 2
     return {
         "steps": steps,
         "steps_per_second": steps / plain,
@@ -488,7 +166,8 @@ def measure(
     (batch_size,) = sweep.batch_sizes
     per_step = sweep.factors["loop"] in ("eager", "function")
     status, found = records.FINISHED, {}
-    with Subject(results, sweep, model_file) as subject:
+    with Subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
+        counted = subject.reset_peak()
         try:
             run = subject.runner(batch_size)
             steps = math.ceil(settings["steps"] / subject.unit) * subject.unit
@@ -498,10 +177,25 @@ def measure(
                 steps,
                 per_step,
                 lambda: run(whole(lead_in.STEPS, subject.unit)),
+                functools.partial(sampler.phase, value=batch_size),
             )
             found |= summary(folder)
             found["executor_share"] = found["executor_seconds"] / found["seconds"]
         except tuple(kinds := fates.known()) as error:
             status = fates.word(error, kinds)
+        # The process has had no other batch size: its peaks are this one's.
+        found["memory_peak_mb"] = peak_memory().megabytes
+        found["tensorflow_peak_mb"] = subject.peak_mb() if counted else None
         threads = subject.threads
-    return status, {**found, "threads": threads}
+    series, label = sampler.series(), (PLAIN, batch_size)
+    # The machine's clock ticks too slowly to tell the others of a few steps.
+    found["foreign_cores"] = summary_of_samples(series)["foreign_cores"]
+    if label in sampler.phases:
+        phase = sampler.phases.index(label)
+        found["utilisation"] = summary_of_samples(series, phase)
+    return status, {
+        **found,
+        "samples": as_lists(sampler, PLAIN),
+        "gpu_device": sampler.gpu_device,
+        "threads": threads,
+    }

@@ -15,11 +15,8 @@ from batchscope.methods import Method
 from batchscope.sweeps import Sweep
 from batchscope.timing import fates, flops, loops, peak
 from batchscope.timing.epoch import make_optimizer
-from batchscope.timing.sampler import (
-    Sampler,
-    reset_tensorflow_peak_memory,
-    tensorflow_peak_memory,
-)
+from batchscope.timing.peak_memory import reset_tensorflow_peak_memory, tensorflow_peak_memory
+from batchscope.timing.sampler import Sampler
 
 
 class Subject:

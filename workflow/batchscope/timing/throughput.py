@@ -21,7 +21,9 @@ import numpy as np
 from batchscope import records
 from batchscope.sweeps import Sweep
 from batchscope.timing import fates
-from batchscope.timing.sampler import Sampler, as_lists, cpu_times, foreign_cores, summary
+from batchscope.timing.clocks import cpu_times, foreign_cores
+from batchscope.timing.sampler import Sampler, as_lists
+from batchscope.timing.samples import summary
 from batchscope.timing.subjects import Subject, open_subject
 
 # Long enough for memory pools, caches and the processor's frequency to settle.

@@ -9,7 +9,9 @@ from typing import Any
 from batchscope import records
 from batchscope.sweeps import Sweep
 from batchscope.timing import fates
-from batchscope.timing.sampler import Sampler, as_lists, peak_memory, reset_peak_memory, summary
+from batchscope.timing.peak_memory import peak_memory, reset_peak_memory
+from batchscope.timing.sampler import Sampler, as_lists
+from batchscope.timing.samples import summary
 from batchscope.timing.subjects import Subject, open_subject
 from batchscope.timing.throughput import DISTURBED_CORES, MOST_REPEATS, calibrate
 
