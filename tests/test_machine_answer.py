@@ -6,7 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope import step_times, timing_columns
+from batchscope import staircases, timing_columns
 from batchscope.report import machine_answer
 
 NOTHING = pandas.DataFrame(columns=[*timing_columns.FIRST, *timing_columns.THROUGHPUT])
@@ -154,10 +154,10 @@ def test_nothing_measured_is_no_answer():
 def test_what_is_said_of_the_p_of_steps_is_what_the_verdicts_do():
     """Stairs that win alone and not among thirty lines: the words must tell why."""
     sizes = np.arange(1.0, 33.0)
-    stairs = step_times.best_step(sizes, list(10 + 8 * np.ceil(sizes / 8)), draws=199)
+    stairs = staircases.best_step(sizes, list(10 + 8 * np.ceil(sizes / 8)), draws=199)
     assert stairs.winner == "staircase" and 0.05 / 30 < max(stairs.p, stairs.p_rival) < 0.05
     line = stairs._replace(winner="line", p=0.5, p_rival=0.5)
-    (alone,), (among, *_) = (step_times.together([stairs, *[line] * n]) for n in (0, 29))
+    (alone,), (among, *_) = (staircases.together([stairs, *[line] * n]) for n in (0, 29))
     assert (alone.winner, among.winner) == ("staircase", "not resolved")
     assert "p, adjusted by Holm's method over the configurations" in machine_answer.READING
     assert "not adjusted" not in machine_answer.READING

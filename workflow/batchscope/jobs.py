@@ -48,16 +48,8 @@ def _code(*patterns: str) -> list[str]:
 
 
 TABLE_CODE = _code(
-    *(
-        "tables.py",
-        "long_tables.py",
-        "timing_columns.py",
-        "timing_tables.py",
-        "step_times.py",
-        "sweeps.py",
-        "frames.py",
-    ),
-    *("margins.py", "statistics.py"),
+    *("tables.py", "long_tables.py", "timing_columns.py", "timing_tables.py", "step_times.py"),
+    *("staircases.py", "sweeps.py", "frames.py", "margins.py", "statistics.py"),
 )
 FIGURE_CODE = _code(
     *("figures/*.py", "frames.py", "statistics.py", "step_times.py", "learning_rates.py"),

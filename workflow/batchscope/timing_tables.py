@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope import absence, long_tables, names, outputs, step_times, sweeps
+from batchscope import absence, long_tables, names, outputs, staircases, step_times, sweeps
 from batchscope.timing.throughput import DISTURBED_CORES
 from batchscope.timing_columns import (
     FIRST,
@@ -237,13 +237,13 @@ def _add_steps(rows: list[Row], timings: list[Timing]) -> None:
     """Adds to the rows of an experiment's timings whether each rises in steps."""
     several = [(row, _timed(timing)) for row, timing in zip(rows, timings, strict=True)]
     several = [(row, timed) for row, timed in several if len(timed) >= 2]
-    found = [step_times.best_step(*_seconds_per_step(timed)) for _, timed in several]
-    for (row, _), step in zip(several, step_times.together(found), strict=True):
+    found = [staircases.best_step(*_seconds_per_step(timed)) for _, timed in several]
+    for (row, _), step in zip(several, staircases.together(found), strict=True):
         row["step_winner"], row["step_q"] = step.winner, step.q
         row["step_p"], row["step_p_holm"] = step.p, step.p_holm
         row["step_difference"] = step.difference
         row["step_alike"] = " ".join(str(q) for q in step.alike)
-        row["step_verdict"] = step_times.verdict(step)
+        row["step_verdict"] = staircases.verdict(step)
 
 
 def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
