@@ -74,6 +74,16 @@ def test_a_knee_that_is_not_there_is_said_so():
     assert by_fit.startswith("40.2 [36.6, 44.2] by the fit; not resolved")
 
 
+def test_half_a_step_that_no_batch_size_has():
+    label = "Half of a step is fixed cost at batch size"
+    assert answer(row(**TIMED, half_batch=28.4))[label] == ["28"]
+    assert label not in answer(row(**TIMED))  # records without a fit
+    for costs in ({"fixed_seconds": -1e-4}, {"fixed_seconds": 0.0}, {"seconds_per_image": -1e-6}):
+        assert answer(row(**{**TIMED, **costs}))[label] == [
+            "none: a cost of the fit is not positive"
+        ]
+
+
 def test_throughput_is_told_at_some_sizes_from_the_smallest_to_the_largest():
     sizes = [64, 1, 2, 4, 8, 16, 32, 128, 256]
     known = [{"machine": "local", "sweep": "s", "batch_size": size} for size in sizes]

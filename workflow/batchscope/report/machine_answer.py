@@ -142,7 +142,10 @@ def _estimate(row: Row, name: str) -> str:
 
 def _half(row: Row) -> str:
     half = row.get("half_batch")
-    return "" if half is None else format_number(half, 2)
+    if half is not None:
+        return format_number(half, 2)
+    costs = [row.get(name, math.nan) for name in ("fixed_seconds", "seconds_per_image")]
+    return "none: a cost of the fit is not positive" if any(cost <= 0 for cost in costs) else ""
 
 
 def _steps(row: Row) -> str:
