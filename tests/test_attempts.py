@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -14,9 +15,10 @@ import psutil
 import pytest
 
 from batchscope import records
-from batchscope.timing import attempts, largest, processes
+from batchscope.timing import attempts, largest
 from batchscope.timing.memory_limits import Limits
-from test_nvml import Nvml
+from batchscope.timing.sampler import Sampler
+from fake_nvml import Nvml
 
 LIBRARY = Path(__file__).resolve().parents[1] / "workflow"
 ROOMY = Limits("cpu", 0, 4000.0)
@@ -117,33 +119,6 @@ def test_a_child_above_the_limit_is_ended(tmp_path, who):
     assert not any(alive(pid) for pid in started)
 
 
-FORKED = """
-import json, os, time
-held = bytearray(b"x") * (150 * 10**6)
-if os.fork() == 0:
-    more = bytearray(b"x") * (5 * 10**6)
-    time.sleep(0.5)
-    os._exit(0)
-os.wait()
-print(json.dumps({"outcome": "fits"}))
-"""
-
-
-def test_memory_that_two_processes_share_counts_once(monkeypatch):
-    # Each of them has 160 MB; together they do not have 320.
-    found = attempts.attempt(script(FORKED), 8, Limits("cpu", 260, 4000.0))
-    assert found.outcome == "fits", found.message
-    assert 150 < found.peak_mb < 260
-    # Between vfork and exec, a process is there twice.
-    twice = [psutil.Process(), psutil.Process()]
-    family = processes.Family(twice[0].pid)
-    monkeypatch.setattr(family, "members", lambda: twice)
-    held = np.ones(200 * 10**6, np.uint8)
-    once = psutil.Process().memory_info().rss / 10**6
-    assert 200 < family.usage().memory_mb < 1.3 * once
-    assert held[-1] == 1
-
-
 BUSY = """
 import os, signal, sys, time
 held = bytearray(b"x") * (150 * 10**6)
@@ -178,22 +153,38 @@ def test_the_gpu_is_sampled_where_its_memory_is_tried(monkeypatch):
     assert found.peak_mb is None  # what is resident says nothing of a GPU's memory
     assert found.utilisation["gpu_memory_peak_mb"] == 12_345
     assert set(found.samples["gpu_percent"]) == {63}
+    assert found.gpu_device["name"] == "NVIDIA Test"
     assert nvml.open == 0
 
 
-def test_no_child_is_left_behind_by_an_error_of_its_parent(tmp_path, monkeypatch):
-    pids = tmp_path / "pids"
+@pytest.mark.parametrize("limits", [Limits("cpu", 120, 4000.0), ROOMY], ids=["memory", "time"])
+def test_what_a_child_used_before_it_was_ended(limits):
+    code = "import time; held = bytearray(b'x') * (140 * 10**6); time.sleep(60)"
+    found = attempts.attempt(script(code), 8, limits, timeout=1.0)
+    assert found.outcome == ("over_limit" if limits is not ROOMY else "failed")
+    assert found.utilisation["memory_peak_mb"] > 120
+    assert found.utilisation["process_cores_mean"] is not None and found.seconds < 10
 
-    def fail(*given):
+
+@pytest.mark.parametrize("fails", [1, 3])
+def test_no_child_is_left_behind_by_an_error_of_its_parent(tmp_path, monkeypatch, fails):
+    pids, calls = tmp_path / "pids", itertools.count(1)
+    nvml = Nvml().install(monkeypatch)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def sample(self):
         while not pids.exists() or not pids.read_text():
             time.sleep(0.02)
-        raise KeyboardInterrupt
+        if next(calls) >= fails:
+            raise KeyboardInterrupt
+        return {"memory_mb": 1.0}
 
-    monkeypatch.setattr(attempts, "_watch", fail)
+    monkeypatch.setattr(Sampler, "sample", sample)
     code = f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     with pytest.raises(KeyboardInterrupt):
-        attempts.attempt(script(code), 8, ROOMY)
+        attempts.attempt(script(code), 8, Limits("gpu", 0, 4000.0))
     assert not alive(int(pids.read_text()))
+    assert nvml.open == 0
 
 
 def alive(pid: int) -> bool:

@@ -9,7 +9,12 @@ import numpy as np
 import psutil
 import pytest
 
+from batchscope import backend
 from batchscope.timing import peak_memory
+
+backend.start()
+
+import tensorflow as tf  # noqa: E402
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
@@ -43,11 +48,6 @@ def test_the_peak_without_proc_and_without_reset(monkeypatch, tmp_path):
 
 
 def test_the_peak_of_tensorflows_tensors_on_the_cpu():
-    from batchscope import backend
-
-    backend.start()
-    import tensorflow as tf
-
     if not peak_memory.reset_tensorflow_peak_memory("cpu"):
         assert peak_memory.tensorflow_peak_memory("cpu") is None
         return
@@ -62,11 +62,6 @@ def test_the_peak_of_tensorflows_tensors_on_the_cpu():
 
 
 def test_small_tensors_are_not_counted_on_the_cpu():
-    from batchscope import backend
-
-    backend.start()
-    import tensorflow as tf
-
     if not peak_memory.reset_tensorflow_peak_memory("cpu"):
         pytest.skip("this TensorFlow keeps no count on the CPU")
     before = peak_memory.tensorflow_peak_memory("cpu")

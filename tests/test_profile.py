@@ -1,13 +1,16 @@
 import contextlib
+import itertools
+import json
 import time
 
 import numpy as np
 import pytest
 
-from batchscope import loop, models, names
+import measured_run
+from batchscope import loop, models, names, sweeps
 from batchscope.errors import UserError
-from batchscope.timing import profile, trace
-from test_trace import Space, check_shares
+from batchscope.timing import fates, profile, trace
+from handmade_trace import Space, check_shares
 
 
 def timed(run):
@@ -23,7 +26,7 @@ def timed(run):
 
 def test_no_profile(tmp_path):
     with pytest.raises(UserError, match=r"received no .*xplane\.pb; a recorded profile"):
-        profile.summary(tmp_path)
+        profile.read(tmp_path)
 
 
 def test_the_newest_profile_is_read(tmp_path):
@@ -32,7 +35,7 @@ def test_the_newest_profile_is_read(tmp_path):
         folder.mkdir(parents=True)
         space = Space().line("t", [("a:MatMul", 0, stop)]).space
         (folder / "host.xplane.pb").write_bytes(space.SerializeToString())
-    assert profile.summary(tmp_path)["seconds"] == pytest.approx(20e-6)
+    assert profile.read(tmp_path)["seconds"] == pytest.approx(20e-6)
 
 
 # Real profiles
@@ -62,7 +65,7 @@ def graph(arrays, tmp_path_factory):
         return steps.run(order, start, stop, loop.Totals())[2]
 
     rates = profile.record(run_steps, folder, 5 * STEPS)
-    return folder, rates, profile.summary(folder)
+    return folder, rates, profile.read(folder)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +91,7 @@ def eager(arrays, tmp_path_factory):
         return float(value)
 
     rates = profile.record(run_steps, folder, STEPS, per_step=True)
-    return folder, rates, profile.summary(folder)
+    return folder, rates, profile.read(folder)
 
 
 @pytest.mark.parametrize("kind", ["graph", "eager"])
@@ -171,7 +174,7 @@ def test_training_that_waits_for_a_slow_pipeline(place, tmp_path):
         return float(weight)
 
     profile.record(run_steps, tmp_path, 6)
-    found = profile.summary(tmp_path)
+    found = profile.read(tmp_path)
     check_shares(found)
     assert found["input_share"] > 0.5
     assert found["compute_share"] > 0
@@ -219,3 +222,35 @@ def test_the_steps_that_count_are_surrounded_each_by_its_name(tmp_path):
 def test_no_steps(tmp_path):
     with pytest.raises(ValueError, match="steps: received 0; a number of at least 1 is expected"):
         profile.record(lambda start, stop: 0.0, tmp_path, 0)
+
+
+@pytest.mark.parametrize("kind", [None, MemoryError, fates.NotFinite])
+@pytest.mark.parametrize("where", ["before the steps", "after them"])
+def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind, where):
+    recorded = profile.record
+
+    def record(*given):
+        if kind and where == "before the steps":
+            raise kind("16")
+        found = recorded(*given)
+        if kind:
+            raise kind("16")
+        return found
+
+    monkeypatch.setattr(profile, "record", record)
+    sweep = sweeps.parse(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
+    status, found = profile.measure(results, sweep, {"steps": 3}, tmp_path / "st=3.json")
+    json.dumps(found)
+    assert found["samples"]["seconds"] and found["foreign_cores"] is not None
+    if kind:
+        assert status == ("diverged" if kind is fates.NotFinite else "out_of_memory")
+        assert not {"utilisation", "steps", "memory_peak_mb"} & set(found)
+        return
+    assert status == "finished"
+    assert found["utilisation"]["process_cores"] > 0
+    assert found["memory_peak_mb"] >= found["utilisation"]["memory_peak_mb"] > 50
+    assert [name for name, _ in itertools.groupby(found["samples"]["phase"]) if name] == [
+        profile.PLAIN,
+        profile.PROFILED,
+        profile.PLAIN,
+    ]

@@ -234,6 +234,15 @@ def test_the_module_needs_no_tensorflow():
     assert done.stdout.strip() == "False"
 
 
+def test_samples_without_phases_have_no_column_of_them():
+    with Sampler(None) as taken:
+        taken.sample()
+    assert not {"phase", "batch_size"} & set(as_lists(taken))
+    with Sampler(None) as taken, taken.phase("plain"):
+        pass
+    assert as_lists(taken, "phase")["phase"] == [None, None, "plain", None]
+
+
 def test_series_as_lists_for_a_record():
     with Sampler(interval=10) as taken, taken.phase("batch_size", 32):
         time.sleep(0.02)

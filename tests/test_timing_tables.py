@@ -99,7 +99,10 @@ def profile() -> dict:
         "host_share": 0.3,
         "steps": 20,
         "memory_peak_mb": 612.5,
-        "utilisation": {"process_percent": 80.0, "gpu_percent": None, "memory_peak_mb": 600.0},
+        "utilisation": {
+            **{"process_percent": 80.0, "memory_peak_mb": 600.0},
+            **{"gpu_percent": 12.0, "gpu_settled": False},
+        },
         "steps_per_second": 100.0,
     }
 
@@ -136,7 +139,10 @@ def largest() -> dict:
         "tries": [
             {
                 **{"batch_size": 64, "outcome": "fits", "peak_mb": 720.0, "seconds": 4.0},
-                "utilisation": {"process_percent": 55.0, "gpu_percent": None, "seconds": 3.9},
+                "utilisation": {
+                    **{"process_percent_mean": 55.0, "process_percent": 50.0, "seconds": 3.9},
+                    **{"gpu_percent": 66.0, "gpu_settled": True, "gpu_memory_peak_mb": 900.0},
+                },
             },
             {"batch_size": 128, "outcome": "over_limit", "peak_mb": 1010.0, "seconds": 4.0},
         ],
@@ -286,11 +292,13 @@ def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(w
 def test_tries_and_profiles(written):
     tries = timing_tables.largest("results", written, "machine")
     assert list(tries["outcome"]) == ["fits", "over_limit"]
-    assert tries["process_percent"][0] == 55.0 and tries["seconds"][0] == 4.0
-    assert tries.loc[1, ["process_percent", "gpu_percent"]].isna().all()  # an older record
+    assert tries["process_percent_mean"][0] == 55.0 and tries["seconds"][0] == 4.0
+    assert tries["gpu_percent"][0] == 66.0 and tries["gpu_memory_peak_mb"][0] == 900.0
+    assert tries.loc[1, ["process_percent_mean", "gpu_percent"]].isna().all()  # an older record
     profiles = timing_tables.profiles("results", written, "machine")
     assert len(profiles) == 2 * 8  # one per loop and batch size
     assert profiles["compute"][0] == 0.5 and profiles["input"][0] == 0.2
+    # NVML's averages still were of what came before.
     assert profiles["process_percent"][0] == 80.0 and profiles["gpu_percent"].isna().all()
     assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
 

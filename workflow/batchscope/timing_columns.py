@@ -21,16 +21,16 @@ _STATUS_HERE = (
     "finished, diverged, out_of_memory; or not_installed where the framework has no environment "
     "here, or no_gpu where no GPU is within reach, and the rest of the row is empty."
 )
-# What the samples of a batch size say; of the GPU only where one was used.
-_USED = {
-    "process_percent": "CPU utilisation of the process meanwhile, % of its cores: median.",
-    "process_zero_share": "Share of the time without work of the process on the CPU.",
-    "gpu_percent": "GPU utilisation, % of the time in which a kernel ran: median.",
+# What samples say of a GPU. NVML averages over up to a second: of shorter pieces it tells what
+# came before them.
+GPU_USED = {
+    "gpu_percent": "GPU utilisation, % of the time in which a kernel ran: median; empty, as the "
+    "three that follow, where nothing lasts longer than the 1 s that NVML averages over.",
     "gpu_zero_share": "Share of the time at 0 %.",
     "gpu_bandwidth_percent": "% of the time in which GPU memory was read or written: median.",
     "gpu_power_watts": "Mean power of the GPU, W.",
 }
-_USED_ON_GPU = "Peak memory in use on the GPU, by all processes, MB."
+_GPU_MEMORY = "Peak memory in use on the GPU, by all processes, MB."
 
 # Columns of each table beside those of FIRST, with what they hold.
 THROUGHPUT: dict[str, str] = {
@@ -51,7 +51,9 @@ THROUGHPUT: dict[str, str] = {
     },
     "train_examples": "Images of an epoch.",
     "seconds_per_epoch": "train_examples over images_per_second, whole batches throughout, s.",
-    **_USED,
+    "process_percent": "CPU utilisation of the process during the blocks, % of its cores: median.",
+    "process_zero_share": "Share of their time without work of the process on the CPU.",
+    **GPU_USED,
 }
 SWEEPS: dict[str, str] = {
     "status": _STATUS_HERE,
@@ -157,8 +159,10 @@ LARGEST: dict[str, str] = {
     "baseline_mb": "The same before the batch was there, MB.",
     "seconds": "Time of the try, s.",
     "message": "Why it did not fit.",
-    **_USED,
-    "gpu_memory_peak_mb": _USED_ON_GPU,
+    "process_percent_mean": "CPU utilisation over the try, its start and all its processes "
+    "included, % of its cores: mean, since their clock ticks too slowly for a median.",
+    **GPU_USED,
+    "gpu_memory_peak_mb": _GPU_MEMORY,
     "foreign_cores": "Cores that other processes took during the try: mean.",
 }
 PROFILES: dict[str, str] = {
@@ -171,11 +175,15 @@ PROFILES: dict[str, str] = {
     "steps": "Profiled steps.",
     "steps_per_second": "Steps per second without the profiler.",
     "overhead": "Time that the profiler adds, as a share of the time without it.",
-    **_USED,
-    "memory_peak_mb": "Peak resident memory of the process, tracing and profiler included, MB.",
+    "process_percent": "CPU utilisation of the process during the steps without the profiler, % of "
+    "its cores: median.",
+    "process_zero_share": "Share of their time without work of the process on the CPU.",
+    **GPU_USED,
+    "memory_peak_mb": "Peak resident memory of the process up to the last step, graph and profiler "
+    "included, MB.",
     "tensorflow_peak_mb": "Peak of what TensorFlow's allocator gave out on the device, MB; on a "
     "CPU as in utilisation.csv.",
-    "gpu_memory_peak_mb": _USED_ON_GPU,
+    "gpu_memory_peak_mb": _GPU_MEMORY,
     "foreign_cores": "Cores that other processes took, from building the graph on: mean.",
 }
 TRAINING_TIMES: dict[str, str] = {

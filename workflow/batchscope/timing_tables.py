@@ -18,6 +18,7 @@ from batchscope import absence, long_tables, names, outputs, staircases, step_ti
 from batchscope.timing.throughput import DISTURBED_CORES
 from batchscope.timing_columns import (
     FIRST,
+    GPU_USED,
     LARGEST,
     PROFILES,
     QUARTILES,
@@ -146,9 +147,12 @@ def _speed(size: dict[str, Any], examples: int | None) -> Row:
 def _used(entry: dict[str, Any], columns: Iterable[str]) -> Row:
     """Returns what the samples of a part of a record say, for a table's columns.
 
-    A peak that the record has from elsewhere is not one of samples; older records have none.
+    A peak that the record has from elsewhere is not one of samples; older records have none. Of
+    the GPU nothing is told where its readings still are of what came before.
     """
-    sampled = entry.get("utilisation") or {}
+    sampled = dict(entry.get("utilisation") or {})
+    if not sampled.get("gpu_settled"):
+        sampled = {name: value for name, value in sampled.items() if name not in GPU_USED}
     return {name: sampled[name] for name in columns if name in sampled and entry.get(name) is None}
 
 

@@ -49,9 +49,9 @@ _BESIDE = {"steps_per_second": "steps/s", "process_percent": "CPU %", "gpu_perce
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns one row per configuration and batch size: shares of the wall time, and beside them.
+    """Returns one row per configuration and batch size: shares of the wall time, and speed.
 
-    That is the speed without the profiler, and how busy CPU and GPU were meanwhile.
+    The speed is that without the profiler, and so is how busy CPU and GPU were meanwhile.
     """
     rows = timings.timed_here(tables.profiles)
     varying = timings.factor_columns(rows)

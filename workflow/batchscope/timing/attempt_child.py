@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope.timing import attempts
+from batchscope.timing import refusals
 from batchscope.timing.epoch import make_optimizer
 from batchscope.timing.largest import FITS, OUT_OF_MEMORY
-from batchscope.timing.peak_memory import MEGABYTE
+from batchscope.timing.peak_memory import peak_memory
+from batchscope.timing.units import KIBIBYTE, MEGABYTE
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
@@ -77,7 +78,7 @@ def run(
     except Exception as error:
         _lift_fence()  # the answer itself takes memory
         # The text may begin with a heading; the type alone may be all that there is.
-        refused = attempts.refusal(f"{error}\n{type(error).__name__}: {error}")
+        refused = refusals.refusal(f"{error}\n{type(error).__name__}: {error}")
         if refused is None:
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}
@@ -132,14 +133,14 @@ def _status_mb(key: str) -> float:
     """Returns an entry of /proc/self/status in MB; there it is in kB."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * 1024 / MEGABYTE
+            return int(line.split()[1]) * KIBIBYTE / MEGABYTE
     raise OSError(f"/proc/self/status: received no {key}; a Linux kernel is expected.")
 
 
 def _peak_mb(on_gpu: bool) -> float:
     """Returns the most memory so far: TensorFlow's on a GPU, else what was resident."""
     if not on_gpu:
-        return _status_mb("VmHWM")
+        return peak_memory().megabytes
     import tensorflow as tf
 
     devices = [device.name.rpartition("device:")[2] for device in tf.config.list_logical_devices()]

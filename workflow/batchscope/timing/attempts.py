@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import signal
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
+from batchscope.timing import refusals, samples
 from batchscope.timing.largest import (
     FAILED,
     FITS,
@@ -32,19 +32,9 @@ from batchscope.timing.largest import (
 from batchscope.timing.memory_limits import Limits
 from batchscope.timing.processes import Family
 from batchscope.timing.sampler import Sampler, as_lists
-from batchscope.timing.samples import summary
 
 POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 1800.0
-_SHOWN = 300  # characters of a message that are kept
-_REFUSAL = re.compile(
-    r"std::bad_alloc|MemoryError|ResourceExhausted|RESOURCE_EXHAUSTED|OOM when allocating"
-    r"|CUDA_ERROR_OUT_OF_MEMORY|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED"
-    r"|Cannot allocate memory|[Uu]nable to allocate|failed to allocate|out of memory"
-)
-# What TensorFlow's allocators say of what they then got in another way.
-_NO_REFUSAL = re.compile(r"not a failure")
-_LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ \S+\] |\{\{.*?\}\} ?")
 
 
 def find(
@@ -95,14 +85,13 @@ def attempt(
     begun = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        family = Family(process.pid)
+        # Whatever goes wrong here, no child is left behind.
         try:
-            # Whatever goes wrong here, no child is left behind.
-            gpu = 0 if limits.device == "gpu" else None
-            sampler = Sampler(None, cores, gpu, family)
+            family = Family(process.pid)
+            sampler = Sampler(None, cores, 0 if limits.device == "gpu" else None, family)
             ended, seen = _watch(process, family, sampler, limits.host_mb, begun + timeout)
         finally:
-            family.end()
+            process.kill()
             status = process.wait()
         stdout, stderr = _text(out), _text(err)
     reply = _reply(stdout)
@@ -126,27 +115,38 @@ def attempt(
         baseline,
         time.monotonic() - begun,
         message,
-        summary(sampler.series()),
+        samples.summary(sampler.series()),
         as_lists(sampler),
+        sampler.gpu_device,
     )
 
 
 def _watch(
     process: subprocess.Popen, family: Family, sampler: Sampler, most_mb: float, deadline: float
 ) -> tuple[str | None, float]:
-    """Samples a process until it ends; returns why it was ended, if so, and the peak seen in MB."""
-    peak = 0.0
-    with sampler:
-        while True:
-            try:
-                process.wait(POLL_SECONDS)
-                return None, peak
-            except subprocess.TimeoutExpired:
-                peak = max(peak, sampler.sample()["memory_mb"])  # never what is unknown
-            if peak > most_mb:
-                return OVER_LIMIT, peak
-            if time.monotonic() > deadline:
-                return FAILED, peak
+    """Samples a process until it ends, or is ended with its descendants.
+
+    Returns:
+        Why it was ended, if so, and the peak seen in MB.
+    """
+    peak, ended = 0.0, None
+    try:
+        with sampler:
+            while not ended:
+                try:
+                    process.wait(POLL_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    peak = max(peak, sampler.sample()["memory_mb"])  # never what is unknown
+                if peak > most_mb:
+                    ended = OVER_LIMIT
+                elif time.monotonic() > deadline:
+                    ended = FAILED
+                if ended:
+                    family.end()  # at once, before the last sample is taken
+    finally:
+        family.end()
+    return ended, peak
 
 
 def _text(file: IO[bytes]) -> str:
@@ -179,17 +179,9 @@ def judge(status: int, reply: dict[str, Any] | None, stderr: str) -> tuple[str, 
         return reply["outcome"], reply.get("message", "")
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, as the kernel does where memory runs out."
-    refused = refusal(stderr)
+    refused = refusals.refusal(stderr)
     if status != 0 and refused:
         return OUT_OF_MEMORY, refused
     how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return FAILED, f"{how}: {lines[-1][:_SHOWN] if lines else 'nothing on stderr'}"
-
-
-def refusal(text: str) -> str | None:
-    """Returns the first line of a text in which an allocator refuses; None where none does."""
-    for line in text.splitlines():
-        if _REFUSAL.search(line) and not _NO_REFUSAL.search(line):
-            return _LOG_PREFIX.sub("", line).strip()[:_SHOWN]
-    return None
+    return FAILED, f"{how}: {lines[-1][: refusals.SHOWN] if lines else 'nothing on stderr'}"

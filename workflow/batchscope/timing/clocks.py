@@ -15,7 +15,8 @@ class Clock(NamedTuple):
 
     Args:
         seconds: Monotonic clock.
-        process: Core-seconds of all threads of this process so far; of its children, none.
+        process: Core-seconds so far of all threads of the process in question: this one without
+            its children, or one that is watched with its descendants.
         machine: Core-seconds of the whole machine so far, what a hypervisor took included.
     """
 
@@ -25,7 +26,7 @@ class Clock(NamedTuple):
 
 
 def cpu_times() -> Clock:
-    """Returns the clocks now, in some 50 microseconds.
+    """Returns the clocks now, the process being this one, in some 50 microseconds.
 
     The machine's clock may advance in ticks of 10 ms per core, so that a block of a quarter of a
     second has others' cores to within a few hundredths.

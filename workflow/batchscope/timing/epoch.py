@@ -168,6 +168,7 @@ def write(
         blocks=blocks,
         utilisation=samples.summary(sampler.series(), 0),
         samples=as_lists(sampler),
+        gpu_device=sampler.gpu_device,
         threads=factors["threads"],
         device=factors["device"],
         **replicas.describe(factors),

@@ -16,8 +16,8 @@ from batchscope.sweeps import Sweep
 from batchscope.timing import lead_in
 from batchscope.timing.epoch import LEARNING_RATE
 from batchscope.timing.fates import NotFinite
-from batchscope.timing.peak_memory import MEGABYTE
 from batchscope.timing.sampler import Sampler
+from batchscope.timing.units import MEGABYTE
 
 FATES: dict[type[BaseException], str] = {
     MemoryError: records.OUT_OF_MEMORY,

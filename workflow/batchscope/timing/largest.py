@@ -34,14 +34,16 @@ class Try:
     Attributes:
         batch_size: Examples in the batch.
         outcome: `fits`, `out_of_memory`, `over_limit`, `killed` or `failed`.
-        peak_mb: Most memory taken, in MB. Of a child that was ended it is what was seen last,
-            a lower bound; None where nothing was seen.
+        peak_mb: Most memory taken, in MB. Of a child that was ended it is the most that was
+            seen, a lower bound; None where nothing was seen.
         baseline_mb: The same before the batch was there: the framework and the model.
         seconds: What the try took, start of the process included.
         message: Why the size did not fit.
         utilisation: Summary of the samples taken meanwhile, as `samples.summary` gives it: of
             the whole try, the start of the process included.
         samples: The samples, as `sampler.as_lists` gives them.
+        gpu_device: The GPU that was sampled, as `Sampler.gpu_device` names it; None where none
+            is used.
     """
 
     batch_size: int
@@ -52,6 +54,7 @@ class Try:
     message: str = ""
     utilisation: dict[str, Any] = field(default_factory=dict)
     samples: dict[str, list[Any]] = field(default_factory=dict)
+    gpu_device: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)

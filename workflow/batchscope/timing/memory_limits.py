@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from batchscope.timing.peak_memory import MEGABYTE
+from batchscope.timing.units import MEGABYTE
 
 FREE_SHARE = 0.9  # of the free memory: the rest is for what else goes on
 

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-MEGABYTE = 10**6
-KIBIBYTE = 2**10
+from batchscope.timing.units import KIBIBYTE, MEGABYTE
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")

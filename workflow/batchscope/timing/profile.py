@@ -6,7 +6,6 @@ What is taken from it is in `trace`. How busy CPU and GPU are is sampled over th
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import shutil
 from collections.abc import Callable
@@ -17,16 +16,15 @@ from typing import Any
 from batchscope import records
 from batchscope.errors import UserError
 from batchscope.sweeps import Sweep
-from batchscope.timing import fates, lead_in, trace
+from batchscope.timing import fates, lead_in, samples, trace
 from batchscope.timing.peak_memory import peak_memory
 from batchscope.timing.sampler import as_lists
-from batchscope.timing.samples import summary as summary_of_samples
 
 RunSteps = Callable[[int, int], float]  # the steps [start, stop) -> the seconds they took
 Around = Callable[[str], AbstractContextManager[Any]]
 
 # What the samples of the steps are called, without the profiler and with it.
-PLAIN, PROFILED = "batch_size", "profiled"
+PLAIN, PROFILED = "plain", "profiled"
 
 
 def newest(folder: Path | str) -> Path:
@@ -44,7 +42,7 @@ def newest(folder: Path | str) -> Path:
     return found[-1]
 
 
-def summary(folder: Path | str) -> dict[str, Any]:
+def read(folder: Path | str) -> dict[str, Any]:
     """Returns what the time of the newest profile below a folder goes to; see `trace.summarise`.
 
     Raises:
@@ -177,25 +175,24 @@ def measure(
                 steps,
                 per_step,
                 lambda: run(whole(lead_in.STEPS, subject.unit)),
-                functools.partial(sampler.phase, value=batch_size),
+                sampler.phase,
             )
-            found |= summary(folder)
+            # The process has had no other batch size: its peaks are this one's.
+            found["memory_peak_mb"] = peak_memory().megabytes
+            found["tensorflow_peak_mb"] = subject.peak_mb() if counted else None
+            found |= read(folder)
             found["executor_share"] = found["executor_seconds"] / found["seconds"]
         except tuple(kinds := fates.known()) as error:
             status = fates.word(error, kinds)
-        # The process has had no other batch size: its peaks are this one's.
-        found["memory_peak_mb"] = peak_memory().megabytes
-        found["tensorflow_peak_mb"] = subject.peak_mb() if counted else None
         threads = subject.threads
-    series, label = sampler.series(), (PLAIN, batch_size)
+    series, plain = sampler.series(), (PLAIN, None)
     # The machine's clock ticks too slowly to tell the others of a few steps.
-    found["foreign_cores"] = summary_of_samples(series)["foreign_cores"]
-    if label in sampler.phases:
-        phase = sampler.phases.index(label)
-        found["utilisation"] = summary_of_samples(series, phase)
+    found["foreign_cores"] = samples.summary(series)["foreign_cores"]
+    if status == records.FINISHED:
+        found["utilisation"] = samples.summary(series, sampler.phases.index(plain))
     return status, {
         **found,
-        "samples": as_lists(sampler, PLAIN),
+        "samples": as_lists(sampler, "phase"),
         "gpu_device": sampler.gpu_device,
         "threads": threads,
     }

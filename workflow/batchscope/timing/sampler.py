@@ -20,8 +20,8 @@ import psutil
 
 from batchscope.timing import clocks, processes
 from batchscope.timing.nvml import Gpu, open_gpu
-from batchscope.timing.peak_memory import MEGABYTE
 from batchscope.timing.samples import COLUMNS, GPU_COLUMNS, OUTSIDE
+from batchscope.timing.units import MEGABYTE
 
 
 class Sampler:
@@ -91,7 +91,11 @@ class Sampler:
         self._clear()
         if self._gpu_index is not None:
             self._gpu, self.gpu_device = open_gpu(self._gpu_index)
-        self.sample()
+        try:
+            self.sample()
+        except BaseException:
+            self._close()
+            raise
         if self._interval is not None:
             self._stop = threading.Event()
             run = functools.partial(self._run, self._interval)
@@ -105,7 +109,12 @@ class Sampler:
             self._stop.set()
             self._thread.join()
             self._thread = None
-        self.sample()
+        try:
+            self.sample()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         if self._gpu is not None:
             self._gpu.close()
             self._gpu = None
@@ -214,24 +223,24 @@ class Sampler:
 def as_lists(sampler: Sampler, column: str | None = None) -> dict[str, list[Any]]:
     """Returns a sampler's series for a record: lists, each sample with its phase's value.
 
-    Columns that are unknown throughout are left out; four digits are kept, of the seconds
-    three decimals.
+    Columns that are unknown throughout are left out, and so is that of the phases where there are
+    none; four digits are kept, of the seconds three decimals.
 
     Args:
         sampler: The sampler.
         column: Name of the phases whose values are kept, in a column of that name that is None
             outside of them; None for the first phase's. Where there are phases of other names,
-            the column `phase` has the names of all.
+            the column `phase` has the names of all; `phase` for nothing but these.
     """
     series = sampler.series()
-    column = column or (sampler.phases[0][0] if sampler.phases else "phase")
+    column = column or (sampler.phases[0][0] if sampler.phases else None)
     labels = [
         sampler.phases[index] if index != OUTSIDE else (None, None) for index in series.pop("phase")
     ]
-    found: dict[str, list[Any]] = {
-        column: [value if name == column else None for name, value in labels],
-        "seconds": [round(float(value), 3) for value in series.pop("seconds")],
-    }
+    found: dict[str, list[Any]] = {}
+    if column is not None:
+        found[column] = [value if name == column else None for name, value in labels]
+    found["seconds"] = [round(float(value), 3) for value in series.pop("seconds")]
     if any(name != column for name, _ in sampler.phases):
         found["phase"] = [name for name, _ in labels]
     for column, samples in series.items():

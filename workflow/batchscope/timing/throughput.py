@@ -221,6 +221,7 @@ def measure(
         "matmul": ceiling,
         "flops": counted,
         "samples": as_lists(sampler),
+        "gpu_device": sampler.gpu_device,
         "threads": subject.threads,
     }
     finished = any(entry["blocks"] for entry in sizes)

@@ -1,0 +1,52 @@
+"""NVML at its boundary: a fake that gives scripted readings."""
+
+from __future__ import annotations
+
+import itertools
+import types
+
+import pynvml
+
+UUIDS = ["GPU-aa11-0", "GPU-aa22-1", "GPU-bb33-2"]
+
+
+class Nvml:
+    """Three GPUs whose readings are scripted; what is in `missing` is not supported."""
+
+    def __init__(self, missing=(), failing=()) -> None:
+        self.missing, self.failing = set(missing), set(failing)
+        self.open, self.asked = 0, []
+        self.energy = itertools.count(5_000_000_000, 20_000)
+
+    def reading(self, name, handle, value):
+        self.asked.append((name, handle))
+        if name in self.missing:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        if name in self.failing:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+        return value() if callable(value) else value
+
+    def install(self, monkeypatch) -> Nvml:
+        def count(by):
+            self.open += by
+
+        rates = types.SimpleNamespace(gpu=63, memory=41)
+        memory = types.SimpleNamespace(used=12_345_000_000)
+        fakes = {
+            "nvmlInit": lambda: count(1),
+            "nvmlShutdown": lambda: count(-1),
+            "nvmlDeviceGetCount": lambda: len(UUIDS),
+            "nvmlDeviceGetHandleByIndex": lambda index: f"handle {index}",
+            "nvmlDeviceGetHandleByUUID": lambda uuid: f"handle {uuid}",
+            "nvmlDeviceGetUUID": lambda handle: UUIDS[int(handle.split()[1])],
+            "nvmlDeviceGetName": lambda handle: "NVIDIA Test",
+            "nvmlDeviceGetUtilizationRates": lambda h: self.reading("rates", h, rates),
+            "nvmlDeviceGetMemoryInfo": lambda h: self.reading("memory", h, memory),
+            "nvmlDeviceGetPowerUsage": lambda h: self.reading("power", h, 250_500),
+            "nvmlDeviceGetTotalEnergyConsumption": lambda h: self.reading(
+                "energy", h, lambda: next(self.energy)
+            ),
+        }
+        for name, fake in fakes.items():
+            monkeypatch.setattr(pynvml, name, fake)
+        return self
