@@ -41,6 +41,7 @@ NETWORKS = {
     "chang_vgg": ((64, 64, 3), 2, 2000, FEW),
     "chang_vgg_128": ((128, 128, 3), 2, 2000, FEW),
     "keskar_f1": ((28, 28, 1), 10, 2000, {}),
+    "keskar_f1_all": ((28, 28, 1), 10, 60_000, FEW),  # as its study asks for
 }
 
 
@@ -92,7 +93,7 @@ def report(network: str, repeats: int) -> None:
     """Prints a network's row."""
     shape, classes, count, changed = NETWORKS[network]
     images, labels, scale, source = examples(shape, classes, count)
-    model = models.build(network.removesuffix("_128"), shape, classes, seed=0)
+    model = models.build(network.removesuffix("_128").removesuffix("_all"), shape, classes, seed=0)
     chunk = sharpness.even_chunk(len(images), losses.chunk_size(shape))
     objective = losses.Objective(model, images, labels, scale, chunk)
     x = objective.weights()
