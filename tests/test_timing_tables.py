@@ -289,6 +289,19 @@ def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(w
     assert list(samples["phase"][:3]) == ["lead_in", "training", "training"]
 
 
+def test_no_utilisation_of_a_gpu_that_is_of_what_came_before(written):
+    for path in Path("results").glob("timing/*/*/utilisation/*.json"):
+        record = records.read_json(path)
+        for size in record["sizes"][:-1]:
+            size["utilisation"] |= {"gpu_percent": 40.0, "gpu_percent_q1": 30.0}
+            size["utilisation"]["gpu_settled"] = size["batch_size"] > 1
+        records.write_json(path, record)
+    frame = timing_tables.utilisation("results", written, "machine").set_index("batch_size")
+    assert frame.loc[1, ["gpu_percent", "gpu_percent_q1"]].isna().all().all()
+    assert (frame.loc[2, ["gpu_percent", "gpu_percent_q1"]] == [40.0, 30.0]).all().all()
+    assert (frame.loc[1, "process_percent"] == 90.0).all()
+
+
 def test_tries_and_profiles(written):
     tries = timing_tables.largest("results", written, "machine")
     assert list(tries["outcome"]) == ["fits", "over_limit"]

@@ -147,13 +147,22 @@ def _speed(size: dict[str, Any], examples: int | None) -> Row:
 def _used(entry: dict[str, Any], columns: Iterable[str]) -> Row:
     """Returns what the samples of a part of a record say, for a table's columns.
 
-    A peak that the record has from elsewhere is not one of samples; older records have none. Of
-    the GPU nothing is told where its readings still are of what came before.
+    A peak that the record has from elsewhere is not one of samples.
     """
-    sampled = dict(entry.get("utilisation") or {})
-    if not sampled.get("gpu_settled"):
-        sampled = {name: value for name, value in sampled.items() if name not in GPU_USED}
+    sampled = _sampled(entry)
     return {name: sampled[name] for name in columns if name in sampled and entry.get(name) is None}
+
+
+def _sampled(entry: dict[str, Any]) -> Row:
+    """Returns the summary of the samples of a part of a record; older records may have none.
+
+    Of the GPU nothing is told where its readings still are of what came before.
+    """
+    sampled = entry.get("utilisation") or {}
+    if sampled.get("gpu_settled") is not False:
+        return sampled
+    of_gpu = tuple(GPU_USED)  # and their quartiles
+    return {name: value for name, value in sampled.items() if not name.startswith(of_gpu)}
 
 
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -319,7 +328,7 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
     for timing in find(results, study, experiment, "utilisation"):
         for size in timing.record["sizes"]:
             # The kernel's own peak of memory, not that of the samples.
-            values = {**(size["utilisation"] or {}), **size}
+            values = {**_sampled(size), **size}
             others = values.get("foreign_cores")
             if others is not None:  # older records have no flag
                 values.setdefault("disturbed", others > DISTURBED_CORES)
