@@ -28,8 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 import numpy as np
 import tensorflow as tf
 
-from batchscope import losses, measure_settings, models, statistics
+from batchscope.analysis import intervals
+from batchscope.catalogue import measure_settings
 from batchscope.measures import landscape, sharpness
+from batchscope.training import losses, models
 
 # Network -> shape of the images, classes, examples.
 NETWORKS = {
@@ -101,7 +103,7 @@ def report(network: str, points: int) -> None:
     bare = np.array(rows.row_bare)
     ratios = np.diff(rows.row_ends, axis=0) / bare - 1
     (cpu, clock), logs = np.median(ratios, 0), np.log(ratios[:, 0])
-    interval = statistics.t_interval(logs)
+    interval = intervals.t_interval(logs)
     print(
         f"| {network} | {objective.size:,} | {count:,} | {points} x {points} |"
         f" {1e3 * np.median(bare[:, 0]) / points:.1f} | {cpu:.3f} |"

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 from training import seconds
 from update_norms import block
 
-from batchscope import backend
+from batchscope.host import tensorflow_start
 
 BLOCK_SECONDS = 0.5
 
@@ -53,10 +53,10 @@ class Contender:
 def ratio(theirs: list[float], own: list[float]) -> str:
     import numpy as np
 
-    from batchscope import statistics
+    from batchscope.analysis import intervals
 
     logs = np.log(np.asarray(theirs) / np.asarray(own))
-    interval = statistics.t_interval(logs)
+    interval = intervals.t_interval(logs)
     low, high = np.exp([interval.low, interval.high])
     return f"{np.exp(np.median(logs)):.4f} [{low:.4f}, {high:.4f}]"
 
@@ -80,10 +80,10 @@ def main() -> None:
             subprocess.run(command, check=True)
         return
     threads = arguments.threads[0]
-    backend.start(threads, "cpu" if arguments.gpu is None else "gpu")
+    tensorflow_start.start(threads, "cpu" if arguments.gpu is None else "gpu")
     import numpy as np
 
-    from batchscope.timing.sampler import Sampler
+    from batchscope.timing.instruments.sampler import Sampler
 
     shape, batch_size = (64, 64, 3), 32
     probe = block(shape, batch_size, 4, norms=False)

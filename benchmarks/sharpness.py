@@ -29,8 +29,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 import numpy as np
 import tensorflow as tf
 
-from batchscope import datasets, losses, measure_settings, models
+from batchscope import datasets
+from batchscope.catalogue import measure_settings
 from batchscope.measures import sharpness
+from batchscope.training import losses, models
 
 # Network -> shape of the images, classes, examples, settings beside the defaults. What the
 # search adds to an evaluation depends on the weights alone, so that the ratio falls with the

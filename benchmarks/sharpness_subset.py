@@ -16,9 +16,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 
-from batchscope import backend, measure_settings, names, records
+from batchscope import disk
+from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
+from batchscope.host import tensorflow_start
 from batchscope.measures import sharpness
+from batchscope.store import records
 
 EXAMPLES = (250, 500, 1000, 2000, 0)
 
@@ -26,12 +29,12 @@ EXAMPLES = (250, 500, 1000, 2000, 0)
 def rows(folder: Path, given: dict[str, Any], model_file: str | None) -> None:
     """Prints a run's rows, one per subset; subsets as large as the training set once."""
     run, results = folder.name, folder.parent.parent
-    status = records.read_json(folder / "record.json")["status"]
+    status = disk.read_json(folder / "record.json")["status"]
     if status != records.FINISHED:
         print(f"{run}: {status}, left out", file=sys.stderr)
         return
-    dataset = names.parse_run(run)["dataset"]
-    data = records.read_json(records.dataset_folder(results, dataset) / "record.json")
+    dataset = run_names.parse_run(run)["dataset"]
+    data = disk.read_json(records.dataset_folder(results, dataset) / "record.json")
     available = data["counts"]["train"]
     for examples in EXAMPLES:
         if examples >= available:
@@ -50,7 +53,7 @@ def main() -> None:
     parser.add_argument("--settings", default="default", help="of sharpness, as in paths")
     parser.add_argument("--model-file", help="the user's model file, where there is one")
     arguments = parser.parse_args()
-    backend.start(threads=1)
+    tensorflow_start.start(threads=1)
     given = measure_settings.parse_settings("sharpness", arguments.settings)
     columns = sharpness.columns(given)
     print("| run | examples | loss | " + " | ".join(columns) + " |")

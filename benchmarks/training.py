@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
-from batchscope import backend
+from batchscope.host import tensorflow_start
 
 BLOCK_SECONDS = 1.0
 RATE = 0.01
@@ -31,20 +31,20 @@ RATE = 0.01
 def ours(images, labels, batch_size: int, steps: int) -> Callable[[], None]:
     import keras
 
-    from batchscope import loop, models
+    from batchscope.training import models, step_loop
 
     model = models.build("campbell_cnn", (28, 28, 1), 10, seed=0)
     count = min(len(images), steps * batch_size)
     optimizer = keras.optimizers.SGD(RATE)
-    steps_loop = loop.StepLoop(
+    steps_loop = step_loop.StepLoop(
         model, optimizer, images[:count], labels[:count], 1 / 255, batch_size
     )
     steps_loop.compile()
     epoch = iter(range(10**9))
 
     def block() -> None:
-        order = loop.epoch_order(0, next(epoch), count)
-        steps_loop.run(order, 0, loop.steps_per_epoch(count, batch_size), loop.Totals())
+        order = step_loop.epoch_order(0, next(epoch), count)
+        steps_loop.run(order, 0, step_loop.steps_per_epoch(count, batch_size), step_loop.Totals())
 
     return block
 
@@ -53,7 +53,7 @@ def keras_fit(images, labels, batch_size: int, steps: int) -> Callable[[], None]
     import keras
     import numpy as np
 
-    from batchscope import models
+    from batchscope.training import models
 
     model = models.build("campbell_cnn", (28, 28, 1), 10, seed=0)
     model.compile(
@@ -143,19 +143,20 @@ def interleave(contenders: dict[str, Callable[[], None]], blocks: int) -> dict[s
 def ratio(theirs: list[float], own: list[float]) -> str:
     import numpy as np
 
-    from batchscope import statistics
+    from batchscope.analysis import intervals
 
     logs = np.log(np.asarray(theirs) / np.asarray(own))
-    interval = statistics.t_interval(logs)
+    interval = intervals.t_interval(logs)
     low, high = np.exp([interval.low, interval.high])
     return f"{np.exp(np.median(logs)):.2f} [{low:.2f}, {high:.2f}]"
 
 
 def load_mnist(path: str):
-    from batchscope import datasets, definitions
+    from batchscope import datasets
+    from batchscope.catalogue import dataset_definitions
 
-    definition = definitions.resolve({"source": "mnist", "path": path})
-    token = definitions.token("mnist", definition)
+    definition = dataset_definitions.resolve({"source": "mnist", "path": path})
+    token = dataset_definitions.token("mnist", definition)
     with tempfile.TemporaryDirectory() as folder:
         datasets.prepare(token, definition, folder)
         data = datasets.load(folder, token)
@@ -189,7 +190,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=21)
     arguments = parser.parse_args()
     print(f"CPU time until the training process can train: {import_seconds()}")
-    backend.start(threads=1)
+    tensorflow_start.start(threads=1)
     images, labels = load_mnist(arguments.mnist)
     print("| batch size | images/s, ours | Keras fit | PyTorch, better format | ours to itself |")
     print("|---|---|---|---|---|")

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 from training import RATE, interleave, ratio, seconds
 
-from batchscope import backend
+from batchscope.host import tensorflow_start
 
 BLOCK_SECONDS = 0.5
 
@@ -32,7 +32,7 @@ def block(
     import keras
     import numpy as np
 
-    from batchscope import loop, models
+    from batchscope.training import models, step_loop
 
     model = models.build("chang_vgg", shape, 2, seed=0)
     generator = np.random.default_rng(0)
@@ -40,10 +40,10 @@ def block(
     images = generator.integers(0, 256, (count, *shape), np.uint8)
     labels = generator.integers(0, 2, count)
     optimizer = keras.optimizers.SGD(RATE)
-    steps_loop = loop.StepLoop(model, optimizer, images, labels, 1 / 255, batch_size, norms)
+    steps_loop = step_loop.StepLoop(model, optimizer, images, labels, 1 / 255, batch_size, norms)
     steps_loop.compile()
-    order = loop.epoch_order(0, 0, count)
-    return lambda: steps_loop.run(order, 0, steps, loop.Totals())
+    order = step_loop.epoch_order(0, 0, count)
+    return lambda: steps_loop.run(order, 0, steps, step_loop.Totals())
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--blocks", type=int, default=41)
     arguments = parser.parse_args()
-    backend.start(threads=1)
+    tensorflow_start.start(threads=1)
     print("| images | ms per step, without norms | with norms / without | without / without |")
     print("|---|---|---|---|")
     for text in arguments.shapes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batchscope.timing import trace
+from batchscope.timing.instruments import trace
 
 US = 1_000_000  # picoseconds
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import names, records
+from batchscope import disk
+from batchscope.catalogue import run_names
+from batchscope.store import records
 
 DATASET = "tiny-0123abcd"
-RUN = names.run_name(
+RUN = run_names.run_name(
     {
         "dataset": DATASET,
         "model": "small_cnn",
@@ -34,19 +36,17 @@ def write_dataset(results: Path, classes: int = 3) -> None:
         np.save(folder / f"{split}_images.npy", images)
         np.save(folder / f"{split}_labels.npy", random.integers(0, classes, count).astype(np.int32))
     record = {"dataset": DATASET, "scale": 1 / 16, "classes": classes}
-    records.write_json(
-        folder / "record.json", record | {"input_shape": [8, 8, 1], "counts": COUNTS}
-    )
+    disk.write_json(folder / "record.json", record | {"input_shape": [8, 8, 1], "counts": COUNTS})
 
 
 def write_run(results: Path, status: str = "finished", with_weights: bool = True) -> Any:
     """Writes a run whose trained weights are the initial ones, moved; returns its model."""
     folder = records.run_folder(results, RUN)
     folder.mkdir(parents=True)
-    records.write_json(folder / "record.json", {"run": RUN, "status": status})
+    disk.write_json(folder / "record.json", {"run": RUN, "status": status})
     if not with_weights:
         return None
-    from batchscope import models
+    from batchscope.training import models
 
     model = models.build("small_cnn", (8, 8, 1), 3, 3)
     trainable, state = models.weights(model)

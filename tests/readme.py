@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "workflow"))
 
 
 def _default(parameter) -> str:
-    from batchscope.parameters import format_value
+    from batchscope.catalogue.parameters import format_value
 
     return "-" if parameter.birth is None else f"`{format_value(parameter, parameter.birth)}`"
 
@@ -24,14 +24,14 @@ def _row(parameter, *first: str) -> str:
 
 
 def factors() -> str:
-    from batchscope import names
+    from batchscope.catalogue import run_factors
 
     head = "| factor | alias | if left out | what it is | expected |\n|---|---|---|---|---|\n"
-    return head + "\n".join(_row(p, f"`{p.name}`") for p in names.FACTORS.values())
+    return head + "\n".join(_row(p, f"`{p.name}`") for p in run_factors.FACTORS.values())
 
 
 def measures() -> str:
-    from batchscope.measure_settings import MEASURES
+    from batchscope.catalogue.measure_settings import MEASURES
 
     head = "| measure | setting | alias | if left out | what it is | expected |\n"
     rows = [
@@ -43,21 +43,21 @@ def measures() -> str:
 
 
 def columns() -> str:
-    from batchscope import tables
+    from batchscope.tables import run_table
 
-    return tables.markdown().strip()
+    return run_table.markdown().strip()
 
 
 def timing_factors() -> str:
-    from batchscope import names
+    from batchscope.catalogue import run_factors
 
     head = "| factor | alias | if left out | what it is | expected |\n|---|---|---|---|---|\n"
-    rows = [_row(factor, f"`{name}`") for name, factor in names.TIMING_ONLY_FACTORS.items()]
+    rows = [_row(factor, f"`{name}`") for name, factor in run_factors.TIMING_ONLY_FACTORS.items()]
     return head + "\n".join(rows)
 
 
 def timings() -> str:
-    from batchscope.measure_settings import TIMINGS
+    from batchscope.catalogue.measure_settings import TIMINGS
 
     head = "| timing | setting | alias | if left out | what it is | expected |\n"
     rows = [
@@ -69,7 +69,7 @@ def timings() -> str:
 
 
 def timing_columns() -> str:
-    from batchscope import timing_columns
+    from batchscope.catalogue import timing_columns
 
     rows = [
         f"| `{table}` | `{column}` | {doc} |"

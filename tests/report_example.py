@@ -9,7 +9,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from batchscope import config, figures, measure_settings, names, plan, records, tables
+from batchscope import figures
+from batchscope.catalogue import measure_settings, run_names
+from batchscope.store import records
+from batchscope.study import config, plan
+from batchscope.tables import run_table
 
 QUESTION = 'Does <script>alert("question")</script> a larger batch "generalise" worse, & why?'
 TITLE = 'Batch size & <b>bold</b> "claims" on digits'
@@ -79,14 +83,14 @@ def write(
         records.measure_path(
             results, lacking, "sharpness", _settings(measures, "sharpness")
         ).unlink()
-    for timing in {names.timing_name(run.factors) for run in study.runs.values()}:
+    for timing in {run_names.timing_name(run.factors) for run in study.runs.values()}:
         place = records.timing_path(
             results, study.machine, timing, _settings(measures, "time_epoch")
         )
         _write_json(place, _timing(timing, measures["time_epoch"]))
     for name, experiment in study.experiments.items():
         place = results / "studies" / study.folder_name / name
-        tables.write(results, study, name, place)
+        run_table.write(results, study, name, place)
         write_figures(place / "figures", figures.available(experiment.measures))
     return study, results, path
 
@@ -203,7 +207,7 @@ def _measured(doublings: float, noise: random.Random) -> dict[str, dict[str, flo
 
 
 def _timing(timing: str, settings: dict[str, Any]) -> dict[str, Any]:
-    seconds = 0.4 / names.parse_timing(timing)["batch_size"] ** 0.5
+    seconds = 0.4 / run_names.parse_timing(timing)["batch_size"] ** 0.5
     return records.measure_record(
         "time_epoch",
         timing,

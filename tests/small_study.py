@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import plan
 from batchscope.errors import ConfigError
+from batchscope.study import plan
 
 MODEL_FILE = Path(__file__).parent / "bad_configs" / "tiny_model.py"
 

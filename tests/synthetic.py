@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import measure_settings, names, parameters, records
+from batchscope import disk
+from batchscope.catalogue import measure_settings, parameters, run_names
+from batchscope.store import records
 
-DATASET = names.token("digits", "1f0a93c2")
+DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
 MEASURES: dict[str, dict[str, Any]] = {
     measure: {name: setting.birth for name, setting in settings.items()}
@@ -66,7 +68,7 @@ def grid(
     base = {"dataset": DATASET, "model": "small_cnn", "optimizer": "sgd", "epochs": 40}
     base |= {"learning_rate": 0.05, **factors}
     return [
-        names.run_name({**base, "batch_size": size, **case, "seed": seed})
+        run_names.run_name({**base, "batch_size": size, **case, "seed": seed})
         for case, size, seed in itertools.product(cases, batch_sizes, seeds)
     ]
 
@@ -87,7 +89,7 @@ def _ends(runs: list[str]) -> tuple[tuple[str, str], ...]:
     """Returns (smallest, largest batch size) for every seed and all else that runs share."""
     alike: dict[tuple, dict[int, str]] = {}
     for run in runs:
-        factors = names.parse_run(run)
+        factors = run_names.parse_run(run)
         size = factors.pop("batch_size")
         alike.setdefault(tuple(factors.items()), {})[size] = run
     return tuple(
@@ -117,13 +119,13 @@ def write(
     counts = {"train": 1149, "validation": 288, "test": 360}
     dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
     dataset |= {"source": "scikit-learn", "split_seed": 0, "skipped_count": 0, "bytes": 115008}
-    records.write_json(records.dataset_folder(results, DATASET) / "record.json", dataset)
+    disk.write_json(records.dataset_folder(results, DATASET) / "record.json", dataset)
 
 
 def _write_run(
     results: Path, planned: Study, experiment: Experiment, run: str, status: str, patience: bool
 ) -> None:
-    factors = names.parse_run(run)
+    factors = run_names.parse_run(run)
     size, seed, rate = factors["batch_size"], factors["seed"], factors["learning_rate"]
     generator = np.random.default_rng([size, seed, int(rate * 1e6)])
     epochs = int(factors["epochs"])
@@ -134,7 +136,7 @@ def _write_run(
         epochs = 7 if status == records.DIVERGED else 0
     history = _history(size, rate, epochs, generator, diverges=not finished)
     folder = records.run_folder(results, run)
-    records.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, history)
+    disk.write_rows(folder / "history.csv", records.HISTORY_COLUMNS, history)
     validation = [row["validation_loss"] for row in history if row["validation_loss"] is not None]
     record = {
         "run": run,
@@ -161,7 +163,7 @@ def _write_run(
         "machine": {"cpu": "A CPU", "cores": 2, "memory_gb": 8.0, "gpu": None, "name": "local"},
         "finished_at": "2026-11-21T00:00:00Z",
     }
-    records.write_json(folder / "record.json", record)
+    disk.write_json(folder / "record.json", record)
     for measure, settings in experiment.measures.items():
         if measure in measure_settings.PAIR_MEASURES:
             continue
@@ -170,15 +172,15 @@ def _write_run(
         )
         values, details = _values(measure, settings, size, rate, generator)
         if measure == "landscape" and finished:
-            records.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
+            disk.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
         if measure == "time_epoch":
-            timing = names.timing_name(factors)
+            timing = run_names.timing_name(factors)
             path = records.timing_path(
                 results, planned.machine, timing, measure_settings.settings_name(measure, settings)
             )
         elif not finished:
             values, details = dict.fromkeys(values), {}
-        records.write_json(
+        disk.write_json(
             path, records.measure_record(measure, run, settings, status, values, **details)
         )
     if "evaluate" in experiment.measures:
@@ -205,7 +207,7 @@ def _write_early(
         results, run, "evaluate", measure_settings.settings_name("evaluate", settings)
     )
     values = values if reached else dict.fromkeys(values)
-    records.write_json(path, records.measure_record("evaluate", run, settings, status, values))
+    disk.write_json(path, records.measure_record("evaluate", run, settings, status, values))
 
 
 def _history(
@@ -411,4 +413,4 @@ def _write_line(
             loss = height + 0.8 * (alphas * (alphas - 1)) ** 2 + 0.05 * alphas**2
             details |= {f"{split}_loss": loss, f"{split}_accuracy": np.exp(-loss / 2)}
     record = records.measure_record("line", small, settings, status, {}, other=large, **details)
-    records.write_json(path, record)
+    disk.write_json(path, record)

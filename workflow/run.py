@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import environments, measure_settings, names, sweeps, warm
+from batchscope.catalogue import framework_names, measure_settings, run_names, sweep_names
 from batchscope.errors import UserError
+from batchscope.host import framework_environments, warm_process
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
 
@@ -28,15 +29,15 @@ def prepare_data(arguments: argparse.Namespace) -> None:
 
 
 def train(arguments: argparse.Namespace) -> None:
-    _start(names.parse_run(arguments.run))
-    from batchscope import training
+    _start(run_names.parse_run(arguments.run))
+    from batchscope.training import trainer
 
-    limits = training.Limits(
+    limits = trainer.Limits(
         arguments.chunk_seconds, arguments.chunk_steps, arguments.checkpoint_seconds
     )
     try:
-        status = training.train(arguments.run, arguments.results, arguments.model_file, limits)
-    except training.Interrupted:
+        status = trainer.train(arguments.run, arguments.results, arguments.model_file, limits)
+    except trainer.Interrupted:
         print("Stopped by a signal; goes on from its checkpoint when started again.")
         sys.exit(INTERRUPTED)
     print(f"{arguments.run}: {status}")
@@ -44,7 +45,7 @@ def train(arguments: argparse.Namespace) -> None:
 
 def measure(arguments: argparse.Namespace) -> None:
     if arguments.step in NEED_TENSORFLOW:
-        factors = names.parse_run(arguments.run)
+        factors = run_names.parse_run(arguments.run)
         # One thread: a sum's order, and so its last bits, must not depend on the machine.
         _start({"threads": 1, "device": factors["device"]})
     from batchscope import measures
@@ -58,8 +59,8 @@ def measure(arguments: argparse.Namespace) -> None:
 
 
 def time_epoch(arguments: argparse.Namespace) -> None:
-    _start(names.parse_timing(arguments.timing))
-    from batchscope.timing import epoch
+    _start(run_names.parse_timing(arguments.timing))
+    from batchscope.timing import time_epoch as epoch
 
     epoch.write(
         arguments.results,
@@ -72,9 +73,9 @@ def time_epoch(arguments: argparse.Namespace) -> None:
 
 
 def timing(arguments: argparse.Namespace) -> None:
-    sweep = sweeps.parse(arguments.sweep)
+    sweep = sweep_names.parse(arguments.sweep)
     framework = sweep.factors["framework"]
-    if framework != environments.OWN:
+    if framework != framework_names.OWN:
         _hand_over(framework)
     elif arguments.step != "max_batch_size":  # its children start TensorFlow, each for itself
         _start(sweep.factors)
@@ -92,34 +93,36 @@ def timing(arguments: argparse.Namespace) -> None:
 
 
 def try_batch(arguments: argparse.Namespace) -> None:
-    from batchscope.timing import attempt_child
+    from batchscope.timing.largest import attempt_child
 
-    factors = sweeps.parse(arguments.sweep).factors
+    factors = sweep_names.parse(arguments.sweep).factors
     attempt_child.run(
         arguments.results, factors, arguments.batch_size, arguments.memory_mb, arguments.model_file
     )
 
 
 def install_framework(arguments: argparse.Namespace) -> None:
-    from batchscope import installation
+    from batchscope.host import framework_install
 
-    if arguments.output.resolve() != environments.record(arguments.framework).resolve():
+    if arguments.output.resolve() != framework_environments.record(arguments.framework).resolve():
         raise UserError(
-            f"--output: received {arguments.output}; {environments.record(arguments.framework)} "
-            f"is expected, as {environments.VARIABLE} has it."
+            f"--output: received {arguments.output}; {framework_environments.record(arguments.framework)} "
+            f"is expected, as {framework_environments.VARIABLE} has it."
         )
-    installation.install(arguments.framework)
+    framework_install.install(arguments.framework)
 
 
 def tabulate(arguments: argparse.Namespace) -> None:
-    from batchscope import config, tables
+    from batchscope.study import config
+    from batchscope.tables import run_table
 
     study = config.study(arguments.config, arguments.scale)
-    tables.write(arguments.results, study, arguments.experiment, arguments.output)
+    run_table.write(arguments.results, study, arguments.experiment, arguments.output)
 
 
 def draw(arguments: argparse.Namespace) -> None:
-    from batchscope import config, figures
+    from batchscope import figures
+    from batchscope.study import config
 
     study = config.study(arguments.config, arguments.scale)
     experiment = study.experiments[arguments.experiment]
@@ -132,14 +135,16 @@ def draw(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    from batchscope import config, report
+    from batchscope import report
+    from batchscope.study import config
 
     study = config.study(arguments.config, arguments.scale)
     report.write(study, arguments.results, arguments.config, arguments.output, arguments.partial)
 
 
 def plan(arguments: argparse.Namespace) -> None:
-    from batchscope import absence, status
+    from batchscope.host import absence
+    from batchscope.store import status
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
@@ -159,20 +164,20 @@ OF = {
 
 
 def _start(factors: dict) -> None:
-    from batchscope import backend
+    from batchscope.host import tensorflow_start
 
-    backend.start(factors["threads"], factors["device"], factors.get("replicas", 1))
+    tensorflow_start.start(factors["threads"], factors["device"], factors.get("replicas", 1))
 
 
 def _hand_over(framework: str) -> None:
     """Goes on with this command in a framework's own environment, unless it runs there."""
-    python = environments.python(framework)
+    python = framework_environments.python(framework)
     if os.path.realpath(sys.prefix) == os.path.realpath(python.parents[1]):
         return
-    if not environments.installed(framework):
+    if not framework_environments.installed(framework):
         raise UserError(
             f"framework: received {framework!r}, which is not installed; "
-            f"{environments.command(framework)} is expected to be run first."
+            f"{framework_environments.command(framework)} is expected to be run first."
         )
     sys.stdout.flush()
     os.execv(python, [str(python), *sys.argv])
@@ -206,7 +211,7 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")
     found = step("install_framework", install_framework, "Install a framework beside TensorFlow.")
-    found.add_argument("--framework", required=True, choices=tuple(environments.FRAMEWORKS))
+    found.add_argument("--framework", required=True, choices=tuple(framework_names.FRAMEWORKS))
     found.add_argument("--output", type=Path, required=True, help="its record")
     found = step("train", train, "Train one run.")
     found.add_argument("--run", required=True)
@@ -265,7 +270,7 @@ def main(words: list[str]) -> None:
     except UserError as error:
         sys.exit(str(error))
     if arguments.step in OF:
-        from batchscope import estimates
+        from batchscope.store import estimates
 
         name = getattr(arguments, OF[arguments.step])
         seconds = time.monotonic() - started
@@ -276,7 +281,7 @@ def _alone(words: list[str]) -> bool:
     """Whether a step must have a process of its own: what is timed, a GPU, several threads."""
     run = words[words.index("--run") + 1] if "--run" in words[:-1] else ""
     try:
-        factors = names.parse_run(run)
+        factors = run_names.parse_run(run)
     except ValueError:
         return True
     wide = factors["threads"] > 1 or factors["device"] != "cpu"
@@ -284,5 +289,5 @@ def _alone(words: list[str]) -> bool:
 
 
 if __name__ == "__main__":
-    status = None if _alone(sys.argv[1:]) else warm.ask(sys.argv[1:])
+    status = None if _alone(sys.argv[1:]) else warm_process.ask(sys.argv[1:])
     sys.exit(main(sys.argv[1:]) if status is None else status)

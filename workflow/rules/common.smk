@@ -4,8 +4,9 @@ import sys
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
-from batchscope import environments, jobs
-from batchscope.versions import VERSIONS
+from batchscope.host import framework_environments as environments
+from batchscope import snakefile as jobs
+from batchscope.catalogue.versions import VERSIONS
 
 TOLD = workflow.global_resources
 jobs.activate(gpus="gpu" in TOLD and TOLD["gpu"].value > 0)

@@ -14,7 +14,7 @@
 - `scale`: an image's numbers are multiplied by it before the network sees them;
 - `split`: `train`, `validation`, `test` and `seed` (see `batchscope.datasets.splits`).
 
-What a definition leaves out has the default of `batchscope.definitions`.
+What a definition leaves out has the default of `batchscope.catalogue.dataset_definitions`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import definitions, names, records
+from batchscope import disk
+from batchscope.catalogue import dataset_definitions, run_names
 from batchscope.datasets import arrays, patches, photographs, splits
 from batchscope.datasets.raw import Images, Raw, Request
 from batchscope.errors import UserError
+from batchscope.store import records
 
 # A new source is one function and one line here.
 SOURCES: dict[str, Callable[[Request], Raw]] = {
@@ -109,7 +111,7 @@ def load(results: Path | str, token: str) -> Dataset:
         UserError: If it was not prepared, or its files do not fit its record.
     """
     folder = records.dataset_folder(results, token)
-    record = records.read_json(folder / "record.json")
+    record = disk.read_json(folder / "record.json")
     missing = {"scale", "classes", "input_shape", "counts"} - set(record)
     if missing:
         raise UserError(f"{folder}: its record lacks {sorted(missing)}; {_again(folder)}")
@@ -134,16 +136,16 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> None
     Raises:
         UserError: If the source cannot be had or does not hold what it should.
     """
-    name = names.split_token(token)[0]
+    name = run_names.split_token(token)[0]
     where = f"datasets.{name}"
     if definition.get("source") not in SOURCES:
         known = ", ".join(SOURCES)
         raise UserError(
             f"{where}.source: received {definition.get('source')!r}; expected one of {known}."
         )
-    resolved = definitions.resolve(definition)
+    resolved = dataset_definitions.resolve(definition)
     definition = {
-        key: value for key, value in resolved.items() if value is not definitions.REQUIRED
+        key: value for key, value in resolved.items() if value is not dataset_definitions.REQUIRED
     }
     folder = records.dataset_folder(results, token)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -220,10 +222,10 @@ def _write_images(path: Path, images: Images, rows: np.ndarray | None) -> int:
 
 def _publish(scratch: Path, folder: Path, record: dict[str, Any]) -> None:
     files = [f"{split}_{what}.npy" for split in records.SPLITS for what in ("images", "labels")]
-    record["sha256"] = {file: records.file_sha256(scratch / file) for file in files}
+    record["sha256"] = {file: disk.file_sha256(scratch / file) for file in files}
     folder.mkdir(exist_ok=True)
     (folder / "record.json").unlink(missing_ok=True)
     for file in files:
-        with records.atomic_path(folder / file) as target:
+        with disk.atomic_path(folder / file) as target:
             (scratch / file).replace(target)
-    records.write_json(folder / "record.json", record)
+    disk.write_json(folder / "record.json", record)

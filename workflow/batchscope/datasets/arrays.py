@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import records
+from batchscope import disk
 from batchscope.datasets import download, splits
 from batchscope.datasets.raw import Raw, Request
 from batchscope.errors import UserError
@@ -48,7 +48,7 @@ def digits(request: Request) -> Raw:
         table[:, -1].astype(np.int32),
         [str(digit) for digit in range(10)],
         f"scikit-learn {importlib.metadata.version('scikit-learn')}, digits",
-        {path.name: records.file_sha256(path)},
+        {path.name: disk.file_sha256(path)},
         scale=1 / 16,
     )
 
@@ -101,7 +101,7 @@ def _mnist_npz(where: str, path: Path) -> tuple[dict[str, Any], dict[str, str]]:
             f"{where}: {path}: missing {', '.join(missing)}; Keras's mnist.npz is expected."
         )
     sets = {name: (arrays[f"x_{name}"], arrays[f"y_{name}"]) for name in ("train", "test")}
-    return sets, {path.name: records.file_sha256(path)}
+    return sets, {path.name: disk.file_sha256(path)}
 
 
 def _idx_folder(where: str, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -111,7 +111,7 @@ def _idx_folder(where: str, folder: Path) -> tuple[dict[str, Any], dict[str, str
         for what, dimensions in (("images", 3), ("labels", 1)):
             path = _idx_path(where, folder, f"{prefix}-{what}", dimensions)
             pair.append(_read_idx(where, path, dimensions))
-            checksums[path.name] = records.file_sha256(path)
+            checksums[path.name] = disk.file_sha256(path)
         sets[name] = tuple(pair)
     return sets, checksums
 
@@ -183,7 +183,7 @@ def npz(request: Request) -> Raw:
         labels,
         [str(index) for index in range(classes)],
         str(request.definition["path"]),
-        {path.name: records.file_sha256(path)},
+        {path.name: disk.file_sha256(path)},
         given=sets,
     )
 

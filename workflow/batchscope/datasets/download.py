@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from batchscope import records
+from batchscope import disk
 from batchscope.datasets.raw import Request
 from batchscope.errors import UserError
 
@@ -32,7 +32,7 @@ def local_or_downloaded(request: Request, url: str, sha256: str | None) -> Path:
         return path
     expected = request.sha256 or sha256
     target = request.downloads / url.rpartition("/")[2]
-    if not target.is_file() or (expected and records.file_sha256(target) != expected):
+    if not target.is_file() or (expected and disk.file_sha256(target) != expected):
         _fetch(request.where, url, target, expected)
     return target
 
@@ -54,7 +54,7 @@ def check_local(request: Request, path: Path) -> None:
 def _check(where: str, path: Path, sha256: str | None) -> None:
     if sha256 is None:
         return
-    received = records.file_sha256(path)
+    received = disk.file_sha256(path)
     if received != sha256:
         raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.")
 
@@ -62,7 +62,7 @@ def _check(where: str, path: Path, sha256: str | None) -> None:
 def _fetch(where: str, url: str, target: Path, sha256: str | None) -> None:
     hint = f"download it yourself and name the file as {where}.path"
     try:
-        with records.atomic_path(target) as temporary:
+        with disk.atomic_path(target) as temporary:
             with (
                 urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
                 open(temporary, "wb") as file,

@@ -11,7 +11,7 @@ import importlib.metadata
 
 import numpy as np
 
-from batchscope import records
+from batchscope import disk
 from batchscope.datasets.arrays import scikit_learn_data
 from batchscope.datasets.raw import OnDisk, Raw, Request
 from batchscope.errors import UserError
@@ -65,7 +65,7 @@ def _photographs(where: str) -> tuple[list[np.ndarray], dict[str, str]]:
         try:
             with Image.open(path) as image:
                 photographs.append(np.asarray(image.convert("RGB")))
-            checksums[path.name] = records.file_sha256(path)
+            checksums[path.name] = disk.file_sha256(path)
         except OSError as error:
             raise UserError(
                 f"{where}: scikit-learn's {path.name} cannot be read ({error}); install the "

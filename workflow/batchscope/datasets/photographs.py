@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from batchscope import records
+from batchscope import disk
 from batchscope.datasets import download
 from batchscope.datasets.raw import OnDisk, Raw, Request
 from batchscope.errors import UserError
@@ -59,7 +59,7 @@ def cats_vs_dogs(request: Request) -> Raw:
             f"{request.where}: {path}: cannot be read ({error}); a zip file is expected."
         ) from None
     source = str(request.definition.get("path") or CATS_URL)
-    checksums = {path.name: records.file_sha256(path)}
+    checksums = {path.name: disk.file_sha256(path)}
     return Raw(images, labels, list(CATS_CLASSES), source, checksums, skipped=skipped)
 
 

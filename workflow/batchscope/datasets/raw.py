@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import definitions
+from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
 
 
@@ -53,7 +53,7 @@ class Request:
         text = self.definition.get("path")
         if not text:
             return None
-        path = definitions.expanded(str(text))
+        path = dataset_definitions.expanded(str(text))
         if not path.exists():
             raise UserError(f"{self.where}.path: received {text!r}, which does not exist.")
         return path

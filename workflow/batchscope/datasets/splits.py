@@ -1,7 +1,7 @@
 """Which examples train, which validate, which test.
 
 In a stratified split the members of each class are shuffled by the split's seed, then dealt
-to train, validation and test as `batchscope.definitions.split_counts` says. In one that is not
+to train, validation and test as `batchscope.catalogue.dataset_definitions.split_counts` says. In one that is not
 (MNIST's) all examples are one group. Every split is then put in one shuffled order, so that
 classes do not follow one another.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import definitions
+from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
 
 PARTS = ("train", "validation", "test")
@@ -47,7 +47,7 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: tuple[str, ...
             fixed = [split.get(part) or 0 for part in PARTS[1:] if part not in drawn]
             train = min(train + sum(fixed), rest)
     parts = {"validation": 0, "test": 0, **numbers, "train": train}
-    counts = [int(count) for count in definitions.split_counts(parts, members)]
+    counts = [int(count) for count in dataset_definitions.split_counts(parts, members)]
     if sum(counts) > members or counts[0] < 1:
         listed = ", ".join(f"{part} {split[part]}" for part in PARTS if split.get(part))
         raise UserError(

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscope import measure_settings
+from batchscope.catalogue import measure_settings
 
 if TYPE_CHECKING:
     import pandas
@@ -63,7 +63,7 @@ class Figure:
 
     def draw(self, frame: pandas.DataFrame) -> Drawing:
         """Returns the figure, drawn from what `select` returned."""
-        from batchscope.figures import canvas
+        from batchscope.figures.drawing import canvas
 
         with canvas.style():
             return _module(self.name).draw(frame)
@@ -82,7 +82,7 @@ def _empty() -> pandas.DataFrame:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tidy tables of one experiment, as batchscope.tables writes them: one {name}.csv each.
+    """The tidy tables of one experiment, as batchscope.tables.run_table writes them: one {name}.csv each.
 
     Only some experiments have rows in the later ones, those of timings among them.
     """
@@ -208,9 +208,11 @@ def available(
 
 def read(folder: Path | str) -> Tables:
     """Reads the tables of an experiment."""
-    from batchscope import frames
+    from batchscope.analysis import run_series
 
-    return Tables(*(frames.read(Path(folder) / f"{table.name}.csv") for table in fields(Tables)))
+    return Tables(
+        *(run_series.read(Path(folder) / f"{table.name}.csv") for table in fields(Tables))
+    )
 
 
 def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
@@ -223,7 +225,7 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
     Raises:
         UserError: If a name is not registered.
     """
-    from batchscope import records
+    from batchscope import disk
     from batchscope.errors import UserError
 
     names = list(names)
@@ -233,21 +235,21 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
     read_tables = read(tables)
     listing = [_write_figure(read_tables, FIGURES[name], Path(folder)) for name in names]
-    records.write_text(Path(folder) / LISTING, json.dumps(listing, indent=1) + "\n")
+    disk.write_text(Path(folder) / LISTING, json.dumps(listing, indent=1) + "\n")
 
 
 def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, str]:
     """Writes a figure's three files; returns its line of the list."""
-    from batchscope import records
-    from batchscope.figures import canvas
+    from batchscope import disk
+    from batchscope.figures.drawing import canvas
 
     frame = figure.select(tables)
     svg, png = canvas.svg_and_png(figure.draw(frame), figure.title)
-    with records.atomic_path(folder / f"{figure.name}.csv") as temporary:
+    with disk.atomic_path(folder / f"{figure.name}.csv") as temporary:
         frame.to_csv(temporary, index=False, lineterminator="\n")
-    with records.atomic_path(folder / f"{figure.name}.png") as temporary:
+    with disk.atomic_path(folder / f"{figure.name}.png") as temporary:
         temporary.write_bytes(png)
-    records.write_text(folder / f"{figure.name}.svg", svg)
+    disk.write_text(folder / f"{figure.name}.svg", svg)
     return {
         "name": figure.name,
         "title": figure.title,

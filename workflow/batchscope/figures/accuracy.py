@@ -14,9 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from batchscope import frames, statistics
-from batchscope.figures import Tables, against_batch_size, as_published, canvas, words
-from batchscope.figures.against_batch_size import Panel, Place
+from batchscope.analysis import intervals, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, as_published, canvas, words
+from batchscope.figures.drawing.against_batch_size import Panel, Place
 
 _PANELS = [
     Panel("train_accuracy", "Training", "accuracy (%)"),
@@ -63,7 +64,7 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     *ours, last = grid.flat
     for axes in ours[1:]:
         axes.sharey(ours[0])
-    groups, others = frames.series(own), as_published.series(theirs)
+    groups, others = run_series.series(own), as_published.series(theirs)
     sizes = sorted({*own["batch_size"].tolist(), *theirs["batch_size"].tolist()})
     extra = functools.partial(_binomial, sizes=sizes)
     panels = [*panels[:-1], replace(panels[-1], title=f"{panels[-1].title}, {as_published.HERE}")]
@@ -112,7 +113,7 @@ def _items(column: str) -> str:
 def _binomial(
     axes: Axes,
     panel: Panel,
-    group: frames.Series,
+    group: run_series.Series,
     style: dict[str, Any],
     place: Place,
     sizes: Sequence[int] = (),
@@ -122,7 +123,7 @@ def _binomial(
     rows = group.frame[group.frame["status"] == canvas.FINISHED]
     for size, chosen in rows.groupby("batch_size"):
         share, items = chosen[panel.column].mean(), chosen[_items(panel.column)].mean()
-        half = float(statistics.binomial_half_width(share, items))
+        half = float(intervals.binomial_half_width(share, items))
         if np.isfinite(half):
             at = np.log2(size) + place.offset
             ends = [share - half, min(share + half, 1.0)]

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from batchscope import frames, statistics
-from batchscope.figures import Tables, against_batch_size, by_epochs, canvas, words
-from batchscope.figures.against_batch_size import Place
+from batchscope.analysis import intervals, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, by_epochs, canvas, words
+from batchscope.figures.drawing.against_batch_size import Place
 
 _COLUMNS = [
     f"{split}_{metric}"
@@ -65,12 +66,12 @@ def _ends(frame: pandas.DataFrame) -> list[int]:
 def _after(frame: pandas.DataFrame, count: int) -> pandas.DataFrame:
     """Returns one row per run, without an accuracy where it stopped before or was never run."""
     rows = by_epochs.runs(frame).drop(columns=["at_epoch", *_COLUMNS])
-    keys = [*frames.varying(frame), "batch_size", "seed"]
+    keys = [*run_series.varying(frame), "batch_size", "seed"]
     reached = frame.loc[frame["at_epoch"] == count, [*keys, _SHOWN]]
     return rows.merge(reached, how="left", on=keys)
 
 
-def _draw_panel(axes: Axes, group: frames.Series, styles: by_epochs.Styles) -> None:
+def _draw_panel(axes: Axes, group: run_series.Series, styles: by_epochs.Styles) -> None:
     sizes = sorted(group.frame["batch_size"].unique().tolist())
     for index, (count, style) in enumerate(styles.items()):
         place = Place(against_batch_size.dodge(index, len(styles), sizes), len(styles))
@@ -90,9 +91,9 @@ def _binomial_note(frame: pandas.DataFrame) -> str:
     items = rows[_ITEMS].dropna().astype(int).unique()
     if len(items) == 0:
         return ""
-    factors = [*frames.varying(frame), "batch_size", "at_epoch"]
+    factors = [*run_series.varying(frame), "batch_size", "at_epoch"]
     means = rows.groupby(factors, dropna=False)[[_SHOWN, _ITEMS]].mean()
-    halves = statistics.binomial_half_width(means[_SHOWN], means[_ITEMS])
+    halves = intervals.binomial_half_width(means[_SHOWN], means[_ITEMS])
     low, high = (f"{100 * half:.2g}" for half in (halves.min(), halves.max()))
     error = f"±{low}" if low == high else f"±{low} to ±{high}"
     counted = f"{items[0]:,} test examples" if len(items) == 1 else "its test examples"

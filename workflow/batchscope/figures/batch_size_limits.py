@@ -15,26 +15,31 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from batchscope import frames, margins, names
-from batchscope.figures import Tables, canvas, timings, words
+from batchscope.analysis import largest_within_margin, run_series
+from batchscope.catalogue import run_factors
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas, timings, words
 
 FITS, KNEE = "fits", "knee"
 NO_KNEE, RISES = "no_knee", "still_rising"
 _LIMIT_COLUMNS = ("bound", "memory_mb")
-_LOOP_FACTORS = tuple(names.TIMING_ONLY_FACTORS)
+_LOOP_FACTORS = tuple(run_factors.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
 _LABEL = 34  # characters in a line
 _MOST_TOLD = 6  # series told one by one
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
-    margins.BEST: ("*", True, "best"),
-    margins.WITHIN: ("o", True, "within the margin of the best"),
-    margins.NOT_RESOLVED: ("o", False, "not resolved"),
-    margins.BEYOND: ("X", True, "beyond the margin"),
-    margins.FAILED: ("x", True, "a run did not finish"),
-    margins.FEW_SEEDS: (".", True, "fewer than 6 seeds: no verdict"),
+    largest_within_margin.BEST: ("*", True, "best"),
+    largest_within_margin.WITHIN: ("o", True, "within the margin of the best"),
+    largest_within_margin.NOT_RESOLVED: ("o", False, "not resolved"),
+    largest_within_margin.BEYOND: ("X", True, "beyond the margin"),
+    largest_within_margin.FAILED: ("x", True, "a run did not finish"),
+    largest_within_margin.FEW_SEEDS: (".", True, "fewer than 6 seeds: no verdict"),
 }
-_COLOURS = {margins.BEYOND: canvas.FAILED_COLOUR, margins.FAILED: canvas.FAILED_COLOUR}
+_COLOURS = {
+    largest_within_margin.BEYOND: canvas.FAILED_COLOUR,
+    largest_within_margin.FAILED: canvas.FAILED_COLOUR,
+}
 _MACHINE = canvas.COLOURS[1]
 
 
@@ -54,8 +59,8 @@ def select(tables: Tables) -> pandas.DataFrame:
     bound of its search and its memory.
     """
     machine = pandas.DataFrame(_machine_limits(tables.limits)).drop_duplicates()
-    own = [*frames.varying(tables.margins), *margins.COLUMNS]
-    columns = dict.fromkeys(["limit", *frames.varying(machine), *own, *_LIMIT_COLUMNS])
+    own = [*run_series.varying(tables.margins), *largest_within_margin.COLUMNS]
+    columns = dict.fromkeys(["limit", *run_series.varying(machine), *own, *_LIMIT_COLUMNS])
     rows = pandas.concat([machine, tables.margins[own]], ignore_index=True)
     return rows.reindex(columns=list(columns))
 
@@ -63,7 +68,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 def _machine_limits(table: pandas.DataFrame) -> Iterator[dict[str, Any]]:
     """Yields the limits in the rows of limits.csv, with their factors."""
     for row in table.to_dict("records"):
-        factors = {name: row[name] for name in frames.factor_columns(table)}
+        factors = {name: row[name] for name in run_series.factor_columns(table)}
         if pandas.notna(row["max_batch_size"]):
             # Memory does not depend on what drives the steps.
             memory = {name: v for name, v in factors.items() if name not in _LOOP_FACTORS}
@@ -118,7 +123,7 @@ def found(frame: pandas.DataFrame) -> str:
     for outcome, chosen in [] if _none_finished(frame) else _outcomes(frame):
         margin = _margin(outcome, float(chosen["margin"].iloc[0]))
         parts, few = [], 0
-        for series in frames.series(chosen):
+        for series in run_series.series(chosen):
             largest = timings.one(series.frame, "largest_batch_size")
             few += pandas.isna(largest)
             if pandas.notna(largest):
@@ -135,23 +140,26 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(dict.fromkeys(told))
 
 
-def _told(series: frames.Series) -> str:
+def _told(series: run_series.Series) -> str:
     """Returns the fewest words that tell a series apart; empty where there is one."""
-    return frames.describe(series.factors)
+    return run_series.describe(series.factors)
 
 
 def _none_finished(frame: pandas.DataFrame) -> bool:
     return bool(frame["mean"].isna().all())
 
 
-def _reach(series: frames.Series, largest: int) -> str:
+def _reach(series: run_series.Series, largest: int) -> str:
     """Returns `adam: 64 (best 16; at 128 not resolved)`."""
     best = int(timings.one(series.frame, "best_batch_size"))
     above = series.frame[series.frame["batch_size"] > largest]
     why = "the largest tried"
     if len(above):
         first = above.sort_values("batch_size").iloc[0]
-        words_ = {margins.BEYOND: "beyond it", margins.FAILED: "a run failed"}
+        words_ = {
+            largest_within_margin.BEYOND: "beyond it",
+            largest_within_margin.FAILED: "a run failed",
+        }
         why = f"at {int(first['batch_size'])} {words_.get(first['verdict'], 'not resolved')}"
     name = f"{_told(series)}: " if series.factors else ""
     return f"{name}{largest} (best {best}; {why})"
@@ -176,7 +184,7 @@ def _machine_rows(frame: pandas.DataFrame) -> list[_Row]:
     for limit, what in ((FITS, "fits into memory"), (KNEE, "90 % of the plateau")):
         chosen = _known(frame[frame["limit"] == limit])
         # The position of a limit is no factor of what it is a limit of.
-        for series in frames.series(chosen.assign(batch_size=0)):
+        for series in run_series.series(chosen.assign(batch_size=0)):
             entries = chosen.loc[series.frame.index]
             label = f"{what} ({series.label})" if series.label else what
             for position in range(len(entries)):
@@ -192,7 +200,7 @@ def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
     found = []
     for outcome, chosen in outcomes:
         margin = _margin(outcome, float(chosen["margin"].iloc[0]))
-        for series in frames.series(chosen):
+        for series in run_series.series(chosen):
             what = f"{_words(outcome)} within {margin}"
             told = _told(series)
             label = told or what
@@ -210,7 +218,7 @@ def _outcomes(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
 def _known(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Returns rows without the factors that only the other kind of rows has."""
     return rows.drop(
-        columns=[name for name in frames.factor_columns(rows) if rows[name].isna().all()]
+        columns=[name for name in run_series.factor_columns(rows) if rows[name].isna().all()]
     )
 
 
@@ -293,7 +301,7 @@ def _note(frame: pandas.DataFrame) -> str:
     seeds = frame["seeds"].dropna()
     if len(seeds):
         parts.append(f"paired seeds: {int(seeds.max())}")
-    if (frame["verdict"] == margins.FEW_SEEDS).any():
-        parts.append(_MARKS[margins.FEW_SEEDS][2])
+    if (frame["verdict"] == largest_within_margin.FEW_SEEDS).any():
+        parts.append(_MARKS[largest_within_margin.FEW_SEEDS][2])
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""

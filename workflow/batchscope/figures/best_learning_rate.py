@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from batchscope import frames, learning_rates
-from batchscope.figures import Tables, against_batch_size, canvas, learning_rate, words
-from batchscope.figures.against_batch_size import Panel
-from batchscope.learning_rates import CHOSEN_ON, Choice, Exponent
+from batchscope.analysis import best_learning_rates, run_series
+from batchscope.analysis.best_learning_rates import CHOSEN_ON, Choice, Exponent
+from batchscope.figures import Tables, learning_rate
+from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing.against_batch_size import Panel
 
 _PANELS = [
     Panel("test_loss", "Test loss at the best rate", "loss (nats)"),
@@ -24,7 +25,10 @@ _PANELS = [
 ]
 _RULES = {1.0: "linear rule (k = 1)", 0.5: "square root rule (k = 1/2)"}
 _RULE_COLOUR = "#999999"
-_ARROWS = {learning_rates.LOW: ("↓", -9), learning_rates.HIGH: ("↑", 9)}  # and its offset in points
+_ARROWS = {
+    best_learning_rates.LOW: ("↓", -9),
+    best_learning_rates.HIGH: ("↑", 9),
+}  # and its offset in points
 _MOST_SERIES = 4  # told below the figure
 _NOTE_WIDTH = 175  # characters
 
@@ -35,29 +39,29 @@ def select(tables: Tables) -> pandas.DataFrame:
     columns = [*learning_rate.rate_columns(runs), CHOSEN_ON]
     frame = runs[[*columns, *(panel.column for panel in _PANELS)]].reset_index(drop=True)
     chosen = pandas.Series(False, index=frame.index)
-    for group in learning_rates.series(frame):
+    for group in best_learning_rates.series(frame):
         chosen |= _chosen(group.frame).reindex(frame.index, fill_value=False)
     return frame.assign(chosen=chosen)
 
 
 def _chosen(rows: pandas.DataFrame) -> pandas.Series:
     """Returns which runs of a series have their batch size's best rate."""
-    best = {choice.batch_size: choice.learning_rate for choice in learning_rates.choices(rows)}
+    best = {choice.batch_size: choice.learning_rate for choice in best_learning_rates.choices(rows)}
     return rows["batch_size"].map(best) == rows["learning_rate"]
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: best rates, then loss and accuracy on test data at those rates."""
     figure, grid = canvas.panels(1, 1 + len(_PANELS), width=3.4, height=3.0)
-    groups = learning_rates.series(frame)
-    best = [learning_rates.choices(group.frame) for group in groups]
+    groups = best_learning_rates.series(frame)
+    best = [best_learning_rates.choices(group.frame) for group in groups]
     sizes = sorted(frame["batch_size"].unique().tolist())
     reported = frame[frame["chosen"].astype(bool)]
     handles = _draw_rates(grid[0, 0], frame, best, sizes)
     canvas.lift_title(grid[0, 0], reported)
     for axes, panel in zip(grid[0, 1:], _PANELS, strict=True):
         parts = [
-            frames.Series(
+            run_series.Series(
                 group.label, group.factors, group.frame[group.frame["chosen"].astype(bool)]
             )
             for group in groups
@@ -69,7 +73,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     lines = [_rule_line(rule) for rule in rules]
     canvas.legend(figure, [*handles, *lines], [*labels, *rules.values()])
     notes = [learning_rate.NO_CHOICE]
-    if learning_rates.several(frame):
+    if best_learning_rates.several(frame):
         told = [*_exponent_notes(groups, best), *_edge_notes(groups, best)]
         notes = [line for note in told for line in textwrap.wrap(note, _NOTE_WIDTH)]
     canvas.notes(figure, frame, *notes)
@@ -79,15 +83,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns the best rates at both ends, what they give on test data, and the exponent."""
     told = []
-    for group in learning_rates.series(frame):
-        best = [choice for choice in learning_rates.choices(group.frame) if choice.runs]
-        if best and learning_rates.several(group.frame):
+    for group in best_learning_rates.series(frame):
+        best = [choice for choice in best_learning_rates.choices(group.frame) if choice.runs]
+        if best and best_learning_rates.several(group.frame):
             told.append(_found(group, best))
     more = f"; {len(told) - 1} further series in the figure" if len(told) > 1 else ""
     return f"{told[0]}{more}." if told else ""
 
 
-def _found(group: frames.Series, best: list[Choice]) -> str:
+def _found(group: run_series.Series, best: list[Choice]) -> str:
     parts = []
     for choice in best if len(best) < 2 else [best[0], best[-1]]:
         edge = f", the {choice.edge} tried," if choice.edge else ""
@@ -97,7 +101,7 @@ def _found(group: frames.Series, best: list[Choice]) -> str:
         )
     of = f" ({group.label})" if group.label else ""
     text = f"Chosen on validation data, the best learning rate{of} was {' and '.join(parts)}"
-    fit = learning_rates.exponent(best)
+    fit = best_learning_rates.exponent(best)
     if fit is None:
         return text
     return (
@@ -122,7 +126,9 @@ def exponent_words(fit: Exponent) -> str:
     """Returns an exponent with its interval, its seeds, and what makes it a bound."""
     value, low, high, n = fit.interval
     bound = (
-        f"{fit.bound} " if fit.bound in (learning_rates.AT_LEAST, learning_rates.AT_MOST) else ""
+        f"{fit.bound} "
+        if fit.bound in (best_learning_rates.AT_LEAST, best_learning_rates.AT_MOST)
+        else ""
     )
     parts = []
     if math.isfinite(low):
@@ -133,7 +139,7 @@ def exponent_words(fit: Exponent) -> str:
     parts.append(f"the grid's steps alone leave ±{fit.resolution:.2f}")
     if fit.on_edge:
         parts.append(f"{fit.on_edge} of {fit.points} best rates on an edge of the grid")
-    if fit.bound == learning_rates.UNBOUNDED:
+    if fit.bound == best_learning_rates.UNBOUNDED:
         parts.append("which leave it open both ways")
     return f"{bound}{_signed(value)} ({', '.join(parts)})"
 
@@ -221,7 +227,7 @@ def _draw_choices(
 
 
 def _draw_fit(axes: Axes, choices: list[Choice], style: dict[str, Any]) -> None:
-    fit = learning_rates.exponent(choices)
+    fit = best_learning_rates.exponent(choices)
     if fit is None:
         return
     ends = np.log2([choices[0].batch_size, choices[-1].batch_size])
@@ -260,7 +266,7 @@ def _draw_reported(
     axes: Axes,
     reported: pandas.DataFrame,
     panel: Panel,
-    groups: list[frames.Series],
+    groups: list[run_series.Series],
     sizes: list[int],
 ) -> None:
     if reported.empty or not reported[panel.column].notna().any():
@@ -272,17 +278,17 @@ def _draw_reported(
     canvas.batch_size_axis(axes, sizes)
 
 
-def _exponent_notes(groups: list[frames.Series], best: list[list[Choice]]) -> list[str]:
+def _exponent_notes(groups: list[run_series.Series], best: list[list[Choice]]) -> list[str]:
     notes = []
     for group, choices in zip(groups, best, strict=True):
-        fit = learning_rates.exponent(choices)
+        fit = best_learning_rates.exponent(choices)
         if fit is not None:
             of = f", {group.label}" if group.label else ""
             notes.append(f"Fit of rate = c · (batch size)^k{of}: k = {exponent_words(fit)}.")
     return notes[:_MOST_SERIES]
 
 
-def _edge_notes(groups: list[frames.Series], best: list[list[Choice]]) -> list[str]:
+def _edge_notes(groups: list[run_series.Series], best: list[list[Choice]]) -> list[str]:
     """Returns a warning for every series with a best rate on the edge of its grid."""
     notes = []
     for group, choices in zip(groups, best, strict=True):

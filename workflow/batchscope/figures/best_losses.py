@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope.figures import Tables, against_batch_size, words
-from batchscope.figures.against_batch_size import Panel
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, words
+from batchscope.figures.drawing.against_batch_size import Panel
 
 _PANELS = [
     Panel("best_train_loss", "Best training loss", "loss (nats)"),

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from batchscope import frames, statistics
-from batchscope.figures import Tables, against_batch_size, canvas, words
+from batchscope.analysis import intervals, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, canvas, words
 
 # log distance = log updates + log mean norm + log straightness, for every run.
 _PARTS = {
@@ -34,7 +35,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: for each series, what adds up beside the single parts."""
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     height = 2.75 if len(groups) < 4 else 2.4
     figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height)
     for row, group in zip(grid, groups, strict=True):
@@ -56,7 +57,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns by what factor the distance and its parts change between the ends."""
     told = []
-    for group in frames.series(frame):
+    for group in run_series.series(frame):
         changes = _changes(group.frame)
         sizes = sorted(changes["batch_size"].unique().tolist())
         if len(sizes) < 2:
@@ -170,7 +171,7 @@ def _draw_mean(
 ) -> None:
     """Draws means with their t-intervals, which are those of the logarithms."""
     table = changes.pivot_table(name, "batch_size", "seed")
-    mean, low, high, _ = statistics.t_intervals(table.to_numpy(float))
+    mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
     low, high = (np.where(np.isfinite(end), end, mean) for end in (low, high))
     style = _style(name)
     axes.errorbar(

@@ -7,8 +7,9 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope import frames, statistics
-from batchscope.figures import Tables, against_epoch, canvas, words
+from batchscope.analysis import intervals, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_epoch, canvas, words
 
 _COLUMN = "epoch_distance"
 
@@ -20,7 +21,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: for each series, the distances and the ratio of the extremes."""
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     height = 2.75 if len(groups) < 4 else 2.4
     figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height, sharex=True)
     styles = against_epoch.styles(frame)
@@ -43,13 +44,13 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns the ratio in the first epoch and in the last that the runs of all pairs have."""
     told = []
-    for group in frames.series(frame):
+    for group in run_series.series(frame):
         sizes, ratios = _ratios(group.frame)
         ratios = ratios.dropna(axis=1, how="all").dropna()
         if len(ratios) == 0:
             continue
         first, last = (
-            (int(ratios.index[at]), statistics.ratio_interval(ratios.iloc[at], 1.0))
+            (int(ratios.index[at]), intervals.ratio_interval(ratios.iloc[at], 1.0))
             for at in (0, -1)
         )
         values = " and ".join(
@@ -104,7 +105,7 @@ def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
     epochs = ratios.index.to_numpy(int)
     mean, low, high, n = (
         np.exp(ends) if index < 3 else ends
-        for index, ends in enumerate(statistics.t_intervals(np.log(ratios.to_numpy(float))))
+        for index, ends in enumerate(intervals.t_intervals(np.log(ratios.to_numpy(float))))
     )
     colour = canvas.COLOURS[0]
     if n.max() > 1:

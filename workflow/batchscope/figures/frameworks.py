@@ -13,9 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import environments, frames, timing_columns
-from batchscope.absence import NO_GPU, WORDS
-from batchscope.figures import Tables, as_published, canvas, timings, words
+from batchscope.analysis import run_series
+from batchscope.catalogue import framework_names, timing_columns
+from batchscope.figures import Tables
+from batchscope.figures.drawing import as_published, canvas, timings, words
+from batchscope.host.absence import NO_GPU, WORDS
 
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
 _WORST = (*WORDS, "out_of_memory", "diverged")  # of two statuses the first is told
@@ -156,17 +158,17 @@ def _sizes(own: pandas.DataFrame, theirs: pandas.DataFrame) -> list[int]:
     return sorted({int(size) for part in (rows, theirs) for size in part["batch_size"].dropna()})
 
 
-def _named(groups: list[frames.Series]) -> list[frames.Series]:
+def _named(groups: list[run_series.Series]) -> list[run_series.Series]:
     """Returns the series with a label also where there is one alone: its framework."""
     if len(groups) != 1 or groups[0].frame.empty:
         return groups
     (group,) = groups
-    word = environments.title(group.frame["framework"].iloc[0])
-    return [frames.Series(word, group.factors, group.frame)]
+    word = framework_names.title(group.frame["framework"].iloc[0])
+    return [run_series.Series(word, group.factors, group.frame)]
 
 
 def _styles(
-    groups: list[frames.Series], others: list[frames.Series]
+    groups: list[run_series.Series], others: list[run_series.Series]
 ) -> tuple[list[dict[str, Any]], list[as_published.Look]]:
     """Returns how our series and a document's look: a framework the same in both.
 
@@ -194,13 +196,13 @@ def _styles(
     return styles or [canvas.line_style(0)] * len(groups), looks
 
 
-def _rest(group: frames.Series) -> tuple[tuple[str, Any], ...]:
+def _rest(group: run_series.Series) -> tuple[tuple[str, Any], ...]:
     """Returns what tells a series from others of its framework."""
     return tuple((name, value) for name, value in group.factors.items() if name != "framework")
 
 
 def _entries(
-    groups: list[frames.Series], styles: list[dict[str, Any]], others: list[frames.Series]
+    groups: list[run_series.Series], styles: list[dict[str, Any]], others: list[run_series.Series]
 ) -> list[tuple[Any, str]]:
     """Returns a legend's handle and label of every series; what nobody drew has no line."""
     found = []
@@ -220,7 +222,7 @@ def _draw_panel(
     axes: Axes,
     own: pandas.DataFrame,
     panel: Panel,
-    styled: list[tuple[frames.Series, dict[str, Any]]],
+    styled: list[tuple[run_series.Series, dict[str, Any]]],
     sizes: list[int],
 ) -> None:
     at = timings.batch_axis(axes, sizes)
@@ -260,7 +262,7 @@ def _absent(rows: pandas.DataFrame) -> bool:
 def _subject_note(own: pandas.DataFrame) -> str:
     """Returns the machine and the framework, where the legend names neither."""
     named = own["framework"].dropna().unique().tolist()
-    framework = f"Framework: {environments.title(named[0])}." if len(named) == 1 else ""
+    framework = f"Framework: {framework_names.title(named[0])}." if len(named) == 1 else ""
     return " ".join(filter(None, [timings.machine_note(own), framework]))
 
 
@@ -291,7 +293,7 @@ def _absent_note(own: pandas.DataFrame) -> str:
     for status, word in WORDS.items():
         told = []
         for machine, rows in own[own["status"] == status].groupby("machine", sort=False):
-            named = ", ".join(environments.title(name) for name in rows["framework"].unique())
+            named = ", ".join(framework_names.title(name) for name in rows["framework"].unique())
             told.append(f"{named} (on {machine})" if several else named)
         if told:
             where = " on one" if status == NO_GPU else ""
@@ -313,7 +315,7 @@ class _Place:
     """
 
     words: dict[str, str]
-    series: list[frames.Series]
+    series: list[run_series.Series]
 
 
 def _places(own: pandas.DataFrame) -> Iterator[_Place]:
@@ -336,16 +338,16 @@ def _places(own: pandas.DataFrame) -> Iterator[_Place]:
         yield _Place(told, _renamed(inside))
 
 
-def _renamed(groups: list[frames.Series]) -> list[frames.Series]:
+def _renamed(groups: list[run_series.Series]) -> list[run_series.Series]:
     """Returns series under labels that do not repeat their place."""
     rows = pandas.concat([group.frame for group in groups], ignore_index=True) if groups else None
     if rows is None:
         return []
-    named = [name for name in frames.varying(rows) if name not in ("machine", "device")]
+    named = [name for name in run_series.varying(rows) if name not in ("machine", "device")]
     named = named if "framework" in named else ["framework", *named]
     return [
-        frames.Series(
-            frames.describe(
+        run_series.Series(
+            run_series.describe(
                 {
                     name: group.frame[name].iloc[0]
                     for name in named

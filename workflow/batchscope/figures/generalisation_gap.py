@@ -6,8 +6,9 @@ import pandas
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from batchscope.figures import Tables, against_batch_size, canvas, words
-from batchscope.figures.against_batch_size import Panel
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing.against_batch_size import Panel
 
 _PANELS = [
     Panel("generalisation_gap", "Loss, difference", "test − training loss (nats)"),

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from batchscope import frames, statistics
-from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+from batchscope.analysis import intervals, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
 _PLACES = {"start": "start", "middle": "middle", "end": "end of training"}
 _COLUMNS = ["place", "epoch", "examples", "norm", "ratio", "independent"]
@@ -29,7 +30,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: for each series, smallest beside largest batch size."""
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     columns = 2 if frame["batch_size"].nunique() > 1 else 1
     height = 2.75 if len(groups) < 4 else 2.4
     figure, grid = canvas.panels(
@@ -82,7 +83,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _keys(frame: pandas.DataFrame) -> list[str]:
-    return [*frames.varying(frame), "batch_size", "seed"]
+    return [*run_series.varying(frame), "batch_size", "seed"]
 
 
 def _ends(rows: pandas.DataFrame) -> list[int]:
@@ -108,7 +109,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, size: int | None) -> None:
         if table.size == 0:
             continue
         examples, style = table.index.to_numpy(float), _style(place)
-        mean, low, high, _ = statistics.t_intervals(table.to_numpy(float))
+        mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
         if np.isfinite(low).any():
             axes.fill_between(examples, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.plot(examples, mean, markeredgecolor="white", markeredgewidth=0.5, **style)

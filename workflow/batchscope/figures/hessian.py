@@ -9,9 +9,10 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope import frames
-from batchscope.figures import Tables, against_batch_size, canvas, words
-from batchscope.figures.against_batch_size import Panel, Place
+from batchscope.analysis import run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing.against_batch_size import Panel, Place
 
 _PANELS = [
     Panel("hessian_top_eigenvalue", "Largest eigenvalue", "λ of the training loss's Hessian"),
@@ -43,7 +44,7 @@ def _error(column: str) -> str:
 
 
 def _own_error(
-    axes: Axes, panel: Panel, group: frames.Series, style: dict[str, Any], place: Place
+    axes: Axes, panel: Panel, group: run_series.Series, style: dict[str, Any], place: Place
 ) -> None:
     """Draws the value's own error where there is one seed, and so no interval over seeds."""
     if group.frame["seed"].nunique() > 1:

@@ -15,15 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from batchscope import frames
-from batchscope.figures import (
-    Tables,
-    against_batch_size,
-    against_epoch,
-    canvas,
-    landscape_lines,
-    words,
-)
+from batchscope.analysis import run_series
+from batchscope.figures import Tables, landscape_lines
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
 _MOST_COLUMNS = 4  # batch sizes beyond which the smallest and largest alone are shown
 _MOST_PANELS = 6  # beyond which one seed of each series is shown
@@ -45,7 +39,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     """
     surfaces = tables.landscapes[tables.landscapes["kind"] == "surface"]
     planes = sorted(surfaces["index"].unique().tolist())
-    shown = _shown(frames.own(tables.runs), set(surfaces["run"]), len(planes))
+    shown = _shown(run_series.own(tables.runs), set(surfaces["run"]), len(planes))
     room = max(1, _MOST_PANELS // max(len(shown), 1))
     surfaces = surfaces[surfaces["run"].isin(shown["run"]) & surfaces["index"].isin(planes[:room])]
     frame = against_batch_size.with_absent(surfaces, shown)
@@ -59,7 +53,7 @@ def _shown(runs: pandas.DataFrame, measured: set[str], planes: int) -> pandas.Da
     sizes = sorted(runs["batch_size"].unique().tolist())
     if len(sizes) > _MOST_COLUMNS:
         runs = runs[runs["batch_size"].isin([sizes[0], sizes[-1]])]
-    groups = frames.series(runs)
+    groups = run_series.series(runs)
     columns = runs["batch_size"].nunique()
     if len(groups) * runs["seed"].nunique() * columns * max(planes, 1) <= _MOST_PANELS:
         return runs
@@ -120,7 +114,7 @@ def found(frame: pandas.DataFrame) -> str:
         return ""
     aways = landscape_lines.half_and_edge(points["a"])
     told = []
-    for group in frames.series(frame):
+    for group in run_series.series(frame):
         rises = _rises(group.frame, aways)
         means = rises.groupby("batch_size").mean()
         for size in dict.fromkeys([*means.index[:1], *means.index[-1:]]):
@@ -195,7 +189,7 @@ def _rows(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
     several = frame["seed"].nunique() > 1
     planes = sorted(frame["index"].dropna().unique().tolist())
     found = []
-    for group in frames.series(frame):
+    for group in run_series.series(frame):
         for seed, rows in group.frame.groupby("seed"):
             for plane in planes or [0]:
                 parts = [group.label, f"seed {seed}" if several else ""]

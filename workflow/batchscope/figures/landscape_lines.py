@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import frames, statistics
-from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+from batchscope.analysis import intervals, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
 _PANELS = {"rise": "Rise, mean over directions", "loss": "Loss, every direction"}
 _LABELS = {"rise": "f(a) − f(0) (nats)", "loss": "f(a) (nats)"}
@@ -34,7 +35,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row of panels per series."""
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     shown = groups[:_MOST_ROWS]
     height = 2.75 if len(shown) < 4 else 2.1
     figure, grid = canvas.panels(
@@ -63,7 +64,7 @@ def found(frame: pandas.DataFrame) -> str:
     finished = _finished(frame)
     if finished.empty:
         return ""
-    keys = [*frames.varying(frame), "batch_size", "seed", "status"]
+    keys = [*run_series.varying(frame), "batch_size", "seed", "status"]
     told = []
     for away in half_and_edge(finished["a"]):
         at = finished[np.isclose(finished["a"].abs(), away)]
@@ -140,7 +141,7 @@ def _thinned(length: int, points: int) -> np.ndarray:
 
 def _draw_mean(axes: Axes, table: pandas.DataFrame, style: dict[str, Any], band: bool) -> None:
     positions = table.index.to_numpy(float)
-    mean, low, high, _ = statistics.t_intervals(table.to_numpy(float))
+    mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
     if band and np.isfinite(low).any():
         axes.fill_between(positions, low, high, color=style["color"], alpha=0.15, linewidth=0)
     axes.plot(positions, mean, zorder=3, **style)

@@ -11,9 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from batchscope import frames, learning_rates, statistics
-from batchscope.figures import Tables, against_batch_size, canvas, words
-from batchscope.learning_rates import CHOSEN_ON
+from batchscope.analysis import best_learning_rates, run_series
+from batchscope.analysis import intervals as intervals_module
+from batchscope.analysis.best_learning_rates import CHOSEN_ON
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, canvas, words
 
 NO_CHOICE = "Every batch size was trained at one learning rate: there is none to choose."
 _RATE = "effective_learning_rate"
@@ -29,7 +31,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def with_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the runs with an effective learning rate for each, there or not."""
-    return runs.assign(**{_RATE: learning_rates.effective(runs)})
+    return runs.assign(**{_RATE: best_learning_rates.effective(runs)})
 
 
 def rate_columns(runs: pandas.DataFrame) -> list[str]:
@@ -39,7 +41,7 @@ def rate_columns(runs: pandas.DataFrame) -> list[str]:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row of panels per series, all rates in each."""
-    groups = learning_rates.series(frame)
+    groups = best_learning_rates.series(frame)
     shown = groups[:_MOST_ROWS]
     figure, grid = canvas.panels(len(shown), 2, width=4.2, height=2.9, sharey=True)
     sizes = sorted(frame["batch_size"].unique().tolist())
@@ -68,9 +70,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns the best rate and its loss at the smallest and the largest batch size."""
     told = []
-    for group in learning_rates.series(frame):
-        best = [choice for choice in learning_rates.choices(group.frame) if choice.runs]
-        if best and learning_rates.several(group.frame):
+    for group in best_learning_rates.series(frame):
+        best = [choice for choice in best_learning_rates.choices(group.frame) if choice.runs]
+        if best and best_learning_rates.several(group.frame):
             told.append(
                 f"{group.label}: {_best(best, group)}" if group.label else _best(best, group)
             )
@@ -80,7 +82,7 @@ def found(frame: pandas.DataFrame) -> str:
     return f"Lowest mean of the best validation loss: {'; '.join(told[:2])}{more}."
 
 
-def _best(best: list[learning_rates.Choice], group: frames.Series) -> str:
+def _best(best: list[best_learning_rates.Choice], group: run_series.Series) -> str:
     ends = best if len(best) < 2 else [best[0], best[-1]]
     parts = []
     for choice in ends:
@@ -157,7 +159,9 @@ def _draw_line(
         markeredgewidth=0,
         zorder=2,
     )
-    intervals = {at: statistics.t_interval(part) for at, part in rows.groupby(across)[CHOSEN_ON]}
+    intervals = {
+        at: intervals_module.t_interval(part) for at, part in rows.groupby(across)[CHOSEN_ON]
+    }
     means = np.array([interval.mean for interval in intervals.values()])
     halves = np.array([interval.high - interval.mean for interval in intervals.values()])
     axes.errorbar(
@@ -193,7 +197,7 @@ def _mark_diverged(
 def _ring_best(axes: Axes, rows: pandas.DataFrame, styles: dict[Any, dict[str, Any]]) -> None:
     """Rings the best rate of every batch size, where there was a choice."""
     sizes = sorted(rows["batch_size"].unique().tolist())
-    for choice in learning_rates.choices(rows):
+    for choice in best_learning_rates.choices(rows):
         if not choice.runs or len(choice.rates) < 2:
             continue
         index = sizes.index(choice.batch_size)
@@ -241,7 +245,7 @@ def _legends(figure: Figure, of_sizes: dict, of_rates: dict) -> None:
 
 
 def _note(frame: pandas.DataFrame) -> str:
-    if not learning_rates.several(frame):
+    if not best_learning_rates.several(frame):
         return NO_CHOICE
     note = "Rings: lowest mean of a batch size."
     if (frame["status"] == "diverged").any():

@@ -11,8 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from batchscope import frames, names, statistics
-from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
+from batchscope.analysis import intervals, run_series
+from batchscope.catalogue import run_factors
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
 _SPLITS = {"train": "training", "validation": "validation", "test": "test"}
 _OUTCOMES = {"loss": "Loss", "accuracy": "Accuracy"}
@@ -39,7 +41,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def _pairs(runs: pandas.DataFrame, factor: str, small: Any, large: Any) -> pandas.DataFrame:
     """Returns the small run of every pair, with the status of the pair."""
-    rest = [name for name in names.FACTORS if name != factor]
+    rest = [name for name in run_factors.FACTORS if name != factor]
     others = runs.loc[runs[factor] == large, [*rest, "status"]]
     pairs = runs[runs[factor] == small].merge(others, on=rest, suffixes=("", "_large"))
     finished = pairs["status"] == canvas.FINISHED
@@ -112,13 +114,13 @@ def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
     if frame["factor"].isna().all():  # not one pair: nothing to tell apart
         return [("", frame)]
     if len(sizes) < 2:
-        return [(group.label, group.frame) for group in frames.series(frame)]
+        return [(group.label, group.frame) for group in run_series.series(frame)]
     groups = []
     for size in sizes:
         rows = frame[frame["batch_size"] == size]
         groups += [
             (", ".join(filter(None, [f"batch size {size}", group.label])), group.frame)
-            for group in frames.series(rows)
+            for group in run_series.series(rows)
         ]
     return groups
 
@@ -148,7 +150,7 @@ def _draw_split(axes: Axes, table: pandas.DataFrame, style: dict[str, Any]) -> N
     """Draws one split, from a table of positions by seeds."""
     alphas, values = table.index.to_numpy(float), table.to_numpy(float)
     values = np.where(np.isfinite(values), values, np.nan)
-    mean, low, high, n = statistics.t_intervals(values)
+    mean, low, high, n = intervals.t_intervals(values)
     if n.max() > 1:
         axes.plot(alphas, values, linewidth=0.5, alpha=0.4, **style)
         axes.fill_between(alphas, low, high, color=style["color"], alpha=0.15, linewidth=0)
@@ -179,7 +181,7 @@ def _end_name(rows: pandas.DataFrame, column: str) -> str:
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return frames.describe({rows["factor"].iloc[0]: value})
+    return run_series.describe({rows["factor"].iloc[0]: value})
 
 
 def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope import frames
-from batchscope.figures import Tables, against_epoch, canvas, words
+from batchscope.analysis import run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_epoch, canvas, words
 
 _PANELS = {"train_loss": "Training loss", "validation_loss": "Validation loss"}
 _MOST_TOLD = 5  # batch sizes in a sentence
@@ -19,7 +20,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row of panels per series."""
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     height = 2.75 if len(groups) < 4 else 2.0
     figure, grid = canvas.panels(
         len(groups), len(_PANELS), width=4.2, height=height, sharex=True, sharey="col"

@@ -13,8 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import frames, names
-from batchscope.figures import Tables, canvas, timings, utilisation, words
+from batchscope.analysis import run_series
+from batchscope.catalogue import run_factors
+from batchscope.figures import Tables, utilisation
+from batchscope.figures.drawing import canvas, timings, words
 
 FITS = "fits"
 MOST_FITS = "most_fits"  # the search ended at the largest size that it may try
@@ -99,7 +101,9 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _keys(frame: pandas.DataFrame) -> list[str]:
     """Returns what a search is told apart by: memory does not depend on what drives the steps."""
-    factors = [name for name in (*names.FACTORS, "dataset_digest", "model_digest") if name in frame]
+    factors = [
+        name for name in (*run_factors.FACTORS, "dataset_digest", "model_digest") if name in frame
+    ]
     return ["machine", *(name for name in factors if name != "batch_size")]
 
 
@@ -135,7 +139,7 @@ def _megabytes(value: float) -> str:
     return f"{value:,.0f} MB" if value >= 100 else f"{words.number(value)} MB"
 
 
-def _draw_panel(axes: Axes, group: frames.Series) -> None:
+def _draw_panel(axes: Axes, group: run_series.Series) -> None:
     rows = group.frame
     axes.set_title(group.label or "Batch sizes tried")
     canvas.batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}))
@@ -292,7 +296,7 @@ def _peak_note(frame: pandas.DataFrame) -> str:
     return " ".join(["Memory in MB of 10⁶ bytes.", *parts]) if len(frame) else ""
 
 
-def _cut_note(groups: list[frames.Series]) -> str:
+def _cut_note(groups: list[run_series.Series]) -> str:
     if len(groups) <= _MOST_PANELS:
         return ""
     return f"The first {_MOST_PANELS} of {len(groups)} series; the CSV file holds all."

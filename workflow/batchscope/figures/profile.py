@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from batchscope import frames
-from batchscope.figures import Tables, canvas, timings, utilisation, words
+from batchscope.analysis import run_series
+from batchscope.figures import Tables, utilisation
+from batchscope.figures.drawing import canvas, timings, words
 
 
 class Part(NamedTuple):
@@ -121,7 +122,7 @@ def _parts() -> list[Part]:
     return list(PARTS.values())
 
 
-def _shown(groups: list[frames.Series]) -> list[frames.Series]:
+def _shown(groups: list[run_series.Series]) -> list[run_series.Series]:
     """Returns the first series, with no more bars than a page has room for."""
     kept, bars = [], 0
     for group in groups:
@@ -134,12 +135,12 @@ def _shown(groups: list[frames.Series]) -> list[frames.Series]:
 
 def _heading(frame: pandas.DataFrame, rows: pandas.DataFrame) -> str:
     """Returns words for a configuration: what varies, and always its loop and its pipeline."""
-    factors = [*frames.varying(frame), *_ALWAYS]
+    factors = [*run_series.varying(frame), *_ALWAYS]
     told = {name: rows[name].iloc[0] for name in factors if rows[name].nunique() == 1}
-    return frames.describe(told)
+    return run_series.describe(told)
 
 
-def _draw_bars(axes: Axes, groups: list[frames.Series], frame: pandas.DataFrame) -> None:
+def _draw_bars(axes: Axes, groups: list[run_series.Series], frame: pandas.DataFrame) -> None:
     """Draws configurations from top to bottom, each under its heading."""
     place, ticks = 0.0, []
     beside = [name for name in _BESIDE if frame[name].notna().any()]
@@ -225,7 +226,7 @@ def _memory_note(frame: pandas.DataFrame) -> str:
     return ""
 
 
-def _cut_note(groups: list[frames.Series], shown: list[frames.Series]) -> str:
+def _cut_note(groups: list[run_series.Series], shown: list[run_series.Series]) -> str:
     if len(shown) == len(groups):
         return ""
     return f"The first {len(shown)} of {len(groups)} configurations; the CSV file holds all."

@@ -7,8 +7,9 @@ import re
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope.figures import Tables, against_batch_size, words
-from batchscope.figures.against_batch_size import Panel
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, words
+from batchscope.figures.drawing.against_batch_size import Panel
 
 _COLUMN = re.compile(r"sharpness_(full|subspace)_([0-9.e-]+)")
 _SPACES = {"full": "Full space", "subspace": "Random subspace"}

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import frames, step_times
-from batchscope.figures import Tables, canvas, timings, words
+from batchscope.analysis import run_series, step_cost
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas, timings, words
 
 _STEP = "seconds_per_step"
 _FIXED, _PER_IMAGE = "fixed_seconds", "seconds_per_image"
@@ -43,8 +44,8 @@ class Delay(NamedTuple):
 
     index: int
     injected: float
-    recovered: step_times.Estimate
-    paired: step_times.Estimate
+    recovered: step_cost.Estimate
+    paired: step_cost.Estimate
     fixed: float
 
 
@@ -119,8 +120,8 @@ def delays(frame: pandas.DataFrame) -> list[Delay]:
     return result
 
 
-def _estimate(rows: pandas.DataFrame, name: str) -> step_times.Estimate:
-    return step_times.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in _ENDS))
+def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
+    return step_cost.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in _ENDS))
 
 
 def _sentence(rows: pandas.DataFrame) -> str:
@@ -132,7 +133,7 @@ def _sentence(rows: pandas.DataFrame) -> str:
     return f"{text}."
 
 
-def _extremes(told: list[frames.Series], column: str, what: str) -> str:
+def _extremes(told: list[run_series.Series], column: str, what: str) -> str:
     """Returns the lowest and the highest cost among many series."""
     ordered = sorted(told, key=lambda group: timings.one_number(group.frame, column))
     ends = [
@@ -143,7 +144,7 @@ def _extremes(told: list[frames.Series], column: str, what: str) -> str:
     return f"{what}: from {ends[0]} to {ends[1]}."
 
 
-def _delay_sentence(group: frames.Series, delay: Delay) -> str:
+def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
     whose = f" ({group.label})" if group.label else ""
     # All that two such blocks can differ by, beside the delay itself.
     more = " The rest is sleeps that end late, or slower steps after them."
@@ -155,14 +156,14 @@ def _delay_sentence(group: frames.Series, delay: Delay) -> str:
     )
 
 
-def _came_back(found: step_times.Estimate, delay: Delay) -> str:
+def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
     """Returns what came back of a delay by one estimate."""
     if not found.low > 0 and np.isfinite(found.low):
         return f"{_told(found)}, not resolved from none, came back"
     return f"{_told(found)}, {words.percent(found.value / delay.injected)}, came back"
 
 
-def _told(estimate: step_times.Estimate) -> str:
+def _told(estimate: step_cost.Estimate) -> str:
     """Returns a time with its interval."""
     bounds = words.interval(estimate.low, estimate.high, _ms)
     return " ".join(filter(None, (_ms(estimate.value), bounds)))
@@ -172,7 +173,7 @@ def _ms(value: float) -> str:
     return f"{words.number(_MS * value)} ms"
 
 
-def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]) -> None:
+def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]) -> None:
     """Draws medians and fitted lines: linear where batch sizes are, else both logarithmic."""
     dense = timings.is_dense(frame["batch_size"])
     at = timings.batch_axis(axes, frame["batch_size"])
@@ -213,7 +214,7 @@ def _log_axis(axes: Axes, values: np.ndarray) -> None:
 
 def _draw_costs(
     axes: Axes,
-    groups: list[frames.Series],
+    groups: list[run_series.Series],
     column: str,
     labels: list[str],
     expected: dict[int, float],
@@ -292,7 +293,7 @@ def _mark_expected(axes: Axes, place: float, row: int) -> None:
     axes.plot([place] * 2, [row, row + 0.3], color=_EXPECTED, linewidth=1.2, zorder=2)
 
 
-def _residual_note(groups: list[frames.Series]) -> str:
+def _residual_note(groups: list[run_series.Series]) -> str:
     """Returns how far the medians lie off their lines, or an empty string."""
     residuals = [timings.one_number(group.frame, "line_residual") for group in groups]
     known = [value for value in residuals if math.isfinite(value)]

@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from batchscope import frames, step_times
-from batchscope.figures import Tables, canvas, timings, words
+from batchscope.analysis import run_series, step_cost
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas, timings, words
 
-_SHARE = step_times.PLATEAU_SHARE
+_SHARE = step_cost.PLATEAU_SHARE
 _SHARE_WORDS = f"{100 * _SHARE:.0f} %"
 _STEPS, _IMAGES = "iterations_per_second", "images_per_second"
 _PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
@@ -123,7 +124,11 @@ def _sentences(rows: pandas.DataFrame) -> str:
 
 
 def _draw_panel(
-    axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series], column: str, by_peaks: bool
+    axes: Axes,
+    frame: pandas.DataFrame,
+    groups: list[run_series.Series],
+    column: str,
+    by_peaks: bool,
 ) -> list[Any]:
     """Draws the medians of every series; returns handles for a legend."""
     at = timings.batch_axis(axes, frame["batch_size"])
@@ -136,7 +141,7 @@ def _draw_panel(
 
 
 def _draw_shares(
-    axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
+    axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]
 ) -> tuple[list[tuple[Any, str]], str]:
     """Draws 90 % of each series' plateau in its colour, and the knee on it where there is one.
 
@@ -180,7 +185,7 @@ def _draw_shares(
 
 
 def _draw_ceilings(
-    axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
+    axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]
 ) -> tuple[list[tuple[Any, str]], str]:
     """Draws each series' ceiling, where there is one.
 
@@ -212,7 +217,7 @@ def _draw_ceilings(
 
 
 def _draw_ceilings_of_many(
-    axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]
+    axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]
 ) -> tuple[list[tuple[Any, str]], str]:
     """Draws the ceilings of many series: one line where they agree.
 

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 
-from batchscope import frames, statistics
-from batchscope.figures import Tables, against_batch_size, canvas, words
-from batchscope.figures.against_batch_size import Panel, Place
+from batchscope.analysis import outcome_answers, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing.against_batch_size import Panel, Place
 
 _EPOCH = Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)")
 _STOP = Panel("epochs_run", "Epochs until it stopped", "epochs")
@@ -26,9 +27,9 @@ _QUARTILES = ("seconds_per_epoch_q1", "seconds_per_epoch_q3")
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns factors, status, the timing job's quartiles, epochs and total time of every run."""
     columns = [_EPOCH.column, *_QUARTILES, _STOP.column, _TOTAL.column]
-    if "epochs" not in frames.varying(tables.runs):
+    if "epochs" not in run_series.varying(tables.runs):
         columns.append("epochs")
-    varying = frames.varying(tables.runs)
+    varying = run_series.varying(tables.runs)
     columns += [name for name in ("replicas", "device") if name not in varying]
     return against_batch_size.select(tables.runs, columns)
 
@@ -36,9 +37,9 @@ def select(tables: Tables) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
     figure, grid = canvas.panels(1, 3)
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     handles = _draw_timing(grid[0, 0], frame, groups)
-    mark = None if statistics.all_ran_out(frame) else _mark_bounds
+    mark = None if outcome_answers.all_ran_out(frame) else _mark_bounds
     for axes, panel in zip(grid[0, 1:], (_STOP, _TOTAL), strict=True):
         against_batch_size.draw_panel(axes, frame, panel, groups, mark)
         _from_zero(axes, frame[panel.column].to_numpy(float))
@@ -52,7 +53,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
     told = []
-    if not statistics.all_ran_out(frame):  # else the epochs were chosen
+    if not outcome_answers.all_ran_out(frame):  # else the epochs were chosen
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
         told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds))
@@ -64,7 +65,7 @@ def found(frame: pandas.DataFrame) -> str:
 def _timing_sentence(frame: pandas.DataFrame) -> str:
     """Returns the times per epoch; no seeds stand behind them, and often all series share them."""
     told, labels = [], []
-    for group in frames.series(frame):
+    for group in run_series.series(frame):
         timed = group.frame.dropna(subset=[_EPOCH.column]).sort_values("batch_size")
         if len(timed):
             ends = dict.fromkeys((timed["batch_size"].iloc[0], timed["batch_size"].iloc[-1]))
@@ -87,7 +88,7 @@ def _seconds(value: float) -> str:
     return f"{words.number(value)} s"
 
 
-def _draw_timing(axes: Axes, frame: pandas.DataFrame, groups: list[frames.Series]) -> list:
+def _draw_timing(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]) -> list:
     """Draws one point per timing configuration, with its quartiles."""
     sizes = sorted(frame["batch_size"].unique().tolist())
     handles = []
@@ -128,10 +129,10 @@ def _timing_note() -> str:
 
 
 def _mark_bounds(
-    axes: Axes, panel: Panel, group: frames.Series, style: dict[str, Any], place: Place
+    axes: Axes, panel: Panel, group: run_series.Series, style: dict[str, Any], place: Place
 ) -> None:
     """Marks the runs that nothing stopped: hollow, with an arrow upwards."""
-    unstopped = statistics.unstopped(group.frame) & group.frame[panel.column].notna()
+    unstopped = outcome_answers.unstopped(group.frame) & group.frame[panel.column].notna()
     at = against_batch_size.positions(group.frame, place)[unstopped]
     values = group.frame.loc[unstopped, panel.column]
     look = {"linestyle": "none", "color": style["color"], "zorder": 2.5}
@@ -143,7 +144,7 @@ def _mark_bounds(
 
 
 def _horizon_note(frame: pandas.DataFrame) -> str:
-    if statistics.all_ran_out(frame):
+    if outcome_answers.all_ran_out(frame):
         return "Every finished training ran all its epochs: none stopped early."
     return _bounds_note(frame, " (hollow, with an arrow)")
 
@@ -151,11 +152,11 @@ def _horizon_note(frame: pandas.DataFrame) -> str:
 def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
     """Returns how many runs nothing stopped, by series and batch size; empty without any."""
     told = []
-    for group in frames.series(frame):
-        found = statistics.ran_out_words(statistics.ran_out(group.frame))
+    for group in run_series.series(frame):
+        found = outcome_answers.ran_out_words(outcome_answers.ran_out(group.frame))
         if found:
             told.append(f"{group.label}: {found}" if group.label else found)
-    if not told or statistics.all_ran_out(frame):
+    if not told or outcome_answers.all_ran_out(frame):
         return ""
     if len(told) > _MOST_TOLD:
         told = ["some runs of most series ran to the last epoch that they may"]

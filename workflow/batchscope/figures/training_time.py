@@ -9,8 +9,10 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope import frames, names
-from batchscope.figures import Tables, against_batch_size, by_epochs, canvas, words
+from batchscope.analysis import run_series
+from batchscope.catalogue import run_factors
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, by_epochs, canvas, words
 
 _TIME = "train_seconds"
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
@@ -50,7 +52,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns what a larger batch saves, and whether it saves as much as more epochs take."""
     told = []
-    for group in frames.series(_timed_factors(frame)):
+    for group in run_series.series(_timed_factors(frame)):
         text = _compared(_times(group.frame), f" ({group.label})" if group.label else "")
         told += [text] if text else []
     rest = len(told) - _MOST_TOLD
@@ -78,8 +80,8 @@ class _Time(NamedTuple):
 
 def _timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the frame without the factors that no step's time depends on."""
-    kept = {*names.TIMING_FACTORS, "seed"}
-    return frame[[name for name in frame if name in kept or name not in names.FACTORS]]
+    kept = {*run_factors.TIMING_FACTORS, "seed"}
+    return frame[[name for name in frame if name in kept or name not in run_factors.FACTORS]]
 
 
 def _times(rows: pandas.DataFrame) -> list[_Time]:
@@ -128,7 +130,7 @@ def _ratio(times: list[_Time], epochs: int) -> str:
     return f"{told} {first.batch_size} ({ends} between the quartiles farthest apart)."
 
 
-def _draw_panel(axes: Axes, group: frames.Series, styles: by_epochs.Styles) -> None:
+def _draw_panel(axes: Axes, group: run_series.Series, styles: by_epochs.Styles) -> None:
     times = _times(group.frame)
     if times:
         axes.axhline(times[0].seconds, **_REFERENCE)

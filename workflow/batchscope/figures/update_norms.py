@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from batchscope import frames
-from batchscope.figures import Tables, against_batch_size, against_epoch, canvas, words
-from batchscope.figures.against_batch_size import Panel
+from batchscope.analysis import run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
+from batchscope.figures.drawing.against_batch_size import Panel
 
 _MEDIAN = Panel("update_norm_median", "Median", "median ‖update‖")
 _BINS = ["low", "high", "count", "share"]
@@ -20,7 +21,7 @@ _BINS = ["low", "high", "count", "share"]
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per run and bin: factors, status, the run's median, and the bin's share."""
-    medians = frames.own(tables.runs).set_index("run")[_MEDIAN.column]
+    medians = run_series.own(tables.runs).set_index("run")[_MEDIAN.column]
     updates = against_batch_size.with_absent(tables.updates, tables.runs)
     updates = updates.assign(**{_MEDIAN.column: updates["run"].map(medians)})
     columns = against_batch_size.factor_columns(updates)
@@ -29,7 +30,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: for each series, distributions beside medians."""
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     height = 2.75 if len(groups) < 4 else 2.4
     figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height)
     styles = against_epoch.styles(frame)
@@ -38,7 +39,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         left.set_title(f"Distribution, {group.label}" if group.label else "Distribution")
         runs = against_epoch.runs(group.frame)
         canvas.lift_title(left, runs)  # beside the other
-        against_batch_size.draw_panel(right, runs, _MEDIAN, [frames.Series("", {}, runs)])
+        against_batch_size.draw_panel(right, runs, _MEDIAN, [run_series.Series("", {}, runs)])
         if group.label:
             right.set_title(f"{_MEDIAN.title}, {group.label}")
             canvas.lift_title(right, runs)

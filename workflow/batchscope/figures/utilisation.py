@@ -13,8 +13,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from batchscope import frames
-from batchscope.figures import Tables, canvas, timings, words
+from batchscope.analysis import run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas, timings, words
 
 _MOST_TOLD = 4  # series in a sentence
 _LEAST_SIZES = 3  # of a slope with an interval
@@ -202,7 +203,7 @@ def _known(frame: pandas.DataFrame, panel: Panel) -> list[Line]:
 
 
 def _draw_panel(
-    axes: Axes, frame: pandas.DataFrame, panel: Panel, groups: list[frames.Series]
+    axes: Axes, frame: pandas.DataFrame, panel: Panel, groups: list[run_series.Series]
 ) -> None:
     at = timings.batch_axis(axes, frame["batch_size"])
     drawn = [

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from batchscope import frames
-from batchscope.figures import Tables, canvas, timings, utilisation
+from batchscope.analysis import run_series
+from batchscope.figures import Tables, utilisation
+from batchscope.figures.drawing import canvas, timings
 
 _MOST_SERIES = 4  # that are drawn
 _WIDTH = 8.8  # inches
@@ -102,10 +103,12 @@ def phases(rows: pandas.DataFrame) -> list[Phase]:
     return found_phases
 
 
-def _series(frame: pandas.DataFrame) -> list[frames.Series]:
+def _series(frame: pandas.DataFrame) -> list[run_series.Series]:
     """Returns the series, each in order of time."""
     return [
-        frames.Series(group.label, group.factors, group.frame.sort_values("seconds", kind="stable"))
+        run_series.Series(
+            group.label, group.factors, group.frame.sort_values("seconds", kind="stable")
+        )
         for group in timings.series(frame)
     ]
 
@@ -131,7 +134,7 @@ def _means(column: str) -> Any:
     return tell
 
 
-def _draw_series(upper: Axes, lower: Axes, group: frames.Series) -> None:
+def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
     rows = group.frame
     upper.tick_params(labelbottom=False)
     title = f"Utilisation, {group.label}" if group.label else "Utilisation"
@@ -234,7 +237,7 @@ def _legend(figure: Figure, frame: pandas.DataFrame) -> None:
     canvas.legend(figure, handles, [word for _, _, word in entries])
 
 
-def _cut_note(groups: list[frames.Series]) -> str:
+def _cut_note(groups: list[run_series.Series]) -> str:
     if len(groups) <= _MOST_SERIES:
         return ""
     return f"The first {_MOST_SERIES} of {len(groups)} series; the CSV file holds all."

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas
 from matplotlib.figure import Figure
 
-from batchscope import frames
-from batchscope.figures import Tables, against_batch_size, canvas, words
-from batchscope.figures.against_batch_size import Panel
+from batchscope.analysis import run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing.against_batch_size import Panel
 
 _COLUMNS = 4
 _MOST = 24  # panels
@@ -28,7 +29,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     columns = max(1, min(_COLUMNS, len(shown)))
     rows = max(1, -(-len(shown) // columns))
     figure, grid = canvas.panels(rows, columns, width=2.5, height=2.1)
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     handles: list = []
     for axes, layer in zip(grid.flat, shown, strict=False):
         # Runs that failed have no layers; they are marked in every panel.
@@ -46,14 +47,14 @@ def draw(frame: pandas.DataFrame) -> Figure:
         if index < len(shown) - columns:
             axes.set_xlabel("")
     canvas.legend(figure, handles, [group.label for group in groups])
-    runs = frame.drop_duplicates([*frames.varying(frame), "batch_size", "seed"])
+    runs = frame.drop_duplicates([*run_series.varying(frame), "batch_size", "seed"])
     canvas.notes(figure, runs, _cut_note(layers))
     return figure
 
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the layers whose distance differs most and least between the ends."""
-    groups = frames.series(frame)
+    groups = run_series.series(frame)
     ratios = {
         (layer, group.label): small / large
         for layer in _layers(frame)
@@ -75,9 +76,9 @@ def found(frame: pandas.DataFrame) -> str:
     )
 
 
-def _of_layer(group: frames.Series, layer: str) -> frames.Series:
+def _of_layer(group: run_series.Series, layer: str) -> run_series.Series:
     rows = group.frame
-    return frames.Series(group.label, group.factors, rows[rows["layer"] == layer])
+    return run_series.Series(group.label, group.factors, rows[rows["layer"] == layer])
 
 
 def _layers(frame: pandas.DataFrame) -> list[str]:

@@ -8,7 +8,7 @@ dropout where the Keras model has it. What differs is what each framework makes 
 `mxnet`    a hybridized Gluon block, autograd, `Trainer`: operations queued for an engine
 `jax`      one jitted function per batch size that takes the weights' buffers over
 
-Each runs in its own environment (`batchscope.environments`), so that this package is imported
+Each runs in its own environment (`batchscope.host.framework_environments`), so that this package is imported
 there: nothing here may import TensorFlow, or another framework than the one that is asked for.
 """
 
@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import backend
 from batchscope.frameworks.layers import Arrays, Network
+from batchscope.host import tensorflow_start
 
 MODULES = {name: f"batchscope.frameworks.{name}" for name in ("pytorch", "mxnet", "jax")}
 # Keras's constants of Adam; each framework has an epsilon of its own otherwise.
@@ -149,7 +149,7 @@ def start(framework: str, threads: int, device: str) -> Any:
     Raises:
         UserError: If it finds no GPU, where one is asked for.
     """
-    threads = backend.threads_of(threads)
+    threads = tensorflow_start.threads_of(threads)
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)
     if device == "cpu":

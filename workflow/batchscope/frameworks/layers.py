@@ -1,6 +1,6 @@
 """The networks that every framework trains, described once and for all of them.
 
-Layers, sizes and names are those of the Keras models in `batchscope.networks`; arrays are laid
+Layers, sizes and names are those of the Keras models in `batchscope.training.networks`; arrays are laid
 out as Keras has them (images NHWC, kernels HWIO and (inputs, outputs)), and each framework
 converts them into its own. Where a framework has its channels first, what it flattens stands in
 another order, so that the rows of the dense kernel behind it must move with it.
@@ -108,7 +108,7 @@ def _output_shape(layer: Layer, shape: Shape) -> Shape:
 
 
 def campbell_cnn(input_shape: Shape, classes: int) -> Network:
-    """Returns the network of `batchscope.networks.campbell_cnn`."""
+    """Returns the network of `batchscope.training.networks.campbell_cnn`."""
     normal = {"kernel": "random_normal", "bias": "random_normal"}
     return Network(
         input_shape,
@@ -127,7 +127,7 @@ def campbell_cnn(input_shape: Shape, classes: int) -> Network:
 
 
 def lheureux_cnn(input_shape: Shape, classes: int) -> Network:
-    """Returns the network of `batchscope.networks.lheureux_cnn`."""
+    """Returns the network of `batchscope.training.networks.lheureux_cnn`."""
     return Network(
         input_shape,
         (

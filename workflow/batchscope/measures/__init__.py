@@ -19,13 +19,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from batchscope import measure_settings, records
+from batchscope import disk
+from batchscope.catalogue import measure_settings
+from batchscope.store import records
 
 # Modules are imported when they are asked for: some need TensorFlow, some do not.
 MODULES = {
     "evaluate": "batchscope.measures.evaluate",
     "sharpness": "batchscope.measures.sharpness",
-    "weight_distance": "batchscope.weight_distance",
+    "weight_distance": "batchscope.measures.weight_distance",
     "displacement": "batchscope.measures.displacement",
     "gradient_alignment": "batchscope.measures.gradient_alignment",
     "hessian": "batchscope.measures.hessian",
@@ -72,10 +74,10 @@ def write(
         found.write(results, run, settings, output, model_file)
         return
     parsed = measure_settings.parse_settings(measure, settings)
-    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
+    status = disk.read_json(records.run_folder(results, run) / "record.json")["status"]
     values: dict[str, float | None] = dict.fromkeys(found.columns(parsed))
     details: dict[str, Any] = {}
     if status == records.FINISHED:
         values, details = found.measure_run(results, run, parsed, model_file)
     record = records.measure_record(measure, run, parsed, status, values, **details)
-    records.write_json(output, record)
+    disk.write_json(output, record)

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope import losses
 from batchscope.measures.sharpness import even_chunk
+from batchscope.training import losses
 
 
 def layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:

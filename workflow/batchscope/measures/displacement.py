@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import records, weight_distance
+from batchscope import disk
 from batchscope.errors import UserError
+from batchscope.store import records
+from batchscope.training import distances
 
 QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 # The same edges for all runs, so that their histograms can be laid over each other.
@@ -118,12 +120,12 @@ def measure_run(
         UserError: If the run's weights or the norms of its updates are missing.
     """
     folder = records.run_folder(results, run)
-    norms = records.read_arrays(folder / "updates.npz")["update_norms"].astype(np.float64)
+    norms = disk.read_arrays(folder / "updates.npz")["update_norms"].astype(np.float64)
     if not len(norms):
         raise UserError(f"{run}: received no norms of its updates; update_norms: true is expected.")
     initial, _ = records.read_weights(folder / "initial.npz")
     final, _ = records.read_weights(folder / "final.npz")
-    distance = weight_distance.distances(initial, final)["distance"]
+    distance = distances.distances(initial, final)["distance"]
     values = path(norms, distance)
     return values, {
         "distance": distance,

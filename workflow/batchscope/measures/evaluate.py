@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import names, records, snapshots
+from batchscope import disk
+from batchscope.catalogue import kept_epochs, run_names
 from batchscope.errors import UserError
+from batchscope.store import records
 
 if TYPE_CHECKING:
     import keras
@@ -66,7 +68,7 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     """
     import tensorflow as tf
 
-    from batchscope import losses
+    from batchscope.training import losses
 
     per_example = losses.example_losses(model)
     size = losses.chunk_size(model.input_shape[1:])
@@ -125,16 +127,17 @@ def measure_run(
     which, epoch = settings["weights"], settings["epoch"]
     if epoch:
         folder = records.run_folder(results, run)
-        epochs_run = records.read_json(folder / "record.json")["epochs_run"]
+        epochs_run = disk.read_json(folder / "record.json")["epochs_run"]
         if epoch > epochs_run:
             message = f"The training stopped after epoch {epochs_run}."
             return dict.fromkeys(columns(settings)), {"message": message}
-        which = snapshots.weights_name(epoch, epochs_run)
+        which = kept_epochs.weights_name(epoch, epochs_run)
         _check_kept(folder / f"{which}.npz", epoch, epochs_run)
     # Imported here: the pure function above needs no TensorFlow.
-    from batchscope import datasets, models
+    from batchscope import datasets
+    from batchscope.training import models
 
-    dataset = datasets.load(results, names.parse_run(run)["dataset"])
+    dataset = datasets.load(results, run_names.parse_run(run)["dataset"])
     model = models.load(results, run, which, model_file)
     evaluate = evaluator(model, dataset.scale, dataset.images("train").dtype)
     metrics: dict[str, float] = {}
@@ -148,7 +151,7 @@ def measure_run(
 
 def _check_kept(path: Path, epoch: int, epochs_run: int) -> None:
     """Refuses an epoch without weights, in other words than those for a file to be made."""
-    kept = snapshots.kept_epochs(epochs_run)
+    kept = kept_epochs.kept_epochs(epochs_run)
     if epoch not in kept:
         listed = ", ".join(map(str, kept))
         raise UserError(f"evaluate.epoch: received {epoch}; one of {listed} is expected.")

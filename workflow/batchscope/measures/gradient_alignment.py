@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import records
+from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
+from batchscope.store import records
 
 PLACES = ("start", "middle", "end")
 DRAW_SEED = 0  # the same for every run and place: the same batches
@@ -195,10 +196,10 @@ def measure_run(
         UserError: If the run or its data are missing, or the gradients do not fit.
     """
     # Imported here: the pure functions above need no TensorFlow.
-    from batchscope import models
+    from batchscope.training import models
 
     folder = records.run_folder(results, run)
-    epochs_run = records.read_json(folder / "record.json")["epochs_run"]
+    epochs_run = disk.read_json(folder / "record.json")["epochs_run"]
     loss, described = sharpness.objective(results, run, settings, model_file, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])
     middle = nearest_snapshot(folder, epochs_run)

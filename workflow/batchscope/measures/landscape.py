@@ -23,13 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import measure_settings, records
+from batchscope import disk
+from batchscope.catalogue import measure_settings
+from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
-from batchscope.versions import VERSIONS
+from batchscope.store import records
 
 if TYPE_CHECKING:
-    from batchscope.losses import Objective
+    from batchscope.training.losses import Objective
 
 Arrays = dict[str, np.ndarray]
 Loss = Callable[[float, float], float]
@@ -167,7 +169,7 @@ class Kept:
         if self.path is None or not self.path.exists():
             return nothing
         try:
-            arrays = records.read_arrays(self.path)
+            arrays = disk.read_arrays(self.path)
             key, losses, done = str(arrays["key"]), arrays["losses"], arrays["done"]
         except (UserError, KeyError, ValueError, zipfile.BadZipFile):
             return nothing
@@ -179,7 +181,7 @@ class Kept:
         """Writes the rows atomically, unless that was done a moment ago."""
         if self.path is not None and time.monotonic() - self._saved >= SAVE_SECONDS:
             key = np.array(self.key)
-            records.write_arrays(self.path, {"key": key, "losses": losses, "done": done})
+            disk.write_arrays(self.path, {"key": key, "losses": losses, "done": done})
             self._saved = time.monotonic()
 
 
@@ -302,7 +304,7 @@ def write(
         UserError: If the run or its data are missing, or a setting makes no grid.
     """
     parsed = measure_settings.parse_settings("landscape", settings)
-    status = records.read_json(records.run_folder(results, run) / "record.json")["status"]
+    status = disk.read_json(records.run_folder(results, run) / "record.json")["status"]
     values: dict[str, float | None] = dict.fromkeys(columns(parsed))
     details: dict[str, Any] = {}
     arrays: Arrays = {}
@@ -310,8 +312,8 @@ def write(
     if status == records.FINISHED:
         values, details, arrays = measure_run(results, run, parsed, model_file, partial)
     record = records.measure_record("landscape", run, parsed, status, values, **details)
-    records.write_arrays(Path(output).with_suffix(".npz"), arrays)
-    records.write_json(output, record)
+    disk.write_arrays(Path(output).with_suffix(".npz"), arrays)
+    disk.write_json(output, record)
     partial.unlink(missing_ok=True)
 
 
@@ -339,14 +341,14 @@ def measure_run(
         UserError: If the run or its data are missing, or a setting makes no grid.
     """
     # Imported here: the pure functions above need no TensorFlow.
-    from batchscope import models
     from batchscope.measures import batch_norm
+    from batchscope.training import models
 
     axis(settings["points"], settings["span"])  # refuses before anything is read
     objective, described = sharpness.objective(results, run, settings, model_file)
     weights_file = records.run_folder(results, run) / f"{settings['weights']}.npz"
     key = [VERSIONS["landscape"], run, measure_settings.settings_name("landscape", settings)]
-    key += [records.file_sha256(weights_file), described["subset"]["sha256"]]
+    key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
     loss = objective.loss_and_accuracy()[0]
     kept = Kept(partial, " ".join(key))
     weights, _ = models.weights(objective.model)

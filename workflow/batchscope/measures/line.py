@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import measure_settings, names, records
+from batchscope import disk
+from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
 from batchscope.measures.sharpness import describe_subset, subset
+from batchscope.store import records
 
 Arrays = dict[str, np.ndarray]
 
@@ -91,8 +93,7 @@ def write(
     parsed = measure_settings.parse_settings("line", settings)
     _check_model(run, other)
     found = [
-        records.read_json(records.run_folder(results, name) / "record.json")
-        for name in (run, other)
+        disk.read_json(records.run_folder(results, name) / "record.json") for name in (run, other)
     ]
     unfinished = [record["status"] for record in found if record["status"] != records.FINISHED]
     status = unfinished[0] if unfinished else records.FINISHED
@@ -101,11 +102,11 @@ def write(
         _check_start(run, other, *found)
         details.update(_measure(results, run, other, parsed, model_file))
     record = records.measure_record("line", run, parsed, status, {}, **details)
-    records.write_json(output, record)
+    disk.write_json(output, record)
 
 
 def _check_model(run: str, other: str) -> None:
-    small, large = names.parse_run(run), names.parse_run(other)
+    small, large = run_names.parse_run(run), run_names.parse_run(other)
     for factor in ("dataset", "model"):
         if small[factor] != large[factor]:
             raise UserError(
@@ -131,11 +132,12 @@ def _measure(
 ) -> dict[str, Any]:
     """Returns the details of the record: alphas, losses, accuracies, subsets."""
     # Imported here: the pure functions above need no TensorFlow.
-    from batchscope import datasets, models
+    from batchscope import datasets
     from batchscope.measures import batch_norm, evaluate
+    from batchscope.training import models
 
     alphas = positions(settings["start"], settings["stop"], settings["points"])
-    dataset = datasets.load(results, names.parse_run(run)["dataset"])
+    dataset = datasets.load(results, run_names.parse_run(run)["dataset"])
     model = models.load(results, run, settings["weights"], model_file)
     small, large = (
         records.read_weights(records.run_folder(results, name) / f"{settings['weights']}.npz")

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from batchscope import parameters
+from batchscope.catalogue import parameters
 from batchscope.measures import sharpness
 from batchscope.measures.maximiser import LossAndGradient
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import names, parameters
+from batchscope.catalogue import parameters, run_names
 from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
 from batchscope.measures.subspace import Subspace
 
 if TYPE_CHECKING:
-    from batchscope import losses
+    from batchscope.training import losses
 
 # Seeds are fixed and the same for every run, so that runs are compared on the same examples,
 # in the same subspace (where they have the same number of weights), from the same starts.
@@ -223,9 +223,10 @@ def objective(
         UserError: If the run or its data are missing.
     """
     # Imported here: the pure functions above need no TensorFlow.
-    from batchscope import datasets, losses, models
+    from batchscope import datasets
+    from batchscope.training import losses, models
 
-    dataset = datasets.load(results, names.parse_run(run)["dataset"])
+    dataset = datasets.load(results, run_names.parse_run(run)["dataset"])
     labels = dataset.labels("train")
     indices = subset(len(labels), settings["examples"])
     chunk = chunk or even_chunk(len(indices), losses.chunk_size(dataset.input_shape))

@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from batchscope import figure_names, names, records, status, sweeps
+from batchscope import disk
+from batchscope.catalogue import figure_names, run_factors, sweep_names
 from batchscope.report import answers, claims, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
 from batchscope.report.text import marked, moment, number, plain, plural
+from batchscope.store import records, status
 
 if TYPE_CHECKING:
-    from batchscope.plan import Experiment, Study
+    from batchscope.study.plan import Experiment, Study
 
 # Figures of weights after every epoch, whichever the measure reads.
 _EVERY_EPOCH = ("epoch_distance", *figure_names.EPOCH_FIGURES)
@@ -55,7 +57,7 @@ def write(
         UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
     """
     inputs = read(study, results, config_path, partial)
-    records.write_text(output, build(study, inputs))
+    disk.write_text(output, build(study, inputs))
 
 
 def build(study: Study, inputs: Inputs) -> str:
@@ -252,7 +254,7 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     if experiment.timings:
         return _timing_scope(experiment)
     varied = []
-    for factor in names.FACTORS:
+    for factor in run_factors.FACTORS:
         values = sorted({row.get(factor, "") for row in rows} - {""}, key=_sort_key)
         if len(values) > 1:
             shown = ", ".join(values) if len(values) <= 12 else f"{len(values)} values"
@@ -273,7 +275,7 @@ def _timing_scope(experiment: Experiment) -> str:
             words = [("all" if factor == "threads" and not v else plain(v)) for v in sorted(found)]
             shown = ", ".join(words)
             if factor == "batch_size":
-                shown = sweeps.format_sizes(found).replace("_", ", ").replace("-", " to ")
+                shown = sweep_names.format_sizes(found).replace("_", ", ").replace("-", " to ")
             varied.append(f"{factor.replace('_', ' ')} {shown}")
     timings = " and ".join(name.replace("_", " ") for name in experiment.timings)
     return f"Timed alone on the machine, nothing trained to an end: {timings}; {'; '.join(varied)}."

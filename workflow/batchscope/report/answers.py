@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchscope import outcomes, statistics
-from batchscope.contrasts import Contrast
+from batchscope.analysis import outcome_answers, paired_tests
+from batchscope.analysis.series_differences import Contrast
+from batchscope.catalogue import outcomes
 from batchscope.report.text import capital, format_interval, format_p, lower, plural
 
 READING = (
@@ -16,10 +17,10 @@ READING = (
     "that was stated beforehand: Page's trend test with seeds as blocks, or sign flips where "
     "there are two batch sizes; adjusted by Holm's method over all tests of the study, each once. "
     "\u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is below "
-    f"{statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired seeds or more. \u201cNot "
+    f"{paired_tests.LEVEL:g} with {paired_tests.LEAST_SEEDS} paired seeds or more. \u201cNot "
     "resolved\u201d means that these seeds do not show it, and not that there is no difference."
 )
-ONE_SIZE = statistics.ONE_SIZE
+ONE_SIZE = outcome_answers.ONE_SIZE
 DIFFERENCES = (
     "Means over seeds of the difference in pairs of runs with the same seed, with 95 % intervals "
     "by Student's t. No test: a two-sided one of so few pairs would not outlive the adjustment."

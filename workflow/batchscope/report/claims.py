@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from batchscope import outcomes
+from batchscope.catalogue import outcomes
 from batchscope.report.text import capital, format_interval, format_p, lower
 
 HELD, NOT_HELD, NOT_RESOLVED = "Held", "Not held", "Not resolved"

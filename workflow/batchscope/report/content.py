@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import contrasts, figures, frames, outcomes, outputs, records, statistics, tables
-from batchscope.absence import Absence
+from batchscope import disk, figures
+from batchscope.analysis import outcome_answers, run_series, series_differences
+from batchscope.catalogue import outcomes
 from batchscope.errors import UserError
+from batchscope.host.absence import Absence
+from batchscope.store import job_files, records
+from batchscope.tables import run_table
 
 if TYPE_CHECKING:
-    from batchscope.plan import Study
+    from batchscope.study.plan import Study
 
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
@@ -85,7 +89,7 @@ class Inputs:
     throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_measures: dict[str, list[str]] = field(default_factory=dict)
-    absent: dict[Absence, list[outputs.MeasureJob]] = field(default_factory=dict)
+    absent: dict[Absence, list[job_files.MeasureJob]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     partial: bool = False
 
@@ -109,19 +113,19 @@ def read(
     timed: dict[str, pandas.DataFrame] = {}
     speeds: dict[str, pandas.DataFrame] = {}
     drawn, files, found = {}, [], []
-    compared: dict[str, contrasts.Contrast] = {}
+    compared: dict[str, series_differences.Contrast] = {}
     for name in study.experiments:
         folder = results / "studies" / study.folder_name / name
-        path = folder / tables.RUNS
+        path = folder / run_table.RUNS
         if path.exists():
             rows[name] = _read_rows(path)
-            found.append(frames.read(path))
-            if len(found[-1]) and (differences := contrasts.contrast(found[-1])):
+            found.append(run_series.read(path))
+            if len(found[-1]) and (differences := series_differences.contrast(found[-1])):
                 compared[name] = differences
             files.append(_shown(path, results))
             if study.experiments[name].timings:
-                timed[name] = frames.read(folder / "sweeps.csv")
-                speeds[name] = frames.read(folder / "throughput.csv")
+                timed[name] = run_series.read(folder / "sweeps.csv")
+                speeds[name] = run_series.read(folder / "throughput.csv")
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)
@@ -138,12 +142,12 @@ def read(
         sweeps=timed,
         throughput=speeds,
         datasets={
-            token: records.read_json(path)
+            token: disk.read_json(path)
             for token in study.datasets
             if (path := records.dataset_folder(results, token) / "record.json").exists()
         },
         missing_measures=_missing_measures(study, results, rows),
-        absent=outputs.absent(study, results),
+        absent=job_files.absent(study, results),
         files=files,
         partial=partial,
     )
@@ -177,7 +181,7 @@ def _answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict
     filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
     if filled:
         rows = pandas.concat(filled, ignore_index=True)
-        for answer in statistics.answers(rows, _stated(study)):
+        for answer in outcome_answers.answers(rows, _stated(study)):
             answers.setdefault(answer["experiment"], []).append(answer)
     return answers
 
@@ -243,7 +247,7 @@ def _embedded(path: Path) -> tuple[str, int | None, int | None]:
 def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
     paths = {run: records.run_folder(results, run) / "record.json" for run in study.runs}
     return {
-        run: _of_machine(records.read_json(path), study.machine)
+        run: _of_machine(disk.read_json(path), study.machine)
         for run, path in paths.items()
         if path.exists()
     }
@@ -251,10 +255,10 @@ def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
 
 def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
     found = []
-    for place in list(outputs.places(study, results))[1:]:
+    for place in list(job_files.places(study, results))[1:]:
         paths = [records.run_folder(place.results, run) / "record.json" for run in study.runs]
         found += [
-            _of_machine(records.read_json(path), place.machine) for path in paths if path.exists()
+            _of_machine(disk.read_json(path), place.machine) for path in paths if path.exists()
         ]
     return found
 
@@ -262,12 +266,12 @@ def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
 def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
     found: dict[Path, str] = {}
     for experiment in study.experiments.values():
-        for place in outputs.places(study, results):
-            for job in outputs.measure_jobs(study, experiment, place.results, place.recorded):
+        for place in job_files.places(study, results):
+            for job in job_files.measure_jobs(study, experiment, place.results, place.recorded):
                 if job.measure == "time_epoch" or job.sweep:
                     found[job.path] = place.machine
     return [
-        _of_machine(records.read_json(path), machine)
+        _of_machine(disk.read_json(path), machine)
         for path, machine in found.items()
         if path.exists()
     ]
@@ -290,7 +294,7 @@ def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list
     for name, experiment in study.experiments.items():
         own = [row for row in rows.get(name, ()) if row.get("machine") in (None, study.machine)]
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
-        for job in outputs.measure_jobs(study, experiment, results):
+        for job in job_files.measure_jobs(study, experiment, results):
             if finished.issuperset(job.runs) and not job.path.exists():
                 whose = job.sweep.name if job.sweep else job.runs[0]
                 missing.setdefault(job.measure, {})[whose] = None

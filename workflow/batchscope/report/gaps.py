@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchscope import absence, measure_settings, records
+from batchscope.catalogue import measure_settings
+from batchscope.host import absence
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.runs_table import distinct
 from batchscope.report.text import capital, plural
+from batchscope.store import records
 
 if TYPE_CHECKING:
-    from batchscope.plan import Study
+    from batchscope.study.plan import Study
 
 DEFAULT_CONFIG = "config.yaml"
 CORES = 8  # as in the README's commands

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas
 
-from batchscope import absence, frames, step_times
+from batchscope.analysis import run_series, step_cost
+from batchscope.host import absence
 from batchscope.report.text import format_interval, format_number
 
 READING = (
@@ -25,10 +26,10 @@ READING = (
     "same machine, device, threads and type counts. A difference below the noise floor, by which a "
     "batch size differs from itself, means nothing. Steps in the batch size are seen only where "
     "their p, adjusted by Holm's method over the configurations of the experiment, is below "
-    f"{step_times.LEVEL:g}."
+    f"{step_cost.LEVEL:g}."
 )
 
-_SHARE_OF = step_times.PLATEAU_SHARE
+_SHARE_OF = step_cost.PLATEAU_SHARE
 _SHARE = f"{100 * _SHARE_OF:.0f} %"
 _MOST_SIZES = 5  # batch sizes whose throughput is told
 
@@ -49,7 +50,7 @@ def build(frame: pandas.DataFrame, throughput: pandas.DataFrame) -> dict[str, An
     titles: list[str] = []
     columns: list[Row] = []
     left_out: list[str] = []
-    for group in frames.series(frame.assign(batch_size=0, seed=0)):
+    for group in run_series.series(frame.assign(batch_size=0, seed=0)):
         for row in group.frame.to_dict("records"):
             title = group.label or f"{row['model']} on {row['dataset']}"
             column = {key: value for key, value in row.items() if not pandas.isna(value)}

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from batchscope import names
+from batchscope.catalogue import run_names
 from batchscope.report.content import Inputs
 from batchscope.report.text import format_number, is_number, plain, plural, size
 
@@ -54,7 +54,7 @@ def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
         (plain(item.get("file")), plain(item.get("reason"))) for item in record.get("skipped") or ()
     ]
     return {
-        "name": names.split_token(token)[0],
+        "name": run_names.split_token(token)[0],
         "pairs": pairs,
         "splits": splits if balance else [],
         "balance": balance,

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from batchscope import names, outputs, parameters, records, tables
+from batchscope.catalogue import parameters, run_factors, run_names
 from batchscope.report.content import Rows
 from batchscope.report.text import ABSENT, common_decimals, format_number, marked, number, plain
+from batchscope.store import job_files, records
+from batchscope.tables import run_table
 
 if TYPE_CHECKING:
-    from batchscope.plan import Study
+    from batchscope.study.plan import Study
 
 PRINTED_COLUMNS = 11  # what an A4 page holds
 # Outcomes that are shown at first, in this order; the others wait in the list of columns.
@@ -35,7 +37,7 @@ USUAL_OUTCOMES = (
 )
 # What was given and is no outcome: told once, above the table, where all runs share it.
 _GIVEN_COLUMNS = (
-    *names.FACTORS,
+    *run_factors.FACTORS,
     "study",
     "machine",
     "dataset_digest",
@@ -92,7 +94,7 @@ def complete(study: Study, rows: Rows) -> Rows:
 
 def _tidy(row: dict[str, str]) -> dict[str, str]:
     """Returns a row with its factors as they stand in names: 0.1 and 1e-5, true and false."""
-    return {**row, **{name: _given(row[name]) for name in names.FACTORS if name in row}}
+    return {**row, **{name: _given(row[name]) for name in run_factors.FACTORS if name in row}}
 
 
 def _given(text: str) -> str:
@@ -106,9 +108,9 @@ def _missing_row(study: Study, experiment: str, run: str) -> dict[str, str]:
     row = {"run": run, "study": study.name, "experiment": experiment, "machine": study.machine}
     row.update({key: plain(value) for key, value in study.runs[run].factors.items()})
     for key in ("dataset", "model"):  # as in the tables: the plain name, and its digest
-        row[key], digest = names.split_token(row[key])
+        row[key], digest = run_names.split_token(row[key])
         row[f"{key}_digest"] = digest or ""
-    return {**row, "status": outputs.unrecorded(study.runs[run].factors)}
+    return {**row, "status": job_files.unrecorded(study.runs[run].factors)}
 
 
 def distinct(rows: Rows) -> dict[str, dict[str, str]]:
@@ -144,7 +146,7 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
     told = {name for name, _ in _same(rows)}
     identity = [
         name
-        for name in ("experiment", "machine", *names.FACTORS)
+        for name in ("experiment", "machine", *run_factors.FACTORS)
         if len(filled.get(name, ())) > 1 or name == "batch_size"
     ]
     sharpness = [name for name in present if name.startswith("sharpness_")]
@@ -160,12 +162,12 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
 
 
 def _column(name: str, filled: set[str], usual: bool) -> Column:
-    documented = tables.describe(name)
+    documented = run_table.describe(name)
     values = [number(text) for text in filled]
     numeric = bool(filled) and None not in values
     if documented is not None:
         numeric = documented.kind in ("int", "float")
-    aligned = numeric and name not in names.FACTORS
+    aligned = numeric and name not in run_factors.FACTORS
     unit = f" [{documented.unit}]" if documented and documented.unit else ""
     return Column(
         name=name,
@@ -185,7 +187,7 @@ def _cell(row: dict[str, str], column: Column) -> Cell:
     if column.name == "status":
         return Cell(text, "", "" if text == records.FINISHED else "bad")
     value = number(text) if css else None
-    if value is None or column.name in names.FACTORS:
+    if value is None or column.name in run_factors.FACTORS:
         return Cell(text, "", css)
     aligned = column.decimals is not None
     shown = f"{value:.{column.decimals}f}" if aligned else format_number(value)
@@ -206,7 +208,7 @@ def _telling(name: str, value: str) -> bool:
     """Returns whether a shared value is worth a reader's time: not one that stands elsewhere."""
     if name in ("study", "machine", "dataset_digest", "model_digest"):
         return False
-    factor = names.FACTORS.get(name)
+    factor = run_factors.FACTORS.get(name)
     return factor is None or factor.core or value != plain(factor.birth)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from batchscope import parameters
+from batchscope.catalogue import parameters
 
 ABSENT = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"

@@ -14,8 +14,11 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-from batchscope import machine, measure_settings, records
-from batchscope.sweeps import Sweep
+from batchscope import disk
+from batchscope.catalogue import measure_settings
+from batchscope.catalogue.sweep_names import Sweep
+from batchscope.host import description
+from batchscope.store import records
 
 # Modules are imported when they are asked for: the search for the largest batch size leaves
 # TensorFlow to its children.
@@ -63,7 +66,7 @@ def write(
     """
     parsed = measure_settings.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
-    before, described = machine.load(), machine.describe()
+    before, described = description.load(), description.describe()
     status, details = module(timing).measure(results, sweep, parsed, output, model_file)
     record = records.measure_record(
         timing,
@@ -74,8 +77,8 @@ def write(
         factors=sweep.factors,
         device=sweep.factors["device"],
         **{"threads": sweep.factors["threads"], **details},
-        load={"before": before, "after": machine.load()},
-        versions=machine.versions(),
+        load={"before": before, "after": description.load()},
+        versions=description.versions(),
         machine={"name": machine_name, **described},
     )
-    records.write_json(output, record)
+    disk.write_json(output, record)

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from batchscope import backend, records
+from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
-from batchscope.sweeps import Sweep
-from batchscope.timing import attempts, largest, memory_limits
+from batchscope.host import tensorflow_start
+from batchscope.store import records
+from batchscope.timing.largest import attempts, memory_limits, search
 
 DOOR = Path(__file__).resolve().parents[2] / "run.py"
 
@@ -63,12 +64,12 @@ def measure(
         most=settings["most"],
         step=sweep.factors["replicas"],
         resolution=settings["resolution"],
-        cores=backend.threads_of(sweep.factors["threads"]),
+        cores=tensorflow_start.threads_of(sweep.factors["threads"]),
     )
-    if found.stopped == largest.FAILED:
+    if found.stopped == search.FAILED:
         last = found.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
-    fixed, per_image = largest.memory_per_image(found.tries)
+    fixed, per_image = search.memory_per_image(found.tries)
     return records.FINISHED, {
         "largest": found.largest,
         "refused": found.refused,

@@ -13,12 +13,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from batchscope import records
+from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
-from batchscope.sweeps import Sweep
-from batchscope.timing import fates, lead_in, samples, trace
-from batchscope.timing.peak_memory import peak_memory
-from batchscope.timing.sampler import as_lists
+from batchscope.store import records
+from batchscope.timing.instruments import samples, trace
+from batchscope.timing.instruments.peak_memory import peak_memory
+from batchscope.timing.instruments.sampler import as_lists
+from batchscope.timing.largest import fates
+from batchscope.timing.steps import lead_in
 
 RunSteps = Callable[[int, int], float]  # the steps [start, stop) -> the seconds they took
 Around = Callable[[str], AbstractContextManager[Any]]
@@ -155,7 +157,7 @@ def measure(
     Returns:
         Status and details of the record.
     """
-    from batchscope.timing.subject import Subject
+    from batchscope.timing.steps.subject import Subject
     from batchscope.timing.throughput import whole
 
     folder = Path(output).with_suffix("")

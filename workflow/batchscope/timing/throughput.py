@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from batchscope import records
-from batchscope.sweeps import Sweep
-from batchscope.timing import fates
-from batchscope.timing.clocks import cpu_times, foreign_cores
-from batchscope.timing.sampler import Sampler, as_lists
-from batchscope.timing.samples import summary
-from batchscope.timing.subjects import Subject, open_subject
+from batchscope.catalogue.sweep_names import Sweep
+from batchscope.store import records
+from batchscope.timing.instruments.clocks import cpu_times, foreign_cores
+from batchscope.timing.instruments.sampler import Sampler, as_lists
+from batchscope.timing.instruments.samples import summary
+from batchscope.timing.largest import fates
+from batchscope.timing.steps.subjects import Subject, open_subject
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5

@@ -1,0 +1,325 @@
+"""Intervals, tests and answers, against values worked out by hand or in print."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas
+import pytest
+from scipy import stats
+
+import synthetic
+from batchscope.analysis import intervals, outcome_answers, paired_tests
+from batchscope.catalogue import outcomes
+from batchscope.tables import run_table
+
+
+def test_t_interval_against_scipy():
+    values = [1.0, 2.0, 4.0, 7.0]
+    interval = intervals.t_interval(values)
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    assert interval.n == 4
+    assert interval.mean == pytest.approx(3.5)
+    assert (interval.low, interval.high) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "n"), [([], math.nan, 0), ([2.0], 2.0, 1), ([2.0, math.nan], 2.0, 1)]
+)
+def test_t_interval_has_no_ends_below_two_values(values, mean, n):
+    interval = intervals.t_interval(values)
+    assert interval.n == n
+    assert interval.mean == pytest.approx(mean, nan_ok=True)
+    assert math.isnan(interval.low) and math.isnan(interval.high)
+
+
+def test_t_intervals_equal_the_single_one():
+    values = np.array([[1.0, 2.0, 4.0], [1.0, math.nan, 3.0], [math.nan] * 3])
+    mean, low, high, n = intervals.t_intervals(values)
+    for index, row in enumerate(values):
+        expected = intervals.t_interval(row)
+        got = (mean[index], low[index], high[index], n[index])
+        assert got == pytest.approx(tuple(expected), nan_ok=True)
+
+
+def test_the_t_interval_covers_at_few_seeds():
+    samples = np.random.default_rng(0).normal(3.0, 2.0, (4000, 3))
+    _, low, high, _ = intervals.t_intervals(samples)
+    assert np.mean((low < 3.0) & (high > 3.0)) == pytest.approx(0.95, abs=0.012)
+
+
+def test_hodges_lehmann_by_hand():
+    # Walsh averages of 1, 2 and 6: 1, 1.5, 2, 3.5, 4, 6. Sums of positive ranks 0 to 6 have the
+    # chances 1, 1, 1, 2, 1, 1, 1 eighths, so that the ends are the outermost averages at 75 %.
+    assert intervals.hodges_lehmann([6.0, 1.0, 2.0], 0.75) == (2.75, 1.0, 6.0)
+    assert intervals.hodges_lehmann([6.0, 1.0, 2.0], 0.5) == (2.75, 1.5, 4.0)
+    estimate, low, high = intervals.hodges_lehmann([6.0, 1.0, 2.0])
+    assert estimate == 2.75 and math.isnan(low) and math.isnan(high)
+    assert intervals.hodges_lehmann([3.0])[0] == 3.0
+    assert not math.isnan(intervals.hodges_lehmann(range(6))[1])
+    assert math.isnan(intervals.hodges_lehmann(range(5))[1])
+
+
+@pytest.mark.parametrize("n", [6, 9, 25])
+def test_the_signed_rank_interval_holds_what_the_test_does_not_reject(n):
+    values = np.random.default_rng(n).standard_normal(n) + 0.3
+    _, low, high = intervals.hodges_lehmann(values)
+    for centre, kept in ((low - 1e-6, False), (low + 1e-6, True), (high - 1e-6, True)):
+        p = stats.wilcoxon(values - centre, method="exact").pvalue
+        assert (p > 0.05) == kept
+    assert stats.wilcoxon(values - high - 1e-6, method="exact").pvalue <= 0.05
+
+
+def test_ratio_interval_is_the_t_interval_of_the_logarithms():
+    small, large = np.array([1.0, 2.0, 4.0]), np.array([2.0, 8.0, 8.0])
+    ratio = intervals.ratio_interval(large, small)
+    logs = intervals.t_interval(np.log([2.0, 4.0, 2.0]))
+    assert ratio.n == 3
+    assert ratio.mean == pytest.approx(16 ** (1 / 3))
+    assert (ratio.low, ratio.high) == pytest.approx((math.exp(logs.low), math.exp(logs.high)))
+    inverse = intervals.ratio_interval(small, large)
+    assert (inverse.low, inverse.high) == pytest.approx((1 / ratio.high, 1 / ratio.low))
+
+
+def test_ratio_interval_leaves_out_what_has_no_logarithm():
+    ratio = intervals.ratio_interval([3.0, 6.0, math.nan, -1.0, 1.0], [1.0, 2.0, 1.0, 1.0, 0.0])
+    assert (ratio.mean, ratio.n) == (pytest.approx(3.0), 2)
+    assert (ratio.low, ratio.high) == pytest.approx((3.0, 3.0))
+    alone = intervals.ratio_interval([3.0], [1.0])
+    assert alone.mean == pytest.approx(3.0) and math.isnan(alone.low)
+    assert intervals.ratio_interval([], []).n == 0
+
+
+def test_slopes_per_doubling():
+    sizes = [16, 32, 128]  # doublings 4, 5, 7
+    values = np.array([[8.0, 10.0, 14.0], [1.0, 1.0, 1.0]])
+    assert paired_tests.slopes_per_doubling(values, sizes) == pytest.approx([2.0, 0.0])
+    with pytest.raises(ValueError, match="at least two batch sizes"):
+        paired_tests.slopes_per_doubling(values[:, :1], [16])
+
+
+def test_page_trend_follows_the_stated_direction():
+    values = np.arange(5) + np.random.default_rng(0).normal(0, 0.1, (6, 5))
+    assert paired_tests.page_trend(values, "rises") < 1e-6
+    assert paired_tests.page_trend(values, "falls") > 0.99
+    assert paired_tests.page_trend(-values, "falls") < 1e-6
+    with pytest.raises(ValueError, match="rises or falls"):
+        paired_tests.page_trend(values, "up")
+
+
+@pytest.mark.parametrize(("n", "p"), [(3, 0.25), (5, 0.0625), (6, 0.03125), (10, 2 / 1024)])
+def test_the_smallest_two_sided_sign_flip_p(n, p):
+    assert paired_tests.sign_flip(np.arange(1.0, n + 1)) == pytest.approx(p)
+
+
+def test_sign_flip_by_enumeration():
+    differences = np.array([0.3, -0.1, 0.4, 0.2, -0.25])
+    sums = [np.dot(signs, differences) for signs in itertools.product((1, -1), repeat=5)]
+    observed = differences.sum() - 1e-9
+    assert paired_tests.sign_flip(differences, "rises") == np.mean(np.array(sums) >= observed)
+    assert paired_tests.sign_flip(differences, "falls") == pytest.approx(
+        np.mean(np.array(sums) <= observed + 2e-9)
+    )
+
+
+def test_random_sign_flips_are_repeatable_and_near_the_t_test():
+    differences = np.random.default_rng(1).normal(0.4, 1.0, 30)
+    p = paired_tests.sign_flip(differences)
+    assert p == paired_tests.sign_flip(differences)
+    assert p == pytest.approx(stats.ttest_1samp(differences, 0).pvalue, rel=0.2)
+
+
+def test_sign_flip_of_nothing_and_of_zeros():
+    assert math.isnan(paired_tests.sign_flip([]))
+    assert paired_tests.sign_flip([0.0, 0.0, 0.0]) == 1.0
+
+
+def test_holm():
+    # Holm 1979: 0.01 * 4, 0.02 * 3, then 0.03 * 2 and 0.04 * 1 held at the largest so far.
+    adjusted = paired_tests.holm([0.04, 0.01, math.nan, 0.03, 0.02])
+    assert adjusted == pytest.approx([0.06, 0.04, math.nan, 0.06, 0.06], nan_ok=True)
+    assert paired_tests.holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
+    assert paired_tests.holm([]).size == 0
+
+
+def test_equivalence():
+    differences = np.array([0.01, -0.02, 0.015, 0.0, -0.005, 0.01])
+    within = paired_tests.equivalence(differences, 0.05)
+    assert within.equivalent and within.p < 0.05
+    error = differences.std(ddof=1) / math.sqrt(6)
+    nearest = 0.05 - abs(differences.mean())
+    assert within.p == pytest.approx(stats.t.sf(nearest / error, 5))
+    # Two one-sided tests at 5 % are the 90 % interval inside the margin.
+    assert abs(within.interval.low) < 0.05 and abs(within.interval.high) < 0.05
+    assert not paired_tests.equivalence(differences, 0.005).equivalent
+    assert not paired_tests.equivalence([0.0], 1.0).equivalent
+    assert paired_tests.equivalence([0.0, 0.0], 1.0).equivalent
+    with pytest.raises(ValueError, match="positive margin"):
+        paired_tests.equivalence(differences, 0.0)
+
+
+def test_binomial_half_width():
+    # 400 test images at 50 %: the +-4.9 points of 1.96 * sqrt(0.25 / 400).
+    assert intervals.binomial_half_width(0.5, 400) == pytest.approx(0.049)
+    assert intervals.binomial_half_width(1.0, 400) == 0.0
+
+
+def frame(values, sizes=(16, 32, 64), **columns):
+    """Returns runs: `values` is outcome -> array of shape (seeds, sizes)."""
+    seeds = len(next(iter(values.values())))
+    rows = []
+    for (s, seed), (b, size) in itertools.product(enumerate(range(seeds)), enumerate(sizes)):
+        row = {"experiment": "gap", "batch_size": size, "seed": seed, "status": "finished"}
+        row |= {name: array[s][b] for name, array in values.items()} | columns
+        rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def rising(seeds=6, sizes=3, noise=0.01):
+    return np.arange(sizes) + np.random.default_rng(0).normal(0, noise, (seeds, sizes))
+
+
+def test_an_answer():
+    runs = frame({"generalisation_gap": rising()})
+    (answer,) = outcome_answers.answers(runs)
+    assert answer["verdict"] == "rises" == answer["direction"]
+    assert "Keskar" in answer["source"]
+    assert answer["test"] == "page"
+    assert answer["smallest"]["batch_size"] == 16 and answer["largest"]["batch_size"] == 64
+    assert answer["largest"]["value"] == pytest.approx(2.0, abs=0.02)
+    assert answer["slope"]["low"] < 1.0 < answer["slope"]["high"]
+    assert answer["change"]["value"] == pytest.approx(2.0, abs=0.02)
+    assert (answer["pairs"], answer["seeds"]) == (6, 6)
+    assert answer["series"] == "" and answer["note"] == ""
+
+
+def test_a_trend_against_the_statement_is_not_resolved_but_said():
+    (answer,) = outcome_answers.answers(frame({"generalisation_gap": -rising()}))
+    assert answer["verdict"] == "not resolved"
+    assert "it falls, against what was stated" in answer["note"]
+
+
+def test_noise_is_not_resolved():
+    noise = np.random.default_rng(3).normal(0, 1, (6, 3))
+    (answer,) = outcome_answers.answers(frame({"test_accuracy": noise}))
+    assert answer["verdict"] == "not resolved" and answer["note"] == ""
+
+
+def test_no_verdict_below_six_paired_seeds():
+    (answer,) = outcome_answers.answers(frame({"generalisation_gap": rising(seeds=5)}))
+    assert answer["verdict"] == "not enough seeds (5 of 6)"
+    assert answer["p"] is not None
+
+
+def test_only_complete_pairs_count():
+    runs = frame({"generalisation_gap": rising(seeds=7)})
+    runs.loc[runs["seed"].eq(2) & runs["batch_size"].eq(64), "status"] = "diverged"
+    (answer,) = outcome_answers.answers(runs)
+    assert (answer["pairs"], answer["seeds"]) == (6, 7)
+    assert answer["largest"]["n"] == 6
+    assert answer["note"] == "6 of 7 seeds finished at every batch size"
+    assert answer["verdict"] == "rises"
+
+
+def test_a_batch_size_without_any_finished_run_is_left_out_and_said():
+    runs = frame({"generalisation_gap": rising(sizes=4)}, sizes=(16, 32, 64, 128))
+    runs.loc[runs["batch_size"].eq(128), "status"] = "diverged"
+    (answer,) = outcome_answers.answers(runs)
+    assert answer["largest"]["batch_size"] == 64
+    assert answer["verdict"] == "rises"
+    assert "no finished run at batch size 128" in answer["note"]
+
+
+def test_two_batch_sizes_are_compared_by_sign_flips():
+    runs = frame({"generalisation_gap": rising(sizes=2)}, sizes=(16, 256))
+    (answer,) = outcome_answers.answers(runs)
+    assert answer["test"] == "sign_flip"
+    assert answer["p"] == pytest.approx(1 / 64)
+    assert answer["verdict"] == "rises"
+
+
+def test_one_batch_size_gives_values_and_no_verdict():
+    (answer,) = outcome_answers.answers(frame({"generalisation_gap": rising(sizes=1)}, sizes=(16,)))
+    assert answer["verdict"] == "one batch size"
+    assert answer["slope"]["value"] is None
+
+
+def test_holm_runs_over_everything_that_is_passed():
+    one = frame({"generalisation_gap": rising()})
+    several = pandas.concat([one, one.assign(experiment="b"), one.assign(experiment="c")])
+    p = outcome_answers.answers(one)[0]["p"]
+    answers = outcome_answers.answers(several)
+    assert [answer["experiment"] for answer in answers] == ["gap", "b", "c"]
+    assert [answer["p_holm"] for answer in answers] == pytest.approx([3 * p] * 3)
+
+
+def test_what_two_experiments_ask_of_the_same_runs_is_one_test():
+    one = frame({"generalisation_gap": rising()})
+    one["run"] = [f"run-{index}" for index in range(len(one))]
+    p = outcome_answers.answers(one)[0]["p"]
+    again = one.assign(experiment="b")
+
+    def adjusted(*frames):
+        return [
+            answer["p_holm"] for answer in outcome_answers.answers(pandas.concat([one, *frames]))
+        ]
+
+    assert adjusted(again) == pytest.approx([p] * 2)
+    assert adjusted(again.assign(run=again["run"] + "+lr=1")) == pytest.approx([2 * p] * 2)
+    assert adjusted(again.assign(machine="other")) == pytest.approx([2 * p] * 2)
+    # Another subset of examples, say: the same column, and other values.
+    other = again.assign(generalisation_gap=2 * again["generalisation_gap"])
+    assert adjusted(other) == pytest.approx([2 * p] * 2)
+
+
+def test_the_answers_of_a_made_up_study(tmp_path):
+    runs = synthetic.grid(cases=[{"learning_rate": 0.05}, {"learning_rate": 0.1}])
+    planned = synthetic.study(runs)
+    synthetic.write(tmp_path, planned, patience=True)
+    answers = outcome_answers.answers(run_table.collect(tmp_path, planned, "gap"))
+    found = {(answer["outcome"], answer["series"]): answer for answer in answers}
+    assert len(answers) == len(found) == 2 * 11
+    assert found["weight_distance", "learning rate 0.05"]["verdict"] == "falls"
+    assert found["sharpness_full_0.001", "learning rate 0.1"]["verdict"] == "rises"
+    assert found["epochs_run", "learning rate 0.1"]["verdict"] == "rises"
+    timed = found["seconds_per_epoch", "learning rate 0.05"]
+    assert timed["verdict"] == "not tested" and timed["p"] is None
+    assert timed["smallest"]["low"] < timed["smallest"]["value"] < timed["smallest"]["high"]
+    assert timed["slope"]["low"] is None
+
+
+def test_epochs_are_no_outcome_where_nothing_can_stop_early(tmp_path):
+    planned = synthetic.study(synthetic.grid([16, 32], [0, 1]))
+    synthetic.write(tmp_path, planned)
+    answers = outcome_answers.answers(run_table.collect(tmp_path, planned, "gap"))
+    assert "epochs_run" not in {answer["outcome"] for answer in answers}
+
+
+def test_runs_that_nothing_stopped_are_counted():
+    epochs = np.array([[30, 50], [34, 100], [41, 100], [29, 61], [100, 100], [32, 70]])
+    runs = frame({"epochs_run": epochs, "test_accuracy": rising(sizes=2)}, sizes=(32, 256))
+    runs = runs.assign(epochs=100, patience=10, target_train_loss=0.0)
+    runs.loc[runs["seed"].eq(1) & runs["batch_size"].eq(256), "status"] = "diverged"
+    assert outcome_answers.ran_out(runs) == {32: (1, 6), 256: (2, 5)}
+    notes = {answer["outcome"]: answer["note"] for answer in outcome_answers.answers(runs)}
+    told = "1 of 6 runs at batch size 32, 2 of 5 at batch size 256 ran to the last epoch that"
+    assert f"{told} they may, so that its mean is a lower bound" in notes["epochs_run"]
+    assert "last epoch" not in notes["test_accuracy"]
+    # Where nothing could stop a training, its epochs were chosen.
+    assert outcome_answers.ran_out(runs.assign(patience=0)) == {}
+    assert outcome_answers.ran_out(runs.assign(patience=0, target_train_loss=0.3)) != {}
+
+
+def test_nothing_finished_gives_no_answer(tmp_path):
+    runs = synthetic.grid([16, 32], [0, 1])
+    planned = synthetic.study(runs)
+    synthetic.write(tmp_path, planned, dict.fromkeys(runs, "diverged"))
+    answers = outcome_answers.answers(run_table.collect(tmp_path, planned, "gap"))
+    assert {answer["outcome"] for answer in answers} <= {"seconds_per_epoch"}
+
+
+def test_every_outcome_is_a_documented_column():
+    for name in outcomes.EXAMPLES:
+        assert run_table.describe(name) is not None
+        assert outcomes.stated(name, "falls", "a document").column == name
+    assert outcomes.stated("run", "falls", "") is None is outcomes.outcome("run")

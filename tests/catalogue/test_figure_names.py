@@ -1,0 +1,49 @@
+"""The figures that an experiment may name."""
+
+from batchscope.catalogue import figure_names
+from batchscope.study import plan
+from small_study import config, problems
+
+
+def test_the_figures_that_a_study_may_name_are_the_registry():
+    from batchscope import figures
+
+    assert sorted(figures.FIGURES) == list(figure_names.FIGURES)
+    assert {name: item.measures for name, item in figures.FIGURES.items()} == figure_names.FIGURES
+
+
+def test_the_figures_by_number_of_epochs_are_those_of_the_registry():
+    from batchscope import figures
+
+    needing = {name for name, item in figures.FIGURES.items() if item.at_epochs}
+    assert needing == set(figure_names.EPOCH_FIGURES)
+
+
+def test_a_figure_by_number_of_epochs_needs_them():
+    experiment = {"measure": ["evaluate"], "figures": ["accuracy_by_epochs"]}
+    assert problems(config(experiment=experiment)) == [
+        "experiments.a.figures[0]: received 'accuracy_by_epochs' without what it needs; at_epochs "
+        "in the experiment is expected."
+    ]
+    made = plan.make(config(experiment={**experiment, "at_epochs": [1]}))
+    assert made.experiments["a"].figures == ("accuracy_by_epochs",)
+
+
+def test_figures_and_what_was_published_are_kept_in_order():
+    experiment = {
+        "figures": ["time", "accuracy"],
+        "measure": ["evaluate", "time_epoch"],
+        "published": {"time": {"figure": "Figure 7", "found": "It falls."}},
+    }
+    found = plan.make(config(experiment=experiment)).experiments["a"]
+    assert found.figures == ("time", "accuracy")
+    assert found.published["time"]["figure"] == "Figure 7"
+
+
+def test_a_figure_that_is_no_word_is_refused():
+    experiment = {"measure": ["evaluate"], "figures": [{}, ["accuracy"], "accuracy"]}
+    found = problems(config(experiment=experiment))
+    assert [line.partition(":")[0] for line in found] == [
+        f"experiments.a.figures[{index}]" for index in range(2)
+    ]
+    assert all("the name of a figure is expected" in line for line in found)

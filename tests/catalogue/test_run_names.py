@@ -1,0 +1,184 @@
+"""The codec between factors and path names, and names that must never change."""
+
+import itertools
+
+import pytest
+
+from batchscope.catalogue import measure_settings, parameters, run_factors, run_names
+
+CORE = {
+    "dataset": "digits-065f9c58",
+    "model": "small_cnn",
+    "batch_size": 32,
+    "learning_rate": 0.1,
+    "optimizer": "sgd",
+    "epochs": 40,
+    "seed": 0,
+}
+
+# Frozen: a name that is here stands in somebody's results. Append; never edit.
+GOLDEN_RUNS = {
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0": {},
+    "mnist-1f0a93c2+campbell_cnn+bs=1024+lr=0.001+opt=adam+ep=3+seed=4294967295": {
+        "dataset": "mnist-1f0a93c2",
+        "model": "campbell_cnn",
+        "batch_size": 1024,
+        "learning_rate": 1e-3,
+        "optimizer": "adam",
+        "epochs": 3,
+        "seed": 4294967295,
+    },
+    "digits-065f9c58+small_cnn+bs=32+lr=1+opt=sgd+ep=40+seed=0+mom=0.9+nest=true": {
+        "learning_rate": 1.0,
+        "momentum": 0.9,
+        "nesterov": True,
+    },
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+mon=train_loss+pat=3": {
+        "monitor": "train_loss",
+        "patience": 3,
+    },
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+lrs=linear+bbs=64": {
+        "learning_rate_scaling": "linear",
+        "base_batch_size": 64,
+    },
+    "digits-065f9c58+mine-0a1b2c3d+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+dev=gpu+th=4": {
+        "model": "mine-0a1b2c3d",
+        "device": "gpu",
+        "threads": 4,
+    },
+}
+GOLDEN_SETTINGS = [
+    ("evaluate", {}, "default"),
+    ("evaluate", {"weights": "best"}, "w=best"),
+    ("evaluate", {"epoch": 3}, "at=3"),
+    ("evaluate", {"weights": "best", "epoch": 16}, "w=best+at=16"),
+    ("sharpness", {}, "default"),
+    (
+        "sharpness",
+        {"epsilons": (1e-3,), "spaces": ("subspace",), "examples": 0, "starts": 8},
+        "eps=0.001+sp=subspace+ex=0+st=8",
+    ),
+    ("sharpness", {"batch_norm": "batch", "memory_mb": 64}, "bn=batch+mem=64"),
+    ("weight_distance", {"weights": "best"}, "w=best"),
+    ("time_epoch", {"blocks": 9, "block_seconds": 0.5}, "bl=9+bsec=0.5"),
+]
+
+
+@pytest.mark.parametrize("name", GOLDEN_RUNS)
+def test_golden_run_names(name):
+    factors = {**CORE, **GOLDEN_RUNS[name]}
+    assert run_names.run_name(factors) == name
+    parsed = run_names.parse_run(name)
+    assert parsed.items() >= factors.items()
+    assert list(parsed) == list(run_factors.FACTORS)
+
+
+def test_golden_timing_name():
+    name = "digits-065f9c58+small_cnn+bs=32+opt=sgd+dev=cpu+th=1+mom=0.9"
+    assert run_names.timing_name({**CORE, "momentum": 0.9, "patience": 5}) == name
+    assert run_names.parse_timing(name)["threads"] == 1
+
+
+@pytest.mark.parametrize(("measure", "settings", "name"), GOLDEN_SETTINGS)
+def test_golden_settings_names(measure, settings, name):
+    assert measure_settings.settings_name(measure, settings) == name
+    births = {key: parameter.birth for key, parameter in measure_settings.MEASURES[measure].items()}
+    assert measure_settings.parse_settings(measure, name) == {**births, **settings}
+
+
+def test_golden_digests():
+    assert run_names.digest({"source": "digits", "split": {"seed": 0, "train": 0.6}}) == "9f1809f4"
+    assert run_names.digest("abc") == "6cc43f85"
+
+
+def _samples(parameter):
+    """Values of a parameter: its bounds, its choices, and numbers that are awkward as text."""
+    if parameter.choices:
+        return parameter.choices
+    if parameter.kind == "bool":
+        return (False, True)
+    if parameter.kind == "str":
+        return ("name", "name-0123abcd")
+    low = parameter.minimum if parameter.minimum is not None else 0
+    high = parameter.maximum if parameter.maximum is not None else 10**15
+    if parameter.kind == "int":
+        return tuple(n for n in (int(low), 1, 7, 4096, int(high)) if low <= n <= high)
+    numbers = (0.1, 1 / 3, 5e-324, 1e-7, 1e16, 1.5e300, 2**-30, 123456789.125, 1.0)
+    return tuple(n for n in numbers if low <= n <= high)
+
+
+@pytest.mark.parametrize("factor", [name for name in run_factors.FACTORS if name != "seed"])
+def test_every_factor_survives_the_round_trip(factor):
+    for value, seed in itertools.product(_samples(run_factors.FACTORS[factor]), (0, 11)):
+        factors = {**CORE, factor: value, "seed": seed}
+        name = run_names.run_name(factors)
+        assert run_names.parse_run(name)[factor] == value
+        assert run_names.run_name(run_names.parse_run(name)) == name
+        assert "," not in name and name == name.lower()
+
+
+@pytest.mark.parametrize("measure", measure_settings.MEASURES)
+def test_every_setting_survives_the_round_trip(measure):
+    for key, parameter in measure_settings.MEASURES[measure].items():
+        for value in _samples(parameter):
+            settings = {key: (value,) if parameter.many else value}
+            name = measure_settings.settings_name(measure, settings)
+            assert measure_settings.parse_settings(measure, name)[key] == settings[key]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "digits+small_cnn",
+        "digits+small_cnn+bs=32",
+        "digits+small_cnn+bs=32+lr=0.10+opt=sgd+ep=40+seed=0",
+        "digits+small_cnn+bs=032+lr=0.1+opt=sgd+ep=40+seed=0",
+        "digits+small_cnn+bs=32+lr=1e-03+opt=sgd+ep=40+seed=0",
+        "digits+small_cnn+lr=0.1+bs=32+opt=sgd+ep=40+seed=0",
+        "digits+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+mom=0",
+        "digits+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+th=1",
+        "digits+small_cnn+bs=32+lr=0.1+opt=sdg+ep=40+seed=0",
+        "digits+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+seed=1",
+        "digits+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+moon=1",
+        "digits+small_cnn+bs=32+lr=nan+opt=sgd+ep=40+seed=0",
+        "Digits+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0",
+        "../etc+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0",
+    ],
+)
+def test_only_canonical_names_are_read(name):
+    with pytest.raises(ValueError):
+        run_names.parse_run(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1, "1"), (1.0, "1"), (0.1, "0.1"), (1e-3, "0.001"), (1e-7, "1e-7"), (1e16, "1e16")],
+)
+def test_numbers_have_one_text(value, text):
+    assert parameters.format_number(value) == text
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "1"])
+def test_what_is_no_finite_number_is_refused(value):
+    with pytest.raises(ValueError):
+        parameters.format_number(value)
+
+
+def test_names_have_an_end():
+    with pytest.raises(ValueError, match="200 characters"):
+        run_names.run_name({**CORE, "model": "m" * 200})
+
+
+def test_aliases_are_distinct_and_safe_in_paths():
+    for known in (run_factors.FACTORS, *measure_settings.MEASURES.values()):
+        aliases = [parameter.alias for parameter in known.values()]
+        assert len(set(aliases)) == len(aliases)
+        assert all(alias.isalnum() and alias.islower() for alias in aliases)
+
+
+def test_only_core_factors_lack_a_birth_value():
+    core = [name for name, factor in run_factors.FACTORS.items() if factor.core]
+    assert core == list(CORE)
+    for known in measure_settings.MEASURES.values():
+        assert not any(setting.core for setting in known.values())

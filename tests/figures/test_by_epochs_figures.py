@@ -1,0 +1,223 @@
+"""The figures by number of epochs: what they draw and what they say."""
+
+import numpy as np
+import pandas
+import pytest
+
+from batchscope import figures
+from batchscope.analysis import intervals
+from batchscope.catalogue import run_factors
+from batchscope.figures import accuracy_by_epochs, training_time
+from batchscope.figures.drawing import by_epochs, canvas
+
+EPOCHS = (1, 2, 5)
+SIZES = (100, 200, 400)
+SECONDS = {"cpu": {100: 10.0, 200: 9.0, 400: 8.5}, "gpu": {100: 4.0, 200: 1.5, 400: 0.7}}
+ACCURACY = {1: 0.90, 2: 0.95, 5: 0.99}
+
+
+def frame(devices=("gpu",), spread=0.01, seeds=3, **more):
+    """Rows as `select` returns them; seed s is off by s - 1 thousandths."""
+    rows = [
+        {
+            **({"device": device} if len(devices) > 1 else {}),
+            "batch_size": size,
+            "seed": seed,
+            "status": "finished",
+            "at_epoch": epoch,
+            "test_accuracy": ACCURACY[epoch] - size / 1e4 + (seed - 1) / 1e3,
+            "test_examples": 10000,
+            "train_seconds": epoch * SECONDS[device][size],
+            "seconds_per_epoch_q1": SECONDS[device][size] * (1 - spread),
+            "seconds_per_epoch_q3": SECONDS[device][size] * (1 + spread),
+            **more,
+        }
+        for device in devices
+        for size in SIZES
+        for seed in range(seeds)
+        for epoch in EPOCHS
+    ]
+    made = pandas.DataFrame(rows)
+    columns = [
+        f"{split}_{name}" for split in ("train", "validation") for name in ("loss", "accuracy")
+    ]
+    return made.assign(**dict.fromkeys([*columns, "test_loss"], 0.5))
+
+
+def draw(name, made):
+    drawing = figures.FIGURES[name].draw(made)
+    drawing.draw_without_rendering()
+    return drawing
+
+
+def seeds(axes):
+    """The lines of small points, one for each number of epochs."""
+    return [line for line in axes.lines if line.get_alpha() == 0.45]
+
+
+def legend(drawing):
+    (found,) = drawing.legends
+    return [text.get_text() for text in found.get_texts()]
+
+
+def test_accuracies_are_means_with_intervals_and_a_point_for_every_seed():
+    made = frame()
+    drawing = draw("accuracy_by_epochs", made)
+    (axes,) = drawing.axes
+    assert legend(drawing) == ["1 epoch", "2 epochs", "5 epochs"]
+    assert len(axes.containers) == len(EPOCHS)
+    for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
+        by_size = made[made["at_epoch"] == epoch].groupby("batch_size")["test_accuracy"]
+        expected = [intervals.t_interval(values) for _, values in by_size]
+        assert bar.lines[0].get_ydata() == pytest.approx([found.mean for found in expected])
+        segments = [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
+        assert segments == [pytest.approx([found.low, found.high]) for found in expected]
+    assert [len(line.get_ydata()) for line in seeds(axes)] == [len(SIZES) * 3] * len(EPOCHS)
+    assert axes.get_ylabel() == "test accuracy (%)"
+
+
+def test_the_binomial_error_is_told():
+    best, worst = ACCURACY[5] - 0.01, ACCURACY[1] - 0.04
+    low, high = (100 * 1.96 * np.sqrt(p * (1 - p) / 10000) for p in (best, worst))
+    text = "95 % binomial error of an accuracy counted on 10,000 test examples: "
+    text += f"±{low:.2g} to ±{high:.2g} points."
+    made = frame()
+    assert text in draw("accuracy_by_epochs", made)._supxlabel.get_text()
+    assert text in accuracy_by_epochs.found(made)
+
+
+def test_what_accuracies_say():
+    text = accuracy_by_epochs.found(frame())
+    assert text.startswith(
+        "Mean test accuracy after 1 epoch was 89.0 % at batch size 100 and 86.0 % at 400 "
+        "(3 of 3 seeds). Mean test accuracy after 5 epochs was 98.0 % at batch size 100 and "
+        "95.0 % at 400 (3 of 3 seeds)."
+    )
+
+
+def test_what_a_training_did_not_reach_is_no_point_and_counts_as_a_seed():
+    made = frame()
+    stopped = (made["at_epoch"] == 5) & (made["seed"] == 1) & (made["batch_size"] == 400)
+    made.loc[stopped, ["test_accuracy", "train_seconds"]] = np.nan
+    text = "after 5 epochs was 98.0 % at batch size 100 and 95.0 % at 400 (3 of 3 and 2 of 3 seeds)"
+    assert text in accuracy_by_epochs.found(made)
+    axes = draw("accuracy_by_epochs", made).axes[0]
+    assert [len(line.get_ydata()) for line in seeds(axes)] == [9, 9, 8]
+
+
+def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
+    made = frame(spread=0.1)
+    drawing = draw("training_time", made)
+    (axes,) = drawing.axes
+    assert legend(drawing) == ["1 epoch", "2 epochs", "5 epochs"]
+    for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
+        seconds = [epoch * SECONDS["gpu"][size] for size in SIZES]
+        assert bar.lines[0].get_ydata() == pytest.approx(seconds)  # one point for all seeds
+        segments = [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
+        assert segments == [pytest.approx([0.9 * value, 1.1 * value]) for value in seconds]
+    reference = axes.lines[0]
+    assert reference.get_ydata()[0] == 4.0 and reference.get_linestyle() == ":"
+    assert axes.get_ylabel() == "training time (s)"
+
+
+@pytest.mark.parametrize(
+    ("device", "spread", "text"),
+    [
+        ("gpu", 0.01, "took 3.5 s: less time than 1 epoch at batch size 100 (4 s)."),
+        ("cpu", 0.01, "took 42.5 s: more time than 1 epoch at batch size 100 (10 s)."),
+        ("gpu", 0.10, "3.5 s: a time whose quartiles overlap with those of 1 epoch at batch"),
+    ],
+)
+def test_whether_many_epochs_in_large_batches_beat_one_in_small(device, spread, text):
+    found = training_time.found(frame((device,), spread))
+    assert found.startswith("5 epochs at batch size 400 ") and text in found
+
+
+def test_what_a_larger_batch_saves_at_equal_epochs():
+    # 5 epochs at batch size 400 take 3.5 s, at 100 five times 4 s; quartiles 10 % off.
+    found = training_time.found(frame(("gpu",), 0.1))
+    assert "The same epochs take 0.175 times as long at 400 as at 100 (0.143 to 0.214 " in found
+    one = frame(("gpu",))
+    assert "The same epochs" not in training_time.found(one[one["batch_size"] == 100])
+
+
+def test_one_panel_per_device_on_one_scale():
+    made = frame(("cpu", "gpu"))
+    drawing = draw("training_time", made)
+    assert [axes.get_title("left") for axes in drawing.axes] == ["cpu", "gpu"]
+    assert drawing.axes[0].get_ylim() == drawing.axes[1].get_ylim()
+    assert drawing.axes[0].get_yscale() == "log"
+    text = training_time.found(made)
+    assert "batch size 400 (cpu) took 42.5 s: more" in text
+    assert "batch size 400 (gpu) took 3.5 s: less" in text
+
+
+def test_what_no_time_depends_on_gives_no_panel():
+    made = pandas.concat([frame(learning_rate=rate) for rate in (0.1, 0.2)], ignore_index=True)
+    (axes,) = draw("training_time", made).axes
+    assert axes.get_title("left") == "Training time"
+    assert len(draw("accuracy_by_epochs", made).axes) == 2
+    assert training_time.found(made).count("took") == 1
+
+
+def test_flat_times_stand_on_an_axis_from_zero():
+    (axes,) = draw("training_time", frame(("cpu",))).axes
+    assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
+
+
+def test_more_series_than_panels_are_told():
+    made = [frame(learning_rate=rate / 100, seeds=1) for rate in range(1, 16)]
+    drawing = accuracy_by_epochs.draw(pandas.concat(made, ignore_index=True))
+    assert len(drawing.axes) == by_epochs.MOST_PANELS
+    assert "3 further series in the CSV." in drawing._supxlabel.get_text()
+
+
+def test_lines_differ_by_more_than_their_colour_and_get_lighter():
+    made = pandas.DataFrame({"at_epoch": range(1, 10)})
+    styles = list(by_epochs.styles(made).values())
+    assert len({(style["marker"], str(style["linestyle"])) for style in styles}) == 9
+    light = [
+        np.dot([int(style["color"][i : i + 2], 16) for i in (1, 3, 5)], [0.299, 0.587, 0.114])
+        for style in styles
+    ]
+    assert light == sorted(light)
+
+
+def test_tables_are_joined_by_machine_and_run():
+    """Two machines ran the same run: each has its own quartiles."""
+    run = {"run": "a", "batch_size": 16, "seed": 0, "status": "finished", "device": "cpu"}
+    runs = pandas.DataFrame(
+        [
+            {
+                **run,
+                "machine": machine,
+                "seconds_per_epoch_q1": low,
+                "seconds_per_epoch_q3": low + 1,
+            }
+            for machine, low in (("desktop", 1.0), ("cluster", 3.0))
+        ]
+        + [{**run, "run": "b", "seed": 1, "status": "missing", "machine": "desktop"}]
+    )
+    times = [
+        {**run, "machine": machine, "at_epoch": epoch, "train_seconds": epoch * seconds}
+        for machine, seconds in (("desktop", 1.5), ("cluster", 3.5))
+        for epoch in (1, 2)
+    ]
+    empty = dict.fromkeys(figures.Tables.__dataclass_fields__, pandas.DataFrame())
+    made = figures.Tables(**{**empty, "runs": runs, "at_epochs": pandas.DataFrame(times)})
+    found = training_time.select(made)
+    assert len(found) == 5  # and the missing run
+    cluster = found[found["machine"] == "cluster"]
+    assert cluster["train_seconds"].tolist() == [3.5, 7.0]
+    assert set(cluster["seconds_per_epoch_q1"]) == {3.0}
+    assert found[found["status"] == "missing"]["at_epoch"].isna().all()
+    drawing = draw("training_time", found)
+    assert [axes.get_title("left") for axes in drawing.axes] == ["desktop", "cluster"]
+    assert canvas.failure_note(by_epochs.runs(found)) == "Of 3 runs: 1 missing (miss.)."
+
+
+def test_the_factors_that_count_are_those_of_a_timing():
+    made = frame(momentum=0.9, learning_rate=0.1, patience=3)
+    kept = set(training_time._timed_factors(made).columns)
+    assert "momentum" in kept and not kept & {"learning_rate", "patience"}
+    assert set(run_factors.TIMING_FACTORS) >= kept & set(run_factors.FACTORS) - {"seed"}

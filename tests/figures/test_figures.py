@@ -1,0 +1,553 @@
+"""Every figure, of every shape of experiment, from its CSV alone and always the same."""
+
+import itertools
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from PIL import Image
+
+import synthetic
+from batchscope import errors, figures
+from batchscope.analysis import intervals, run_series
+from batchscope.catalogue import measure_settings
+from batchscope.figures import REPORT, update_norms
+from batchscope.figures.drawing import canvas
+from batchscope.tables import run_table
+
+RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
+# Figures of trainings; those of timings are tested beside their own tables.
+NAMES = [
+    name
+    for name, figure in figures.FIGURES.items()
+    if not set(figure.measures) & set(measure_settings.TIMINGS)
+]
+# Figures whose first panel is against batch size.
+AGAINST_BATCH_SIZE = (
+    "best_losses",
+    "accuracy",
+    "accuracy_by_epochs",
+    "generalisation_gap",
+    "time",
+    "training_time",
+    "weight_distance",
+    "weight_distance_by_layer",
+    "displacement",
+    "sharpness",
+    "sam_sharpness",
+    "hessian",
+)
+
+
+def tables_of(folder, runs, failed=None, patience=False, measures=None):
+    """Writes a made-up experiment and returns the folder of its tables."""
+    planned = synthetic.study(runs, measures)
+    synthetic.write(folder / "results", planned, failed, patience)
+    run_table.write(folder / "results", planned, "gap", folder / "tables")
+    return folder / "tables"
+
+
+@pytest.fixture(scope="module")
+def two_rates(tmp_path_factory):
+    """Tables of 5 batch sizes, 6 seeds and 2 rates, with every kind of failure."""
+    runs = synthetic.grid(cases=RATES)
+    failed = {run: "diverged" for run in synthetic.grid([256], [0, 1], RATES[1:])}
+    failed |= {run: "missing" for run in synthetic.grid([64], [5], RATES)}
+    failed |= {run: "out_of_memory" for run in synthetic.grid([256], [5], RATES[:1])}
+    return tables_of(tmp_path_factory.mktemp("two_rates"), runs, failed, patience=True)
+
+
+@pytest.fixture(scope="module")
+def drawn(two_rates, tmp_path_factory):
+    """The folder of every figure of `two_rates`."""
+    folder = tmp_path_factory.mktemp("figures")
+    figures.write(two_rates, NAMES, folder)
+    return folder
+
+
+def texts(drawing):
+    """Returns every text of a drawing."""
+    import matplotlib.text
+
+    found = drawing.findobj(matplotlib.text.Text)
+    return {text.get_text() for text in found if text.get_text()}
+
+
+def test_the_files_of_every_figure(drawn):
+    expected = {f"{name}{suffix}" for name in NAMES for suffix in figures.SUFFIXES}
+    assert {path.name for path in drawn.iterdir()} == expected | {figures.LISTING}
+    listing = json.loads((drawn / figures.LISTING).read_text())
+    assert [entry["name"] for entry in listing] == NAMES
+    assert all(entry["title"] and entry["caption"] for entry in listing)
+
+
+def test_what_was_found_is_a_sentence_or_two_with_numbers(drawn):
+    listing = json.loads((drawn / figures.LISTING).read_text())
+    for entry in listing:
+        assert entry["found"].endswith("."), entry["name"]
+        assert any(character.isdigit() for character in entry["found"])
+        assert "significant" not in entry["found"]
+    found = {entry["name"]: entry["found"] for entry in listing}
+    assert "at batch size 16" in found["best_losses"]
+    assert "(6 of 6 and 4 of 6 seeds)" in found["best_losses"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_files_are_sound(drawn, name):
+    text = (drawn / f"{name}.svg").read_text()
+    root = ElementTree.fromstring(text)
+    assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].title
+    assert len(text) < 150_000
+    assert "<text" not in text  # outlines: the same wherever it is opened
+    assert "<image" not in text
+    with Image.open(drawn / f"{name}.png") as image:
+        assert image.width > 700
+        assert np.asarray(image.convert("L")).std() > 5
+
+
+@pytest.mark.parametrize("name", ["loss_curves", "sharpness", "displacement", "update_norms"])
+def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
+    figure = figures.FIGURES[name]
+    drawing = figure.draw(run_series.read(drawn / f"{name}.csv"))
+    svg, png = canvas.svg_and_png(drawing, figure.title)
+    assert svg == (drawn / f"{name}.svg").read_text()
+    assert png == (drawn / f"{name}.png").read_bytes()
+
+
+def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
+    import matplotlib
+
+    figure = figures.FIGURES["best_losses"]
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
+        drawing = figure.draw(figure.select(figures.read(two_rates)))
+        svg, _ = canvas.svg_and_png(drawing, figure.title)
+    assert svg == (drawn / "best_losses.svg").read_text()
+
+
+def test_every_run_stands_in_every_csv(drawn):
+    for name in NAMES:
+        # Of pairs, the run at the start stands for both; of surfaces, few are shown; limits are
+        # of series.
+        if name in ("line", "landscape", "batch_size_limits"):
+            continue
+        frame = run_series.read(drawn / f"{name}.csv")
+        assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
+        assert set(frame["status"]) == {"finished", "diverged", "missing", "out_of_memory"}
+
+
+def test_points_means_and_intervals(two_rates):
+    figure = figures.FIGURES["weight_distance"]
+    frame = figure.select(figures.read(two_rates))
+    axes = figure.draw(frame).axes[0]
+    chosen = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
+    points, mean = axes.lines[0], axes.containers[0]
+    assert len(points.get_xdata()) == len(chosen)
+    at_32 = intervals.t_interval(chosen.loc[chosen["batch_size"] == 32, "weight_distance"])
+    assert mean.lines[0].get_ydata()[1] == pytest.approx(at_32.mean)
+    (low, high) = mean.lines[2][0].get_segments()[1][:, 1]
+    assert (low, high) == pytest.approx((at_32.low, at_32.high))
+
+
+def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
+    for name in NAMES:
+        drawing = figures.FIGURES[name].draw(run_series.read(drawn / f"{name}.csv"))
+        for axes in drawing.axes:
+            assert axes.get_title("left") or axes.get_label() == "<colorbar>"
+        if name != "batch_size_limits":  # whose rows are named one by one
+            assert any(axes.get_ylabel() for axes in drawing.axes)
+        if name in AGAINST_BATCH_SIZE:
+            drawing.draw_without_rendering()
+            labels = [label.get_text() for label in drawing.axes[0].get_xticklabels()]
+            assert labels == ["16", "32", "64", "128", "256"]
+
+
+def test_failures_are_marked(two_rates):
+    figure = figures.FIGURES["accuracy"]
+    found = texts(figure.draw(figure.select(figures.read(two_rates))))
+    assert {"2 div.\n1 mem.", "2 miss."} <= found
+    assert any("Of 60 runs: 2 diverged (div.), 1 out of memory" in text for text in found)
+
+
+def test_what_missed_its_target_loss_is_marked_and_in_no_mean(two_rates):
+    figure = figures.FIGURES["weight_distance"]
+    frame = figure.select(figures.read(two_rates))
+    chosen = (frame["learning_rate"] == 0.05) & (frame["batch_size"] == 32)
+    frame.loc[frame.index[chosen][0], "status"] = "off_target"
+    drawing = figure.draw(frame)
+    assert any("1 off t." in found for found in texts(drawing))
+    assert any("1 off target (off t.)" in found for found in texts(drawing))
+    mean = drawing.axes[0].containers[0].lines[0].get_ydata()[1]
+    kept = frame[chosen & (frame["status"] == "finished")]
+    assert mean == pytest.approx(kept["weight_distance"].mean())
+
+
+def test_the_binomial_error_is_drawn(two_rates):
+    figure = figures.FIGURES["accuracy"]
+    frame = figure.select(figures.read(two_rates))
+    axes = figure.draw(frame).axes[2]
+    rows = frame[(frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)]
+    mean = rows["test_accuracy"].mean()
+    half = intervals.binomial_half_width(mean, 360)
+    bars = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 7]
+    assert bars[0] == pytest.approx([mean - half, min(mean + half, 1)])
+    assert axes.get_ylim()[1] < 1.01
+    assert axes.get_title("left") == "Test (360 examples)"
+
+
+def test_a_legend_only_where_there_is_something_to_tell_apart(two_rates, tmp_path):
+    figure = figures.FIGURES["best_losses"]
+    drawing = figure.draw(figure.select(figures.read(two_rates)))
+    (legend,) = drawing.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "learning rate 0.05",
+        "learning rate 0.1",
+    ]
+    folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
+    assert figure.draw(figure.select(figures.read(folder))).legends == []
+
+
+SHAPES = {
+    "one_batch_size": (synthetic.grid([32]), None),
+    "one_seed": (synthetic.grid(seeds=[0]), None),
+    "one_run": (synthetic.grid([32], [0]), None),
+    "no_batch_size_varied": (synthetic.grid([32], range(3), RATES), None),
+    "all_diverged": (synthetic.grid(seeds=range(2)), "diverged"),
+    "all_out_of_memory": (synthetic.grid(seeds=range(2)), "out_of_memory"),
+    "all_missing": (synthetic.grid(seeds=range(2)), "missing"),
+    "many_batch_sizes": (synthetic.grid(range(16, 65, 4), [0, 1]), None),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.filterwarnings("error")
+def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
+    runs, status = SHAPES[shape]
+    failed = dict.fromkeys(runs, status) if status else {}
+    folder = tables_of(tmp_path, runs, failed)
+    read = figures.read(folder)
+    for figure in figures.FIGURES.values():
+        frame = figure.select(read)
+        drawing = figure.draw(frame)
+        drawing.draw_without_rendering()
+        found = figure.found(frame)
+        if not status:
+            assert found == "" or found.endswith(".")
+        elif figure.name == "time":  # its timing job ran all the same
+            assert "training time" not in found
+        else:
+            assert found == "" or figure.name == "loss_curves"
+            of_runs = figure.name in NAMES and figure.name != "loss_curves"
+            assert "no finished run" in texts(drawing) or not of_runs
+
+
+def test_one_seed_has_a_mean_and_no_interval(tmp_path):
+    figure = figures.FIGURES["weight_distance"]
+    folder = tables_of(tmp_path, synthetic.grid(seeds=[0]))
+    axes = figure.draw(figure.select(figures.read(folder))).axes[0]
+    for segment in axes.containers[0].lines[2][0].get_segments():
+        assert segment[0, 1] == segment[1, 1]
+
+
+def frame_of(name, folder):
+    figure = figures.FIGURES[name]
+    return figure, figure.select(figures.read(folder))
+
+
+def test_the_ratio_of_epoch_distances_is_paired_by_seed(two_rates):
+    figure, frame = frame_of("epoch_distance", two_rates)
+    left, right = figure.draw(frame).axes[:2]
+    assert left.get_yscale() == "log"
+    assert right.get_title("left") == "Ratio, 16 over 256"
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
+    rows = rows[rows["epoch"] == 1]
+    small, large = (
+        rows[rows["batch_size"] == size].set_index("seed")["epoch_distance"] for size in (16, 256)
+    )
+    ratios = (small / large).dropna()
+    assert len(ratios) == 5  # the sixth ran out of memory
+    mean = next(line for line in right.lines if line.get_linewidth() == 1.5)
+    assert mean.get_ydata()[0] == pytest.approx(np.exp(np.log(ratios).mean()))
+
+
+def epochs_of(lengths, **columns):
+    """Returns rows of a history: (batch size, seed) -> how many epochs it has."""
+    rows = [
+        {"batch_size": size, "seed": seed, "status": "finished", "epoch": epoch}
+        for (size, seed), count in lengths.items()
+        for epoch in range(1, count + 1)
+    ]
+    return pandas.DataFrame(rows).astype({"epoch": "Int64"}).assign(**columns)
+
+
+def test_losses_are_compared_in_the_last_epoch_that_all_runs_share():
+    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 4, (256, 1): 6})
+    frame["train_loss"] = 1.0 / frame["epoch"].astype(float) + (frame["batch_size"] == 256)
+    frame["validation_loss"] = frame["seed"] + frame["epoch"].astype(float)
+    found = figures.FIGURES["loss_curves"].found
+    assert found(frame) == (
+        "Mean training loss in epoch 3, the last that all finished runs share, was 0.333 at batch "
+        "size 32 and 1.33 at 256 (2 of 2 seeds). Mean validation loss in that epoch was 3.5 at "
+        "batch size 32 and 3.5 at 256 (2 of 2 seeds)."
+    )
+    # What ended early counts as a seed, and shortens nothing.
+    failed = (frame["batch_size"] == 256) & (frame["seed"] == 1)
+    frame = frame[~(failed & (frame["epoch"] > 1))]
+    frame = frame.assign(status=frame["status"].mask(failed, "diverged"))
+    assert "in epoch 3, " in found(frame) and "(2 of 2 and 1 of 2 seeds)" in found(frame)
+
+
+def test_ratios_of_epoch_distances_are_told_where_all_pairs_have_them():
+    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 6})
+    frame["epoch_distance"] = np.where(frame["batch_size"] == 32, 4.0 ** frame["epoch"], 2.0)
+    assert figures.FIGURES["epoch_distance"].found(frame) == (
+        "The distance within an epoch at batch size 32 over that at 256 was, as geometric mean of "
+        "pairs of a seed, 2 in epoch 1 (2 of 2 seeds) and 32 in epoch 3 (2 of 2 seeds), the last "
+        "that all pairs share."
+    )
+
+
+def test_the_shares_of_update_norms_add_up_to_one(two_rates):
+    figure, frame = frame_of("update_norms", two_rates)
+    axes = figure.draw(frame).axes[0]
+    outlines = [patch.get_data() for patch in axes.patches]
+    assert len(outlines) == 5
+    for outline in outlines:
+        assert outline.values.sum() == pytest.approx(1)
+        assert np.diff(np.log10(outline.edges)) == pytest.approx(0.05)
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 16)]
+    medians = rows.drop_duplicates("seed")["update_norm_median"]
+    marks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "v"]
+    assert marks[0] == pytest.approx(medians.mean())
+
+
+def test_a_bin_that_a_run_does_not_list_holds_none_of_its_updates():
+    rows = pandas.DataFrame({"seed": [0, 0, 1], "share": [0.5, 0.5, 1.0]})
+    edges = 10 ** (np.arange(-40, -36) / 20)
+    rows["low"], rows["high"] = edges[[0, 1, 2]], edges[[1, 2, 3]]
+    found, shares = update_norms._mean_shares(rows[[True, False, True]])
+    assert found == pytest.approx(edges) and shares.tolist() == [0.25, 0.0, 0.5]
+
+
+def test_the_parts_of_the_distance_add_up(two_rates):
+    figure, frame = frame_of("displacement", two_rates)
+    axes = figure.draw(frame).axes[0]
+    heights = np.array([[bar.get_height() for bar in bars] for bars in axes.containers[:3]])
+    total = axes.containers[3].lines[0].get_ydata()
+    assert heights.sum(axis=0) == pytest.approx(total)
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
+    distance = rows["updates"] * rows["update_norm_mean"] * rows["straightness"]
+    by_size = np.log2(distance).groupby([rows["batch_size"], rows["seed"]]).mean().unstack()
+    assert total == pytest.approx((by_size - by_size.loc[16]).mean(axis=1).to_numpy())
+    assert heights[0, -1] == pytest.approx(np.log2(200 / 2880))
+
+
+def test_alignment_stands_beside_independent_directions(two_rates):
+    figure, frame = frame_of("gradient_alignment", two_rates)
+    axes = figure.draw(frame).axes[0]
+    assert axes.get_title("left") == "Batch size 16, learning rate 0.05"
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    # Each place beside its own, in its colour.
+    start, independent, *others = axes.lines
+    assert len(others) == 4 and independent.get_color() == start.get_color()
+    examples = 2.0 ** np.arange(9)
+    assert independent.get_ydata() == pytest.approx(examples**-0.5)
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 16)]
+    rows = rows[(rows["place"] == "start") & (rows["examples"] == 256)]
+    assert start.get_ydata()[-1] == pytest.approx(rows["ratio"].mean())
+
+
+def test_a_single_seed_shows_the_errors_of_the_curvature_itself(tmp_path):
+    figure, frame = frame_of("hessian", tables_of(tmp_path, synthetic.grid(seeds=[0])))
+    axes = figure.draw(frame).axes[1]
+    segments = axes.containers[0].lines[2][0].get_segments()
+    halves = [(segment[1, 1] - segment[0, 1]) / 2 for segment in segments]
+    assert halves == pytest.approx(frame["hessian_trace_error"].tolist())
+    assert figure.found(frame).count("1 of 1 seed)") == 2
+
+
+def test_what_was_found_holds_the_means(two_rates):
+    figure, frame = frame_of("weight_distance", two_rates)
+    rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 256)]
+    mean = rows["weight_distance"].mean()
+    assert f"{mean:.3g} at 256 (6 of 6 and 5 of 6 seeds)" in figure.found(frame)
+
+
+def test_figures_follow_from_measures():
+    assert figures.available([]) == ["loss_curves", "best_losses"]
+    stated = {"test_accuracy": 0.03}
+    everything = (synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS, stated)
+    assert figures.available(*everything) == NAMES
+    assert "batch_size_limits" not in figures.available(synthetic.MEASURES)
+    assert "training_time" not in figures.available(synthetic.MEASURES, ["learning_rate"])
+    assert "training_time" not in figures.available(["evaluate"], [], [1, 5])
+    assert "learning_rate" not in figures.available(synthetic.MEASURES, ["momentum"])
+    assert "sharpness" not in figures.available(["evaluate", "weight_distance"])
+    # Where nothing is trained there is no loss to draw.
+    assert figures.available(["throughput"]) == ["throughput", "step_time"]
+    assert "training_time" in figures.available(["throughput"], [], [1, 5])
+
+
+def test_an_experiment_without_measures(tmp_path):
+    folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
+    figures.write(folder, figures.available([]), tmp_path / "figures")
+    assert (tmp_path / "figures" / "loss_curves.svg").exists()
+
+
+def test_an_unknown_figure_is_refused(two_rates, tmp_path):
+    with pytest.raises(errors.UserError, match="figures: received 'speed'; one of loss_curves"):
+        figures.write(two_rates, ["speed"], tmp_path)
+
+
+def test_captions_are_plain_enough_for_both_reports():
+    assert {path.stem for path in REPORT.glob("*.rst")} >= set(figures.FIGURES)
+    for name in figures.FIGURES:
+        caption = figures.FIGURES[name].caption
+        assert caption.endswith(".") and not set(caption) & set("`{}<>|*_")
+
+
+def test_the_registry_needs_the_standard_library_alone():
+    code = (
+        "import sys; from batchscope import figures; figures.available(['evaluate']);"
+        "figures.FIGURES['time'].caption;"
+        "print(sorted({'numpy', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)))"
+    )
+    workflow = Path(figures.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_styles_differ_in_grey():
+    styles = [canvas.line_style(index) for index in range(12)]
+    drawn = {(style["marker"], str(style["linestyle"])) for style in styles}
+    assert len(drawn) == len(styles)
+    assert len({(style["color"], style["marker"]) for style in styles}) == len(styles)
+    greys = [
+        np.dot([int(style["color"][i : i + 2], 16) for i in (1, 3, 5)], [0.299, 0.587, 0.114])
+        for style in canvas.ordered_styles(5)
+    ]
+    assert all(later - earlier > 15 for earlier, later in itertools.pairwise(greys))
+
+
+def test_series_and_what_follows_from_the_batch_size(tmp_path):
+    runs = [
+        run
+        for size, rate in ((32, 0.01), (64, 0.02), (128, 0.04))
+        for run in synthetic.grid([size], [0, 1], learning_rate=rate)
+    ]
+    frame = run_series.read(tables_of(tmp_path, runs) / "runs.csv")
+    assert run_series.varying(frame) == ["learning_rate"]
+    assert run_series.series_factors(frame) == []
+    assert run_series.coupled_factors(frame) == {"learning_rate": [0.01, 0.02, 0.04]}
+    figure = figures.FIGURES["best_losses"]
+    drawing = figure.draw(figure.select(figures.read(tmp_path / "tables")))
+    assert "Along the batch sizes: learning rate 0.01, 0.02, 0.04." in texts(drawing)
+
+
+def test_factors_that_move_together_are_told_once_and_named_whole(tmp_path):
+    cases = [
+        {"learning_rate": 0.1, "optimizer": "sgd"},
+        {"learning_rate": 0.001, "optimizer": "adam"},
+        {"learning_rate": 0.1, "optimizer": "sgd", "momentum": 0.9, "nesterov": True},
+    ]
+    runs = synthetic.grid([16, 32], [0], cases)
+    frame = run_series.read(tables_of(tmp_path, runs, measures={}) / "runs.csv")
+    assert [group.label for group in run_series.series(frame)] == [
+        "learning rate 0.1, sgd, momentum 0, no nesterov",
+        "learning rate 0.001, adam, momentum 0, no nesterov",
+        "learning rate 0.1, sgd, momentum 0.9, nesterov",
+    ]
+    assert len(run_series.series_factors(frame)) == 2
+    assert all(len(group.frame) == 2 for group in run_series.series(frame))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        ([16, 32, 64], [16, 32, 64]),
+        ([32], [32]),
+        (list(range(1, 65)), [1, 2, 4, 8, 16, 32, 64]),
+        ([100, 200, 400, 1000], [100, 200, 400, 1000]),
+    ],
+)
+def test_labelled_batch_sizes(sizes, shown):
+    assert canvas.spread(sizes) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.05, "0.05"), (20.0, "20"), (0, "0"), (2e-6, "2e-6"), (3e7, "30000000")]
+)
+def test_plain_numbers(value, text):
+    assert canvas.plain(value) == text
+
+
+def test_trainings_that_nothing_stopped_are_lower_bounds():
+    frame = pandas.DataFrame(
+        {
+            "batch_size": [32, 32, 256, 256],
+            "seed": [0, 1, 0, 1],
+            "status": "finished",
+            "seconds_per_epoch": [2.0, 2.0, 1.0, 1.0],
+            "seconds_per_epoch_q1": [2.0, 2.0, 1.0, 1.0],
+            "seconds_per_epoch_q3": [2.0, 2.0, 1.0, 1.0],
+            "epochs_run": [30, 40, 60, 100],
+            "train_seconds": [60.0, 80.0, 60.0, 100.0],
+            "epochs": 100,
+            "replicas": 1,
+            "device": "cpu",
+        }
+    )
+    time = figures.FIGURES["time"]
+    note = "1 of 2 runs at batch size 256 ran to the last epoch that they may; what they and the"
+    assert time.found(frame).endswith(
+        "Mean number of epochs until it stopped was 35 at batch size 32 and 80 at 256 (2 of 2 "
+        "seeds). Mean total training time was 70 s at batch size 32 and 80 s at 256 (2 of 2 "
+        f"seeds). {note} means tell are lower bounds."
+    )
+    drawing = time.draw(frame)
+    assert (
+        f"{note} means tell are lower bounds (hollow, with an arrow)."
+        in drawing._supxlabel.get_text()
+    )
+    hollow = [
+        [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
+        for axes in drawing.axes
+    ]
+    assert hollow == [[], [[100]], [[100.0]]]
+    stopped = frame.assign(epochs=101)
+    assert "lower bound" not in time.found(stopped)
+    assert "lower bound" not in time.draw(stopped)._supxlabel.get_text()
+
+
+def test_times_of_logical_devices_are_marked():
+    frame = pandas.DataFrame(
+        {
+            "batch_size": [32, 256],
+            "seed": 0,
+            "status": "finished",
+            "seconds_per_epoch": [12.4, 7.7],
+            "seconds_per_epoch_q1": [12.0, 7.5],
+            "seconds_per_epoch_q3": [13.0, 8.0],
+            "epochs_run": 1,
+            "train_seconds": [12.4, 7.7],
+            "epochs": 1,
+            "replicas": 4,
+            "device": "cpu",
+        }
+    )
+    mark = "Replicas are logical devices of one CPU here: they prove correctness and not speed."
+    time = figures.FIGURES["time"]
+    told = "Median time per epoch was 12.4 s at batch size 32 and 7.7 s at batch size 256"
+    assert time.found(frame) == f"{told}, timed once per configuration. {mark}"
+    assert mark in time.draw(frame)._supxlabel.get_text()
+    assert mark not in time.found(frame.assign(device="gpu"))
+    two = pandas.concat([frame.assign(device="gpu"), frame.assign(replicas=1, train_seconds=1.0)])
+    assert "1 replica: 12.4 s" not in time.found(two)  # the same times are told once
+    two.loc[two["replicas"] == 1, "seconds_per_epoch"] += 10
+    assert "4 replicas: 12.4 s" in time.found(two) and "1 replica: 22.4 s" in time.found(two)

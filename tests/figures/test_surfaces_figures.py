@@ -1,0 +1,544 @@
+"""Figures of lines, landscapes and learning rates, from tables made up by hand."""
+
+import dataclasses
+import io
+import itertools
+import math
+
+import matplotlib.text
+import numpy as np
+import pandas
+import pytest
+from matplotlib.contour import ContourSet
+from matplotlib.path import Path as Outline
+
+from batchscope import figures
+from batchscope.analysis import intervals, run_series
+from batchscope.catalogue import run_factors
+from batchscope.figures import best_learning_rate, landscape, landscape_lines, learning_rate, line
+from batchscope.figures.drawing import canvas, words
+
+SIZES = (32, 64, 128, 256)
+FACTORS = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+FACTORS |= {"dataset": "digits", "model": "small_cnn", "batch_size": 32, "seed": 0}
+FACTORS |= {"learning_rate": 0.05, "optimizer": "sgd", "epochs": 40}
+MODULES = {
+    "line": line,
+    "landscape": landscape,
+    "landscape_lines": landscape_lines,
+    "learning_rate": learning_rate,
+    "best_learning_rate": best_learning_rate,
+}
+EMPTY = pandas.DataFrame(columns=["run", *run_factors.FACTORS, "status"])
+
+
+def runs(sizes=SIZES, seeds=(0, 1, 2), rates=(0.05,), cases=({},), failed=None):
+    """Returns a made-up runs.csv.
+
+    Args:
+        failed: (batch size, rate, seed) -> status of what did not finish.
+    """
+    rows = []
+    for case, size, rate, seed in itertools.product(cases, sizes, rates, seeds):
+        factors = {**FACTORS, **case, "batch_size": size, "learning_rate": rate, "seed": seed}
+        noise = np.random.default_rng([size, seed, int(rate * 1e6)]).normal(0, 0.15)
+        off = math.log2(rate / (0.02 * (size / 32) ** 0.8)) + noise
+        status = (failed or {}).get((size, rate, seed), "finished")
+        scale = size / 32 if factors["learning_rate_scaling"] == "linear" else 1.0
+        row = {"run": "+".join(str(value) for value in factors.values()), **factors}
+        row |= {"status": status, "effective_learning_rate": rate * scale}
+        row |= {"best_validation_loss": 0.34 + 0.01 * off**2 + 0.005 * abs(noise)}
+        row |= {"test_loss": 0.36 + 0.012 * off**2, "test_accuracy": 0.85 - 0.004 * off**2}
+        if status != "finished":
+            row |= {"test_loss": math.nan, "test_accuracy": math.nan}
+        if status == "missing":
+            row |= {"effective_learning_rate": math.nan, "best_validation_loss": math.nan}
+        rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def first(row):
+    return {name: row[name] for name in EMPTY.columns}
+
+
+def lines(table, small=32, large=256, factor="batch_size", points=25):
+    """Returns a made-up lines.csv between two values of a factor."""
+    rest = [name for name in run_factors.FACTORS if name != factor]
+    pairs = table[table[factor] == small].merge(
+        table[table[factor] == large], on=rest, suffixes=("", "_other")
+    )
+    alphas = np.linspace(-1, 2, points)
+    blocks = []
+    for _, row in pairs.iterrows():
+        if row["status"] != "finished" or row["status_other"] != "finished":
+            continue
+        height = math.exp(np.random.default_rng(row["seed"] + 9).normal(0, 0.4))
+        for split, least in (("train", 0.02), ("validation", 0.35), ("test", 0.37)):
+            wall = 1.8 * np.exp(-(((alphas - 0.6) / 0.22) ** 2))
+            loss = least + height * (
+                wall + 0.4 * np.abs(alphas) ** 3 + 1.1 * (alphas > 1) * (alphas - 1)
+            )
+            blocks.append(
+                pandas.DataFrame(
+                    {
+                        **first(row),
+                        "other": row["run_other"],
+                        "factor": factor,
+                        "small": small,
+                        "large": large,
+                        "alpha": alphas,
+                        "split": split,
+                        "loss": loss,
+                        "accuracy": np.exp(-loss / 2),
+                    }
+                )
+            )
+    columns = ["other", "factor", "small", "large", "alpha", "split", "loss", "accuracy"]
+    return pandas.concat(blocks) if blocks else EMPTY.reindex(columns=[*EMPTY.columns, *columns])
+
+
+def landscapes(table, points=25, directions=5, rough=0.0):
+    """Returns a made-up landscapes.csv: bowls that grow steeper with the batch size."""
+    axis = np.linspace(-1, 1, points)
+    blocks = []
+    for _, row in table[table["status"] == "finished"].iterrows():
+        generator = np.random.default_rng([row["batch_size"], row["seed"]])
+        steep = 3 * (row["batch_size"] / 32) ** 0.4
+        a, b = (part.ravel() for part in np.meshgrid(axis, axis))
+        far = a**2 + 1.5 * b**2 + 0.5 * a * b
+        ripple = rough * (np.sin(9 * a + row["seed"]) * np.cos(7 * b) + 1)
+        loss = 0.02 + steep * far * (1 + far) + ripple
+        found = {"kind": "surface", "index": 0, "a": a, "b": b, "loss": loss}
+        blocks.append(pandas.DataFrame({**first(row), **found}))
+        for index in range(directions):
+            slope = steep * math.exp(generator.normal(0, 0.3))
+            loss = 0.02 + slope * axis**2 + 0.1 * slope * axis**3
+            found = {"kind": "line", "index": index, "a": axis, "b": 0.0, "loss": loss}
+            blocks.append(pandas.DataFrame({**first(row), **found}))
+    columns = [*EMPTY.columns, "kind", "index", "a", "b", "loss"]
+    return pandas.concat(blocks, ignore_index=True) if blocks else EMPTY.reindex(columns=columns)
+
+
+def tables(table, **options):
+    """Returns the tables of an experiment, as they are read back from CSV files."""
+    between = options.pop("between", {"small": 32, "large": 256})
+    found = {
+        "runs": table,
+        "lines": lines(table, **between),
+        "landscapes": landscapes(table, **options),
+    }
+    found = {name: reread(frame) for name, frame in found.items()}
+    return figures.Tables(history=EMPTY, layers=EMPTY, updates=EMPTY, alignment=EMPTY, **found)
+
+
+def reread(frame):
+    file = io.StringIO()
+    frame.to_csv(file, index=False, lineterminator="\n")
+    return run_series.read(io.StringIO(file.getvalue()))
+
+
+def drawn(name, made, rendered=False):
+    """Returns a figure drawn from its own CSV alone, and that frame."""
+    frame = reread(MODULES[name].select(made))
+    with canvas.style():
+        drawing = MODULES[name].draw(frame)
+        if rendered:
+            drawing.draw_without_rendering()
+    return drawing, frame
+
+
+def texts(drawing):
+    found = drawing.findobj(matplotlib.text.Text)
+    return {text.get_text() for text in found if text.get_text()}
+
+
+RATES = (0.01, 0.02, 0.04, 0.08, 0.16)
+ALL_DIVERGED = {(size, 0.05, seed): "diverged" for size in SIZES for seed in range(3)}
+SHAPES = {
+    "one_seed": runs(seeds=(0,)),
+    "one_batch_size": runs(sizes=(32,)),
+    "a_missing_run": runs(failed={(32, 0.05, 0): "diverged", (256, 0.05, 1): "missing"}),
+    "all_diverged": runs(failed=ALL_DIVERGED),
+    "several_series": runs(sizes=(32, 256), cases=({"optimizer": "sgd"}, {"optimizer": "adam"})),
+    "several_rates": runs(sizes=(32, 64), rates=RATES[:2], seeds=(0, 1)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.filterwarnings("error")
+def test_every_shape_of_experiment(shape):
+    made = tables(SHAPES[shape], points=9, directions=2)
+    for name, module in MODULES.items():
+        drawing, frame = drawn(name, made, rendered=True)
+        found = module.found(frame)
+        assert found == "" or found.endswith(".")
+        if shape == "all_diverged":
+            assert found == ""
+            assert "no finished run" in texts(drawing)
+            assert any("12" in text or "4 diverged" in text for text in texts(drawing))
+
+
+def test_a_line_has_its_seeds_its_mean_and_its_band():
+    drawing, frame = drawn("line", tables(runs()))
+    axes = drawing.axes[0]
+    rows = frame[(frame["split"] == "train") & (frame["alpha"] == 1.0)]
+    mean = next(line for line in axes.lines if line.get_zorder() == 3)
+    at = list(mean.get_xdata()).index(1.0)
+    assert mean.get_ydata()[at] == pytest.approx(rows["loss"].mean())
+    assert len([line for line in axes.lines if line.get_linewidth() == 0.5]) == 3 * 3
+    interval = intervals.t_interval(rows["loss"])
+    (band, *_) = axes.collections
+    ends = [y for x, y in band.get_paths()[0].vertices if x == 1.0]
+    assert (min(ends), max(ends)) == pytest.approx((interval.low, interval.high))
+    assert axes.get_yscale() == "log"
+    assert {"batch size 32", "batch size 256"} <= texts(drawing)
+    assert len(drawing.legends[0].get_lines()) == 3
+    styles = {str(line._style(split)["linestyle"]) for split in ("train", "validation", "test")}
+    assert len(styles) == 3
+
+
+def test_a_pair_has_the_status_of_whichever_run_failed():
+    failed = {(32, 0.05, 0): "diverged", (256, 0.05, 1): "missing"}
+    drawing, frame = drawn("line", tables(runs(failed=failed)))
+    status = frame.drop_duplicates("seed").set_index("seed")["status"]
+    assert status.to_dict() == {0: "diverged", 1: "missing", 2: "finished"}
+    assert any("Of 3 pairs of runs: 1 diverged" in text for text in texts(drawing))
+    assert "(α = 0.625; 1 of 3 seeds)" in line.found(frame)
+
+
+def test_a_pair_without_its_line_is_missing():
+    made = tables(runs())
+    kept = made.lines[made.lines["seed"] != 2]
+    frame = line.select(figures.Tables(**{**vars(made), "lines": kept}))
+    assert frame.loc[frame["seed"] == 2, "status"].tolist() == ["missing"]
+
+
+def test_lines_between_learning_rates_have_a_row_for_every_batch_size():
+    between = {"small": 0.01, "large": 0.08, "factor": "learning_rate"}
+    table = runs(sizes=(32, 64), rates=(0.01, 0.08))
+    drawing, frame = drawn("line", tables(table, between=between))
+    titles = [axes.get_title("left") for axes in drawing.axes]
+    assert titles[::2] == ["Loss, batch size 32", "Loss, batch size 64"]
+    assert {"learning rate 0.01", "learning rate 0.08"} <= texts(drawing)
+    assert line.found(frame).startswith("Along the line (batch size 32) the mean training loss was")
+
+
+def test_what_was_found_on_a_line():
+    _, frame = drawn("line", tables(runs()))
+    rows = frame[frame["split"] == "train"]
+    mean = rows.groupby("alpha")["loss"].mean()
+    found = line.found(frame)
+    assert f"{words.number(mean[0.0])} at batch size 32" in found
+    assert f"{words.number(mean[1.0])} at batch size 256" in found
+    assert f"at most {words.number(mean[0.625])} between them (α = 0.625; 3 of 3 seeds)" in found
+    at = {alpha: words.number(mean[alpha]) for alpha in (-1.0, 0.0, 1.0, 2.0)}
+    assert found.endswith(
+        f"Beyond its ends it went from {at[0]} to {at[-1]} past batch size 32 (α = -1) and from "
+        f"{at[1]} to {at[2]} past batch size 256 (α = 2)."
+    )
+    within = frame[frame["alpha"].between(0, 1)]
+    assert "Beyond" not in line.found(within)
+
+
+def test_levels_are_round_and_enclose_every_loss():
+    levels = landscape.contour_levels(np.array([0.03, 2.0, 70.0, math.nan, math.inf]))
+    assert levels.tolist() == [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
+    levels = landscape.contour_levels(np.array([0.31, 0.9]))
+    assert levels[0] <= 0.31 and levels[-1] >= 0.9 and len(levels) <= 12
+    assert np.ptp(np.diff(levels)) == pytest.approx(0)
+    levels = landscape.contour_levels(np.array([-0.1, 5.0]))
+    assert levels[0] <= -0.1 and levels[-1] >= 5.0
+    levels = landscape.contour_levels(np.array([1e-9, 1e30]))
+    assert len(levels) <= 13 and levels[0] <= 1e-9 and levels[-1] >= 1e30
+    assert landscape.contour_levels(np.array([0.5, 0.5])).size > 1
+    assert landscape.contour_levels(np.array([math.nan])) is None
+
+
+def test_the_rise_over_a_plane_is_that_along_its_directions_over_all_seeds():
+    axis = (-1.0, -0.5, 0.0, 0.5, 1.0)
+    points = pandas.DataFrame(itertools.product(axis, axis), columns=["a", "b"])
+    parts = []
+    for size, seed, steep in ((32, 0, 1.0), (32, 1, 3.0), (256, 0, 4.0), (256, 1, 6.0)):
+        loss = 0.1 + steep * (points["a"] ** 2 + 3 * points["b"] ** 2)
+        more = {"batch_size": size, "seed": seed, "status": "finished", "index": 0, "loss": loss}
+        parts.append(points.assign(seeds=3, surfaces=1, **more))
+    frame = pandas.concat(parts, ignore_index=True)
+    # Both directions: (1 + 3) / 2 of the steepness at distance 1, a quarter of it at half of it.
+    assert landscape.found(frame) == (
+        "Along the directions of the planes shown the mean rise of the training loss was 1 nats at "
+        "distance 0.5 and 4 nats at distance 1 (batch size 32; 2 of 3 seeds); 2.5 nats at distance "
+        "0.5 and 10 nats at distance 1 (batch size 256; 2 of 3 seeds)."
+    )
+    high = (frame["batch_size"] == 256) & (frame["a"] == 1) & (frame["b"] == 0)
+    lost = frame.assign(loss=frame["loss"].mask(high, math.inf))
+    assert landscape.found(lost).endswith(
+        "; 2.5 nats at distance 0.5 (batch size 256; 2 of 3 seeds)."
+    )
+
+
+def test_all_surfaces_share_levels_and_colours():
+    drawing, frame = drawn("landscape", tables(runs(), points=9))
+    panels, bar = drawing.axes[:-1], drawing.axes[-1]
+    sets = [axes.findobj(ContourSet) for axes in panels]
+    assert len(panels) == 4 and all(len(drawn_sets) == 2 for drawn_sets in sets)
+    levels = [tuple(item.levels) for pair in sets for item in pair]
+    assert len(set(levels)) == 1
+    assert levels[0][0] <= frame["loss"].min() and levels[0][-1] >= frame["loss"].max()
+    assert len({tuple(pair[0].norm.boundaries) for pair in sets}) == 1
+    assert list(bar.get_yticks()) == pytest.approx(levels[0])
+    assert all(axes.get_aspect() == 1 for axes in panels)
+
+
+def test_a_surface_is_drawn_the_right_way_round():
+    made = tables(runs(sizes=(32,), seeds=(0,)), points=9)
+    surfaces = made.landscapes["kind"] == "surface"
+    made.landscapes.loc[surfaces, "loss"] = 1 + made.landscapes["a"] + 0.1 * made.landscapes["b"]
+    drawing, _ = drawn("landscape", made)
+    filled = drawing.axes[0].findobj(ContourSet)[0]
+    inner = filled.get_paths()[len(filled.levels) // 2].vertices
+    assert np.ptp(inner[:, 1]) > 4 * np.ptp(inner[:, 0])  # a is across, and matters most
+
+
+def test_few_surfaces_are_all_shown_and_of_many_one_seed():
+    drawing, frame = drawn("landscape", tables(runs(sizes=(32, 256)), points=5))
+    assert len(drawing.axes) == 6 + 1
+    assert set(frame["seed"]) == {0, 1, 2}
+    failed = {(32, 0.05, 0): "diverged"}
+    drawing, frame = drawn("landscape", tables(runs(failed=failed), points=5))
+    assert set(frame["seed"]) == {1}  # the first with a surface at every batch size
+    assert "Seed 1 of 3 seeds; landscapes.csv holds every surface." in texts(drawing)
+    assert "batch size 32; 1 of 3 seeds)" in landscape.found(frame)
+    frame = landscape.select(tables(runs(sizes=(16, *SIZES)), points=3))
+    assert set(frame["batch_size"]) == {16, 256}
+
+
+def test_every_plane_of_a_run_is_shown_where_there_is_room():
+    made = tables(runs(sizes=(32, 256), seeds=(0, 1)), points=5)
+    surfaces = made.landscapes[made.landscapes["kind"] == "surface"]
+    more = [surfaces.assign(index=index, loss=surfaces["loss"] + index) for index in range(1, 5)]
+
+    def drawn_with(planes):
+        landscapes = pandas.concat([made.landscapes, *more[: planes - 1]])
+        return drawn("landscape", dataclasses.replace(made, landscapes=landscapes))
+
+    drawing, frame = drawn_with(2)
+    assert set(frame["seed"]) == {0}  # two seeds of two planes each are too many
+    titles = [axes.get_title("left") for axes in drawing.axes[:-1]]
+    assert titles == [
+        *("Plane 1\nBatch size 32", "Batch size 256"),
+        *("Plane 2\nBatch size 32", "Batch size 256"),
+    ]
+    assert "Seed 0 of 2 seeds; landscapes.csv holds every surface." in texts(drawing)
+    drawing, frame = drawn_with(5)
+    told = "Seed 0 of 2 seeds, 3 of 5 planes of each run; landscapes.csv holds every surface."
+    assert len(drawing.axes) == 6 + 1 and told in texts(drawing)
+
+
+def test_labels_of_levels_keep_clear_of_each_other():
+    drawing, _ = drawn("landscape", tables(runs(sizes=(32, 256), seeds=(0,)), points=25))
+    for axes in drawing.axes[:-1]:
+        (lines_set,) = [item for item in axes.findobj(ContourSet) if not item.filled]
+        places = np.array([text.get_position() for text in lines_set.labelTexts])
+        assert len(places) > 2 and np.abs(places).max() < 0.95
+        apart = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
+        assert apart[np.triu_indices(len(places), 1)].min() > 0.2
+
+
+def test_simplified_contours_stay_within_the_tolerance():
+    angles = np.linspace(0, 2 * np.pi, 200)
+    circle = np.column_stack([np.cos(angles), np.sin(angles)])
+    codes = [Outline.MOVETO, *[Outline.LINETO] * 198, Outline.CLOSEPOLY]
+    twice = Outline(np.concatenate([circle, 0.5 * circle]), codes * 2)
+    simple = landscape.simplified(twice, 0.002)
+    assert len(simple.vertices) < 150
+    assert list(simple.codes).count(Outline.MOVETO) == 2
+    outer = simple.vertices[: list(simple.codes).index(Outline.CLOSEPOLY)]
+    middles = (outer[1:] + outer[:-1]) / 2
+    assert np.hypot(*middles.T).min() > 1 - 0.0021
+    empty = Outline(np.empty((0, 2)))
+    assert landscape.simplified(empty, 0.1) is empty
+
+
+def test_directions_are_averaged_within_a_run_first():
+    frame = pandas.DataFrame(
+        {
+            "seed": [0, 0, 0, 1, 1],
+            "index": [0, 1, 2, 0, 1],
+            "a": [1.0] * 5,
+            "rise": [1.0, 2.0, 6.0, 5.0, math.inf],
+        }
+    )
+    table = landscape_lines.over_directions(frame, "rise")
+    assert table.loc[1.0, 0] == pytest.approx(3.0)
+    assert math.isnan(table.loc[1.0, 1])
+
+
+def test_the_rise_along_directions():
+    drawing, frame = drawn("landscape_lines", tables(runs(), directions=3))
+    assert (frame.loc[frame["a"] == 0, "rise"] == 0).all()
+    rows = frame[(frame["batch_size"] == 32) & (frame["a"] == 1.0)]
+    means = rows.groupby("seed")["rise"].mean()
+    line_32 = next(item for item in drawing.axes[0].lines if item.get_zorder() == 3)
+    assert line_32.get_ydata()[-1] == pytest.approx(means.mean())
+    interval = intervals.t_interval(means)
+    ends = [y for x, y in drawing.axes[0].collections[0].get_paths()[0].vertices if x == 1.0]
+    assert (min(ends), max(ends)) == pytest.approx((interval.low, interval.high))
+    edge = frame[(frame["batch_size"] == 32) & (frame["a"].abs() == 1.0)]["rise"].mean()
+    assert f"at |a| = 1 was {words.number(edge)} nats at batch size 32" in landscape_lines.found(
+        frame
+    )
+    half = frame[(frame["batch_size"] == 256) & (frame["a"].abs() == 0.5)]["rise"].mean()
+    assert "at |a| = 0.5 was " in landscape_lines.found(frame)
+    assert f"and {words.number(half)} nats at 256 (3 of 3 seeds). " in landscape_lines.found(frame)
+    assert "3 directions per run. Left: mean over seeds, with its 95 % t-interval." in texts(
+        drawing
+    )
+
+
+def test_thinned_lines_keep_their_foot():
+    for length, points in ((51, 9), (51, 20), (25, 12), (5, 9)):
+        kept = landscape_lines._thinned(length, points)
+        assert {0, length // 2, length - 1} <= set(kept)
+        assert len(kept) <= max(points + 1, 9)
+
+
+def test_one_line_per_batch_size_against_learning_rate():
+    failed = {(32, 0.16, 1): "diverged", (256, 0.01, 2): "missing"}
+    drawing, frame = drawn("learning_rate", tables(runs(rates=RATES, failed=failed)))
+    axes = drawing.axes[0]
+    assert len(axes.containers) == 4 and len(drawing.axes[1].containers) == 5
+    assert [label.get_text() for label in axes.get_xticklabels()] == [str(rate) for rate in RATES]
+    rows = frame[(frame["batch_size"] == 64) & (frame["learning_rate"] == 0.04)]
+    at_64 = axes.containers[1].lines[0].get_ydata()[2]
+    assert at_64 == pytest.approx(rows["best_validation_loss"].mean())
+    rings = [item for item in axes.lines if item.get_markersize() == 10]
+    assert len(rings) == 4
+    assert any("×: a run diverged there" in text for text in texts(drawing))
+    assert "at learning rate 0.02 for batch size 32" in learning_rate.found(frame)
+
+
+def test_the_rates_are_effective_ones():
+    cases = ({"learning_rate_scaling": "linear"},)
+    table = runs(rates=(0.01, 0.02), cases=cases, failed={(64, 0.02, 0): "missing"})
+    drawing, frame = drawn("learning_rate", tables(table))
+    assert sorted(frame["effective_learning_rate"].unique()) == pytest.approx(
+        [0.01, 0.02, 0.04, 0.08, 0.16]
+    )
+    assert frame["effective_learning_rate"].notna().all()
+
+
+def test_nothing_to_choose_is_said():
+    for name in ("learning_rate", "best_learning_rate"):
+        drawing, frame = drawn(name, tables(runs()))
+        assert learning_rate.NO_CHOICE in texts(drawing)
+        assert MODULES[name].found(frame) == ""
+
+
+def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
+    table = runs(rates=RATES)
+    # A rate that does better on test data alone is not chosen.
+    table.loc[table["learning_rate"] == 0.16, "test_accuracy"] = 0.99
+    drawing, frame = drawn("best_learning_rate", tables(table))
+    chosen = frame[frame["chosen"]]
+    rates = chosen.groupby("batch_size")["learning_rate"].unique()
+    assert {size: list(found) for size, found in rates.items()} == {
+        32: [0.02],
+        64: [0.04],
+        128: [0.08],
+        256: [0.08],
+    }
+    at_32 = chosen.loc[chosen["batch_size"] == 32, "test_accuracy"]
+    means = drawing.axes[2].containers[0].lines[0].get_ydata()
+    assert means[0] == pytest.approx(at_32.mean())
+    found = best_learning_rate.found(frame)
+    assert f"0.02 at batch size 32 (mean test accuracy {words.percent(at_32.mean())}" in found
+    assert "to the power 0.70 (the same for every seed, 3 seeds" in found
+    assert {"linear rule (k = 1)", "square root rule (k = 1/2)"} <= texts(drawing)
+
+
+def test_a_best_rate_on_the_edge_is_warned_of():
+    drawing, frame = drawn("best_learning_rate", tables(runs(rates=(0.04, 0.08, 0.16, 0.32))))
+    found = {text.replace("\n", " ") for text in texts(drawing)}
+    warning = "On the edge of the grid at batch size 32 (lowest, 0.04), 64 (lowest, 0.04)"
+    assert any(warning in text for text in found)
+    assert any("k = at least 0.40" in text and "on an edge" in text for text in found)
+    assert "↓" in found
+    assert "0.04, the lowest tried, at batch size 32" in best_learning_rate.found(frame)
+
+
+def test_words():
+    assert words.number(0.00012345) == "0.000123"
+    assert words.number(1234.5) == "1230"
+    assert words.percent(0.98765) == "98.8 %"
+    assert words.points(0.0123) == "1.2 points"
+    assert words.seeds((6, 6), (6, 6)) == "6 of 6 seeds"
+    assert words.seeds((6, 6), (4, 6)) == "6 of 6 and 4 of 6 seeds"
+    assert words.seeds((1, 1)) == "1 of 1 seed"
+    assert words.interval(1.0, 2.0) == "(95 % interval 1 to 2)"
+    assert words.interval(math.nan, math.nan) == ""
+
+
+def test_a_sentence_holds_the_means_at_both_ends():
+    frame = runs(seeds=(0, 1), failed={(256, 0.05, 1): "diverged"})
+    means = frame[frame["status"] == "finished"].groupby("batch_size")["test_loss"].mean()
+    assert words.sentence(frame, "test_loss", "Mean test loss") == (
+        f"Mean test loss was {words.number(means[32])} at batch size 32 and "
+        f"{words.number(means[256])} at 256 (2 of 2 and 1 of 2 seeds)."
+    )
+    more = [f"{words.number(means[size])} at {size}" for size in SIZES[1:]]
+    assert words.sentence(frame, "test_loss", "Mean test loss", most=4) == (
+        f"Mean test loss was {words.number(means[32])} at batch size 32, {more[0]}, {more[1]} and "
+        f"{more[2]} (2 of 2 and 1 of 2 seeds)."
+    )
+    one = words.sentence(frame[frame["batch_size"] == 32], "test_loss", "Mean test loss")
+    assert one.endswith("at batch size 32 (2 of 2 seeds).")
+    assert words.sentence(runs(failed=ALL_DIVERGED), "test_loss", "Mean test loss") == ""
+
+
+def test_a_sentence_about_several_series_names_each():
+    frame = runs(sizes=(32, 64), cases=[{"epochs": epochs} for epochs in range(1, 7)])
+    told = words.sentence(frame, "test_loss", "Mean test loss")
+    assert told.startswith("Mean test loss by series. Epochs 1: ")
+    assert told.count("at batch size 32") == 4
+    assert told.endswith("; 2 further series in the figure.")
+
+
+def test_a_ratio_is_paired_by_seed():
+    frame = pandas.DataFrame(
+        [
+            {"batch_size": size, "seed": seed, "status": "finished", "sharpness_full_0.001": value}
+            for size, values in ((32, (1.0, 2.0, 4.0)), (256, (2.0, 4.0, 8.0)))
+            for seed, value in enumerate(values)
+        ]
+    )
+    assert words.ratio(frame, "sharpness_full_0.001") == (
+        "a ratio (256 to 32) of 2 (geometric mean of 3 pairs, 95 % interval 2 to 2)"
+    )
+    assert words.ratio(frame[frame["seed"] == 0], "sharpness_full_0.001") == (
+        "a ratio (256 to 32) of 2 (geometric mean of 1 pair)"
+    )
+    assert words.ratio(frame[frame["batch_size"] == 32], "sharpness_full_0.001") == ""
+    found = figures.FIGURES["sharpness"].found(frame)
+    assert found == (
+        "Mean sharpness in the full space (ε = 0.001) was 2.33 at batch size 32 and 4.67 at 256 "
+        "(3 of 3 seeds), a ratio (256 to 32) of 2 (geometric mean of 3 pairs, "
+        "95 % interval 2 to 2)."
+    )
+
+
+def test_what_is_not_finite_leaves_a_gap():
+    """A row or a position without a finite loss is not bridged by its neighbours."""
+    made = tables(runs(sizes=(32,), seeds=(0,)), points=9)
+    lost = (made.landscapes["kind"] == "surface") & (made.landscapes["b"] == 0.5)
+    made.landscapes.loc[lost, "loss"] = math.nan
+    drawing, _ = drawn("landscape", made)
+    filled = next(item for item in drawing.axes[0].findobj(ContourSet) if item.filled)
+    heights = np.concatenate([path.vertices[:, 1] for path in filled.get_paths()])
+    assert not ((heights > 0.25 + 1e-9) & (heights < 0.75 - 1e-9)).any()
+    made = tables(runs(sizes=(32, 256), seeds=(0,)))
+    lost = made.lines["alpha"] == 0.5
+    made.lines.loc[lost, "loss"] = math.nan
+    drawing, _ = drawn("line", made)
+    line = max(drawing.axes[0].lines, key=lambda line: len(line.get_xdata()))
+    at = list(line.get_xdata()).index(0.5)
+    assert math.isnan(line.get_ydata()[at])

@@ -1,0 +1,277 @@
+"""What needs a device that is not here is left out, shown with what mends it, and never stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pandas
+import pytest
+import yaml
+
+import project
+from batchscope import disk, snakefile
+from batchscope.host import absence
+from batchscope.store import job_files, records, status
+from batchscope.study import config
+from batchscope.tables import run_table, timing_tables
+
+TRAINED = {
+    "vary": {"batch_size": [16, 32], "device": ["cpu", "gpu"]},
+    "seeds": 2,
+    "measure": ["evaluate", "time_epoch"],
+}
+TIMED = {
+    "vary": {"batch_size": [1, 2, 4], "device": ["cpu", "gpu"]},
+    "timing": ["throughput", "max_batch_size"],
+}
+STUDY = {
+    "study": "devices",
+    "defaults": {
+        **{"dataset": "digits", "model": "small_cnn", "learning_rate": 0.05},
+        **{"optimizer": "sgd", "epochs": 1},
+    },
+    "experiments": {"trained": TRAINED, "timed": TIMED},
+}
+
+
+def test_a_gpu_is_within_reach_here_or_where_jobs_are_sent(monkeypatch):
+    monkeypatch.setattr(absence.Path, "exists", lambda path: False)
+    monkeypatch.setattr(absence.shutil, "which", lambda name: None)
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setenv(absence.VARIABLE, "")
+    snakefile.activate(gpus=False)
+    assert not absence.gpu_within_reach()
+    snakefile.activate(gpus=True)
+    assert absence.gpu_within_reach() and not absence.gpu_present()
+    monkeypatch.setenv(absence.VARIABLE, "")
+    monkeypatch.setattr(absence.shutil, "which", lambda name: name == "nvidia-smi" or None)
+    assert absence.gpu_within_reach() and absence.gpu_present()
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
+    Path("study.yaml").write_text(yaml.safe_dump(STUDY))
+    return config.study("study.yaml")
+
+
+def needs_gpu(name: str) -> bool:
+    return "+dev=gpu" in name
+
+
+def test_what_can_be_made_leaves_out_what_needs_a_gpu(study):
+    made = snakefile.Jobs(study, "study.yaml", "full", False)
+    assert len(study.runs) == 8
+    assert [needs_gpu(path) for path in made.run_records()] == [False] * 4
+    for experiment, count in (("trained", 4 + 4 + 2), ("timed", 2)):
+        paths = made.table_inputs(experiment)
+        assert len(paths) == count and not any(map(needs_gpu, paths))
+
+
+def test_all_of_it_is_made_where_a_gpu_is_within_reach(study, monkeypatch):
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
+    made = snakefile.Jobs(study, "study.yaml", "full", False)
+    assert len(made.run_records()) == 8
+    assert len(made.table_inputs("trained")) == 8 + 8 + 4 and len(made.table_inputs("timed")) == 4
+    assert not status.overview(study, "results").absent
+
+
+def test_the_plan_tells_what_waits(study):
+    found = status.overview(study, "results")
+    assert found.total.statuses["no_gpu"] == found.total.statuses["missing"] == 4
+    ((lacking, waiting),) = found.absent.items()
+    assert lacking == absence.GPU
+    assert status.waiting(waiting) == "4 trainings and 2 timings"
+    text = status.describe(study, found, "study.yaml", 2)
+    assert "No NVIDIA GPU, for which 4 trainings and 2 timings wait; " in text
+    assert "no gpu" in text and "set device: cpu." in text
+
+
+def test_a_plan_that_lacks_nothing_has_no_column_for_it(study, monkeypatch):
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
+    text = status.describe(study, status.overview(study, "results"), "study.yaml", 2)
+    assert "no gpu" not in text and "GPU, for which" not in text
+
+
+def finish(run: str) -> None:
+    record = {"status": "finished", "epochs_run": 1}
+    disk.write_json(records.run_folder("results", run) / "record.json", record)
+
+
+def test_what_is_measured_of_what_was_trained_elsewhere_waits_too(study):
+    for run in filter(needs_gpu, study.runs):
+        finish(run)
+    ((_, waiting),) = job_files.absent(study, "results").items()
+    assert status.waiting(waiting) == "4 timings and 4 measures"  # times are shared by seeds
+    found = status.overview(study, "results")
+    assert found.total.statuses["finished"] == 4 and not found.complete
+
+
+def test_what_reads_weights_alone_needs_no_gpu(study):
+    experiment = dataclasses.replace(
+        study.experiments["trained"], measures={"weight_distance": {"weights": "final"}}
+    )
+
+    def made():
+        files = job_files.measure_files(study, experiment, "results")
+        return [path for path in files if needs_gpu(path.as_posix())]
+
+    assert made() == []
+    finish(next(filter(needs_gpu, study.runs)))
+    assert len(made()) == 1
+
+
+def test_tables_follow_what_comes_to_be_there(study, monkeypatch):
+    made = snakefile.Jobs(study, "study.yaml", "full", False)
+    without = made.also("trained")
+    finish(next(filter(needs_gpu, study.runs)))
+    copied = made.also("trained")
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
+    within = made.also("trained")
+    assert len({without, copied, within}) == 3
+    assert "left_out" not in within
+
+
+def test_the_plan_of_what_waits_for_a_gpu_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
+    only = {**STUDY, "experiments": {"trained": {**TRAINED, "vary": {"device": ["gpu"]}}}}
+    only["defaults"] = {**STUDY["defaults"], "batch_size": 16}
+    Path("study.yaml").write_text(yaml.safe_dump(only))
+    text = status.main("study.yaml", "full", "results")
+    assert "All that can be made here exists" in text and "Data to prepare" not in text
+    assert "No NVIDIA GPU, for which 2 trainings wait; " in text
+
+
+def test_no_search_for_the_largest_batch_has_its_row(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
+    timed = {**TIMED, "timing": ["max_batch_size", "profile"]}
+    Path("study.yaml").write_text(yaml.safe_dump({**STUDY, "experiments": {"timed": timed}}))
+    from batchscope import figures
+
+    found = config.study("study.yaml")
+    for table in (timing_tables.summaries, timing_tables.profiles):
+        rows = table("results", found, "timed")
+        assert set(rows["status"]) == {"no_gpu"} and set(rows["device"]) == {"gpu"}
+    run_table.write("results", found, "timed", Path("tables"))
+    figures.write(Path("tables"), ["max_batch_size", "profile"], Path("figures"))
+    assert len(pandas.read_csv(Path("figures") / "profile.csv")) == 0
+
+
+def test_its_rows_say_so_and_what_was_trained_is_kept(study):
+    kept, *_ = (run for run in study.runs if needs_gpu(run))
+    finish(kept)
+    frame = run_table.collect("results", study, "trained").set_index("run")
+    expected = {run: "no_gpu" if needs_gpu(run) else "missing" for run in study.runs}
+    assert frame["status"].to_dict() == {**expected, kept: "finished"}
+    run_table.write("results", study, "timed", Path("tables"))
+    for name, columns in (("throughput.csv", ["batch_size"]), ("sweeps.csv", [])):
+        rows = pandas.read_csv(Path("tables") / name)
+        assert rows["status"].tolist() == ["no_gpu"] * len(rows) and len(rows) == 3 ** len(columns)
+        assert set(rows["device"]) == {"gpu"}
+
+
+def test_what_waits_is_told_below_a_figure_and_not_over_each_batch_size():
+    from batchscope.figures.drawing import canvas
+
+    rows = [
+        {"batch_size": size, "seed": seed, "device": device, "status": status}
+        for size in (16, 32)
+        for seed in (0, 1)
+        for device, status in (
+            ("cpu", "diverged" if size + seed == 16 else "finished"),
+            ("gpu", "no_gpu"),
+        )
+    ]
+    frame = pandas.DataFrame(rows)
+    figure, grid = canvas.panels(1, 2)
+    both, gpu = grid.flat
+    canvas.mark_failures(both, frame)
+    assert [text.get_text() for text in both.texts] == ["1 div."]
+    canvas.mark_failures(gpu, frame[frame["device"] == "gpu"])
+    assert [text.get_text() for text in gpu.texts] == ["no GPU"]
+    assert canvas.failure_height(frame[frame["device"] == "gpu"]) == 0
+    assert canvas.failure_note(frame) == "Of 8 runs: 1 diverged (div.), 4 no GPU."
+
+
+# --- The shipped studies ---------------------------------------------------------------------
+
+STUDIES = Path(__file__).parents[2] / "studies"
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "experiment", "runs", "timings"),
+    [
+        ("batch_size_benchmarking2019", "full", "throughput", 0, 1),
+        ("batch_size_benchmarking2019", "reduced", "throughput", 0, 1),
+        ("campbell2023", "full", "accuracy", 60, 0),
+        ("campbell2023", "reduced", "accuracy", 9, 0),
+        ("campbell2023", "reduced", "training_time", 0, 1),
+        ("campbell2023", "reduced", "utilisation", 0, 1),
+        ("hardware", "full", "machine", 0, 3),
+        ("hardware", "reduced", "machine", 0, 3),
+        ("mini_batches2025", "full", "utilisation", 0, 1),
+        ("mini_batches2025", "reduced", "utilisation", 0, 1),
+    ],
+)
+def test_studies_plan_a_gpu_beside_the_cpu(
+    name, scale, experiment, runs, timings, tmp_path, monkeypatch
+):
+    planned = config.study(STUDIES / f"{name}.yaml", scale)
+    chosen = planned.experiments[experiment]
+
+    def made() -> list[bool]:
+        paths = [*chosen.runs] if runs else []
+        paths = [run for run in paths if not absence.of(planned.runs[run].factors)]
+        paths += [path.as_posix() for path in job_files.measure_files(planned, chosen, tmp_path)]
+        return [needs_gpu(path) for path in paths]
+
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
+    within = made()
+    assert any(within) and not all(within)
+    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
+    assert made() == [False] * (len(within) - sum(within))
+    waiting = [job for _, job in job_files.left_out(planned, chosen, tmp_path)]
+    found = [job.noun for job in waiting]
+    assert (found.count("training"), found.count("timing")) == (runs, timings)
+
+
+@pytest.mark.parametrize("name", ["batch_size_benchmarking2019", "campbell2023", "hardware"])
+def test_plan_tells_what_of_a_study_waits_for_a_gpu(name, tmp_path, monkeypatch, capsys):
+    import run
+
+    monkeypatch.setattr(absence, "gpu_present", lambda: False)
+    monkeypatch.setenv(absence.VARIABLE, "")
+    words = ["plan", str(STUDIES / f"{name}.yaml"), "--results", str(tmp_path)]
+    run.main(words)
+    assert "No NVIDIA GPU, for which " in capsys.readouterr().out
+    run.main([*words, "--gpus"])
+    assert "GPU, for which" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(absence.gpu_present(), reason="a GPU is here")
+def test_a_study_of_two_devices_runs_through_without_a_gpu(tmp_path, monkeypatch):
+    folder = project.copy(tmp_path / "project")
+    trained = {
+        **{"vary": {"device": ["cpu", "gpu"]}, "set": {"batch_size": 64}, "seeds": 1},
+        "measure": ["evaluate", "time_epoch"],
+    }
+    project.write_config(folder, {**STUDY, "experiments": {"trained": trained}})
+    monkeypatch.delenv(absence.VARIABLE, raising=False)
+    project.run(folder)
+    assert project.planned(folder) == {}
+    rows = pandas.read_csv(folder / "results/studies/devices/trained/runs.csv")
+    found = dict(zip(rows["device"], rows["status"], strict=True))
+    assert found == {"cpu": "finished", "gpu": "no_gpu"}
+    runs = [path.name for path in (folder / "results/runs").iterdir()]
+    assert [needs_gpu(run) for run in runs if "+seed=" in run] == [False]
+    page = (folder / "results/report.html").read_text()
+    assert "1 finished, 1 no GPU" in page and "No NVIDIA GPU" in page
+    # What a cluster's profile says of its nodes: nothing is left out.
+    assert project.planned(folder, "--resources", "gpu=1")["train"] == 1
+    assert project.planned(folder, "--resources", "gpu=0") == {}

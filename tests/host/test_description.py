@@ -1,0 +1,73 @@
+"""The machine that a number was made on."""
+
+from __future__ import annotations
+
+import json
+import types
+
+import psutil
+import pynvml
+import pytest
+
+from batchscope.host import description
+
+NAMES = ["NVIDIA One", "NVIDIA Two"]
+
+
+def nvml(monkeypatch, count=2, missing=()):
+    """Puts GPUs behind NVML's functions; those in `missing` are not supported."""
+
+    def answer(name, value):
+        def function(handle, *arguments):
+            if name in missing:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            return value(handle, *arguments)
+
+        monkeypatch.setattr(pynvml, name, function)
+
+    closed = []
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: closed.append(True))
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: count)
+    answer("nvmlDeviceGetHandleByIndex", lambda index: index)
+    answer("nvmlDeviceGetName", NAMES.__getitem__)
+    answer("nvmlDeviceGetNumGpuCores", [5120, 4608].__getitem__)
+    answer("nvmlDeviceGetMaxClockInfo", lambda handle, clock: [[], [1380, 1825]][clock][handle])
+    return closed
+
+
+def test_gpus_with_their_cores_and_clocks(monkeypatch):
+    closed = nvml(monkeypatch)
+    found = description.describe()
+    assert found["gpu"] == NAMES
+    assert found["gpu_cores"] == [5120, 4608]
+    assert found["gpu_max_mhz"] == [1380, 1825]  # NVML_CLOCK_SM is 1
+    assert closed == [True]
+    json.dumps(found)
+
+
+def test_what_a_driver_does_not_tell_is_unknown_alone(monkeypatch):
+    nvml(monkeypatch, missing=["nvmlDeviceGetNumGpuCores"])
+    found = description.describe()
+    assert found["gpu"] == NAMES and found["gpu_max_mhz"] == [1380, 1825]
+    assert found["gpu_cores"] == [None, None]
+
+
+@pytest.mark.parametrize("missing", [[], ["nvmlDeviceGetName"]])
+def test_without_a_gpu_nothing_is_said_of_its_cores(monkeypatch, missing):
+    nvml(monkeypatch, count=len(missing), missing=missing)
+    found = description.describe()
+    assert found["gpu"] == [] and not {"gpu_cores", "gpu_max_mhz"} & {*found}
+
+
+@pytest.mark.parametrize("told", [None, 0.0])
+def test_a_clock_that_the_system_does_not_tell(monkeypatch, told):
+    frequency = None if told is None else types.SimpleNamespace(current=2400.0, min=0.0, max=told)
+    monkeypatch.setattr(psutil, "cpu_freq", lambda: frequency)
+    assert "cpu_max_mhz" not in description.describe()
+
+
+def test_the_highest_clock(monkeypatch):
+    frequency = types.SimpleNamespace(current=2400.0, min=800.0, max=4000.0)
+    monkeypatch.setattr(psutil, "cpu_freq", lambda: frequency)
+    assert description.describe()["cpu_max_mhz"] == 4000

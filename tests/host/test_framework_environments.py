@@ -1,0 +1,163 @@
+"""Environments of frameworks: where they lie, when they count as installed, and their making."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import project
+from batchscope.catalogue import framework_names
+from batchscope.errors import UserError
+from batchscope.host import framework_environments, framework_install
+
+EVERY = list(framework_names.FRAMEWORKS)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Path:
+    """A folder for environments, and pins that a test may change."""
+    monkeypatch.setenv(framework_environments.VARIABLE, str(tmp_path / "shared"))
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    for framework in EVERY:
+        (locks / f"{framework}.lock").write_text("# nothing\n")
+    monkeypatch.setattr(framework_environments, "_LOCKS", locks)
+    return tmp_path / "shared"
+
+
+def test_an_environment_lies_below_the_working_directory(monkeypatch, tmp_path):
+    monkeypatch.delenv(framework_environments.VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert framework_environments.folder("jax") == Path(".frameworks/jax")
+    assert (
+        framework_environments.python("jax") == tmp_path / ".frameworks" / "jax" / "bin" / "python"
+    )
+    monkeypatch.setenv(framework_environments.VARIABLE, "/elsewhere")
+    assert framework_environments.record("jax") == Path("/elsewhere/jax/installed.json")
+
+
+def test_tensorflow_is_always_there():
+    assert framework_environments.installed("tensorflow")
+
+
+def test_an_installation_from_empty_pins(place):
+    """No download: the environment has pip alone."""
+    assert not framework_environments.installed("jax")
+    framework_install.install("jax")
+    assert framework_environments.installed("jax")
+    record = json.loads((place / "jax" / "installed.json").read_text())
+    assert record["framework"] == "jax" and "pip" in record["packages"]
+    prefix = subprocess.run(
+        [framework_environments.python("jax"), "-c", "import sys; print(sys.prefix)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert prefix.stdout.strip() == str(place / "jax")
+    # Other pins are another environment, made anew over the old one.
+    (place / "jax" / "left_over").touch()
+    framework_environments.lock("jax").write_text("# something\n")
+    assert not framework_environments.installed("jax")
+    framework_install.install("jax")
+    assert framework_environments.installed("jax") and not (place / "jax" / "left_over").exists()
+
+
+def test_a_framework_that_takes_another_python(place, monkeypatch):
+    assert [name for name, one in framework_names.FRAMEWORKS.items() if one.python] == ["mxnet"]
+    other = replace(framework_names.FRAMEWORKS["mxnet"], python="3.8")
+    monkeypatch.setitem(framework_names.FRAMEWORKS, "mxnet", other)
+    with pytest.raises(UserError, match=r"MXNet: received Python 3\.\d+; Python 3\.8 is expected"):
+        framework_install.install("mxnet")
+    assert not place.exists()
+
+
+def test_a_record_alone_is_no_installation(place):
+    record = framework_environments.record("jax")
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"lock_sha256": framework_environments.lock_digest("jax")}))
+    assert not framework_environments.installed("jax")
+    framework_environments.python("jax").parent.mkdir()
+    framework_environments.python("jax").touch()
+    assert framework_environments.installed("jax")
+    for text in ("[]", "{", '{"lock_sha256": "0"}'):
+        record.write_text(text)
+        assert not framework_environments.installed("jax")
+
+
+def test_a_failed_installation_leaves_nothing(place):
+    framework_environments.lock("jax").write_text("--no-index\nno-such-package==1.0\n")
+    with pytest.raises(UserError) as raised:
+        framework_install.install("jax")
+    message = str(raised.value)
+    assert message.startswith("JAX: cannot be installed from envs/jax.lock; ")
+    assert "no-such-package==1.0" in message and "Traceback" not in message
+    assert not (place / "jax").exists() and not framework_environments.installed("jax")
+
+
+def test_nothing_but_an_environment_is_taken_away(place):
+    (place / "pytorch").mkdir(parents=True)
+    (place / "pytorch" / "setup.py").touch()
+    with pytest.raises(UserError, match="a folder that holds something else"):
+        framework_install.install("pytorch")
+    assert (place / "pytorch" / "setup.py").exists()
+
+
+def test_an_unknown_framework(place):
+    with pytest.raises(UserError, match="received 'theano'; one of pytorch, mxnet, jax"):
+        framework_install.install("theano")
+
+
+def test_wheels_without_cuda_where_there_is_no_gpu():
+    index = "https://download.pytorch.org/whl/cpu"
+    for framework in EVERY:
+        given = index in framework_install.pip_command(framework, gpu=False)
+        assert given == (framework == "pytorch")
+        assert index not in framework_install.pip_command(framework, gpu=True)
+    assert "jax[cuda12]==0.10.2" in framework_install.pip_command("jax", gpu=True)
+
+
+@pytest.mark.parametrize("framework", EVERY)
+def test_pins_are_exact_and_agree_with_the_projects(framework):
+    from test_house import locked
+
+    lines = (project.ROOT / "envs" / f"{framework}.lock").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    assert len(pins) == len([line for line in lines if line and not line.startswith("#")])
+    assert {"numpy", "psutil", "nvidia-ml-py"} <= set(pins)
+    own = locked("requirements.lock")
+    shared = {"psutil", "nvidia-ml-py"} | ({"numpy"} if framework != "mxnet" else set())
+    assert all(pins[name] == own[name] for name in shared)
+    for requirement in framework_names.FRAMEWORKS[framework].gpu_requirements:
+        name, version = re.fullmatch(r"([a-z]+)\[\w+\]==(.+)", requirement).groups()
+        assert pins[name] == version
+
+
+def test_the_door_refuses_another_place(place, tmp_path):
+    words = ["workflow/run.py", "install_framework", "--framework", "jax", "--output", "x.json"]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=project.ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("--output: received x.json; ")
+
+
+def test_a_sweep_of_what_is_not_installed_names_the_command(place, tmp_path):
+    sweep = "mnist-c103dbf7+campbell_cnn+bs=32+opt=sgd+dev=cpu+th=1+fw=mxnet"
+    words = ["throughput", "--sweep", sweep, "--output", str(tmp_path / "out.json")]
+    done = subprocess.run(
+        [sys.executable, "workflow/run.py", *words, "--model-file"],
+        cwd=project.ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and not (tmp_path / "out.json").exists()
+    assert done.stderr.strip() == (
+        "framework: received 'mxnet', which is not installed; snakemake --cores 1 install_mxnet "
+        "is expected to be run first."
+    )

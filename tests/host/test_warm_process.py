@@ -1,0 +1,200 @@
+"""Steps in a copy of the warm process: same bits, same exit status, same death."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from test_training import DIGITS, assert_same_bits, run_name
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def door(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "workflow" / "run.py"), *words],
+        cwd=cwd,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+
+
+class Launcher:
+    """A process that starts the warm process, as Snakemake does, and that can be killed."""
+
+    def __init__(self) -> None:
+        code = (
+            "import os, sys; from pathlib import Path; from batchscope import warm;"
+            f"warm.launch(Path({str(ROOT / 'workflow')!r}));"
+            "print(os.environ[warm.VARIABLE], flush=True); sys.stdin.read()"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.address = self.process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    made = Launcher()
+    yield made
+    made.process.kill()
+    made.process.wait()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("warm") / "results"
+    words = ("--dataset", run_name().split("+")[0], "--definition", json.dumps(DIGITS))
+    assert door("prepare_data", "--results", str(folder), *words).wait(timeout=120) == 0
+    return folder
+
+
+def wait_for(condition, seconds: float = 120) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_a_step_has_the_same_bits(launcher, results, tmp_path):
+    run = run_name(epochs=2)
+    (tmp_path / "data").symlink_to(results / "data")
+    alone = door("train", "--run", run, "--results", str(tmp_path))
+    assert alone.wait(timeout=120) == 0
+    copy = door(
+        *("train", "--run", run, "--results", os.path.relpath(results, results.parent)),
+        cwd=results.parent,  # the copy works where its job does
+        BATCHSCOPE_WARM=launcher.address,
+    )
+    output, errors = copy.communicate(timeout=120)
+    assert (copy.returncode, errors) == (0, "")
+    assert f"{run}: finished" in output
+    assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
+
+
+def test_an_error_is_told_and_fails(launcher, results):
+    process = door(
+        *("evaluate", "--run", run_name(epochs=7), "--results", str(results)),
+        *("--output", str(results / "no.json")),
+        BATCHSCOPE_WARM=launcher.address,
+    )
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert output == ""
+    assert "record.json: missing" in errors and "Traceback" not in errors
+
+
+def long_training(launcher, results, seed: int) -> tuple[subprocess.Popen, Path]:
+    run = run_name(batch_size=1, epochs=500, seed=seed)
+    process = door(
+        *("train", "--run", run, "--results", str(results)),
+        *("--chunk-steps", "20", "--checkpoint-seconds", "0"),
+        BATCHSCOPE_WARM=launcher.address,
+    )
+    folder = results / "runs" / run
+    wait_for(lambda: (folder / "checkpoint.npz").exists())
+    return process, folder
+
+
+def test_a_signal_reaches_the_step(launcher, results):
+    process, folder = long_training(launcher, results, seed=11)
+    process.terminate()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 85
+    assert "checkpoint" in output
+    assert (folder / "checkpoint.npz").exists() and not (folder / "record.json").exists()
+
+
+def still(path: Path) -> bool:
+    before = path.stat().st_mtime_ns
+    time.sleep(1.5)
+    return path.stat().st_mtime_ns == before
+
+
+def test_a_killed_job_takes_its_step_along(launcher, results):
+    process, folder = long_training(launcher, results, seed=12)
+    assert not still(folder / "checkpoint.npz")
+    process.kill()
+    process.wait()
+    wait_for(lambda: still(folder / "checkpoint.npz"), 30)
+
+
+def test_a_killed_step_fails_its_job(launcher, results):
+    before = set(copies(launcher))
+    process, _ = long_training(launcher, results, seed=13)
+    step = set(copies(launcher)) - before
+    assert len(step) == 1
+    os.kill(step.pop(), signal.SIGKILL)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 137
+    assert "killed" in errors
+
+
+def copies(launcher) -> list[int]:
+    import psutil
+
+    return [child.pid for child in psutil.Process(launcher.process.pid).children(recursive=True)]
+
+
+def test_without_the_process_a_job_imports_for_itself(results, tmp_path):
+    process = door(
+        *("train", "--run", run_name(epochs=1), "--results", str(results)),
+        BATCHSCOPE_WARM=str(tmp_path / "nobody"),
+    )
+    assert process.wait(timeout=120) == 0
+
+
+def test_another_python_is_not_served(launcher, results):
+    code = (
+        "import sys; sys.prefix = '/another'; from batchscope import warm;"
+        f"print(warm.ask(['evaluate', '--run', {run_name(epochs=7)!r}]))"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "workflow"),
+        "BATCHSCOPE_WARM": launcher.address,
+    }
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert done.stdout == b"None\n"
+
+
+def test_it_ends_with_the_process_that_launched_it_and_so_do_its_copies(results):
+    made = Launcher()
+    process, folder = long_training(made, results, seed=14)
+    made.process.send_signal(signal.SIGKILL)
+    made.process.wait()
+    wait_for(lambda: not Path(made.address).parent.exists(), 60)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 137
+    assert "killed" in errors
+    assert still(folder / "checkpoint.npz")
+
+
+def test_what_is_timed_has_a_process_of_its_own():
+    import run
+    from batchscope.catalogue import run_names
+
+    plain = run_name()
+    assert not run._alone(["train", "--run", plain])
+    assert not run._alone(["sharpness", "--run", plain])
+    assert run._alone(["train", "--run", run_name(threads=2)])
+    assert run._alone(["train", "--run", run_name(device="gpu")])
+    assert run._alone(["weight_distance", "--run", plain])
+    timing = run_names.timing_name(run_names.parse_run(plain))
+    assert run._alone(["time_epoch", "--timing", timing])
+    assert run._alone(["plan"])

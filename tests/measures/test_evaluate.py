@@ -1,0 +1,165 @@
+"""Losses, accuracies and generalisation gaps of a run."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from batchscope import datasets, disk, measures
+from batchscope.catalogue import measure_settings
+from batchscope.errors import UserError
+from batchscope.measures import evaluate
+from batchscope.store import records
+from measured_run import COUNTS, DATASET, RUN, write_dataset, write_run
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    write_dataset(folder)
+    model = write_run(folder)
+    return folder, model
+
+
+def test_same_numbers_as_keras(results, tmp_path):
+    folder, model = results
+    output = tmp_path / "out.json"
+    measures.write("evaluate", folder, RUN, "default", output)
+    record = disk.read_json(output)
+    values = record["values"]
+    assert tuple(values) == evaluate.columns(record["settings"])
+    assert record["counts"] == COUNTS
+    model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    dataset = datasets.load(folder, DATASET)
+    for split in records.SPLITS:
+        loss, accuracy = model.evaluate(
+            dataset.images(split) / 16.0, dataset.labels(split), verbose=0
+        )
+        assert values[f"{split}_loss"] == pytest.approx(loss, rel=1e-5)
+        assert values[f"{split}_accuracy"] == pytest.approx(accuracy, abs=1e-6)
+    difference = values["test_loss"] - values["train_loss"]
+    assert values["generalisation_gap"] == difference
+    assert values["generalisation_gap_ratio"] == values["test_loss"] / values["train_loss"]
+    accuracies = values["train_accuracy"] - values["test_accuracy"]
+    assert values["generalisation_gap_accuracy"] == accuracies
+
+
+def test_twice_the_same_bytes(results, tmp_path):
+    for name in ("one", "two"):
+        measures.write("evaluate", results[0], RUN, "w=best", tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_chunks_dropout_and_penalty():
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            keras.layers.Dense(5, activation="relu", kernel_regularizer="l2"),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    random = np.random.default_rng(0)
+    images = random.standard_normal((1300, 4)).astype(np.float32)
+    labels = random.integers(0, 2, 1300).astype(np.int32)
+    loss, accuracy = evaluate.evaluator(model, 1.0, images.dtype)(images, labels)
+    model.compile(loss="binary_crossentropy", metrics=["accuracy"])
+    expected = model.evaluate(images, labels, batch_size=1300, verbose=0)
+    assert loss == pytest.approx(expected[0], rel=1e-5)
+    assert accuracy == pytest.approx(expected[1], abs=1e-6)
+
+
+@pytest.fixture
+def long_run(tmp_path):
+    """A run of 9 epochs with weights after the second, which are those before it was moved."""
+    write_dataset(tmp_path)
+    write_run(tmp_path)
+    folder = records.run_folder(tmp_path, RUN)
+    record = {"run": RUN, "status": "finished", "epochs_run": 9}
+    disk.write_json(folder / "record.json", record)
+    records.write_weights(folder / "epochs" / "2.npz", *records.read_weights(folder / "best.npz"))
+    records.write_weights(folder / "best.npz", *records.read_weights(folder / "initial.npz"))
+    return tmp_path
+
+
+def measured(results, settings):
+    output = results / "out.json"
+    measures.write("evaluate", results, RUN, settings, output)
+    return disk.read_json(output)
+
+
+def test_weights_after_an_epoch(long_run):
+    final, early = measured(long_run, "default"), measured(long_run, "at=2")
+    assert early["values"] == final["values"]  # the fixture's weights are the same
+    assert (early["settings"]["epoch"], early["status"]) == (2, "finished")
+    folder = records.run_folder(long_run, RUN)
+    initial = records.read_weights(folder / "initial.npz")
+    records.write_weights(folder / "epochs" / "2.npz", *initial)
+    early = measured(long_run, "w=best+at=2")
+    assert early["values"] == measured(long_run, "w=best")["values"] != final["values"]
+    assert measured(long_run, "at=9")["values"] == final["values"]  # the last one's are final.npz
+
+
+def test_an_epoch_that_a_training_never_reached_is_no_failure(long_run):
+    record = measured(long_run, "at=16")
+    assert record["status"] == "finished"
+    assert tuple(record["values"]) == evaluate.columns({})
+    assert set(record["values"].values()) == {None}
+    assert record["message"] == "The training stopped after epoch 9."
+
+
+def test_an_epoch_without_weights_is_refused(long_run):
+    with pytest.raises(UserError, match="received 7; one of 1, 2, 3, 4, 5, 8, 9 is expected"):
+        measured(long_run, "at=7")
+    with pytest.raises(UserError, match="3.npz: missing; the weights after epoch 3 are expected"):
+        measured(long_run, "at=3")
+
+
+def gaps(train_loss, test_loss):
+    metrics = {"train_loss": train_loss, "train_accuracy": 0.75}
+    return evaluate.generalisation_gaps(metrics | {"test_loss": test_loss, "test_accuracy": 0.5})
+
+
+def test_gaps_by_hand():
+    assert gaps(0.5, 2.0) == {
+        "generalisation_gap": 1.5,
+        "generalisation_gap_accuracy": 0.25,
+        "generalisation_gap_ratio": 4.0,
+    }
+
+
+@pytest.mark.parametrize("train_loss", [0.0, 1e-12, 1e-7])
+def test_ratio_is_null_where_the_training_loss_vanishes(train_loss):
+    measured = gaps(train_loss, 0.5)
+    assert measured["generalisation_gap_ratio"] is None
+    assert measured["generalisation_gap"] == 0.5 - train_loss
+
+
+def test_gaps_without_finite_loss_are_null():
+    measured = gaps(float("nan"), 0.5)
+    assert measured["generalisation_gap"] is None
+    assert measured["generalisation_gap_ratio"] is None
+
+
+@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
+def test_unfinished_run_has_null_values(tmp_path, status):
+    write_run(tmp_path, status, with_weights=False)
+    output = tmp_path / "out.json"
+    measures.write("evaluate", tmp_path, RUN, "default", output)
+    record = disk.read_json(output)
+    assert record["status"] == status
+    assert set(record["values"].values()) == {None}
+    assert tuple(record["values"]) == evaluate.columns({})
+
+
+def test_every_measure_of_a_run_has_its_module():
+    assert set(measures.MODULES) == set(measure_settings.MEASURES) - {"time_epoch"}
+    for measure in measures.MODULES:
+        settings = measure_settings.parse_settings(measure, "default")
+        columns = measures.module(measure).columns(settings)
+        assert bool(columns) == (measure not in measure_settings.PAIR_MEASURES)
+        has = [hasattr(measures.module(measure), name) for name in ("measure_run", "write")]
+        assert any(has)
+    with pytest.raises(ValueError, match="Expected one of"):
+        measures.module("flatness")

@@ -1,0 +1,407 @@
+"""Surfaces and lines of the loss, against bowls that are known in closed form."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from batchscope import disk, measures
+from batchscope.catalogue import measure_settings
+from batchscope.errors import UserError
+from batchscope.measures import landscape
+from measured_run import COUNTS, RUN, write_run
+
+SETTINGS = measure_settings.parse_settings("landscape", "default")
+
+
+def weights(seed=0):
+    random = np.random.default_rng(seed)
+    shapes = {
+        "conv/kernel": (3, 3, 2, 5),
+        "conv/bias": (5,),
+        "norm/gamma": (5,),
+        "norm/beta": (5,),
+        "dense/kernel": (20, 4),
+        "own/factor": (),
+    }
+    return {
+        key: np.asarray(random.standard_normal(shape), np.float32) for key, shape in shapes.items()
+    }
+
+
+def flat(arrays):
+    return np.concatenate([array.reshape(-1).astype(np.float64) for array in arrays.values()])
+
+
+def bowl(w, seed=1):
+    """Returns a plane of a quadratic bowl around w, its curvature, gradient and floor."""
+    random = np.random.default_rng(seed)
+    x = flat(w)
+    root = random.standard_normal((x.size, x.size)) / 10
+    hessian, gradient = root @ root.T, random.standard_normal(x.size)
+
+    def plane(first, second):
+        def loss(a, b):
+            step = a * flat(first) + b * flat(second)
+            return 0.5 + gradient @ step + 0.5 * step @ hessian @ step
+
+        return loss
+
+    return plane, hessian, gradient
+
+
+def settings(**changed):
+    return SETTINGS | {"points": 7, "pairs": 2, "lines": 5} | changed
+
+
+# Directions.
+
+
+def test_filters_have_the_weights_norms():
+    w = weights()
+    d = landscape.direction(w, (0, 3))
+    assert list(d) == list(w)
+    for key, axes in (("conv/kernel", (0, 1, 2)), ("dense/kernel", (0,))):
+        np.testing.assert_allclose(
+            np.linalg.norm(d[key].reshape(-1, d[key].shape[-1]), axis=0),
+            np.sqrt(np.square(w[key].astype(np.float64)).sum(axes)),
+            rtol=1e-6,
+        )
+        assert d[key].dtype == np.float32
+
+
+def test_zeros_where_there_are_no_filters():
+    d = landscape.direction(weights(), 0)
+    for key in ("conv/bias", "norm/gamma", "norm/beta", "own/factor"):
+        assert d[key].shape == weights()[key].shape
+        assert not d[key].any()
+
+
+def test_a_filter_of_zeros_does_not_move():
+    w = weights()
+    w["dense/kernel"][:, 1] = 0
+    d = landscape.direction(w, 0)["dense/kernel"]
+    assert not d[:, 1].any()
+    assert d[:, 0].any()
+
+
+def test_directions_are_reproducible_by_seed_and_index():
+    one, two, other = (landscape.direction(weights(), seed) for seed in ((0, 1), (0, 1), (0, 2)))
+    assert all(np.array_equal(one[key], two[key]) for key in one)
+    assert not np.array_equal(one["dense/kernel"], other["dense/kernel"])
+
+
+def test_draws_are_standard_normal():
+    # Filters of equal norms: only then is the direction itself a sample of a normal.
+    w = {"kernel": np.ones((2000, 50), np.float32)}
+    d = landscape.direction(w, 4)["kernel"]
+    assert abs(d.mean()) < 0.01
+    assert d.std() == pytest.approx(1.0, abs=1e-3)
+    assert (d**4).mean() == pytest.approx(3.0, abs=0.1)
+
+
+def test_cosine_by_hand():
+    one = {"a": np.array([[3.0, 0.0]], np.float32), "b": np.array([4.0], np.float32)}
+    two = {"a": np.array([[0.0, 1.0]], np.float32), "b": np.array([1.0], np.float32)}
+    assert landscape.cosine(one, one) == 1.0
+    assert landscape.cosine(one, two) == pytest.approx(4 / 5 / np.sqrt(2), rel=1e-15)
+    zero = {key: 0 * array for key, array in one.items()}
+    assert np.isnan(landscape.cosine(one, zero))
+
+
+# The grid.
+
+
+@pytest.mark.parametrize(("points", "span"), [(3, 1.0), (51, 1.0), (51, 0.1), (25, 0.3)])
+def test_axis_is_symmetric_about_zero(points, span):
+    grid = landscape.axis(points, span)
+    assert grid.shape == (points,)
+    assert grid[points // 2] == 0.0
+    assert (grid[0], grid[-1]) == (-span, span)
+    assert np.array_equal(grid, -grid[::-1])
+    np.testing.assert_allclose(np.diff(grid), 2 * span / (points - 1), rtol=1e-12)
+
+
+def test_even_points_are_refused():
+    with pytest.raises(UserError, match=r"landscape\.points: received 50; an odd number"):
+        landscape.axis(50, 1.0)
+
+
+def test_nothing_to_compute_is_refused():
+    with pytest.raises(UserError, match="received 0 pairs and 0 lines; one or more"):
+        landscape.measure(bowl(weights())[0], weights(), settings(pairs=0, lines=0))
+
+
+@pytest.mark.parametrize(("points", "offset"), [(3, 1), (5, 1), (7, 1), (9, 2), (51, 12)])
+def test_rise_is_half_way(points, offset):
+    grid = np.arange(points) - points // 2
+    assert landscape.rise(3.0 * grid**2 + grid + 1.0) == 3.0 * offset**2
+
+
+# Surfaces of a bowl.
+
+
+@pytest.mark.parametrize(("pairs", "lines"), [(2, 5), (1, 0), (0, 3), (2, 1), (3, 2)])
+def test_bowl_is_its_formula(pairs, lines):
+    w = weights()
+    plane, hessian, gradient = bowl(w)
+    values, details, arrays = landscape.measure(
+        plane, w, settings(pairs=pairs, lines=lines, span=0.5)
+    )
+    grid = landscape.axis(7, 0.5)
+    d = [flat(landscape.direction(w, (0, i))) for i in range(max(2 * pairs, lines))]
+
+    def formula(step):
+        return 0.5 + gradient @ step + 0.5 * step @ hessian @ step
+
+    expected = [
+        "axis",
+        *(f"surface:{i}" for i in range(pairs)),
+        *(f"line:{i}" for i in range(lines)),
+    ]
+    assert list(arrays) == expected
+    assert np.array_equal(arrays["axis"], grid)
+    for pair in range(pairs):
+        for row, b in enumerate(grid):
+            for column, a in enumerate(grid):
+                step = a * d[2 * pair] + b * d[2 * pair + 1]
+                value = arrays[f"surface:{pair}"][row, column]
+                assert value == pytest.approx(formula(step), rel=1e-12)
+        assert arrays[f"surface:{pair}"][3, 3] == 0.5
+        cosine = d[2 * pair] @ d[2 * pair + 1]
+        cosine /= np.linalg.norm(d[2 * pair]) * np.linalg.norm(d[2 * pair + 1])
+        assert details["surfaces"][pair]["directions"] == [2 * pair, 2 * pair + 1]
+        assert details["surfaces"][pair]["cosine"] == pytest.approx(cosine, rel=1e-9)
+    for line in range(lines):
+        found = arrays[f"line:{line}"]
+        np.testing.assert_allclose(found, [formula(a * d[line]) for a in grid], rtol=1e-12)
+    assert details["lines"] == list(range(lines))
+    r = grid[4]
+    assert details["rise_distance"] == r
+    rises = [0.5 * r**2 * d[line] @ hessian @ d[line] for line in range(lines)]
+    if lines:
+        assert values["landscape_rise"] == pytest.approx(np.mean(rises), rel=1e-9)
+    else:
+        assert values["landscape_rise"] is None
+
+
+def test_nothing_is_computed_twice():
+    w, calls = weights(), []
+    plane, _, _ = bowl(w)
+
+    def counted(first, second):
+        loss = plane(first, second)
+
+        def one(a, b):
+            calls.append((first["dense/kernel"][0, 0], second["dense/kernel"][0, 0], a, b))
+            return loss(a, b)
+
+        return one
+
+    _, details, _ = landscape.measure(counted, w, settings(pairs=1, lines=5))
+    assert len(calls) == len(set(calls)) == 7 * 7 + 3 * 7 == details["evaluations"]
+
+
+def test_losses_that_are_not_finite_are_kept():
+    def plane(first, second):
+        return lambda a, b: {-1.0: np.inf, 1.0: np.nan}.get(a, a * a)
+
+    values, details, arrays = landscape.measure(
+        plane, weights(), settings(pairs=0, lines=2, points=3)
+    )
+    assert values == {"landscape_rise": None}
+    assert details["non_finite"] == 4
+    np.testing.assert_array_equal(arrays["line:1"], [np.inf, 0.0, np.nan])
+
+
+# A network's.
+
+
+NAME = measure_settings.settings_name(
+    "landscape", {"points": 5, "pairs": 1, "lines": 3, "span": 0.5}
+)
+
+
+def measured(results, folder, settings=NAME):
+    output = folder / f"{settings}.json"
+    landscape.write(results, RUN, settings, output)
+    return disk.read_json(output), disk.read_arrays(folder / f"{settings}.npz")
+
+
+def test_record(results, tmp_path):
+    record, arrays = measured(results, tmp_path)
+    assert record["status"] == "finished"
+    assert {path.name for path in tmp_path.iterdir()} == {f"{NAME}.json", f"{NAME}.npz"}
+    assert {key: array.shape for key, array in arrays.items()} == {
+        "axis": (5,),
+        "surface:0": (5, 5),
+        **{f"line:{i}": (5,) for i in range(3)},
+    }
+    for key in ("surface:0", "line:0", "line:1", "line:2"):
+        assert arrays[key][(2,) * arrays[key].ndim] == record["loss"]
+    assert record["values"]["landscape_rise"] == pytest.approx(
+        np.mean([(arrays[f"line:{i}"][1] + arrays[f"line:{i}"][3]) / 2 for i in range(3)])
+        - record["loss"]
+    )
+    assert (record["points"], record["span"]) == (5, 0.5)
+    assert record["direction_seeds"] == [[0, 0], [0, 1], [0, 2]]
+    assert record["subset"]["examples"] == COUNTS["train"]
+    assert record["batch_norm"] == "none"
+
+
+def test_points_are_losses_of_the_moved_weights(results, tmp_path):
+    from batchscope import datasets
+    from batchscope.training import losses, models
+    from measured_run import DATASET
+
+    _, arrays = measured(results, tmp_path)
+    model = models.load(results, RUN)
+    dataset = datasets.load(results, DATASET)
+    w, state = models.weights(model)
+    first, second = (landscape.direction(w, (0, i)) for i in (0, 1))
+    objective = losses.Objective(
+        model, dataset.images("train"), dataset.labels("train"), dataset.scale
+    )
+    for row, column in ((0, 0), (1, 4), (4, 2)):
+        a, b = arrays["axis"][[column, row]]
+        moved = {
+            key: w[key] + np.float32(a) * first[key] + np.float32(b) * second[key] for key in w
+        }
+        models.set_weights(model, moved, state)
+        expected = objective.loss_and_accuracy()[0]
+        assert arrays["surface:0"][row, column] == pytest.approx(expected, rel=1e-5)
+
+
+def test_centre_is_the_evaluated_loss(results, tmp_path):
+
+    name = measure_settings.settings_name(
+        "landscape", {"points": 3, "pairs": 0, "lines": 1, "examples": 0}
+    )
+    _, arrays = measured(results, tmp_path, name)
+    measures.write("evaluate", results, RUN, "default", tmp_path / "evaluated.json")
+    expected = disk.read_json(tmp_path / "evaluated.json")["values"]["train_loss"]
+    assert arrays["line:0"][1] == pytest.approx(expected, rel=1e-6)
+
+
+class Killed(BaseException):
+    pass
+
+
+def interrupted(monkeypatch, stop=None):
+    """Counts the points of a job and, where told to, ends it at one of them."""
+    calls, original = [], landscape.plane_of
+
+    def plane_of(objective):
+        plane = original(objective)
+
+        def counted(first, second):
+            loss = plane(first, second)
+
+            def point(a, b):
+                calls.append(1)
+                if len(calls) == stop:
+                    raise Killed
+                return loss(a, b)
+
+            return point
+
+        return counted
+
+    monkeypatch.setattr(landscape, "plane_of", plane_of)
+    return calls
+
+
+def test_a_killed_job_goes_on_from_its_rows(results, tmp_path, monkeypatch):
+    whole, _ = measured(results, tmp_path)
+    monkeypatch.setattr(landscape, "SAVE_SECONDS", 0.0)
+    again = tmp_path / "again"
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        interrupted(patch, 17)  # three rows of 5, and one point
+        measured(results, again)
+    assert [path.name for path in again.iterdir()] == [f"{NAME}.rows.npz"]
+    with monkeypatch.context() as patch:
+        calls = interrupted(patch)
+        resumed, _ = measured(results, again)
+    assert len(calls) == whole["evaluations"] - 3 * 5
+    assert {path.name for path in again.iterdir()} == {f"{NAME}.json", f"{NAME}.npz"}
+    for name in (f"{NAME}.json", f"{NAME}.npz"):
+        assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert resumed == whole
+
+
+@pytest.mark.parametrize("damage", ["other", "cut", "lacking"])
+def test_rows_of_anything_else_are_not_used(results, tmp_path, monkeypatch, damage):
+    path = tmp_path / f"{NAME}.rows.npz"
+    rows = {"key": np.array("landscape-v0"), "losses": np.zeros((6, 5)), "done": np.ones(6, bool)}
+    disk.write_arrays(path, {"key": rows["key"]} if damage == "lacking" else rows)
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:100])
+    calls = interrupted(monkeypatch)
+    record, arrays = measured(results, tmp_path)
+    assert len(calls) == record["evaluations"]
+    assert arrays["surface:0"].all()
+    assert not path.exists()
+
+
+def test_centre_is_the_loss_in_several_chunks():
+    from batchscope.training import losses, models
+
+    random = np.random.default_rng(0)
+    images = random.integers(0, 17, (100, 8, 8, 1), np.uint8)
+    model = models.build("small_cnn", (8, 8, 1), 3, 0)
+    objective = losses.Objective(model, images, random.integers(0, 3, 100), 1 / 16, chunk=17)
+    w, _ = models.weights(model)
+    loss = objective.loss_and_accuracy()[0]
+    plane = landscape.plane_of(objective)(*(landscape.direction(w, i) for i in (0, 1)))
+    assert plane(0.3, -0.2) != loss
+    assert plane(0.0, 0.0) == loss
+
+
+def test_batch_normalisation_keeps_its_statistics(tmp_path):
+    import keras
+
+    from batchscope.training.losses import Objective
+
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [
+            keras.Input((4, 4, 1)),
+            keras.layers.Flatten(),
+            keras.layers.Dense(6),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dense(3),
+        ]
+    )
+    random = np.random.default_rng(0)
+    images = random.integers(0, 255, (50, 4, 4, 1), np.uint8)
+    objective = Objective(model, images, random.integers(0, 3, 50), 1 / 255)
+    before = [variable.numpy() for variable in model.non_trainable_variables]
+    w = {variable.path: variable.numpy() for variable in model.trainable_variables}
+    at_w = objective.loss_and_accuracy()[0]
+    _, _, arrays = landscape.measure(
+        landscape.plane_of(objective), w, settings(pairs=1, lines=1, points=3)
+    )
+    assert arrays["surface:0"][1, 1] == at_w
+    assert len(set(arrays["surface:0"].reshape(-1))) == 9
+    for variable, value in zip(model.non_trainable_variables, before, strict=True):
+        assert np.array_equal(variable.numpy(), value)
+
+
+@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
+def test_unfinished_run_has_null_values(tmp_path, status):
+    write_run(tmp_path, status, with_weights=False)
+    record, arrays = measured(tmp_path, tmp_path / "out", "default")
+    assert record["status"] == status
+    assert record["values"] == {"landscape_rise": None}
+    assert arrays == {}
+
+
+def test_pure_functions_need_no_tensorflow():
+    code = "import sys, batchscope.measures.landscape; sys.exit('tensorflow' in sys.modules)"
+    path = str(Path(landscape.__file__).parents[2])
+    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
+    assert finished.returncode == 0

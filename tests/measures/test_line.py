@@ -1,0 +1,286 @@
+"""The line between two minimisers, against what is known at its ends and of linear networks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from batchscope import datasets, disk, measures
+from batchscope.catalogue import measure_settings, run_names
+from batchscope.errors import UserError
+from batchscope.measures import evaluate, line
+from batchscope.store import records
+from measured_run import COUNTS, DATASET, RUN, write_dataset
+
+NORMALISED = """
+import keras
+from keras import layers
+
+def build(input_shape, classes):
+    return keras.Sequential([
+        keras.Input(input_shape),
+        layers.Conv2D(4, 3, name="conv"),
+        layers.BatchNormalization(name="norm_1"),
+        layers.Activation("relu"),
+        layers.Flatten(),
+        layers.Dropout(0.5),
+        layers.Dense(8, name="dense"),
+        layers.BatchNormalization(name="norm_2"),
+        layers.Dense(classes, activation="softmax", name="output"),
+    ], name="normalised")
+"""
+LINEAR = """
+import keras
+
+def build(input_shape, classes):
+    inputs = keras.Input(input_shape)
+    outputs = keras.layers.Dense(classes, name="output")(keras.layers.Flatten()(inputs))
+    return keras.Model(inputs, outputs)
+"""
+
+
+def run_name(**factors):
+    return run_names.run_name({**run_names.parse_run(RUN), **factors})
+
+
+def write_run(results, run, seed, model_file=None, status="finished", initial="one"):
+    """Writes a run whose weights are its initial ones, moved by the seed's noise."""
+    from batchscope.training import models
+
+    folder = records.run_folder(results, run)
+    folder.mkdir(parents=True)
+    record = {"run": run, "status": status, "weights": {"initial": initial}}
+    disk.write_json(folder / "record.json", record)
+    if status != "finished":
+        return
+    token = run_names.parse_run(run)["model"]
+    trainable, state = models.weights(models.build(token, (8, 8, 1), 3, 3, model_file))
+    random = np.random.default_rng(seed)
+    # A zero of either sign is a weight whose bits a sum would not keep.
+    moved = {
+        key: (array + 0.2 * random.standard_normal(array.shape)).astype(np.float32)
+        for key, array in trainable.items()
+    }
+    next(iter(moved.values())).flat[0] = -0.0
+    noisy = {key: array + np.float32(random.uniform(0, 1)) for key, array in state.items()}
+    records.write_weights(folder / "final.npz", moved, noisy)
+    records.write_weights(folder / "best.npz", trainable, state)
+
+
+def user_model(folder, text):
+    from batchscope.training import models
+
+    path = folder / "own.py"
+    path.write_text(text)
+    return path, f"own-{models.file_digest(path)}"
+
+
+def pair(results, model_file=None, model="small_cnn"):
+    write_dataset(results)
+    small, large = run_name(model=model), run_name(model=model, batch_size=64)
+    write_run(results, small, 6, model_file)
+    write_run(results, large, 7, model_file)
+    return small, large
+
+
+def measured(results, small, large, model_file=None, **settings):
+    name = measure_settings.settings_name("line", settings)
+    output = records.pair_path(results, small, large, "line", name)
+    line.write(results, small, large, name, output, model_file)
+    return disk.read_json(output)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    results = tmp_path_factory.mktemp("plain")
+    return results, *pair(results)
+
+
+def test_positions():
+    alphas = line.positions(-1.0, 2.0, 25)
+    assert alphas.tolist() == [-1 + 0.125 * i for i in range(25)]
+    inexact = line.positions(-0.3, 1.1, 15)
+    assert 0.0 in inexact and 1.0 in inexact
+    assert 0.0 not in np.linspace(-0.3, 1.1, 15)
+    assert 0.0 not in line.positions(-0.3, 1.0, 7)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(1.0, 1.0), (2.0, -1.0)])
+def test_a_line_without_length_is_refused(start, stop):
+    with pytest.raises(UserError, match=r"line\.stop: received .*a number above start"):
+        line.positions(start, stop, 3)
+
+
+def test_between_by_hand():
+    small = {"a/kernel": np.array([1.0, -0.0, 3.0], np.float32)}
+    large = {"a/kernel": np.array([2.0, 5.0, np.float32(0.1)], np.float32)}
+    assert line.between(small, large, 0.0)["a/kernel"].tobytes() == small["a/kernel"].tobytes()
+    assert line.between(small, large, 1.0)["a/kernel"].tobytes() == large["a/kernel"].tobytes()
+    middle = line.between(small, large, 0.25)["a/kernel"]
+    assert middle.dtype == np.float32
+    assert middle.tolist() == [1.25, 1.25, np.float32(2.25 + 0.25 * float(np.float32(0.1)))]
+    with pytest.raises(ValueError, match="one model"):
+        line.between(small, {"a/kernel": np.zeros(2)}, 0.5)
+
+
+def test_ends_are_what_evaluate_wrote(plain, tmp_path):
+    results, small, large = plain
+    record = measured(*plain, points=4)
+    assert record["alphas"] == [-1.0, 0.0, 1.0, 2.0]
+    assert (record["run"], record["other"], record["status"]) == (small, large, "finished")
+    assert record["values"] == {}
+    assert record["batch_norm"] == "none"
+    for position, run in ((1, small), (2, large)):
+        measures.write("evaluate", results, run, "default", tmp_path / "evaluated.json")
+        values = disk.read_json(tmp_path / "evaluated.json")["values"]
+        for split in records.SPLITS:
+            for metric in ("loss", "accuracy"):
+                assert record[f"{split}_{metric}"][position] == values[f"{split}_{metric}"]
+    assert all(record["subsets"][split]["examples"] == COUNTS[split] for split in COUNTS)
+
+
+def test_best_weights(plain):
+    record = measured(*plain, points=2, start=0.0, stop=1.0, weights="best")
+    # Both runs' best weights are the initial ones here.
+    assert record["train_loss"][0] == record["train_loss"][1]
+
+
+def test_subset_of_examples(plain):
+    record = measured(*plain, points=2, start=0.0, stop=1.0, examples=25)
+    counts = {split: record["subsets"][split]["examples"] for split in records.SPLITS}
+    assert counts == {"train": 25, "validation": 20, "test": 25}
+    assert record["test_accuracy"][0] * 25 == pytest.approx(round(record["test_accuracy"][0] * 25))
+
+
+def test_twice_the_same_bytes(plain, tmp_path):
+    for name in ("one", "two"):
+        line.write(*plain, measure_settings.settings_name("line", {"points": 3}), tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_linear_network(tmp_path):
+    model_file, token = user_model(tmp_path, LINEAR)
+    small, large = pair(tmp_path, model_file, token)
+    record = measured(tmp_path, small, large, model_file, points=7)
+    kernels, biases = [], []
+    for run in (small, large):
+        weights, _ = records.read_weights(records.run_folder(tmp_path, run) / "final.npz")
+        kernels.append(weights["output/kernel"].astype(np.float64))
+        biases.append(weights["output/bias"].astype(np.float64))
+    dataset = datasets.load(tmp_path, DATASET)
+    for split in records.SPLITS:
+        x = dataset.images(split).reshape(-1, 64) / 16.0
+        ends = [x @ kernel + bias for kernel, bias in zip(kernels, biases, strict=True)]
+        labels = dataset.labels(split)
+        for index, alpha in enumerate(record["alphas"]):
+            logits = (1 - alpha) * ends[0] + alpha * ends[1]
+            chosen = logits[np.arange(len(labels)), labels]
+            loss = (np.logaddexp.reduce(logits, axis=1) - chosen).mean()
+            assert record[f"{split}_loss"][index] == pytest.approx(loss, rel=1e-5)
+            accuracy = (logits.argmax(1) == labels).mean()
+            assert record[f"{split}_accuracy"][index] == pytest.approx(accuracy)
+
+
+# Batch normalisation.
+
+
+@pytest.fixture(scope="module")
+def normalised(tmp_path_factory):
+    results = tmp_path_factory.mktemp("normalised")
+    model_file, token = user_model(results, NORMALISED)
+    return results, *pair(results, model_file, token), model_file
+
+
+def test_ends_are_evaluations_after_the_same_estimate(normalised):
+    from batchscope.measures import batch_norm
+    from batchscope.training import models
+
+    results, small, large, model_file = normalised
+    record = measured(results, small, large, model_file, points=4)
+    assert record["batch_norm"] == "re-estimated"
+    dataset = datasets.load(results, DATASET)
+    for position, run in ((1, small), (2, large)):
+        model = models.load(results, run, "final", model_file)
+        evaluator = evaluate.evaluator(model, dataset.scale, dataset.images("train").dtype)
+        stored = evaluator(dataset.images("train"), dataset.labels("train"))
+        batch_norm.estimator(model, dataset.images("train"), dataset.scale)()
+        for split in records.SPLITS:
+            loss, accuracy = evaluator(dataset.images(split), dataset.labels(split))
+            assert record[f"{split}_loss"][position] == loss
+            assert record[f"{split}_accuracy"][position] == accuracy
+        assert record["train_loss"][position] != stored[0]
+
+
+def test_one_chunk_gives_what_training_mode_gives(normalised):
+    import tensorflow as tf
+
+    from batchscope.measures import batch_norm
+    from batchscope.training import models
+
+    results, small, _, model_file = normalised
+    model = models.load(results, small, "final", model_file)
+    images = np.asarray(datasets.load(results, DATASET).images("train"))
+    estimate = batch_norm.estimator(model, images, 1 / 16)
+    estimate()
+    scaled = tf.constant(images / 16, tf.float32)
+    inference = model(scaled, training=False).numpy()
+    np.testing.assert_allclose(inference, model(scaled, training=True).numpy(), atol=1e-5)
+
+
+def test_chunks_are_averaged_by_their_size(normalised):
+    from batchscope.measures import batch_norm
+    from batchscope.training import models
+
+    results, small, _, model_file = normalised
+    model = models.load(results, small, "final", model_file)
+    images = np.asarray(datasets.load(results, DATASET).images("train"))
+    first = batch_norm.layers(model)[0]
+    # An overflow at one point of a line must not stay for the next.
+    first.moving_mean.assign(np.full(4, np.nan))
+    batch_norm.estimator(model, images, 1 / 16, chunk=40)()
+    inputs = model.get_layer("conv")(images.astype(np.float32) / 16).numpy().astype(np.float64)
+    np.testing.assert_allclose(first.moving_mean, inputs.mean((0, 1, 2)), rtol=1e-4, atol=1e-6)
+    variance = (40 * inputs[:40].var((0, 1, 2)) + 30 * inputs[40:].var((0, 1, 2))) / 70
+    np.testing.assert_allclose(first.moving_variance, variance, rtol=1e-4)
+
+
+# What is refused, and runs without weights.
+
+
+@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
+def test_unfinished_run_has_no_line(tmp_path, status):
+    write_run(tmp_path, run_name(), 6)
+    write_run(tmp_path, run_name(batch_size=64), 7, status=status)
+    for runs in ((16, 64), (64, 16)):
+        record = measured(tmp_path, *(run_name(batch_size=size) for size in runs))
+        assert record["status"] == status
+        assert record["values"] == {}
+        assert "alphas" not in record
+
+
+def test_other_models_are_refused(tmp_path):
+    other = run_name(model="campbell_cnn")
+    with pytest.raises(UserError, match="two runs of one model on one data set are expected"):
+        line.write(tmp_path, RUN, other, "default", tmp_path / "out.json")
+
+
+def test_other_initial_weights_are_refused(tmp_path):
+    write_run(tmp_path, run_name(), 6)
+    write_run(tmp_path, run_name(seed=4), 7, initial="two")
+    with pytest.raises(UserError, match=r"start from the same weights .* expected"):
+        line.write(tmp_path, RUN, run_name(seed=4), "default", tmp_path / "out.json")
+
+
+def test_fills_no_column():
+    assert line.columns(measure_settings.parse_settings("line", "default")) == ()
+
+
+def test_pure_functions_need_no_tensorflow():
+    code = "import sys, batchscope.measures.line; sys.exit('tensorflow' in sys.modules)"
+    path = str(Path(line.__file__).parents[2])
+    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
+    assert finished.returncode == 0

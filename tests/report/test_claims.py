@@ -1,0 +1,138 @@
+"""What a document states, beside what the runs carry."""
+
+from __future__ import annotations
+
+import pytest
+
+import synthetic
+from batchscope.analysis import outcome_answers
+from batchscope.catalogue import outcomes
+from batchscope.report import claims
+from batchscope.study import config, plan
+from batchscope.tables import run_table
+
+PUBLISHED = {
+    "figure": "Figure 6",
+    "found": "It rises.",
+    "claims": {"best_validation_loss": "rises"},
+}
+
+
+def answer(verdict="not resolved", slope=(0.1, -0.1, 0.3), **rest):
+    ends = {"smallest": end(16, 0.5), "largest": end(256, 0.9)}
+    return {
+        **{"outcome": "test_accuracy", "label": "Test accuracy", "series": "", "timed": False},
+        **{"verdict": verdict, "p_holm": 0.2, "note": "", **ends},
+        "slope": dict(zip(("value", "low", "high"), slope, strict=True)),
+        "change": {"value": slope[0], "low": None, "high": None},
+        **rest,
+    }
+
+
+def end(batch_size, value):
+    return {"batch_size": batch_size, "value": value, "low": None, "high": None}
+
+
+@pytest.mark.parametrize(
+    "stated, found, word",
+    [
+        ("rises", answer("rises", (0.2, 0.1, 0.3)), "Held"),
+        ("rises", answer(), "Not resolved"),
+        ("rises", answer(slope=(-0.2, -0.3, -0.1)), "Not held"),
+        ("falls", answer(slope=(0.2, 0.1, 0.3)), "Not held"),
+        ("falls", answer(slope=(-0.2, -0.3, -0.1)), "Not resolved"),
+        (
+            "rises",
+            answer("not enough seeds (3 of 6)", (-0.2, -0.3, -0.1)),
+            "Not enough seeds (3 of 6)",
+        ),
+        ("rises", answer("one batch size", (None, None, None)), "One batch size"),
+        ("rises", answer("not tested", (0.2, None, None), timed=True), "Seen, not tested"),
+        ("falls", answer("not tested", (0.2, None, None), timed=True), "Not seen, not tested"),
+    ],
+)
+def test_a_verdict_claims_no_more_than_the_seeds_carry(stated, found, word):
+    (verdict,) = claims.verdicts({"test_accuracy": stated}, [found, answer(outcome="other")])
+    assert verdict.word == word
+    assert verdict.text.startswith(f"test accuracy {stated} (0.5 at 16 and 0.9 at 256")
+
+
+def test_every_series_is_judged_with_its_numbers():
+    found = [
+        answer("rises", (0.2, 0.1, 0.3), series="no scaling", p_holm=0.0004),
+        answer(series="linear scaling", note="3 of 6 seeds finished at every batch size"),
+    ]
+    first, second = claims.verdicts({"test_accuracy": "rises"}, found)
+    assert first.text == (
+        "no scaling: test accuracy rises (0.5 at 16 and 0.9 at 256; 0.20 [0.10, 0.30] per "
+        "doubling; adjusted p < 0.001)."
+    )
+    assert second.text.endswith("adjusted p = 0.200; 3 of 6 seeds finished at every batch size).")
+    (missing,) = claims.verdicts({"sam_sharpness_0.05": "rises"}, found)
+    assert missing == ("Not measured", "SAM's sharpness, rho 0.05 rises.")
+    assert claims.counts([missing, second, first, second]) == [
+        ("Held", 1),
+        ("Not resolved", 2),
+        ("Not measured", 1),
+    ]
+
+
+def test_a_stated_direction_is_what_is_tested(tmp_path):
+    runs = synthetic.grid()
+    planned = synthetic.study(runs)
+    synthetic.write(tmp_path, planned, {})
+    frame = run_table.collect(tmp_path, planned, "gap")
+
+    def found(stated=None):
+        answers = outcome_answers.answers(frame, stated and {"gap": stated})
+        return {one["outcome"]: one for one in answers}
+
+    usual = found()
+    assert usual["generalisation_gap"]["verdict"] == "rises" and "train_loss" not in usual
+    other = found(
+        {
+            column: outcomes.stated(column, "falls", "Figure 6")
+            for column in ("generalisation_gap", "weight_distance", "train_loss")
+        }
+    )
+    assert other["generalisation_gap"]["direction"] == "falls"
+    assert other["generalisation_gap"]["source"] == "Figure 6"
+    assert other["generalisation_gap"]["p"] > 0.95
+    (against,) = claims.verdicts({"generalisation_gap": "falls"}, [*other.values()])
+    assert against.word == "Not held"
+    # Stated as it is asked anyway: the source that is known stays.
+    assert other["weight_distance"]["source"] == usual["weight_distance"]["source"]
+    assert other["train_loss"]["label"] == "Training loss"
+
+
+def study(**published):
+    return {
+        "study": "claims",
+        "experiments": {
+            "gap": {
+                "set": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd", "epochs": 2},
+                "vary": {"batch_size": [16, 32], "learning_rate": [0.05]},
+                "seeds": 2,
+                "measure": ["evaluate"],
+                "published": published,
+            }
+        },
+    }
+
+
+def test_the_plan_keeps_claims_apart_from_words():
+    written = study(best_losses=PUBLISHED, accuracy={"figure": "Figure 7", "found": "It falls."})
+    assert config.schema_problems(written) == []
+    experiment = plan.make(written).experiments["gap"]
+    assert experiment.claims == {"best_losses": {"best_validation_loss": "rises"}}
+    assert experiment.published["best_losses"] == {"figure": "Figure 6", "found": "It rises."}
+
+
+def test_they_change_no_table_and_no_run():
+    from batchscope import snakefile
+
+    without = {key: value for key, value in PUBLISHED.items() if key != "claims"}
+    plans = [plan.make(study(best_losses=given)) for given in (PUBLISHED, without)]
+    first, second = (snakefile.Jobs(planned, "config.yaml", "full", False) for planned in plans)
+    assert first.also("gap") == second.also("gap")
+    assert plans[0].runs.keys() == plans[1].runs.keys()

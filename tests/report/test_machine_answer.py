@@ -1,0 +1,174 @@
+"""What the report says of a machine: one column per configuration, nothing that is not there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pytest
+
+from batchscope.analysis import step_stairs
+from batchscope.catalogue import timing_columns
+from batchscope.report import machine_answer
+
+NOTHING = pandas.DataFrame(columns=[*timing_columns.FIRST, *timing_columns.THROUGHPUT])
+KNEE = "Knee: batch size of 90 % of the plateau"
+
+
+def row(**values: object) -> dict[str, object]:
+    names = [*timing_columns.FIRST, *timing_columns.SWEEPS]
+    given = {
+        "machine": "local",
+        "sweep": "s",
+        "model": "small_cnn",
+        "dataset": "digits",
+        "loop": "graph",
+    }
+    return {**dict.fromkeys(names), **given, **values}
+
+
+def answer(
+    *rows: dict[str, object], throughput: pandas.DataFrame = NOTHING
+) -> dict[str, list[str]]:
+    found = machine_answer.build(pandas.DataFrame(rows), throughput)
+    return {} if found is None else dict(found["rows"])
+
+
+TIMED = {
+    "highest_images_per_second": 850.6,
+    "plateau_images_per_second": 900.0,
+    "knee_fitted": 40.2,
+    "knee_fitted_low": 36.6,
+    "knee_fitted_high": 44.2,
+    "knee_batch_size": 48,
+    "still_rising": False,
+    "fixed_seconds": 0.0056,
+    "fixed_seconds_low": 0.0049,
+    "fixed_seconds_high": 0.0064,
+    "noise_floor": 1.031,
+    "blocks": 40,
+    "disturbed_blocks": 0,
+}
+
+
+def test_numbers_with_units_and_intervals():
+    found = answer(row(**TIMED))
+    assert found["Highest throughput"] == ["850.6 images/s"]
+    assert found["Plateau"] == ["900 images/s; 90 % of it: 810"]
+    assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 48 the smallest timed"]
+    assert found["Fixed cost of a step"][0].startswith("5.6")
+    assert "ms [4.9" in found["Fixed cost of a step"][0]
+    assert found["Noise floor"] == ["3.1 %"]
+    assert found["Blocks that other processes disturbed"] == ["none of 40"]
+    # What was not measured has no line.
+    assert "Largest batch size" not in found and "Memory" not in found
+
+
+def test_a_knee_that_is_not_there_is_said_so():
+    none = {name: None for name in TIMED if name.startswith("knee_")}
+    rising = answer(row(**{**TIMED, **none, "still_rising": True}))
+    assert rising[KNEE] == ["not reached: still rising at the largest batch size"]
+    assert rising["Plateau"] == ["900 images/s; 90 % of it: 810, beyond the sizes by the fit"]
+    assert answer(row(**{**TIMED, **none}))[KNEE][0].startswith("not resolved")
+    no_line = {**none, "knee_batch_size": 48}
+    assert answer(row(**{**TIMED, **no_line}))[KNEE] == ["48 the smallest timed"]
+    by_fit = answer(row(**{**TIMED, "knee_batch_size": None}))[KNEE][0]
+    assert by_fit.startswith("40.2 [36.6, 44.2] by the fit; not resolved")
+
+
+def test_half_a_step_that_no_batch_size_has():
+    label = "Half of a step is fixed cost at batch size"
+    assert answer(row(**TIMED, half_batch=28.4))[label] == ["28"]
+    assert label not in answer(row(**TIMED))  # records without a fit
+    for costs in ({"fixed_seconds": -1e-4}, {"fixed_seconds": 0.0}, {"seconds_per_image": -1e-6}):
+        assert answer(row(**{**TIMED, **costs}))[label] == [
+            "none: a cost of the fit is not positive"
+        ]
+
+
+def test_throughput_is_told_at_some_sizes_from_the_smallest_to_the_largest():
+    sizes = [64, 1, 2, 4, 8, 16, 32, 128, 256]
+    known = [{"machine": "local", "sweep": "s", "batch_size": size} for size in sizes]
+    frame = pandas.DataFrame(
+        [{**one, "images_per_second": 10 * one["batch_size"]} for one in known]
+    )
+    label = "Throughput by batch size"
+    told = answer(row(), throughput=frame)[label]
+    assert told == ["1: 10, 4: 40, 16: 160, 64: 640, 256: 2560 images/s"]
+    # Another machine's are not its own, and what ran out of memory has none.
+    assert answer(row(machine="other"), throughput=frame) == {}
+    frame.loc[frame["batch_size"] > 2, "images_per_second"] = np.nan
+    assert answer(row(), throughput=frame)[label] == ["1: 10, 2: 20 images/s"]
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "words"), [(3, "3 of 40"), (30, "30 of 40"), (30, "the machine was not alone")]
+)
+def test_a_machine_that_was_not_alone(disturbed, words):
+    found = answer(row(**{**TIMED, "disturbed_blocks": disturbed}))
+    told = found["Blocks that other processes disturbed"][0]
+    assert words in told
+    assert ("not alone" in told) == (disturbed > 10)
+
+
+def test_the_largest_batch_is_told_with_its_bound():
+    memory = {"max_batch_size": 1408, "memory_limit_mb": 2000.0, "max_batch_size_bound": "resolved"}
+    assert answer(row(**memory))["Largest batch size"] == ["1408 within 2000 MB"]
+    open_end = answer(row(**{**memory, "max_batch_size_bound": "most_fits"}))
+    assert open_end["Largest batch size"][0].startswith("at least 1408")
+
+
+def test_the_ceiling_is_told_with_the_range_of_its_peaks():
+    ceiling = {
+        "ceiling_images_per_second": 12700.0,
+        "matmul_flops_per_second": 1.27e11,
+        "matmul_flops_per_second_lowest": 3.2e10,
+        "flops_per_image": 1e7,
+        "share_of_ceiling": 0.5,
+    }
+    told = "12700 images/s (127 GFLOP/s{} over 10 MFLOP per image); 50 % of it reached"
+    assert answer(row(**ceiling))["Ceiling"] == [told.format(" (measured from 32 on)")]
+    one = {**ceiling, "matmul_flops_per_second_lowest": 1.27e11}
+    assert answer(row(**one))["Ceiling"] == [told.format("")]
+
+
+def test_configurations_stand_side_by_side():
+    found = machine_answer.build(
+        pandas.DataFrame([row(**TIMED), row(**{**TIMED, "loop": "eager", "noise_floor": None})]),
+        NOTHING,
+    )
+    assert found["titles"] == ["loop in the graph", "eager"]
+    assert dict(found["rows"])["Noise floor"] == ["3.1 %", "not measured"]
+
+
+def test_what_waits_has_no_column_and_is_named_below():
+    waiting = row(device="gpu", status="no_gpu")
+    found = machine_answer.build(pandas.DataFrame([row(device="cpu", **TIMED), waiting]), NOTHING)
+    assert found["titles"] == ["cpu"]
+    assert all(len(cells) == 1 for _, cells in found["rows"])
+    assert found["left_out"] == "Left out: gpu (no GPU)."
+    # Of what was searched on a GPU, the times alone wait.
+    largest = {"max_batch_size": 64, "max_batch_size_bound": "resolved"}
+    found = machine_answer.build(
+        pandas.DataFrame([row(device="cpu", **TIMED), {**waiting, **largest}]), NOTHING
+    )
+    assert found["titles"] == ["cpu", "gpu"] and not found["left_out"]
+    assert dict(found["rows"])["Largest batch size"] == ["not measured", "64"]
+
+
+def test_nothing_measured_is_no_answer():
+    assert machine_answer.build(pandas.DataFrame([row()]), NOTHING) is None
+    waiting = row(device="gpu", status="no_gpu")
+    assert machine_answer.build(pandas.DataFrame([waiting]), NOTHING) is None
+    assert machine_answer.build(pandas.DataFrame(columns=list(row())), NOTHING) is None
+
+
+def test_what_is_said_of_the_p_of_steps_is_what_the_verdicts_do():
+    """Stairs that win alone and not among thirty lines: the words must tell why."""
+    sizes = np.arange(1.0, 33.0)
+    stairs = step_stairs.best_step(sizes, list(10 + 8 * np.ceil(sizes / 8)), draws=199)
+    assert stairs.winner == "staircase" and 0.05 / 30 < max(stairs.p, stairs.p_rival) < 0.05
+    line = stairs._replace(winner="line", p=0.5, p_rival=0.5)
+    (alone,), (among, *_) = (step_stairs.together([stairs, *[line] * n]) for n in (0, 29))
+    assert (alone.winner, among.winner) == ("staircase", "not resolved")
+    assert "p, adjusted by Holm's method over the configurations" in machine_answer.READING
+    assert "not adjusted" not in machine_answer.READING

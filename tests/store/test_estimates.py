@@ -1,0 +1,53 @@
+"""What runs and data sets take in time and disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchscope.catalogue import dataset_definitions
+from batchscope.store import estimates
+
+
+@pytest.mark.parametrize(
+    ("known", "batch_size", "seconds"),
+    [
+        ({32: 4.0}, 32, 4.0),
+        ({32: 4.0}, 16, 8.0),
+        ({32: 4.0}, 64, 4.0),
+        ({16: 8.0, 64: 2.0}, 32, 4.0),
+    ],
+)
+def test_seconds_of_an_epoch_at_another_batch_size(known, batch_size, seconds):
+    assert estimates.epoch_seconds(known, batch_size) == pytest.approx(seconds)
+
+
+def test_a_file_stored_once_counts_once(tmp_path):
+    (tmp_path / "final").write_bytes(bytes(100))
+    (tmp_path / "best").hardlink_to(tmp_path / "final")
+    assert estimates.folder_bytes(tmp_path) == 100
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kept"), [(1, 1), (4, 4), (5, 5), (7, 5), (8, 6), (31, 7), (32, 8), (40, 8)]
+)
+def test_snapshots_are_those_that_training_keeps(epochs, kept):
+    assert estimates.weight_files(epochs) == 2 + kept
+    assert kept == sum(e <= 5 or e & (e - 1) == 0 for e in range(1, epochs + 1))
+
+
+def test_bytes_of_data(tmp_path):
+    def size(**raw):
+        return estimates.data_bytes(dataset_definitions.resolve(raw))
+
+    split = {"train": 0.8, "validation": 0.1, "test": 0.1}
+    assert size(source="mnist") == 70000 * 788
+    assert size(source="digits") == 1797 * 68
+    cats = {"source": "cats_vs_dogs", "image_size": 64, "split": split}
+    assert size(**cats, per_class=100) == 64 * 64 * 3 * 200
+    assert size(**cats) == 64 * 64 * 3 * 25000
+    folder = {"source": "image_folder", "path": "x", "image_size": 8, "split": split}
+    assert size(**folder) is None
+    Path(tmp_path / "x.npz").write_bytes(bytes(77))
+    assert size(source="npz", path=str(tmp_path / "x.npz")) == 77

@@ -1,0 +1,321 @@
+"""What exists, what is missing, and what the rest takes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from batchscope import disk
+from batchscope.catalogue import run_names
+from batchscope.catalogue.versions import VERSIONS
+from batchscope.errors import UserError
+from batchscope.host import absence
+from batchscope.store import estimates, job_files, records, status
+from batchscope.study import config, plan
+
+CONFIG = """
+study: s
+defaults:
+  {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.1, epochs: 8}
+experiments:
+  a:
+    vary: {batch_size: [16, 32, 64]}
+    seeds: 2
+    measure: [evaluate, time_epoch]
+  b:
+    set: {batch_size: 16}
+    seeds: 3
+    measure: [evaluate]
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    return config.study(tmp_path / "config.yaml")
+
+
+def finish(results, run, seconds, word="finished", weights=1000):
+    folder = records.run_folder(results, run)
+    epochs = run_names.parse_run(run)["epochs"]
+    record = {"status": word, "contended_seconds": seconds, "epochs_run": epochs}
+    disk.write_json(folder / "record.json", record)
+    for name in ("final.npz", "best.npz"):
+        (folder / name).write_bytes(bytes(weights))
+
+
+def test_of_an_empty_folder(study, tmp_path):
+    found = status.overview(study, tmp_path / "nothing")
+    assert found.total.runs == 7
+    assert found.total.statuses == {
+        "finished": 0,
+        "diverged": 0,
+        "out_of_memory": 0,
+        "missing": 7,
+        "no_gpu": 0,
+    }
+    assert [row.missing_measures for row in found.experiments] == [
+        {"evaluate": 6, "time_epoch": 3},
+        {"evaluate": 3},
+    ]
+    assert found.total.missing_measures == {"evaluate": 7, "time_epoch": 3}
+    assert found.untimed_runs == 7 and found.train_seconds == 0
+    assert found.missing_data == ("digits-065f9c58",)
+    assert found.unsized == ("small_cnn on digits-065f9c58",)
+    assert not found.complete
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_of_a_study_half_done(study, tmp_path):
+    runs = list(study.runs)
+    finish(tmp_path, runs[0], 8.0)  # batch 16
+    finish(tmp_path, runs[1], 16.0)
+    finish(tmp_path, runs[2], 1.0, "diverged")  # batch 32
+    disk.write_json(records.measure_path(tmp_path, runs[0], "evaluate", "default"), {})
+    disk.write_json(records.dataset_folder(tmp_path, "digits-065f9c58") / "record.json", {})
+    found = status.overview(study, tmp_path)
+    assert found.total.statuses == {
+        "finished": 2,
+        "diverged": 1,
+        "out_of_memory": 0,
+        "missing": 4,
+        "no_gpu": 0,
+    }
+    assert found.total.missing_measures["evaluate"] == 6
+    assert found.missing_data == () and found.untimed_runs == 0
+    assert found.train_seconds == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
+    size = estimates.folder_bytes(records.run_folder(tmp_path, runs[0]))
+    assert found.disk_bytes == pytest.approx(4 * size, rel=0.2)
+    assert found.unsized == ()
+
+
+def test_runs_of_another_horizon_tell_the_time(study, tmp_path):
+    other = run_names.run_name({**next(iter(study.runs.values())).factors, "epochs": 2, "seed": 9})
+    finish(tmp_path, other, 1.0)
+    found = status.overview(study, tmp_path)
+    assert found.untimed_runs == 0
+    assert found.train_seconds == pytest.approx(7 * 4.0)
+
+
+def test_an_update_of_several_gradients_tells_nothing_of_plain_ones(study, tmp_path):
+    factors = {**next(iter(study.runs.values())).factors, "method": "conservative", "seed": 9}
+    finish(tmp_path, run_names.run_name(factors), 100.0)
+    assert status.overview(study, tmp_path).untimed_runs == 7
+
+
+def test_a_complete_study(study, tmp_path):
+    disk.write_json(records.dataset_folder(tmp_path, "digits-065f9c58") / "record.json", {})
+    for run in study.runs:
+        finish(tmp_path, run, 1.0)
+    for experiment in study.experiments.values():
+        for path in job_files.measure_files(study, experiment, tmp_path):
+            disk.write_json(path, {})
+    found = status.overview(study, tmp_path)
+    assert found.complete and found.disk_bytes == 0
+    text = status.describe(study, found, "c.yaml", 2)
+    assert "all exist" in text and "Time left" not in text
+
+
+def complete(study, results, train, evaluate=None):
+    """Writes every record of a study, of some version of the training and of evaluate."""
+    disk.write_json(records.dataset_folder(results, "digits-065f9c58") / "record.json", {})
+    for run in study.runs:
+        finish(results, run, 8.0)
+        path = records.run_folder(results, run) / "record.json"
+        disk.write_json(path, {**disk.read_json(path), "version": train})
+    for experiment in study.experiments.values():
+        for path, measure in job_files.measure_files(study, experiment, results).items():
+            version = {"version": evaluate} if evaluate and measure == "evaluate" else {}
+            disk.write_json(path, version)
+
+
+def test_runs_of_another_version_are_told_and_counted_in_time(study, tmp_path):
+    complete(study, tmp_path, "train-v1")
+    found = status.overview(study, tmp_path)
+    assert not found.complete and found.outdated == {("train", "train-v1"): 7}
+    assert found.total.statuses["finished"] == 7
+    assert (found.trainings, found.untimed_runs) == (7, 0)
+    assert found.train_seconds == pytest.approx(7 * 8.0)
+    # Their seven evaluations follow; times of an epoch read no run.
+    assert found.start_seconds == pytest.approx((7 + 7) * status.FORK_SECONDS)
+    text = status.describe(study, found, "c.yaml", 2)
+    today = VERSIONS["train"]
+    assert f"7 runs were made by another version (train-v1; now {today})." in text
+    assert "Snakemake makes these again" in text and "all exist" not in text
+
+
+def test_measures_of_another_version_are_told_where_they_hold_one(study, tmp_path):
+    complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
+    found = status.overview(study, tmp_path)
+    assert found.outdated == {("evaluate", "evaluate-v0"): 7} and found.trainings == 0
+    assert found.start_seconds == pytest.approx(7 * status.FORK_SECONDS)
+    text = status.describe(study, found, "c.yaml", 2)
+    assert "7 records of evaluate were made by another version (evaluate-v0; now " in text
+    complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
+    found = status.overview(study, tmp_path)
+    assert found.complete and "another version" not in status.describe(study, found, "c", 2)
+
+
+def test_a_run_of_another_version_that_needs_what_is_not_here_stays(study, tmp_path, monkeypatch):
+    complete(study, tmp_path, "train-v1")
+    monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
+    assert not status.overview(study, tmp_path).outdated
+
+
+def test_records_of_measures_hold_their_version():
+    record = records.measure_record("evaluate", "run", {}, records.FINISHED, {})
+    assert record["version"] == VERSIONS["evaluate"]
+
+
+def test_what_is_timed_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
+    found = status.overview(study, tmp_path)
+    forked, alone = 7 + 7, 3  # trainings and evaluations; times of epochs
+    wanted = forked * status.FORK_SECONDS + alone * status.START_SECONDS
+    assert found.start_seconds == pytest.approx(wanted)
+    assert status.FORK_SECONDS < 1 < status.START_SECONDS
+
+
+def measured(results, study, run, measure, seconds, word="finished"):
+    """Writes the record of a measure of a run, or of the time that it shares."""
+    name = run
+    if measure == "time_epoch":
+        name = run_names.timing_name(study.runs[run].factors)
+        path = records.timing_path(results, study.machine, name, "default")
+    else:
+        path = records.measure_path(results, run, measure, "default")
+    disk.write_json(path, {"status": word})
+    estimates.note(results, measure, name, path, seconds)
+
+
+def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, tmp_path):
+    runs = list(study.runs)
+    for run in runs:
+        finish(tmp_path, run, 1.0)
+    measured(tmp_path, study, runs[0], "evaluate", 2.0)
+    measured(tmp_path, study, runs[1], "evaluate", 4.0)
+    measured(tmp_path, study, runs[2], "evaluate", 0.1, "diverged")  # measured nothing
+    found = status.overview(study, tmp_path)
+    assert found.measure_seconds == pytest.approx(4 * 3.0)  # of seven runs
+    assert found.timing_seconds == 0 and len(found.untimed_jobs) == 3
+    text = status.describe(study, found, "c", 2)
+    assert "about 12 s of measures, unknown for 3 timings (none of that kind" in text
+    assert "together" not in text
+    measured(tmp_path, study, runs[0], "time_epoch", 5.0)
+    found = status.overview(study, tmp_path)
+    assert found.timing_seconds == pytest.approx(2 * 5.0) and found.untimed_jobs == ()
+    text = status.describe(study, found, "c", 2)
+    assert "about 10 s of timings, alone on the machine" in text
+    # Measures on both cores, timings one after the other; starts are in what was noted.
+    assert "about 0 s to start jobs; together 16 s on 2 cores" in text
+    with open(tmp_path / "job_seconds.csv", "a") as file:
+        file.write("evaluate,default,digits-065f9c58,small_cnn,\nevalu")  # torn by a full disk
+    assert status.overview(study, tmp_path).measure_seconds == pytest.approx(12)
+
+
+def test_a_time_that_cannot_be_noted_fails_nothing(study, tmp_path):
+    run = next(iter(study.runs))
+    (tmp_path / "job_seconds.csv").mkdir()  # root may write to whatever is a file
+    measured(tmp_path, study, run, "evaluate", 2.0)
+
+
+def test_measures_of_other_settings_tell_nothing(study, tmp_path):
+    run = next(iter(study.runs))
+    path = records.measure_path(tmp_path, run, "evaluate", "w=best")
+    disk.write_json(path, {"status": "finished"})
+    estimates.note(tmp_path, "evaluate", run, path, 2.0)
+    found = status.overview(study, tmp_path)
+    assert len(found.untimed_jobs) == 7 + 3 and found.measure_seconds == 0
+
+
+def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    text = status.main(str(path), "full", tmp_path / "results")
+    lines = text.splitlines()
+    assert lines[0] == f"Study s ({path}): 7 runs in 2 experiments."
+    assert lines[2].split()[:3] == ["experiment", "runs", "finished"]
+    assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "3"]
+    assert lines[4].split() == ["b", "3", "0", "0", "0", "3", "evaluate", "3"]
+    assert lines[5].split() == ["all", "7", "0", "0", "0", "7", "evaluate", "7,", "time_epoch", "3"]
+    assert "Data to prepare: digits-065f9c58." in lines
+    assert any("unknown for 7 runs" in line for line in lines)
+    assert any("not known yet: small_cnn on digits-065f9c58" in line for line in lines)
+
+
+def test_records_of_another_version_tell_nothing(study, tmp_path):
+    folder = records.run_folder(tmp_path, "digits-065f9c58+small_cnn+old")
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps({"status": "finished"}))
+    assert status.overview(study, tmp_path).untimed_runs == 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (89, "89 s"), (600, "10 min"), (36000, "10.0 h")]
+)
+def test_durations_read_well(seconds, text):
+    assert status.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1500, "2 kB"), (7_100_000, "7 MB"), (2.5e9, "2.5 GB")]
+)
+def test_sizes_read_well(count, text):
+    assert status.size(count) == text
+
+
+def test_plan_imports_the_standard_library_only():
+    """The Snakefile pays for it in every dry run."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from batchscope import plan;"
+        "loaded = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names);"
+        "print(sorted(name for name in loaded if not name.startswith('_')))"
+    )
+    workflow = Path(plan.__file__).parent.parent
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, cwd=workflow, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['batchscope']"
+
+
+def test_a_prepared_data_set_says_which_batch_is_too_large(tmp_path):
+    """Of what a local file holds nothing is known before."""
+    (tmp_path / "mnist.npz").touch()
+    path = tmp_path / "config.yaml"
+    local = f"datasets: {{local: {{source: mnist, path: {tmp_path / 'mnist.npz'}}}}}"
+    text = CONFIG.replace("dataset: digits", "dataset: local").replace("64]", "50001]")
+    path.write_text(f"{text}\n{local}")
+    results = tmp_path / "results"
+    assert "7 runs" in status.main(path, "full", results)
+    (token,) = config.study(path).datasets
+    record = records.dataset_folder(results, token) / "record.json"
+    disk.write_json(record, {"counts": {"train": 50001}})
+    status.main(path, "full", results)
+    disk.write_json(record, {"counts": {"train": 50000}})
+    with pytest.raises(UserError) as raised:
+        status.main(path, "full", results)
+    text = "received 50001; at most 50000 is expected, the training images of local."
+    assert str(raised.value) == f"experiments.a.vary.batch_size[2]: {text}"
+
+
+@pytest.mark.parametrize("record", [{}, {"counts": []}, {"counts": {"train": "many"}}])
+def test_a_record_without_counts_tells_no_size(record, tmp_path):
+    assert records.training_images(tmp_path, "d-00000000") is None
+    disk.write_json(records.dataset_folder(tmp_path, "d-00000000") / "record.json", record)
+    assert records.training_images(tmp_path, "d-00000000") is None
+
+
+def test_a_record_without_a_status_is_damaged(study, tmp_path):
+    run = next(iter(study.runs))
+    path = records.run_folder(tmp_path, run) / "record.json"
+    disk.write_json(path, {})
+    with pytest.raises(UserError) as raised:
+        status.overview(study, tmp_path)
+    assert str(raised.value) == f"{path}: its record lacks 'status'; delete it and run again."
+
+
+def test_a_damaged_record_of_another_study_tells_nothing(study, tmp_path):
+    other = next(iter(study.runs)).replace("ep=8", "ep=9")
+    disk.write_json(records.run_folder(tmp_path, other) / "record.json", {})
+    assert status.overview(study, tmp_path).untimed_runs == 7

@@ -1,0 +1,107 @@
+"""One training serves several numbers of epochs: from the configuration to the table."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchscope import datasets, disk, figures
+from batchscope.analysis import run_series
+from batchscope.catalogue import run_names
+from batchscope.store import job_files, records
+from batchscope.study import config
+from batchscope.tables import run_table
+
+ROOT = Path(__file__).parents[2]
+CONFIG = """
+study: tiny
+defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.05}
+experiments:
+  epochs:
+    set: {batch_size: 64, epochs: 4}
+    seeds: 1
+    measure: [evaluate]
+    at_epochs: [1, 2, 4]
+"""
+
+
+def door(step: str, results: Path, run: str, *arguments: str) -> None:
+    command = [sys.executable, "workflow/run.py", step, "--results", str(results), "--run", run]
+    done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The study, its one run and the results of every job, each through the door."""
+    folder = tmp_path_factory.mktemp("at_epochs")
+    path, results = folder / "config.yaml", folder / "results"
+    path.write_text(CONFIG)
+    study = config.study(path)
+    ((token, definition),) = study.datasets.items()
+    datasets.prepare(token, definition, results)
+    (run,) = study.runs
+    door("train", results, run)
+    for output in job_files.measure_files(study, study.experiments["epochs"], results):
+        door("evaluate", results, run, "--settings", output.stem, "--output", str(output))
+    return study, run, results
+
+
+def values(results: Path, run: str, settings: str) -> dict[str, float]:
+    return disk.read_json(records.measure_path(results, run, "evaluate", settings))["values"]
+
+
+def test_the_files_are_those_of_the_plan(made):
+    _, run, results = made
+    found = {path.stem for path in (records.run_folder(results, run) / "evaluate").iterdir()}
+    assert found == {"default", "at=1", "at=2", "at=4"}
+
+
+def test_after_the_last_epoch_the_weights_are_the_final_ones(made):
+    _, run, results = made
+    assert values(results, run, "at=4") == values(results, run, "default")
+
+
+def test_a_training_of_one_epoch_ends_where_a_longer_one_was(made):
+    _, run, results = made
+    short = run_names.run_name({**run_names.parse_run(run), "epochs": 1})
+    door("train", results, short)
+    one = disk.read_arrays(records.run_folder(results, short) / "final.npz")
+    other = disk.read_arrays(records.run_folder(results, run) / "epochs" / "1.npz")
+    assert list(one) == list(other)
+    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 4])
+def test_after_an_epoch_the_validation_is_that_of_the_history(epoch, made):
+    _, run, results = made
+    with open(records.run_folder(results, run) / "history.csv", newline="") as file:
+        row = list(csv.DictReader(file))[epoch - 1]
+    found = values(results, run, f"at={epoch}")
+    assert found["validation_accuracy"] == float(row["validation_accuracy"])
+    assert found["validation_loss"] == pytest.approx(float(row["validation_loss"]), rel=1e-6)
+
+
+def test_the_table_and_its_figure_hold_what_was_evaluated(made, tmp_path):
+    study, run, results = made
+    run_table.write(results, study, "epochs", tmp_path)
+    frame = run_series.read(tmp_path / "at_epochs.csv")
+    assert frame["at_epoch"].tolist() == [1, 2, 4]
+    expected = [values(results, run, f"at={epoch}")["test_accuracy"] for epoch in (1, 2, 4)]
+    assert frame["test_accuracy"].tolist() == expected
+    assert len(set(expected)) == 3  # the weights differ
+    assert frame["train_seconds"].isna().all()  # nothing was timed
+    experiment = study.experiments["epochs"]
+    drawn = figures.available(experiment.measures, (), experiment.at_epochs)
+    assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
+    figure = figures.FIGURES["accuracy_by_epochs"]
+    shown = figure.select(figures.read(tmp_path))
+    assert (
+        shown["test_examples"].tolist()
+        == [len(datasets.load(results, run.split("+")[0]).labels("test"))] * 3
+    )
+    assert f"{100 * expected[-1]:.1f} % at batch size 64 (1 of 1 seed)" in figure.found(shown)

@@ -1,0 +1,361 @@
+"""Reading a configuration: what is refused, in which words, and the schema behind it."""
+
+import copy
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from batchscope.catalogue import dataset_definitions, measure_settings, run_factors
+from batchscope.errors import ConfigError, UserError
+from batchscope.study import config, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "tests" / "bad_configs"
+BAD = sorted(path.stem for path in CORPUS.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_config(name, tmp_path, monkeypatch):
+    """NAME.txt holds the whole message; `# scale: reduced` in line 1 asks for the small form."""
+    for file in (f"{name}.yaml", "tiny_model.py", "empty_model.py"):
+        shutil.copy(CORPUS / file, tmp_path)
+    # Written here: a formatter would choke on it in the repository.
+    (tmp_path / "broken_model.py").write_text("def build(input_shape, classes):\n    return (\n")
+    monkeypatch.chdir(tmp_path)
+    scale = "reduced" if Path(f"{name}.yaml").read_bytes().startswith(b"# scale: r") else "full"
+    with pytest.raises(UserError) as raised:
+        config.study(f"{name}.yaml", scale)
+    message = str(raised.value)
+    assert message + "\n" == (CORPUS / f"{name}.txt").read_text(encoding="utf-8")
+    assert "Traceback" not in message
+    assert max(len(line) for line in message.splitlines()) < 420
+
+
+def test_the_corpus_is_whole():
+    assert len(BAD) >= 40
+    assert sorted(path.stem for path in CORPUS.glob("*.txt")) == BAD
+    several = (CORPUS / "several_faults.txt").read_text().splitlines()
+    assert len(several) > 10
+
+
+def test_every_line_has_the_one_shape():
+    for name in BAD:
+        for line in (CORPUS / f"{name}.txt").read_text(encoding="utf-8").splitlines():
+            place, colon, text = line.partition(": ")
+            assert colon and place, line
+            assert "expected" in text or text.startswith("unknown "), line
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "received no such file"),
+        (lambda path: path.mkdir(), "received a folder"),
+    ],
+)
+def test_what_is_no_file(tmp_path, make, message):
+    path = tmp_path / "config.yaml"
+    make(path)
+    with pytest.raises(UserError, match=message):
+        config.load(path)
+
+
+def test_a_file_below_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Not a directory; a file that begins with"):
+        config.load(tmp_path / "file" / "config.yaml")
+
+
+def test_default_study_is_the_fixed_one():
+    study = config.study(ROOT / "config.yaml")
+    (experiment,) = study.experiments.values()
+    assert (study.name, study.machine, len(study.runs)) == ("default", "local", 30)
+    assert experiment.vary == {"batch_size": (16, 32, 64, 128, 256)}
+    assert experiment.seeds == (0, 1, 2, 3, 4, 5)
+    assert list(experiment.measures) == ["evaluate", "sharpness", "weight_distance", "time_epoch"]
+    run = next(iter(study.runs.values())).factors
+    assert (run["model"], run["optimizer"], run["learning_rate"]) == ("small_cnn", "sgd", 0.05)
+    assert run["epochs"] == 40 and run["dataset"].startswith("digits-")
+    assert not study.warnings
+
+
+def test_schema_is_valid_and_documented():
+    schema = config.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for name, rule in schema["properties"].items():
+        assert {"description", "$ref"} & rule.keys(), name
+    for name, rule in schema["$defs"]["experiment"]["properties"].items():
+        assert "description" in rule, name
+
+
+def test_schema_accepts_the_default_study_without_our_reader():
+    loaded = config.read(ROOT / "config.yaml")
+    jsonschema.Draft202012Validator(config.schema()).validate(loaded)
+
+
+def test_schema_has_the_factors_and_measures_of_the_registry():
+    defs = config.schema()["$defs"]
+    every = {*run_factors.FACTORS, *run_factors.TIMING_ONLY_FACTORS}
+    assert set(defs["factors"]["properties"]) == every
+    assert set(defs["factor_lists"]["properties"]) == every
+    assert set(defs["measures"]["properties"]) == set(measure_settings.MEASURES)
+    assert set(defs["timings"]["properties"]) == set(measure_settings.TIMINGS)
+    for name, factor in run_factors.FACTORS.items():
+        if name != "seed":
+            rule = defs["factors"]["properties"][name]
+            assert rule["description"].startswith(factor.doc)
+            assert rule.get("default") == factor.birth
+    for measure, settings in measure_settings.MEASURES.items():
+        rules = defs["measures"]["properties"][measure]["properties"]
+        between = {"between"} if measure in measure_settings.PAIR_MEASURES else set()
+        assert set(rules) == set(settings) | between
+
+
+def _default(rule):
+    defs = config.schema()["$defs"]
+    if "default" in rule or "$ref" not in rule:
+        return rule.get("default")
+    return _default(defs[rule["$ref"].rpartition("/")[2]])
+
+
+def test_schema_has_the_sources_and_defaults_that_the_plan_uses():
+    schema = config.schema()
+    defs = schema["$defs"]
+    assert defs["dataset"]["properties"]["source"]["enum"] == list(dataset_definitions.SOURCES)
+    for source, keys in dataset_definitions.SOURCES.items():
+        rule = defs[source]
+        assert set(rule["properties"]) == {"source", *keys}
+        needed = [key for key, default in keys.items() if default is dataset_definitions.REQUIRED]
+        assert rule.get("required", []) == needed
+        for key, default in keys.items():
+            if default is not dataset_definitions.REQUIRED:
+                assert _default(rule["properties"][key]) == default, (source, key)
+    split = dataset_definitions.resolve({"source": "mnist"})["split"]
+    rules = defs["mnist"]["properties"]["split"]["properties"]
+    assert {key: _default(rule) for key, rule in rules.items()} == {
+        **split,
+        "validation_from": "train",  # what is left out of a resolved split
+    }
+    assert schema["properties"]["max_runs"]["default"] == plan.MAX_RUNS
+    minimal = plan.make({"study": "s", "experiments": {}})
+    assert schema["properties"]["machine"]["default"] == minimal.machine
+
+
+def test_text_that_spells_a_number_is_one(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        """
+study: s
+max_runs: 1e2
+datasets:
+  tiny: {source: digits, split: {train: "0.5", validation: 2e-1, test: 0.2}}
+defaults:
+  {dataset: tiny, model: small_cnn, optimizer: sgd, learning_rate: 1e-3, epochs: "3"}
+experiments:
+  a:
+    vary: {batch_size: [1e1, "20"], momentum: [9e-1, .5]}
+    seeds: ["7"]
+    measure: {sharpness: {epsilons: [1e-3, 5e-4], examples: 1e2}}
+"""
+    )
+    study = config.study(path)
+    assert list(study.runs)[0].endswith("+bs=10+lr=0.001+opt=sgd+ep=3+seed=7+mom=0.9")
+    assert study.experiments["a"].measures["sharpness"]["epsilons"] == (1e-3, 5e-4)
+    (definition,) = study.datasets.values()
+    assert definition["split"] == {"train": 0.5, "validation": 0.2, "test": 0.2, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", 0), ("-0", 0), ("0.5", 0.5), ("010.5", 10.5), ("1_000", 1000), ("0x10", 16)]
+    + [("0b10", 2), ("'010'", "010"), ("'1:30'", "1:30"), ("10:99", "10:99"), ("1e-3", "1e-3")],
+)
+def test_a_number_that_can_be_taken_in_one_way(text, value, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a: {text}")
+    assert config.read(path) == {"a": value}
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "meant"),
+    [("010", 8, "10"), ("-017", -15, "-17"), ("+0_1_6", 14, "16"), ("00", 0, "0"), ("0_", 0, "0")]
+    + [("1:30", 90, "90"), ("-1:00:00", -3600, "-3600"), ("1:30.5", 90.5, "90.5")],
+)
+def test_a_number_of_another_base(text, taken, meant, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a:\n  - {text}")
+    with pytest.raises(UserError) as raised:
+        config.read(path)
+    got = f"{path}:2:5: received '{text}', which YAML takes for {taken}"
+    assert str(raised.value) == f"{got}; {meant}, or text in quotes, is expected."
+
+
+def test_a_merge_is_no_duplicate_key(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
+    assert config.read(path)["b"] == {"x": 3, "y": 2}
+
+
+def test_byte_order_mark(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("study: s\n", encoding="utf-8-sig")
+    assert config.read(path) == {"study": "s"}
+
+
+def _places(node, place=()):
+    yield place
+    if isinstance(node, dict | list):
+        for key, item in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from _places(item, (*place, key))
+
+
+def _at(node, place):
+    for key in place:
+        node = node[key]
+    return node
+
+
+FULL = {
+    "study": "s",
+    "datasets": {
+        "mine": {
+            "source": "cats_vs_dogs",
+            "image_size": 32,
+            "per_class": 50,
+            "split": {"train": 0.6, "validation": 0.2, "test": 0.2},
+        }
+    },
+    "models": {"net": "small_cnn"},
+    "defaults": {"dataset": "mine", "model": "net", "optimizer": "sgd", "epochs": 2},
+    "experiments": {
+        "a": {
+            "set": {"learning_rate": 0.1},
+            "vary": {"batch_size": [4, 8]},
+            "cases": [{"momentum": 0.9}, {"momentum": 0.5, "nesterov": True}],
+            "seeds": [1, 2],
+            "measure": ["evaluate", {"sharpness": {"epsilons": [0.001], "examples": "all"}}],
+        }
+    },
+    "reduced": {
+        "defaults": {"epochs": 1},
+        "datasets": {"mine": {"per_class": 20}},
+        "experiments": {"a": {"seeds": 1, "cases": None}},
+    },
+}
+JUNK = (None, True, -1, 0, 3.5, float("nan"), 10**30, "", "x", "1e-3", [], [None], {}, {"x": 1})
+
+
+@pytest.mark.parametrize("scale", config.SCALES)
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+def test_junk_anywhere_ends_in_a_message(junk, scale, tmp_path, monkeypatch):
+    """Each node in turn becomes junk; whatever is not taken is refused in our words."""
+    monkeypatch.chdir(tmp_path)
+    assert len(plan.make(FULL, scale).runs) == (8 if scale == "full" else 2)
+    for place in list(_places(FULL))[1:]:
+        broken = copy.deepcopy(FULL)
+        _at(broken, place[:-1])[place[-1]] = copy.deepcopy(junk)
+        _check(monkeypatch, broken, scale)
+        broken = copy.deepcopy(FULL)
+        if isinstance(_at(broken, place), dict):
+            _at(broken, place)["extra"] = junk
+            _check(monkeypatch, broken, scale)
+        parent = _at(broken, place[:-1])
+        del parent[place[-1]]
+        if junk is None:
+            _check(monkeypatch, broken, scale)
+
+
+def _check(monkeypatch, broken, scale):
+    monkeypatch.setattr(config, "read", lambda path: broken)
+    try:
+        config.study("x", scale)
+    except ConfigError as error:
+        assert error.problems
+        for line in error.problems:
+            assert "\n" not in line and ": " in line
+
+
+def test_two_faults_at_once_are_two_lines(monkeypatch):
+    random.seed(1)
+    faults = [
+        (("study",), "A B"),
+        (("defaults", "epochs"), 0),
+        (("experiments", "a", "seeds"), []),
+        (("experiments", "a", "measure"), ["nothing"]),
+        (("datasets", "mine", "split", "test"), 0.9),
+        (("reduced", "experiments", "a", "seeds"), -1),
+    ]
+    for count in range(2, len(faults) + 1):
+        broken = copy.deepcopy(FULL)
+        for place, value in random.sample(faults, count):
+            _at(broken, place[:-1])[place[-1]] = value
+        monkeypatch.setattr(config, "read", lambda path, broken=broken: broken)
+        with pytest.raises(ConfigError) as raised:
+            config.study("x")
+        assert len(raised.value.problems) == count
+
+
+def test_overrides_are_read():
+    loaded = {"study": "s"}
+    assert config.check_overrides(dict(loaded), loaded) == {"scale": "full", "partial": False}
+    given = {**loaded, "scale": "reduced", "partial": "true"}
+    assert config.check_overrides(given, loaded) == {"scale": "reduced", "partial": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        (
+            {"study": "s", "sclae": "reduced"},
+            ["--config sclae: unknown key. Did you mean 'scale'? Known keys: partial, scale."],
+        ),
+        (
+            {"study": "t"},
+            [
+                "--config study: received another value than the file's; scale or partial is "
+                "expected: a study is changed in its file."
+            ],
+        ),
+        (
+            {"study": "s", "scale": "small", "partial": 1},
+            [
+                "--config scale: received 'small'; full or reduced is expected.",
+                "--config partial: received 1; true or false is expected.",
+            ],
+        ),
+    ],
+)
+def test_other_overrides_are_refused(given, lines):
+    with pytest.raises(ConfigError) as raised:
+        config.check_overrides(given, {"study": "s"})
+    assert raised.value.problems == lines
+
+
+@pytest.mark.parametrize(
+    ("value", "flag"),
+    [(True, True), (False, False), ("true", True), ("false", False), ("False", False)],
+)
+def test_flags_of_the_command_line_are_text(value, flag):
+    assert config.parse_flag(value) is flag
+
+
+@pytest.mark.parametrize("value", ["yes", "", 1, None])
+def test_other_flags_are_refused(value):
+    with pytest.raises(ValueError):
+        config.parse_flag(value)
+
+
+def test_reading_needs_no_heavy_import():
+    code = (
+        "import sys; from batchscope import config, status; config.study('config.yaml');"
+        "heavy = {'tensorflow', 'keras', 'pandas', 'scipy', 'matplotlib', 'sklearn', 'snakemake'};"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)

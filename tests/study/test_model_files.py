@@ -1,0 +1,96 @@
+"""The models that a study may name."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from batchscope.study import model_files, plan
+from small_study import MODEL_FILE, config, forbid, problems
+
+
+def test_golden_token():
+    """Frozen: it stands in the names of everybody's runs."""
+    assert model_files.token("mine", str(MODEL_FILE)) == "mine-58f02d97"
+
+
+def test_user_model_carries_the_digest_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(MODEL_FILE.read_text())
+    raw = config(models={"net": "net.py", "alias": "small_cnn"}, defaults={"model": "net"})
+    study = plan.make(raw)
+    ((token, path),) = study.models.items()
+    assert path == "net.py" and token.startswith("net-")
+    Path("net.py").write_text(MODEL_FILE.read_text() + "\n# changed\n")
+    assert list(plan.make(raw).models) != [token]
+    raw["defaults"]["model"] = "alias"
+    assert plan.make(raw).models == {"small_cnn": None}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from nets import build",
+        "from nets import *",
+        "build = make()",
+        "class build: ...",
+        "if True:\n    build = 3",
+        "import nets.build as build",
+    ],
+)
+def test_ways_to_define_build(text, tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(text)
+    plan.make(config(models={"net": str(path)}))
+
+
+def test_one_model_under_two_names_is_one_run_twice():
+    raw = config(
+        models={"alias": "small_cnn"},
+        experiment={"vary": {"batch_size": [8], "model": ["small_cnn", "alias"]}},
+    )
+    assert problems(raw) == [
+        "experiments.a.vary.model[1]: received 'alias' again (as in [0]); every value once is "
+        "expected."
+    ]
+
+
+def test_built_in_models_are_those_of_the_networks_module():
+    tree = ast.parse((Path(plan.__file__).parent / "networks.py").read_text())
+    (builders,) = (
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and node.target.id == "BUILDERS"
+    )
+    assert sorted(key.value for key in builders.keys) == list(model_files.BUILT_IN_MODELS)
+
+
+@pytest.mark.parametrize(
+    "text", ["builder = make()", "def main():\n    return build", "x.build = 3"]
+)
+def test_what_defines_no_build(text, tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(text)
+    found = model_files.problem(("models", "net"), str(path))
+    assert found.text.endswith("a file that defines build(input_shape, classes) is expected.")
+
+
+@pytest.mark.parametrize("method", ["stat", "read_bytes"])
+def test_a_file_that_nobody_may_read(method, tmp_path, monkeypatch):
+    (tmp_path / "net.py").touch()
+    forbid(monkeypatch, method)
+    monkeypatch.chdir(tmp_path)
+    found = model_files.problem(("models", "net"), "net.py")
+    assert found.text == (
+        "received 'net.py' (Permission denied); an existing Python file or a built-in model is "
+        "expected."
+    )
+
+
+@pytest.mark.parametrize("text", ["-" * 100000 + "1", "a" + ".b" * 100000])
+def test_a_file_that_python_gives_up_on(text, tmp_path):
+    """Python says so as memory, as recursion or as syntax, by what is nested and its version."""
+    path = tmp_path / "net.py"
+    path.write_text(text)
+    found = model_files.problem(("models", "net"), str(path))
+    assert "; a file of valid Python" in found.text

@@ -1,0 +1,312 @@
+"""From a configuration to runs."""
+
+import copy
+import time
+
+from batchscope.catalogue import measure_settings, run_factors, run_names
+from batchscope.study import experiment_keys, plan
+from small_study import config, forbid, problems, timed
+
+
+def factors(study, *wanted):
+    return [tuple(run.factors[name] for name in wanted) for run in study.runs.values()]
+
+
+def test_golden_tokens():
+    """Frozen: these stand in the names of everybody's runs."""
+    study = plan.make(
+        config(experiment={"vary": {"batch_size": [8], "dataset": ["digits", "mnist"]}})
+    )
+    assert list(study.datasets) == ["digits-065f9c58", "mnist-2f01a1fe"]
+
+
+def test_runs_are_named_by_what_they_are():
+    study = plan.make(config())
+    assert list(study.runs) == [
+        f"digits-065f9c58+small_cnn+bs={bs}+lr=0.1+opt=sgd+ep=2+seed={seed}"
+        for bs in (16, 32)
+        for seed in (0, 1)
+    ]
+    for name, run in study.runs.items():
+        assert run.name == name
+        assert run_names.parse_run(name) == run.factors
+        assert list(run_names.parse_run(name)) == list(run.factors)
+    experiment = study.experiments["a"]
+    assert experiment.runs == tuple(study.runs)
+    assert experiment.datasets == ("digits-065f9c58",) and experiment.models == ("small_cnn",)
+    assert (experiment.title, experiment.question, experiment.measures) == ("a", "", {})
+    assert study.models == {"small_cnn": None}
+    assert (study.title, study.folder_name, study.warnings) == ("s", "s", ())
+
+
+def test_precedence_is_defaults_set_cases_vary_seed():
+    study = plan.make(
+        config(
+            defaults={"momentum": 0.1, "epochs": 1, "batch_size": 1},
+            experiment={
+                "set": {"momentum": 0.2},
+                "cases": [{"epochs": 3}, {"epochs": 4, "optimizer": "rmsprop"}],
+                "vary": {"batch_size": [16, 8]},
+                "seeds": [7],
+            },
+        )
+    )
+    wanted = ("momentum", "epochs", "optimizer", "batch_size", "seed")
+    assert factors(study, *wanted) == [
+        (0.2, 3, "sgd", 16, 7),
+        (0.2, 3, "sgd", 8, 7),
+        (0.2, 4, "rmsprop", 16, 7),
+        (0.2, 4, "rmsprop", 8, 7),
+    ]
+
+
+def test_nothing_is_inherited_between_experiments():
+    raw = config()
+    raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": [0, 5]}
+    raw["experiments"]["a"]["set"] = {"momentum": 0.9}
+    study = plan.make(raw)
+    assert [study.runs[run].factors["momentum"] for run in study.experiments["b"].runs] == [0, 0]
+
+
+def test_experiments_share_runs():
+    raw = config()
+    raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": 3}
+    study = plan.make(raw)
+    assert len(study.runs) == 5
+    assert set(study.experiments["a"].runs) & set(study.experiments["b"].runs)
+
+
+def test_birth_values_are_not_spelled():
+    spelled = config(defaults={"momentum": 0, "patience": 0, "threads": 1, "device": "cpu"})
+    assert list(plan.make(spelled).runs) == list(plan.make(config()).runs)
+
+
+def test_measures_as_list_and_as_map_are_the_same():
+    first = ["evaluate", {"sharpness": {"examples": "all", "epsilons": [1e-3]}}]
+    second = {"evaluate": None, "sharpness": {"examples": 0, "epsilons": ["1e-3"]}}
+    made = [plan.make(config(experiment={"measure": given})) for given in (first, second)]
+    measures = [study.experiments["a"].measures for study in made]
+    assert measures[0] == measures[1]
+    assert list(measures[0]) == ["evaluate", "sharpness"]
+    assert set(measures[0]["sharpness"]) == set(measure_settings.MEASURES["sharpness"])
+    assert measure_settings.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
+
+
+def test_reduced_replaces_whole_keys():
+    raw = config(
+        experiment={"cases": [{"momentum": 0.5}, {"momentum": 0.9}], "title": "Kept"},
+        datasets={"tiny": {"source": "digits"}},
+        reduced={
+            "defaults": {"epochs": 1},
+            "datasets": {"tiny": {"split": {"train": 20, "validation": 5, "test": 5}}},
+            "experiments": {
+                "a": {
+                    "vary": {"batch_size": [64]},
+                    "seeds": [3],
+                    "cases": None,
+                    "set": {"dataset": "tiny"},
+                }
+            },
+        },
+    )
+    before = copy.deepcopy(raw)
+    full, reduced = plan.make(raw), plan.make(raw, "reduced")
+    assert raw == before
+    assert (len(full.runs), full.folder_name, full.reduced) == (8, "s", False)
+    assert (reduced.folder_name, reduced.reduced) == ("s-reduced", True)
+    assert factors(reduced, "batch_size", "epochs", "seed", "momentum") == [(64, 1, 3, 0.0)]
+    assert reduced.experiments["a"].title == "Kept"
+    ((token, definition),) = reduced.datasets.items()
+    assert token.startswith("tiny-") and definition["split"]["train"] == 20
+
+
+def test_faults_of_the_other_scale_do_not_stop_this_one():
+    raw = config(reduced={"experiments": {"a": {"vary": {"batch_size": [5000]}}}})
+    assert plan.make(raw)
+    (line,) = problems(raw, "reduced")
+    assert line.startswith("reduced.experiments.a.vary.batch_size[0]: received 5000")
+
+
+def test_one_fault_of_a_default_is_one_line():
+    raw = config(defaults={"batch_size": 2000, "momentum": 0.9, "optimizer": "adam"})
+    del raw["experiments"]["a"]["vary"]
+    raw["experiments"]["b"] = {"seeds": 3}
+    assert [line.partition(":")[0] for line in problems(raw)] == [
+        "defaults.batch_size",
+        "defaults.momentum",
+    ]
+
+
+def test_growing_a_grid_keeps_every_name():
+    small = plan.make(config())
+    grown = plan.make(
+        config(experiment={"vary": {"batch_size": [8, 16, 32, 64]}, "seeds": 3}, title="Other")
+    )
+    assert set(small.runs) < set(grown.runs)
+
+
+def test_unused_data_sets_are_left_out():
+    raw = config(
+        datasets={"unused": {"source": "digits", "split": {"train": 9, "validation": 1, "test": 1}}}
+    )
+    assert list(plan.make(raw).datasets) == ["digits-065f9c58"]
+
+
+def test_five_thousand_runs_are_planned_at_once():
+    raw = config(
+        max_runs=5000,
+        experiment={
+            "vary": {"batch_size": list(range(1, 101))},
+            "seeds": 50,
+            "measure": ["evaluate", "sharpness", "time_epoch"],
+        },
+    )
+    plan.make(raw)
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        assert len(plan.make(raw).runs) == 5000
+        times.append(time.process_time() - start)
+    assert min(times) < 1.0
+
+
+def test_pairs_share_everything_but_one_factor():
+    """The large run follows the small one, seed by seed, in the order of the file."""
+    experiment = {
+        "vary": {"batch_size": [16, 32, 64], "learning_rate": [0.1, 0.2]},
+        "measure": {"line": {"between": {"batch_size": [64, 16]}, "points": 5}},
+    }
+    study = plan.make(config(experiment=experiment))
+    found = study.experiments["a"]
+    assert found.measures["line"]["points"] == 5
+    assert "between" not in found.measures["line"]
+    pairs = found.pairs["line"]
+    assert len(pairs) == 2 * 2
+    for small, large in pairs:
+        one, other = study.runs[small].factors, study.runs[large].factors
+        assert (one["batch_size"], other["batch_size"]) == (64, 16)
+        assert {k for k in one if one[k] != other[k]} == {"batch_size"}
+
+
+def test_pairs_may_differ_in_any_factor_that_leaves_the_initial_weights():
+    experiment = {
+        "vary": {"learning_rate": [0.1, 0.2]},
+        "measure": [{"line": {"between": {"learning_rate": [0.1, 0.2]}}}],
+        "set": {"batch_size": 16},
+    }
+    study = plan.make(config(experiment=experiment))
+    assert [
+        tuple(study.runs[name].factors["learning_rate"] for name in pair)
+        for pair in study.experiments["a"].pairs["line"]
+    ] == [(0.1, 0.2)] * 2
+
+
+def test_one_training_serves_several_numbers_of_epochs():
+    plain = plan.make(config(defaults={"epochs": 10}))
+    experiment = {"measure": ["evaluate", "time_epoch"], "at_epochs": ["5", 1, 10, 8.0]}
+    study = plan.make(config(defaults={"epochs": 10}, experiment=experiment))
+    assert list(study.runs) == list(plain.runs)
+    assert study.experiments["a"].at_epochs == (1, 5, 8, 10)
+    assert plain.experiments["a"].at_epochs == ()
+    assert study.experiments["a"].measures["evaluate"]["epoch"] == 0
+
+
+def test_at_epochs_are_those_that_every_run_keeps():
+    vary = {"batch_size": [16], "epochs": [10, 20]}
+    experiment = {"vary": vary, "measure": ["evaluate"], "at_epochs": [4, 8]}
+    plan.make(config(experiment=experiment))
+    experiment["at_epochs"] = [4, 6, 9]  # 10 is kept of one run alone
+    assert problems(config(experiment=experiment)) == [
+        "experiments.a.at_epochs[1]: received 6, after which no weights are kept; 5 or 8 is "
+        "expected.",
+        "experiments.a.at_epochs[2]: received 9, after which no weights are kept; 8 is expected.",
+    ]
+
+
+def test_an_epoch_is_no_setting_for_users():
+    (line,) = problems(config(experiment={"measure": {"evaluate": {"epoch": 1}}}))
+    assert line == (
+        "experiments.a.measure.evaluate.epoch: received 1; an epoch given by the experiment's own "
+        "key 'at_epochs' is expected."
+    )
+
+
+def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones():
+    cases = [
+        {"method": "plain"},
+        {"method": "conservative", "gamma": 10, "inner_steps": 3},
+        {"method": "robust", "augmentation": "crop"},
+    ]
+    study = plan.make(config(experiment={"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}))
+    plain = "digits-065f9c58+small_cnn+bs=16+lr=0.1+opt=sgd+ep=2+seed=0"
+    assert list(study.runs) == [
+        plain,
+        f"{plain}+method=conservative+gamma=10+inner=3",
+        f"{plain}+aug=crop+method=robust",
+    ]
+    timed = [run_names.timing_name(run.factors) for run in study.runs.values()]
+    first = "digits-065f9c58+small_cnn+bs=16+opt=sgd+dev=cpu+th=1"
+    assert timed == [
+        first,
+        f"{first}+method=conservative+inner=3",
+        f"{first}+aug=crop+method=robust",
+    ]
+
+
+def test_margins_and_the_experiments_beside_them():
+    timing = {"vary": {"batch_size": [16, 32]}, "timing": {"throughput": None}}
+    raw = config(
+        experiment={"measure": ["evaluate"], "margins": {"test_accuracy": "3e-2"}, "beside": ["t"]}
+    )
+    raw["experiments"]["t"] = timing
+    found = plan.make(raw).experiments["a"]
+    assert (found.margins, found.beside) == ({"test_accuracy": 0.03}, ("t",))
+    bad = copy.deepcopy(raw)
+    bad["experiments"]["a"] |= {
+        "margins": {"test_acuracy": 0.03, "test_loss": -1},
+        "beside": ["a"],
+        "measure": ["sharpness"],
+    }
+    bad["experiments"]["t"] = {**timing, "margins": {"test_loss": 0.1}}
+    assert sorted(problems(bad)) == [
+        "experiments.a.beside[0]: received 'a'; an experiment of times (t) is expected.",
+        "experiments.a.margins.test_acuracy: unknown outcome. Did you mean 'test_accuracy'? "
+        f"Known outcomes: {', '.join(sorted(experiment_keys.MARGIN_OUTCOMES))}.",
+        "experiments.a.margins.test_loss: received -1; a positive number is expected.",
+        "experiments.a.margins: received without what it is of; evaluate in measure is expected.",
+        "experiments.t.margins: received beside `timing`; an experiment that trains or one of "
+        "times is expected.",
+    ]
+
+
+def test_limits_of_the_batch_size_need_margins_and_beside_needs_them_too():
+    experiment = {"measure": ["evaluate"], "figures": ["batch_size_limits"], "beside": ["a"]}
+    found = problems(config(experiment=experiment))
+    start = "experiments.a.figures[0]: received 'batch_size_limits' without what it needs; margins"
+    assert any(line.startswith(start) for line in found)
+    assert any("beside: received without margins" in line for line in found)
+
+
+def test_a_framework_is_a_sweep_of_its_own():
+    own, other = plan.make(timed()).experiments["a"].sweeps
+    assert other.name == f"{own.name}+fw=pytorch"
+    assert plan.make(timed(vary={"batch_size": [32]})).experiments["a"].sweeps == (own,)
+    frameworks = list(run_factors.TIMING_ONLY_FACTORS["framework"].choices)
+    every = {"batch_size": [32], "framework": frameworks, "threads": ["all"], "device": ["cpu"]}
+    every |= {"model": ["campbell_cnn", "lheureux_cnn"], "optimizer": ["sgd", "adam"]}
+    assert len(plan.make(timed(vary=every)).experiments["a"].sweeps) == 4 * 2 * 2
+
+
+def test_a_training_has_no_framework():
+    (line,) = problems(config(experiment={"set": {"framework": "jax"}}))
+    assert line.startswith("experiments.a.set.framework: received in an experiment that trains")
+
+
+def test_a_machine_whose_folder_nobody_may_look_at(monkeypatch):
+    raw = config(machines={"other": {"results": "theirs"}})
+    assert "which is not there" in plan.make(raw).warnings[0]
+    forbid(monkeypatch)
+    assert problems(raw) == [
+        "machines.other.results: received 'theirs' (Permission denied); a folder that can be read "
+        "is expected."
+    ]

@@ -1,0 +1,97 @@
+"""Every shipped study plans at both scales, and shows what it measures; no data is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from batchscope import figures
+from batchscope.analysis import paired_tests
+from batchscope.study import config
+
+ROOT = Path(__file__).parents[2]
+FILES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
+REDUCED = [path for path in FILES if "reduced" in yaml.safe_load(path.read_text(encoding="utf-8"))]
+PLANS = [
+    *(pytest.param(path, "full", id=path.stem) for path in FILES),
+    *(pytest.param(path, "reduced", id=f"{path.stem}-reduced") for path in REDUCED),
+]
+
+
+def shown(experiment) -> tuple[set[str], set[str]]:
+    """Returns the figures that an experiment draws, and those that it could draw."""
+    varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
+    measured = {**experiment.measures, **experiment.timings}
+    allowed = figures.available(measured, varied, experiment.at_epochs, experiment.margins)
+    return set(experiment.figures or allowed), set(allowed)
+
+
+def of(name: str, scale: str = "full"):
+    return config.study(ROOT / "studies" / f"{name}.yaml", scale)
+
+
+def test_every_study_of_a_document_has_a_reduced_form():
+    documents = [path for path in FILES if path.stem[-4:].isdigit()]
+    assert len(documents) == 6 and set(documents) <= set(REDUCED)
+
+
+@pytest.mark.parametrize(("path", "scale"), PLANS)
+def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
+    study = config.study(path, scale)
+    assert not study.warnings
+    assert study.experiments
+    for name, experiment in study.experiments.items():
+        drawn, allowed = shown(experiment)
+        assert drawn, name
+        assert drawn <= allowed, name  # its tables have what the figure needs
+        assert set(experiment.published) <= drawn, name
+        read = {one for figure in drawn for one in figures.FIGURES[figure].measures}
+        read = {measure for one in read for measure in one.split("|")}
+        # What is evaluated stands in the answer and in the table of runs, too.
+        assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, name
+
+
+@pytest.mark.parametrize("path", REDUCED, ids=lambda path: path.stem)
+def test_a_reduced_study_is_smaller_and_has_the_same_experiments(path):
+    full, reduced = config.study(path, "full"), config.study(path, "reduced")
+    assert list(full.experiments) == list(reduced.experiments)
+    assert len(reduced.runs) <= len(full.runs)
+
+
+# --- The reduced form of Chang and Pathak ----------------------------------------------------
+
+FEW = {"surfaces", "rules", "learning_rate"}  # pictures and grids: no verdict is printed
+TIMES = {"parallel"}  # compares times, which have no seeds
+
+
+def test_reduced_chang_and_pathak_keeps_enough_photographs():
+    study = of("chang2020", "reduced")
+    (definition,) = study.datasets.values()
+    assert (definition["source"], definition["image_size"]) == ("cats_vs_dogs", 64)
+    assert 2 * definition["per_class"] >= 2000
+
+
+def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
+    study = of("chang2020", "reduced")
+    for name, experiment in study.experiments.items():
+        runs = [study.runs[run].factors for run in experiment.runs]
+        by_patience = {factors["patience"] for factors in runs}
+        # One epoch that is timed, and trainings to one and the same loss, stop at that.
+        assert by_patience == ({0} if name in {"parallel", "matched_loss"} else {10}), name
+        least = 1 if name in TIMES else 3 if name in FEW else paired_tests.LEAST_SEEDS
+        assert len(experiment.seeds) >= least, name
+        assert len({factors["seed"] for factors in runs}) == len(experiment.seeds)
+
+
+def test_reduced_chang_and_pathak_keeps_the_size_of_its_measures():
+    study = of("chang2020", "reduced")
+    landscape = study.experiments["surfaces"].measures["landscape"]
+    assert (landscape["points"], landscape["examples"]) == (25, 512)
+    measured = {
+        name: found.measures["sharpness"]["examples"]
+        for name, found in study.experiments.items()
+        if "sharpness" in found.measures
+    }
+    assert measured == dict.fromkeys(("flatness", "matched_loss", "scaling"), 1000)

@@ -1,0 +1,380 @@
+"""Records on disk to tidy tables."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas
+import pytest
+
+import synthetic
+from batchscope import disk, errors, measures
+from batchscope.analysis import outcome_answers, run_series
+from batchscope.catalogue import measure_settings, run_factors, run_names
+from batchscope.store import records
+from batchscope.tables import long_tables, run_table, timing_tables
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Results of 2 batch sizes and 2 seeds: one run diverged, one is missing."""
+    runs = synthetic.grid([16, 32], [0, 1])
+    planned = synthetic.study(runs)
+    synthetic.write(tmp_path, planned, {runs[1]: "diverged", runs[3]: "missing"})
+    return tmp_path, planned
+
+
+def test_one_row_per_run_in_the_plans_order(written):
+    results, planned = written
+    frame = run_table.collect(results, planned, "gap")
+    assert list(frame["run"]) == planned.experiments["gap"].runs
+    assert list(frame["status"]) == ["finished", "diverged", "finished", "missing"]
+    first = frame.iloc[0]
+    assert (first["study"], first["experiment"], first["machine"]) == ("made_up", "gap", "local")
+    assert (first["dataset"], first["dataset_digest"]) == ("digits", "1f0a93c2")
+    assert (first["model"], first["model_digest"]) == ("small_cnn", None)
+    assert (first["batch_size"], first["learning_rate"], first["seed"]) == (16, 0.05, 0)
+    assert first["nesterov"] == False  # noqa: E712  a column of its own, as a bool
+    assert first["train_seconds"] == first["epochs_run"] * first["seconds_per_epoch"]
+    assert first["test_examples"] == 360
+
+
+def test_what_is_not_there_is_empty(written):
+    results, planned = written
+    frame = run_table.collect(results, planned, "gap")
+    diverged, missing = frame.iloc[1], frame.iloc[3]
+    assert math.isnan(diverged["test_accuracy"])
+    assert diverged["epochs_run"] == 7 and diverged["stop_reason"] == "diverged"
+    assert pandas.isna(missing["epochs_run"]) and math.isnan(missing["weight_distance"])
+    assert math.isnan(missing["train_seconds"])
+    assert missing["seconds_per_epoch"] > 0  # its configuration was timed all the same
+
+
+def test_every_column_is_documented_and_in_the_documented_order(written):
+    results, planned = written
+    frame = run_table.collect(results, planned, "gap")
+    assert all(run_table.describe(name) for name in frame.columns)
+    places = [run_table._position(name) for name in frame.columns]
+    assert places == sorted(places)
+    for column in run_table.COLUMNS.values():
+        assert column.doc.endswith(".")
+    assert set(run_factors.FACTORS) < set(frame.columns)
+
+
+def test_the_columns_do_not_depend_on_what_exists(tmp_path, written):
+    results, planned = written
+    nothing = run_table.collect(tmp_path / "nothing", planned, "gap")
+    assert list(nothing.columns) == list(run_table.collect(results, planned, "gap").columns)
+    assert set(nothing["status"]) == {"missing"}
+
+
+@pytest.mark.parametrize("measure", measures.MODULES)
+def test_the_measures_fill_documented_columns(measure):
+    settings = measure_settings.parse_settings(measure, "default")
+    columns = measures.module(measure).columns(settings)
+    assert all(run_table.describe(name) for name in columns)
+    assert (columns == ()) == (measure in measure_settings.PAIR_MEASURES)
+
+
+def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
+    planned = synthetic.study(synthetic.grid([16], [0]))
+    planned.experiments["gap"].measures["sam_sharpness"]["rhos"] = (0.05, 0.5)
+    frame = run_table.collect(tmp_path, planned, "gap")
+    assert frame[["sam_sharpness_0.05", "sam_sharpness_0.5"]].isna().all(axis=None)
+
+
+def test_the_tables_job_pays_for_no_framework():
+    code = (
+        "import sys; from batchscope import measure_settings, measures, tables;"
+        "[measures.module(name).columns(measure_settings.parse_settings(name, 'default'))"
+        " for name in measures.MODULES];"
+        "print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))"
+    )
+    workflow = Path(run_table.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
+    results, planned = written
+    run = planned.experiments["gap"].runs[0]
+    path = records.measure_path(results, run, "evaluate", "default")
+    record = json.loads(path.read_text())
+    record["values"]["new_measure"] = 4.5
+    disk.write_json(path, record)
+    frame = run_table.collect(results, planned, "gap")
+    assert frame.columns[-1] == "new_measure" and frame["new_measure"].iloc[0] == 4.5
+    assert run_table.describe("new_measure") is None
+
+
+def test_the_csv_reads_back_as_it_was(written, tmp_path):
+    results, planned = written
+    run_table.write(results, planned, "gap", tmp_path / "tables")
+    frame = run_table.collect(results, planned, "gap")
+    read = run_series.read(tmp_path / "tables" / "runs.csv")
+    assert list(read.columns) == list(frame.columns)
+    assert read["learning_rate_scaling"].tolist() == ["none"] * 4
+    for name in ("test_accuracy", "weight_distance", "seconds_per_epoch", "epochs_run"):
+        expected = frame[name].astype("float64").tolist()
+        assert read[name].tolist() == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
+    assert "40.0" not in (tmp_path / "tables" / "runs.csv").read_text()
+    found = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert found == {
+        "runs.csv",
+        "margins.csv",
+        "limits.csv",
+        "published.csv",
+        *long_tables.TABLES,
+        *timing_tables.TABLES,
+    }
+
+
+def test_digests_and_names_stay_text(tmp_path):
+    path = tmp_path / "runs.csv"
+    path.write_text("dataset,dataset_digest,batch_size\nnull,12345678,16\nnan,1e234567,32\n")
+    frame = run_series.read(path)
+    assert frame["dataset"].tolist() == ["null", "nan"]
+    assert frame["dataset_digest"].tolist() == ["12345678", "1e234567"]
+
+
+def test_a_run_that_missed_its_target_loss_is_compared_with_none(tmp_path):
+    runs = synthetic.grid([16, 32], range(3))
+    planned = synthetic.study(runs)
+    synthetic.write(tmp_path, planned, {runs[0]: "diverged"})
+    for run, reached in ((runs[0], False), (runs[1], True), (runs[3], False)):
+        path = records.run_folder(tmp_path, run) / "record.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"reached_target": reached}))
+    frame = run_table.collect(tmp_path, planned, "gap")
+    status = ["diverged", "finished", "finished", "off_target", "finished", "finished"]
+    assert frame["status"].tolist() == status
+    assert frame["test_loss"].notna().tolist() == [False, *[True] * 5]  # what it measured stays
+    found = outcome_answers.pair(frame, "test_loss")
+    assert len(found.complete) == 2 and math.isnan(found.values[0, 1])
+    history = long_tables.histories(tmp_path, planned, "gap").drop_duplicates("run")
+    assert history["status"].tolist() == status
+
+
+def test_histories(written):
+    results, planned = written
+    frame = long_tables.histories(results, planned, "gap")
+    assert list(frame.columns[: len(long_tables.FIRST)]) == list(long_tables.FIRST)
+    assert frame.groupby("run", sort=False).size().tolist() == [40, 7, 40]
+    diverged = frame[frame["status"] == "diverged"]
+    assert math.isnan(diverged["train_loss"].iloc[-1])
+    assert diverged["epoch"].tolist() == list(range(1, 8))
+    assert (frame["epoch_distance"] > 0).all()
+
+
+def test_a_history_of_an_earlier_version_lacks_columns(written):
+    results, planned = written
+    run = planned.experiments["gap"].runs[0]
+    path = records.run_folder(results, run) / "history.csv"
+    rows = [line.split(",")[:8] for line in path.read_text().splitlines()]
+    path.write_text("\n".join(",".join(row) for row in rows) + "\n")
+    frame = long_tables.histories(results, planned, "gap")
+    first = frame[frame["run"] == run]
+    assert len(first) == 40 and first["epoch_distance"].isna().all()
+
+
+def test_layers(written):
+    results, planned = written
+    frame = long_tables.layers(results, planned, "gap")
+    assert frame["layer"].tolist() == list(synthetic.LAYERS) * 2
+    assert frame["position"].tolist() == [0, 1, 2, 3] * 2
+
+
+def test_updates(written):
+    results, planned = written
+    frame = long_tables.updates(results, planned, "gap")
+    assert set(frame["status"]) == {"finished"}
+    assert frame.groupby("run")["share"].sum().tolist() == pytest.approx([1, 1])
+    first = frame[frame["batch_size"] == 16]
+    assert first["count"].sum() == 40 * 72
+    assert first["high"].tolist()[:-1] == first["low"].tolist()[1:]
+
+
+def test_updates_outside_the_histogram_count_in_the_shares(written):
+    results, planned = written
+    run = planned.experiments["gap"].runs[0]
+    path = records.measure_path(results, run, "displacement", "default")
+    record = disk.read_json(path)
+    record["values"]["updates"] = 8
+    record["histogram"] = {"edges": [0.1, 0.2, 0.4], "counts": [4, 2]}
+    disk.write_json(path, record)
+    frame = long_tables.updates(results, planned, "gap")
+    rows = frame.loc[frame["run"] == run, ["low", "high", "count", "share"]]
+    assert rows.to_numpy(float).tolist() == [[0.1, 0.2, 4, 0.5], [0.2, 0.4, 2, 0.25]]
+
+
+def test_alignment(written):
+    results, planned = written
+    frame = long_tables.alignment(results, planned, "gap")
+    assert len(frame) == 2 * 3 * 9  # finished runs, places, numbers of examples
+    assert frame["place"].drop_duplicates().tolist() == ["start", "middle", "end"]
+    assert frame["examples"].tolist()[:9] == [2**power for power in range(9)]
+    assert frame["ratio"].tolist()[:9:9] == [1.0]
+    assert frame["epoch"].tolist()[::9] == [0, 20, 40] * 2
+
+
+def test_lines(written):
+    results, planned = written
+    frame = long_tables.lines(results, planned, "gap")
+    small, _, large, _ = planned.experiments["gap"].runs
+    assert frame["run"].unique().tolist() == [small]  # those of the other seed failed
+    assert frame["other"].unique().tolist() == [large]
+    assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
+        ["batch_size", 16, 32]
+    ]
+    assert frame["split"].tolist() == [split for split in records.SPLITS for _ in range(7)]
+    test = frame[frame["split"] == "test"]
+    assert test["alpha"].tolist() == pytest.approx([-1, -0.5, 0, 0.5, 1, 1.5, 2])
+    assert test["loss"].iloc[2] == pytest.approx(0.12)
+
+
+def test_landscapes(written):
+    results, planned = written
+    frame = long_tables.landscapes(results, planned, "gap")
+    run = planned.experiments["gap"].runs[0]
+    frame = frame[frame["run"] == run]
+    surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
+    path = records.measure_path(results, run, "landscape", _settings("landscape"))
+    saved = disk.read_arrays(path.with_suffix(".npz"))
+    axis = saved["axis"].tolist()
+    table = surface.pivot(index="b", columns="a", values="loss")
+    assert table.index.tolist() == axis and table.columns.tolist() == axis
+    assert table.to_numpy().tolist() == saved["surface:1"].tolist()  # rows: second direction
+    line = frame[(frame["kind"] == "line") & (frame["index"] == 0)]
+    assert line["a"].tolist() == axis and set(line["b"]) == {0.0}
+    assert line["loss"].tolist() == saved["line:0"].tolist()
+
+
+def test_at_epochs(written):
+    results, planned = written
+    frame = long_tables.at_epochs(results, planned, "gap")
+    runs = planned.experiments["gap"].runs
+    assert frame["run"].tolist() == [run for run in runs[:3] for _ in synthetic.AT_EPOCHS]
+    assert frame["at_epoch"].tolist() == list(synthetic.AT_EPOCHS) * 3
+    assert set(frame["machine"]) == {"local"}
+    finished = frame[frame["run"] == runs[0]]
+    per_epoch = run_table.collect(results, planned, "gap")["seconds_per_epoch"].iloc[0]
+    expected = [epoch * per_epoch for epoch in synthetic.AT_EPOCHS]
+    assert finished["train_seconds"].tolist() == pytest.approx(expected, rel=1e-12)
+    path = records.measure_path(results, runs[0], "evaluate", "at=5")
+    values = disk.read_json(path)["values"]
+    row = finished[finished["at_epoch"] == 5].iloc[0]
+    for split in records.SPLITS:
+        for name in (f"{split}_loss", f"{split}_accuracy"):
+            assert row[name] == values[name]
+    diverged = frame[frame["run"] == runs[1]]  # after seven epochs
+    assert diverged["test_accuracy"].isna().all()
+    assert diverged["train_seconds"].isna().tolist() == [False, False, False, True]
+
+
+def test_at_epochs_of_a_training_that_stopped_early_are_empty(tmp_path):
+    runs = synthetic.grid([16, 256], [0])
+    planned = synthetic.study(runs)
+    synthetic.write(tmp_path, planned, patience=True)
+    frame = long_tables.at_epochs(tmp_path, planned, "gap").set_index(["batch_size", "at_epoch"])
+    epochs_run = [
+        disk.read_json(records.run_folder(tmp_path, run) / "record.json")["epochs_run"]
+        for run in runs
+    ]
+    assert epochs_run[0] < 16 <= epochs_run[1]
+    for column in ("test_accuracy", "train_seconds"):
+        assert frame[column].isna().to_dict() == {
+            (size, epoch): (size, epoch) == (16, 16)
+            for size in (16, 256)
+            for epoch in synthetic.AT_EPOCHS
+        }
+
+
+def test_at_epochs_need_no_more_than_one_of_their_measures(written):
+    results, planned = written
+    chosen = planned.experiments["gap"].measures
+    timing = chosen.pop("time_epoch")
+    frame = long_tables.at_epochs(results, planned, "gap")
+    assert frame["train_seconds"].isna().all() and frame["test_loss"].notna().any()
+    del chosen["evaluate"]
+    chosen["time_epoch"] = timing
+    frame = long_tables.at_epochs(results, planned, "gap")
+    assert frame["test_loss"].isna().all() and frame["train_seconds"].notna().any()
+
+
+def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):
+    results, planned = written
+    other = tmp_path / "other"
+    run, timed = planned.experiments["gap"].runs[0], planned.experiments["gap"].measures
+    shutil.copytree(records.run_folder(results, run), records.run_folder(other, run))
+    timing = run_names.timing_name(run_names.parse_run(run))
+    path = records.timing_path(
+        other, "theirs", timing, measure_settings.settings_name("time_epoch", timed["time_epoch"])
+    )
+    disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
+    planned.machines["cluster"] = (str(other), "theirs")
+    frame = long_tables.at_epochs(results, planned, "gap")
+    found = frame[frame["machine"] == "cluster"]
+    assert found["train_seconds"].tolist() == [1.5 * epoch for epoch in synthetic.AT_EPOCHS]
+    assert set(found["run"]) == {run} and found["test_loss"].notna().all()
+
+
+def _settings(measure):
+    return measure_settings.settings_name(measure, synthetic.MEASURES[measure])
+
+
+@pytest.mark.parametrize("name", long_tables.TABLES)
+def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_path):
+    results, planned = written
+    table = long_tables.TABLES[name]
+    columns = list(table(results, planned, "gap").columns)
+    assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST)
+    nothing = table(tmp_path / "nothing", planned, "gap")
+    assert list(nothing.columns) == columns and len(nothing) == 0
+    planned.experiments["gap"].measures.clear()
+    unmeasured = table(results, planned, "gap")
+    assert list(unmeasured.columns) == columns
+    assert (len(unmeasured) > 0) == (name == "history.csv")
+
+
+def test_measures_are_read_by_their_settings(written):
+    results, planned = written
+    planned.experiments["gap"].measures["evaluate"] = {"weights": "best"}
+    frame = run_table.collect(results, planned, "gap")
+    assert frame["test_accuracy"].isna().all()
+
+
+def test_damaged_records_are_named(written):
+    results, planned = written
+    run = planned.experiments["gap"].runs[0]
+    path = records.run_folder(results, run) / "record.json"
+    path.write_text("{")
+    with pytest.raises(errors.UserError, match="expected JSON"):
+        run_table.collect(results, planned, "gap")
+
+
+def test_the_readmes_table_names_every_column():
+    table = run_table.markdown()
+    assert all(f"| `{name}` |" in table for name in run_table.COLUMNS)
+
+
+def test_a_thousand_runs_are_collected_in_seconds(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # this test's own files may be lost
+    wanted = ("evaluate", "weight_distance", "sharpness", "time_epoch", "displacement")
+    chosen = {name: synthetic.MEASURES[name] for name in wanted}
+    planned = synthetic.study(synthetic.grid(range(1, 101), range(10), epochs=40), chosen)
+    planned.experiments["gap"].at_epochs = (1,)  # a file more of every run: enough to write
+    synthetic.write(tmp_path, planned)
+    start = time.process_time()
+    frame = run_table.collect(tmp_path, planned, "gap")
+    assert time.process_time() - start < 3.0
+    assert len(frame) == 1000 and (frame["status"] == "finished").all()
+    start = time.process_time()
+    long = [table(tmp_path, planned, "gap") for table in long_tables.TABLES.values()]
+    assert time.process_time() - start < 4.0
+    assert len(long[0]) == 40_000 and long[2]["run"].nunique() == 1000

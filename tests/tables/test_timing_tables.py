@@ -1,0 +1,432 @@
+"""Records of timings to tables: medians, fits, several machines."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+import pandas
+import pytest
+import yaml
+
+from batchscope import disk
+from batchscope.catalogue import timing_columns
+from batchscope.store import job_files, status
+from batchscope.study import config
+from batchscope.tables import timing_tables
+
+STUDY = {
+    "study": "timed",
+    "machine": "desktop",
+    "machines": {"cluster": {"results": "elsewhere"}},
+    "defaults": {"dataset": "digits", "model": "small_cnn", "optimizer": "sgd"},
+    "experiments": {
+        "machine": {
+            "vary": {"batch_size": [1, 2, 4, 8, 16, 32, 64, 128], "loop": ["graph", "eager"]},
+            "timing": ["throughput", "utilisation", "max_batch_size", "profile"],
+        }
+    },
+}
+FIXED, PER_IMAGE = 3e-3, 2e-4
+
+
+def block(seconds: float, disturbed: bool = False) -> dict:
+    return {
+        "seconds": 10 * seconds,
+        "seconds_per_step": seconds,
+        "foreign_cores": 0.5 if disturbed else 0.0,
+        "disturbed": disturbed,
+        "repeats": 0,
+    }
+
+
+def throughput(sizes: tuple[int, ...], fixed: float = FIXED) -> dict:
+    """Blocks that lie symmetrically around t = a + b * B."""
+    return {
+        "measure": "throughput",
+        "status": "finished",
+        "train_examples": 1000,
+        "threads": 2,
+        "matmul": {"flops_per_second": 5e10},
+        "flops": {"training_products": 1e6},
+        "sizes": [
+            {
+                "batch_size": size,
+                "status": "finished",
+                "steps": 10,
+                "blocks": [
+                    block((fixed + PER_IMAGE * size) * factor, factor == 1.02)
+                    for factor in (0.98, 0.99, 1.0, 1.01, 1.02)
+                ],
+                "utilisation": {"process_percent": 95.0},
+            }
+            for size in sizes
+        ],
+    }
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A study and its results: of this machine all, of the other the throughput alone."""
+    monkeypatch.chdir(tmp_path)
+    Path("study.yaml").write_text(yaml.safe_dump(STUDY))
+    study = config.study("study.yaml")
+    experiment = study.experiments["machine"]
+    for place, wanted in (
+        (("results", "desktop"), ("throughput", "utilisation", "max_batch_size", "profile")),
+        (("elsewhere", "local"), ("throughput",)),
+    ):
+        for job in job_files.timing_jobs(experiment, *place):
+            if job.measure not in wanted:
+                continue
+            eager = job.sweep.factors["loop"] == "eager"
+            slow = 2 if place[1] == "local" else 1
+            sizes, factor = job.sweep.batch_sizes, slow * (5 if eager else 1)
+            make = {
+                "throughput": lambda sizes=sizes, by=factor: throughput(sizes, by * FIXED),
+                "utilisation": lambda sizes=sizes: utilisation(sizes),
+                "max_batch_size": largest,
+                "profile": profile,
+            }
+            record = make[job.measure]()
+            disk.write_json(job.path, record)
+    return study
+
+
+def profile() -> dict:
+    return {
+        "measure": "profile",
+        "status": "finished",
+        "compute_share": 0.5,
+        "input_share": 0.2,
+        "host_share": 0.3,
+        "steps": 20,
+        "memory_peak_mb": 612.5,
+        "utilisation": {
+            **{"process_percent": 80.0, "memory_peak_mb": 600.0},
+            **{"gpu_percent": 12.0, "gpu_settled": False},
+        },
+        "steps_per_second": 100.0,
+    }
+
+
+def utilisation(sizes: tuple[int, ...]) -> dict:
+    return {
+        "measure": "utilisation",
+        "status": "finished",
+        "sizes": [
+            {
+                "batch_size": size,
+                "status": "finished",
+                "steps": 7,
+                "seconds": 5.0,
+                "memory_peak_mb": 500.0 + size,
+                "utilisation": {"process_percent": 90.0, "process_zero_share": 0.1},
+            }
+            for size in sizes[:-1]
+        ]
+        + [{"batch_size": sizes[-1], "status": "out_of_memory", "utilisation": None}],
+        "samples": {"batch_size": [None, 1, 1], "seconds": [0.0, 0.1, 0.2], "memory_mb": [1, 2, 3]},
+    }
+
+
+def largest() -> dict:
+    return {
+        "measure": "max_batch_size",
+        "status": "finished",
+        "largest": 96,
+        "bound": "resolved",
+        "limit_mb": 1000.0,
+        "memory_fixed_mb": 400.0,
+        "memory_mb_per_image": 5.0,
+        "tries": [
+            {
+                **{"batch_size": 64, "outcome": "fits", "peak_mb": 720.0, "seconds": 4.0},
+                "utilisation": {
+                    **{"process_percent_mean": 55.0, "process_percent": 50.0, "seconds": 3.9},
+                    **{"gpu_percent": 66.0, "gpu_settled": True, "gpu_memory_peak_mb": 900.0},
+                },
+            },
+            {"batch_size": 128, "outcome": "over_limit", "peak_mb": 1010.0, "seconds": 4.0},
+        ],
+    }
+
+
+def test_medians_and_quartiles_of_blocks(written):
+    frame = timing_tables.throughput("results", written, "machine")
+    assert len(frame) == 2 * 2 * 8
+    row = frame[(frame["machine"] == "desktop") & (frame["loop"] == "graph")].iloc[3]
+    seconds = FIXED + PER_IMAGE * 8
+    assert row["batch_size"] == 8
+    assert row["seconds_per_step"] == pytest.approx(seconds)
+    assert row["seconds_per_step_q1"] == pytest.approx(0.99 * seconds)
+    assert row["seconds_per_step_q3"] == pytest.approx(1.01 * seconds)
+    assert row["iterations_per_second"] == pytest.approx(1 / seconds)
+    assert row["images_per_second"] == pytest.approx(8 / seconds)
+    # The slow quarter of the blocks is the lower quartile of the speeds.
+    assert row["images_per_second_q1"] == pytest.approx(8 / seconds / 1.01)
+    assert row["seconds_per_epoch"] == pytest.approx(1000 * seconds / 8)
+    assert (row["blocks"], row["disturbed_blocks"], row["process_percent"]) == (5, 1, 95.0)
+    assert (row["dataset"], row["model"], row["threads"]) == ("digits", "small_cnn", 1)
+
+
+def test_a_delay_is_what_the_same_turns_say(written):
+    """The steps without it are no rows of their own: they are what the delay is held against."""
+    jobs = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
+    (path,) = (
+        job.path
+        for job in jobs
+        if job.measure == "throughput" and job.sweep.factors["loop"] == "eager"
+    )
+    record = disk.read_json(path)
+    delay = 0.002
+    for size in record["sizes"]:
+        size["blocks_without_delay"] = [
+            block(each["seconds_per_step"] - delay) for each in size["blocks"]
+        ]
+    disk.write_json(path, record)
+    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
+    row = frame.loc[("desktop", "eager")]
+    assert row["fixed_seconds"] == pytest.approx(5 * FIXED)
+    assert row["fixed_seconds_without_delay"] == pytest.approx(5 * FIXED - delay)
+    assert row["recovered_delay_seconds"] == pytest.approx(delay)
+    assert math.isnan(row["recovered_delay_seconds_low"])  # five rounds are too few
+    for end in ("", "_low", "_high"):
+        assert row[f"paired_delay_seconds{end}"] == pytest.approx(delay)
+    assert frame["recovered_delay_seconds"].notna().sum() == 1
+    assert len(timing_tables.throughput("results", written, "machine")) == 2 * 2 * 8
+
+
+def test_each_configuration_on_each_machine_is_a_row(written):
+    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
+    assert len(frame) == 4
+    for machine, slow in (("desktop", 1), ("cluster", 2)):
+        for loop, factor in (("graph", 1), ("eager", 5)):
+            row = frame.loc[(machine, loop)]
+            assert row["fixed_seconds"] == pytest.approx(slow * factor * FIXED)
+            assert row["seconds_per_image"] == pytest.approx(PER_IMAGE)
+            assert row["half_batch"] == pytest.approx(slow * factor * FIXED / PER_IMAGE)
+            assert row["ceiling_images_per_second"] == pytest.approx(5e4)
+            assert row["step_winner"] != "staircase"
+            assert (row["blocks"], row["disturbed_blocks"]) == (40, 8)
+    own = frame.loc["desktop"]
+    # Memory does not depend on the loop, and nothing is known of the other machine's.
+    assert list(own["max_batch_size"]) == [96, 96]
+    assert list(own["memory_mb_per_image"]) == [5.0, 5.0]
+    assert frame.loc["cluster"]["max_batch_size"].isna().all()
+
+
+def test_the_knee_and_the_plateau(written):
+    frame = timing_tables.summaries("results", written, "machine").set_index(["machine", "loop"])
+    row = frame.loc[("desktop", "graph")]
+    highest = 128 / (FIXED + PER_IMAGE * 128)
+    assert row["highest_images_per_second"] == pytest.approx(highest)
+    assert row["share_of_ceiling"] == pytest.approx(highest / 5e4)
+    assert row["plateau_images_per_second"] == pytest.approx(1 / PER_IMAGE)
+    # 9 a / b is 135 images, and 128 the largest size.
+    assert row["still_rising"] and math.isnan(row["knee_fitted"])
+    assert pandas.isna(row["knee_batch_size"])
+
+
+def test_the_knee_within_the_sizes(written):
+    (job, *_) = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
+    disk.write_json(job.path, throughput(job.sweep.batch_sizes, 10 * PER_IMAGE))
+    row = timing_tables.summaries("results", written, "machine").iloc[0]
+    assert [row[f"knee_fitted{end}"] for end in ("", "_low", "_high")] == pytest.approx([90] * 3)
+    assert row["knee_batch_size"] == 128 and not row["still_rising"]
+
+
+def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
+    """Peaks of one machine, threads and type are of one thing; the lower one was disturbed."""
+    jobs = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
+    paths = [job.path for job in jobs if job.measure == "throughput"]
+
+    def ceilings(*peaks):
+        for path, (peak, threads) in zip(paths, peaks, strict=True):
+            record = disk.read_json(path)
+            record["matmul"] = {"flops_per_second": peak, "threads": threads, "dtype": "float32"}
+            disk.write_json(path, record)
+        frame = timing_tables.summaries("results", written, "machine").set_index("machine")
+        names = ("matmul_flops_per_second", "matmul_flops_per_second_lowest")
+        assert frame.loc["cluster", names[0]].tolist() == [5e10, 5e10]
+        own = frame.loc["desktop"]
+        products = own["ceiling_images_per_second"] * own["flops_per_image"]
+        assert products.to_numpy() == pytest.approx(own[names[0]].to_numpy())
+        share = own["share_of_ceiling"] * own["ceiling_images_per_second"]
+        assert share.to_numpy() == pytest.approx(own["highest_images_per_second"].to_numpy())
+        return own[list(names)].to_numpy().tolist()
+
+    assert ceilings((3.2e10, 2), (1.27e11, 2)) == [[1.27e11, 3.2e10]] * 2
+    assert ceilings((3.2e10, 1), (1.27e11, 2)) == [[3.2e10] * 2, [1.27e11] * 2]
+
+
+def test_utilisation_and_its_samples(written):
+    frame = timing_tables.utilisation("results", written, "machine")
+    assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
+    assert frame["process_percent"][0] == 90.0 and math.isnan(frame["process_percent"][7])
+    assert frame["memory_peak_mb"][3] == 508.0
+    assert frame["gpu_percent"].isna().all()
+    samples = timing_tables.samples("results", written, "machine")
+    assert list(samples["seconds"][:3]) == [0.0, 0.1, 0.2]
+    assert samples["batch_size"].isna()[0] and samples["batch_size"][1] == 1
+    assert set(samples["machine"]) == {"desktop"}
+    assert samples["phase"][1] == "training" and samples["phase"].isna()[0]
+
+
+def test_flags_and_phases_of_a_record_and_what_stands_for_them_in_an_older_one(written):
+    job = next(
+        job
+        for job in job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
+        if job.measure == "utilisation"
+    )
+    record = disk.read_json(job.path)
+    for size, others in zip(record["sizes"], (0.1, 0.5, 0.5, None), strict=False):
+        size["utilisation"]["foreign_cores"] = others
+    record["sizes"][2]["disturbed"] = False  # its own flag is kept
+    record["samples"]["phase"] = ["lead_in", "batch_size", "batch_size"]
+    disk.write_json(job.path, record)
+    frame = timing_tables.utilisation("results", written, "machine")
+    assert list(frame["disturbed"][:3]) == [False, True, False]
+    assert frame["disturbed"][3:8].isna().all()
+    samples = timing_tables.samples("results", written, "machine")
+    assert list(samples["phase"][:3]) == ["lead_in", "training", "training"]
+
+
+def test_no_utilisation_of_a_gpu_that_is_of_what_came_before(written):
+    for path in Path("results").glob("timing/*/*/utilisation/*.json"):
+        record = disk.read_json(path)
+        for size in record["sizes"][:-1]:
+            size["utilisation"] |= {"gpu_percent": 40.0, "gpu_percent_q1": 30.0}
+            size["utilisation"]["gpu_settled"] = size["batch_size"] > 1
+        disk.write_json(path, record)
+    frame = timing_tables.utilisation("results", written, "machine").set_index("batch_size")
+    assert frame.loc[1, ["gpu_percent", "gpu_percent_q1"]].isna().all().all()
+    assert (frame.loc[2, ["gpu_percent", "gpu_percent_q1"]] == [40.0, 30.0]).all().all()
+    assert (frame.loc[1, "process_percent"] == 90.0).all()
+
+
+def test_tries_and_profiles(written):
+    tries = timing_tables.largest("results", written, "machine")
+    assert list(tries["outcome"]) == ["fits", "over_limit"]
+    assert tries["process_percent_mean"][0] == 55.0 and tries["seconds"][0] == 4.0
+    assert tries["gpu_percent"][0] == 66.0 and tries["gpu_memory_peak_mb"][0] == 900.0
+    assert tries.loc[1, ["process_percent_mean", "gpu_percent"]].isna().all()  # an older record
+    profiles = timing_tables.profiles("results", written, "machine")
+    assert len(profiles) == 2 * 8  # one per loop and batch size
+    assert profiles["compute"][0] == 0.5 and profiles["input"][0] == 0.2
+    # NVML's averages still were of what came before.
+    assert profiles["process_percent"][0] == 80.0 and profiles["gpu_percent"].isna().all()
+    assert profiles["memory_peak_mb"][0] == 612.5  # the kernel's own, not that of the samples
+
+
+def test_nothing_measured_is_headers(written):
+    for name, table in timing_tables.TABLES.items():
+        frame = table("nowhere", written, "machine")
+        frame = frame[frame["machine"] == "desktop"]
+        assert frame.empty and list(frame.columns) == [
+            *timing_columns.FIRST,
+            *timing_columns.COLUMNS[name],
+        ]
+
+
+def test_every_column_is_explained():
+    assert set(timing_columns.COLUMNS) == set(timing_tables.TABLES)
+    for columns in timing_columns.COLUMNS.values():
+        assert all(doc.endswith(".") for doc in columns.values())
+
+
+@pytest.fixture
+def frameworks(tmp_path, monkeypatch):
+    """A study of two frameworks: TensorFlow is timed; MXNet is installed nowhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BATCHSCOPE_FRAMEWORKS", str(tmp_path / "none"))
+    raw = {
+        "study": "timed",
+        "machine": "desktop",
+        "machines": {"cluster": {"results": "elsewhere"}},
+        "defaults": {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"},
+        "experiments": {
+            "machine": {
+                "vary": {"batch_size": [1, 2, 4, 8], "framework": ["mxnet", "tensorflow"]},
+                "timing": ["throughput", "utilisation"],
+                "at_epochs": [2],
+            }
+        },
+    }
+    Path("study.yaml").write_text(yaml.safe_dump(raw))
+    study = config.study("study.yaml")
+    for job in job_files.timing_jobs(study.experiments["machine"], "results", "desktop"):
+        if job.sweep.factors["framework"] == "tensorflow":
+            make = throughput if job.measure == "throughput" else utilisation
+            disk.write_json(job.path, make(job.sweep.batch_sizes))
+    return study
+
+
+def test_what_is_not_installed_has_its_rows(frameworks):
+    for table, count in (("throughput", 4), ("summaries", 1), ("utilisation", 4)):
+        frame = getattr(timing_tables, table)("results", frameworks, "machine")
+        found = frame[frame["status"] == "not_installed"]
+        assert len(found) == count and len(frame) == 2 * count
+        assert set(found["framework"]) == {"mxnet"} and set(found["machine"]) == {"desktop"}
+        assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
+        empty = set(found.columns[found.isna().all()])
+        assert {*found.columns} - empty == {
+            *timing_columns.FIRST,
+            *({"status"} if table == "summaries" else {"batch_size", "status"}),
+        } - {"model_digest"}
+    times = timing_tables.training_times("results", frameworks, "machine")
+    assert set(times["framework"]) == {"tensorflow"} and len(times) == 4
+    assert set(timing_tables.samples("results", frameworks, "machine")["framework"]) == {
+        "tensorflow"
+    }
+
+
+def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
+    (job,) = (
+        job
+        for job in job_files.timing_jobs(frameworks.experiments["machine"], "results", "desktop")
+        if (job.sweep.factors["framework"], job.measure) == ("mxnet", "throughput")
+    )
+    # Without a ceiling, as every framework but TensorFlow.
+    record = {**throughput(job.sweep.batch_sizes), "matmul": None, "flops": None}
+    disk.write_json(job.path, record)
+    frame = timing_tables.summaries("results", frameworks, "machine")
+    assert list(frame["status"]) == ["finished"] * 2
+    assert frame["ceiling_images_per_second"].isna().tolist() == [True, False]
+    assert frame["plateau_images_per_second"].notna().all()
+
+
+@pytest.mark.parametrize("name", ["throughput", "step_time", "training_time", "utilisation"])
+@pytest.mark.parametrize("own", [True, False], ids=["beside tensorflow", "alone"])
+def test_figures_draw_what_is_there(frameworks, name, own, tmp_path):
+    from batchscope import figures
+    from batchscope.tables import run_table
+
+    if not own:
+        shutil.rmtree("results")
+    folder = tmp_path / "tables"
+    run_table.write("results", frameworks, "machine", folder)
+    figures.write(folder, [name], tmp_path / "figures")
+    written = (tmp_path / "figures" / f"{name}.csv").read_text()
+    assert "not_installed" not in written and "mxnet" not in written
+
+
+def test_the_plan_and_what_is_to_be_made_leave_out_what_is_not_installed(frameworks):
+    experiment = frameworks.experiments["machine"]
+    every = list(job_files.timing_jobs(experiment, "results", "desktop"))
+    assert set(job_files.measure_files(frameworks, experiment, "results")) == {
+        job.path for job in every if job.sweep.factors["framework"] == "tensorflow"
+    }
+    found = status.overview(frameworks, "results")
+    ((lacking, waiting),) = found.absent.items()
+    assert lacking.command == "snakemake --cores 1 install_mxnet"
+    assert [job.measure for job in waiting] == ["throughput", "utilisation"]
+    text = status.describe(frameworks, found, "study.yaml", 2)
+    assert (
+        "Not installed: MXNet, for which 2 timings wait; snakemake --cores 1 install_mxnet "
+        "installs it." in text
+    )
+    # Another machine's results are read whatever is installed here.
+    jobs = job_files.measure_jobs(frameworks, experiment, "elsewhere", "local")
+    assert {job.sweep.factors["framework"] for job in jobs} == {"tensorflow", "mxnet"}

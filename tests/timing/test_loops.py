@@ -1,0 +1,491 @@
+"""The five loops make the same updates over the same batches, and an injected delay comes back."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from batchscope.catalogue import run_factors
+from batchscope.errors import UserError
+
+SCALE = 1 / 16
+LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
+PIPELINES = ("dataset", "map", "prefetch", "cache", "jpeg")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tensorflow():
+    from batchscope.host import tensorflow_start
+
+    tensorflow_start.quiet()
+
+
+def digits(count: int, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(5)
+    images = random.integers(0, 17, (count, 8, 8, 1), np.uint8)
+    return images, random.integers(0, classes, count)
+
+
+def small_cnn(classes: int = 3):
+    from batchscope.training import models
+
+    return models.build("small_cnn", (8, 8, 1), classes, 0)
+
+
+def linear(classes: int):
+    """A network of one layer, cheap to trace."""
+    import keras
+
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1))
+    flat = keras.layers.Flatten()(inputs)
+    return keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(flat))
+
+
+def sgd(rate: float = 0.1):
+    import keras
+
+    return keras.optimizers.SGD(rate)
+
+
+def by_step_loop(model, optimizer, images, labels, batch_size: int, steps: int) -> None:
+    """The training's own loop, one call per epoch."""
+    from batchscope.training import step_loop
+
+    order = np.arange(len(images), dtype=np.int32)
+    reference = step_loop.StepLoop(model, optimizer, images, labels, SCALE, batch_size)
+    per_epoch = step_loop.steps_per_epoch(len(images), batch_size)
+    while steps:
+        stop = min(steps, per_epoch)
+        reference.run(order, 0, stop, step_loop.Totals())
+        steps -= stop
+
+
+def weights(model) -> np.ndarray:
+    return np.concatenate([array.ravel() for array in model.get_weights()])
+
+
+def test_the_loops_and_pipelines_are_those_that_names_know():
+    from batchscope.timing.steps import loops, pipelines
+
+    factors = run_factors.TIMING_ONLY_FACTORS
+    assert factors["loop"].choices == loops.LOOPS == LOOPS
+    assert pipelines.PIPELINES == PIPELINES
+    assert factors["input_pipeline"].choices[1:] == pipelines.PIPELINES[1:]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
+    """Steps of 16 of 50 examples: every epoch has a last batch of two."""
+    from batchscope.timing.steps import loops
+
+    images, labels = digits(50)
+    # Cut within epochs, and within the steps of a call where a call has 32.
+    parts = (1, 34, 9) if name == "fit_steps" else (1, 6, 4)
+    expected = small_cnn()
+    before = weights(expected)
+    by_step_loop(expected, sgd(), images, labels, 16, sum(parts))
+    model, optimizer = small_cnn(), sgd()
+    runner = loops.make(name, model, optimizer, images, labels, SCALE, 16)
+    assert all(runner.run(steps) > 0 for steps in parts)
+    assert int(optimizer.iterations.numpy()) == sum(parts)
+    assert np.abs(weights(expected) - before).max() > 0.01
+    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["function", "fit", "fit_steps"])
+def test_one_sigmoid_unit_and_penalties_are_trained_alike(name):
+    import keras
+
+    from batchscope.timing.steps import loops
+
+    def made():
+        inputs = keras.Input((8, 8, 1))
+        penalty = keras.regularizers.L2(0.1)
+        hidden = keras.layers.Dense(6, kernel_regularizer=penalty)(keras.layers.Flatten()(inputs))
+        return keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
+
+    images, labels = digits(20, 2)
+    expected, model = made(), made()
+    model.set_weights(expected.get_weights())
+    by_step_loop(expected, sgd(), images, labels, 8, 40)
+    loops.make(name, model, sgd(), images, labels, SCALE, 8).run(40)
+    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
+    from batchscope.training import step_loop
+
+    images, labels = digits(50)
+    order = step_loop.epoch_order(0, 0, 50)
+    found = []
+    for parts in (((0, 9),), ((0, 4), (0, 4), (0, 1))):
+        model = small_cnn()
+        steps = step_loop.StepLoop(model, sgd(), images, labels, SCALE, 16)
+        totals = step_loop.Totals()
+        for part in parts:
+            done, totals, *_ = steps.run(order, *part, totals)
+            assert done == part[1]
+        found.append((weights(model).tobytes(), totals))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["graph", "function", "fit"])
+def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
+    from batchscope.timing.steps import lead_in, loops
+
+    images, labels = digits(50)
+    traced = 0
+    expected, model = linear(3), linear(3)
+    call = type(model).call
+
+    def counted(self, *arguments, **options):
+        nonlocal traced
+        traced += self is model
+        return call(self, *arguments, **options)
+
+    monkeypatch.setattr(type(model), "call", counted)
+    runner = loops.make(name, model, sgd(), images, labels, SCALE, 16)
+    runner.lead_in_seconds = math.inf  # however slow the machine is
+    runner.run(1)
+    once = traced
+    assert once > 0
+    # Each size goes on where it stopped; a lead-in precedes a block of another size.
+    blocks = ((16, 2, 0), (30, 2, lead_in.STEPS), (16, 3, lead_in.STEPS), (64, 1, lead_in.STEPS))
+    for size, steps, _ in blocks:
+        assert runner.at(size)(steps) > 0
+    assert traced == once
+    batches = {size: endless(images, labels, size) for size, _, _ in blocks}
+    training = loops.make("eager", expected, sgd(), images, labels, SCALE, 1)
+    for size, steps, untimed in ((16, 1, 0), *blocks):
+        for batch in itertools.islice(batches[size], untimed + steps):
+            training._step(*batch)
+    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_a_lead_in_is_of_whole_calls_into_the_graph():
+    """Single steps would trace a function of their own, and leave the timed one cold."""
+    from batchscope.timing.steps import loops
+
+    class Recorded(loops.Runner):
+        steps_per_call = loops.STEPS_PER_EXECUTION
+        asked: list[int] = []
+
+        def _switch(self) -> None:
+            pass
+
+        def _run(self, steps: int) -> tuple[float, float]:
+            self.asked.append(steps)
+            return 0.0, 1.0
+
+    runner = Recorded(1000, 16, whole_batches=True)
+    runner.at(32)(64)
+    assert runner.asked == [32, 64]
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "delay", "whole"),
+    [("dataset", 0.0, False), ("prefetch", 0.0, True), ("dataset", 0.5, True)],
+)
+def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
+    from batchscope.timing.steps import loops
+
+    images, labels = digits(8)
+    made = loops.make("function", linear(3), sgd(), images, labels, SCALE, 4, pipeline, delay)
+    assert math.isinf(made.lead_in_seconds) == whole
+
+
+def endless(images, labels, batch_size: int):
+    """What every pipeline has to yield, by slicing."""
+    import tensorflow as tf
+
+    while True:
+        for start in range(0, len(images), batch_size):
+            part = slice(start, start + batch_size)
+            yield (
+                tf.constant(images[part].astype(np.float32) * np.float32(SCALE)),
+                tf.constant(labels[part].astype(np.int32)),
+            )
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_every_pipeline_yields_the_batches_of_plain_slicing(pipeline, tmp_path):
+    import tensorflow as tf
+
+    from batchscope.timing.steps import pipelines
+
+    count, size = 300, 128  # enough for parallel maps to overtake each other
+    images, labels = digits(count, 10)
+    if pipeline == "jpeg":  # smooth images: of noise, JPEG keeps little
+        ramp = np.add.outer(np.arange(8), np.arange(8))[None, :, :, None]
+        images = ((ramp + np.arange(count)[:, None, None, None] // 10) % 17).clip(0, 16)
+        images = np.sort(images, axis=2).astype(np.uint8)
+    folder = tmp_path / "jpeg"
+    made = pipelines.make(pipeline, images, labels, SCALE, size, folder)
+    assert made.element_spec[0].dtype == tf.float32
+    assert made.element_spec[0].shape.as_list() == [None, 8, 8, 1]
+    tolerance = 0.08 if pipeline == "jpeg" else 0
+    for found, expected in itertools.islice(
+        zip(made, endless(images, labels, size), strict=False), 7
+    ):
+        np.testing.assert_allclose(found[0], expected[0], atol=tolerance)
+        assert found[1].numpy().tolist() == expected[1].numpy().tolist()
+
+
+def read_ahead(pipeline: str, monkeypatch, wanted: int = 0) -> tuple[int, int, int]:
+    """Images mapped before the first batch of 8 of 64, a while after it, and after 3 epochs."""
+    import tensorflow as tf
+
+    from batchscope.timing.steps import pipelines
+
+    mapped = [0]
+    scaled = pipelines.losses.scaled
+
+    def counted(images: tf.Tensor, scale: float) -> tf.Tensor:
+        def count(value: np.ndarray) -> np.ndarray:
+            mapped[0] += 1
+            return value
+
+        found = tf.numpy_function(count, [scaled(images, scale)], tf.float32, stateful=False)
+        return tf.ensure_shape(found, images.shape)
+
+    monkeypatch.setattr(pipelines.losses, "scaled", counted)
+    images, labels = digits(64)
+    batches = iter(pipelines.make(pipeline, images, labels, SCALE, 8))
+    before = mapped[0]
+    next(batches)
+    time.sleep(0.3)
+    waited = time.monotonic() + 10
+    while mapped[0] < wanted and time.monotonic() < waited:
+        time.sleep(0.1)
+    after_one = mapped[0]
+    for _ in range(23):
+        next(batches)
+    return before, after_one, mapped[0]
+
+
+def test_a_plain_pipeline_maps_nothing_ahead(monkeypatch):
+    assert read_ahead("dataset", monkeypatch) == (0, 8, 192)
+
+
+def test_a_prefetching_pipeline_makes_two_batches_ahead(monkeypatch):
+    before, after_one, _ = read_ahead("prefetch", monkeypatch, wanted=24)
+    # The batch taken, two that are ready, and what a parallel map has under way.
+    assert before == 0
+    assert 24 <= after_one < 64
+
+
+def test_a_cache_is_full_at_once_and_maps_nothing_twice(monkeypatch):
+    assert read_ahead("cache", monkeypatch) == (64, 64, 64)
+
+
+def test_jpeg_files_are_written_once_and_never_half(tmp_path):
+    from batchscope.timing.steps import pipelines
+
+    images, _ = digits(5)
+    folder = tmp_path / "some" / "jpeg"
+    files = pipelines.encode(images, SCALE, folder)
+    assert [path.name for path in sorted(folder.iterdir())] == [
+        f"000000{index}.jpg" for index in range(5)
+    ]
+    times = [path.stat().st_mtime_ns for path in sorted(folder.iterdir())]
+    assert pipelines.encode(images, SCALE, folder) == files
+    assert [path.stat().st_mtime_ns for path in sorted(folder.iterdir())] == times
+    assert [path.name for path in folder.parent.iterdir()] == ["jpeg"]
+    with pytest.raises(UserError, match="received 5 files; .* the 4 JPEG files"):
+        pipelines.encode(images[:4], SCALE, folder)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros((2, 8, 8, 2), np.uint8), "received images of 2 channels; 1 or 3"),
+        (np.full((2, 8, 8, 1), 18, np.uint8), "to 1.125; numbers from 0 to 1"),
+        (np.full((2, 8, 8, 1), np.nan, np.float32), "from nan to nan; numbers from 0 to 1"),
+    ],
+)
+def test_images_that_are_no_jpeg_files_are_refused(images, message, tmp_path):
+    from batchscope.timing.steps import pipelines
+
+    with pytest.raises(UserError, match=message):
+        pipelines.encode(images, SCALE, tmp_path / "jpeg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_epoch_begins_anew_after_its_last_smaller_batch():
+    from batchscope.timing.steps import loops
+
+    images, labels = digits(50)
+    runner = loops.make("graph", linear(3), sgd(), images, labels, SCALE, 16)
+    for start, steps in ((0, 3), (3, 1), (4, 2), (6, 11), (17, 4)):
+        assert runner.position == start % 4
+        runner.run(steps)
+    runner.set_batch_size(80)
+    assert runner.steps_per_epoch == 1
+
+
+@pytest.mark.parametrize("name", ["graph", "function"])
+def test_whole_batches_leave_an_epochs_rest_out(name):
+    from batchscope.timing.steps import loops
+
+    images, labels = digits(50)
+    expected, model = linear(3), linear(3)
+    # Of 50 examples, three batches of 16 make an epoch: those of the first 48.
+    by_step_loop(expected, sgd(), images[:48], labels[:48], 16, 7)
+    runner = loops.make(name, model, sgd(), images, labels, SCALE, 16, whole_batches=True)
+    assert runner.steps_per_epoch == 3
+    runner.run(7)
+    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
+    # None is whole: all examples are one batch.
+    runner.set_batch_size(64)
+    by_step_loop(expected, sgd(), images, labels, 64, 3)
+    assert runner.steps_per_epoch == 1
+    runner.run(3)
+    np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
+
+
+class Clock:
+    """Stands still but for sleeping; for the module `time`."""
+
+    def __init__(self) -> None:
+        self.now, self.slept, self.threads = 0.0, [], set()
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+        self.threads.add(threading.get_ident())
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "epochs", "sleeps"),
+    [
+        ("eager", 8, 5, 15),
+        ("function", 8, 7, 21),
+        ("function", 20, 7, 7),
+        ("function", 64, 7, 7),
+        ("fit", 8, 7, 21),
+        ("fit_steps", 8, 23, 2 + 5),  # of 69 steps, two calls have 32
+    ],
+)
+def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, sleeps, monkeypatch):
+    from batchscope.timing.steps import loops
+
+    images, labels = digits(20)
+    made = linear(3), sgd(), images, labels, SCALE, size
+    runner = loops.make(name, *made, delay_seconds=0.25)
+    clock = Clock()
+    monkeypatch.setattr(loops, "time", clock)
+    taken = runner.run(epochs * runner.steps_per_epoch)
+    assert taken == epochs * math.ceil(20 / size) * 0.25
+    assert len(clock.slept) == sleeps
+    assert clock.threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("name", ["eager", "function", "fit", "fit_steps"])
+def test_turns_without_the_delay_sleep_nothing(name, monkeypatch):
+    from batchscope.timing.steps import lead_in, loops
+
+    images, labels = digits(20)
+    made = linear(3), sgd(), images, labels, SCALE, 8
+    runner = loops.make(name, *made, delay_seconds=0.25)
+    monkeypatch.setattr(loops, "time", clock := Clock())
+    with_delay = runner.at(8)(runner.steps_per_call)
+    without = runner.at(8, delayed=False)(runner.steps_per_call)
+    clock.slept.clear()
+    again = runner.at(8)(runner.steps_per_call)
+    assert (with_delay, without, again) == (0.25 * runner.steps_per_call, 0.0, with_delay)
+    # The lead-in has the delay of what follows it.
+    lead_in_calls = math.ceil(lead_in.STEPS / runner.steps_per_call)
+    assert sum(clock.slept) == (lead_in_calls + 1) * with_delay
+
+
+def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step():
+    """With t = a + b B, a delay of d per batch adds d to a, and nothing to b."""
+    import keras
+
+    from batchscope.timing.steps import loops
+
+    delay, sizes = 0.02, (4, 16, 32, 48, 96)
+    images, labels = digits(96)
+    made = linear(3), keras.optimizers.SGD(1e-6), images, labels, SCALE, sizes[0]
+    runner = loops.make("function", *made, delay_seconds=delay)
+    turns = list(itertools.product(sizes, (False, True)))
+    for turn in turns:
+        runner.at(*turn)(2)  # traces and starts
+    least = dict.fromkeys(turns, math.inf)
+    # Single steps in turns, the quickest of each: other processes only ever add to a time.
+    for _, turn in itertools.product(range(15), turns):
+        least[turn] = min(least[turn], runner.at(*turn)(1))
+    rows = [[least[size, delayed] for delayed in (False, True)] for size in sizes]
+    slope, fixed = np.polyfit(sizes, rows, 1)
+    assert fixed[1] - fixed[0] == pytest.approx(delay, rel=0.15)
+    assert (slope[1] - slope[0]) * max(sizes) == pytest.approx(0, abs=0.2 * delay)
+
+
+def test_the_documents_first_example_runs():
+    """One pass over its 1,000 images in eager steps, at the batch sizes 16 and 128."""
+    import keras
+
+    from batchscope.timing.steps import loops
+
+    random = np.random.default_rng(0)
+    images = random.standard_normal((1000, 28, 28, 1)).astype(np.float32)
+    labels = random.integers(0, 10, 1000)
+    model = keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            keras.layers.Conv2D(32, (3, 3), activation="relu"),
+            keras.layers.MaxPooling2D((2, 2)),
+            keras.layers.Flatten(),
+            keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+    optimizer = keras.optimizers.Adam()
+    runner = loops.make("eager", model, optimizer, images, labels, 1.0, 16)
+    for size, steps in ((16, 63), (128, 8)):
+        runner.set_batch_size(size)
+        assert runner.steps_per_epoch == steps
+        assert runner.run(steps) > 0
+        assert runner.position == 0
+    assert int(optimizer.iterations.numpy()) == 71
+
+
+@pytest.mark.parametrize("name", ["graph", "function", "fit"])
+def test_a_loss_that_is_not_finite_is_not_timed(name):
+    from batchscope.timing.largest.fates import NotFinite
+    from batchscope.timing.steps import loops
+
+    images, labels = np.full((20, 8, 8, 1), np.nan, np.float32), np.zeros(20, int)
+    runner = loops.make(name, linear(3), sgd(), images, labels, 1.0, 8)
+    with pytest.raises(NotFinite, match="within 3 steps"):
+        runner.run(3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"loop": "while"}, "loop: received 'while'; one of graph, eager"),
+        ({"pipeline": "map"}, "input_pipeline: received 'map' with loop graph; memory is"),
+        ({"loop": "fit", "pipeline": "memory"}, "'memory' with loop fit; one of dataset, map"),
+        ({"loop": "eager", "pipeline": "files"}, "input_pipeline: received 'files'; one of"),
+        ({"loop": "eager", "pipeline": "jpeg"}, "folder: received None"),
+        ({"delay_seconds": 0.1}, "delay_seconds: received 0.1 with loop graph; 0 is expected"),
+        ({"loop": "fit", "delay_seconds": -1.0}, "received -1.0 with loop fit; 0 or more"),
+        ({"batch_size": 0}, "batch_size: received 0; at least 1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changed, message):
+    from batchscope.timing.steps import loops
+
+    images, labels = digits(20)
+    given = {"loop": "graph", "images": images, "labels": labels, "scale": SCALE, "batch_size": 8}
+    with pytest.raises(ValueError, match=message):
+        loops.make(**given | changed, model=linear(3), optimizer=sgd())

@@ -1,0 +1,88 @@
+"""Peaks of memory between two resets."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import psutil
+import pytest
+
+from batchscope.host import tensorflow_start
+from batchscope.timing.instruments import peak_memory
+
+tensorflow_start.start()
+
+import tensorflow as tf  # noqa: E402
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_the_peak_of_memory_between_two_resets():
+    if not peak_memory.reset_peak_memory():
+        pytest.skip("this system allows no reset of the peak")
+    low = peak_memory.peak_memory()
+    block = np.ones(80_000_000, np.uint8)
+    del block
+    high = peak_memory.peak_memory()
+    assert (high.source, high.since) == ("VmHWM", "reset")
+    assert high.megabytes - low.megabytes == pytest.approx(80, abs=8)
+    peak_memory.reset_peak_memory()
+    assert peak_memory.peak_memory().megabytes < high.megabytes - 60
+
+
+def test_the_peak_without_proc_and_without_reset(monkeypatch, tmp_path):
+    monkeypatch.setattr(peak_memory, "_CLEAR_REFS", tmp_path / "none" / "clear_refs")
+    monkeypatch.setattr(peak_memory, "_was_reset", False)
+    assert peak_memory.reset_peak_memory() is False
+    status = tmp_path / "status"
+    status.write_text("VmPeak:\t 9000 kB\nVmHWM:\t    5000 kB\nVmRSS:\t 4000 kB\n")
+    monkeypatch.setattr(peak_memory, "_STATUS", status)
+    assert peak_memory.peak_memory() == (5.12, "VmHWM", "start")
+    status.unlink()
+    found = peak_memory.peak_memory()
+    assert (found.source, found.since) == ("ru_maxrss", "start")
+    # Another unit would be a thousand times off.
+    resident = psutil.Process().memory_info().rss / 1e6
+    assert resident * 0.5 < found.megabytes < resident * 50
+
+
+def test_the_peak_of_tensorflows_tensors_on_the_cpu():
+    if not peak_memory.reset_tensorflow_peak_memory("cpu"):
+        assert peak_memory.tensorflow_peak_memory("cpu") is None
+        return
+    before = peak_memory.tensorflow_peak_memory("cpu") or 0.0
+    block = tf.ones(10_000_000, tf.float32)
+    del block
+    assert (
+        39 < peak_memory.tensorflow_peak_memory("cpu") - before < 82
+    )  # a block may be twice as large
+    peak_memory.reset_tensorflow_peak_memory("cpu")
+    assert (peak_memory.tensorflow_peak_memory("cpu") or 0.0) - before == pytest.approx(0, abs=4)
+
+
+def test_small_tensors_are_not_counted_on_the_cpu():
+    if not peak_memory.reset_tensorflow_peak_memory("cpu"):
+        pytest.skip("this TensorFlow keeps no count on the CPU")
+    before = peak_memory.tensorflow_peak_memory("cpu")
+    block = tf.ones(60_000, tf.float32)  # 240,000 bytes
+    assert peak_memory.tensorflow_peak_memory("cpu") == before
+    del block
+
+
+def test_where_tensorflow_keeps_no_count_there_is_no_peak(monkeypatch):
+    peaks = {"GPU:0": 3_000_000, "GPU:1": 0}
+
+    def info(name):
+        if name not in peaks:
+            raise ValueError(f"No matching devices found for '{name}'")
+        return {"current": 0, "peak": peaks[name]}
+
+    experimental = types.SimpleNamespace(get_memory_info=info, reset_memory_stats=info)
+    config = types.SimpleNamespace(experimental=experimental)
+    monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(config=config))
+    assert peak_memory.tensorflow_peak_memory("gpu") == 3.0
+    assert peak_memory.tensorflow_peak_memory("gpu:1") is None
+    assert peak_memory.tensorflow_peak_memory("cpu") is None
+    assert peak_memory.reset_tensorflow_peak_memory("gpu") is True
+    assert peak_memory.reset_tensorflow_peak_memory("cpu") is False

@@ -1,0 +1,259 @@
+import contextlib
+import itertools
+import json
+import time
+
+import numpy as np
+import pytest
+
+import measured_run
+from batchscope.catalogue import run_factors, sweep_names
+from batchscope.errors import UserError
+from batchscope.timing import profile
+from batchscope.timing.instruments import trace
+from batchscope.timing.largest import fates
+from batchscope.training import models, step_loop
+from handmade_trace import Space, check_shares
+
+
+def timed(run):
+    """Makes steps return the seconds that they took."""
+
+    def run_steps(start, stop):
+        begun = time.perf_counter()
+        run(start, stop)
+        return time.perf_counter() - begun
+
+    return run_steps
+
+
+def test_no_profile(tmp_path):
+    with pytest.raises(UserError, match=r"received no .*xplane\.pb; a recorded profile"):
+        profile.read(tmp_path)
+
+
+def test_the_newest_profile_is_read(tmp_path):
+    for stamp, stop in (("2026_11_21_09_13_49", 10), ("2026_11_21_10_00_00", 20)):
+        folder = tmp_path / "plugins" / "profile" / stamp
+        folder.mkdir(parents=True)
+        space = Space().line("t", [("a:MatMul", 0, stop)]).space
+        (folder / "host.xplane.pb").write_bytes(space.SerializeToString())
+    assert profile.read(tmp_path)["seconds"] == pytest.approx(20e-6)
+
+
+# Real profiles
+
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (64, 16, 16, 1), dtype=np.uint8)
+    return images, generator.integers(0, 10, 64)
+
+
+@pytest.fixture(scope="module")
+def graph(arrays, tmp_path_factory):
+    """Rates and summary of the loop in the graph, batch 1."""
+    folder = tmp_path_factory.mktemp("graph")
+    model = models.build("small_cnn", (16, 16, 1), 10, 0)
+    factors = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    factors |= {"optimizer": "sgd", "learning_rate": 1e-6, "batch_size": 1}
+    steps = step_loop.StepLoop(model, step_loop.make_optimizer(factors), *arrays, 1 / 255, 1)
+    order = step_loop.epoch_order(0, 0, steps.examples)
+
+    @timed
+    def run_steps(start, stop):
+        return steps.run(order, start, stop, step_loop.Totals())[2]
+
+    rates = profile.record(run_steps, folder, 5 * STEPS)
+    return folder, rates, profile.read(folder)
+
+
+@pytest.fixture(scope="module")
+def eager(arrays, tmp_path_factory):
+    """The same of a step in Python."""
+    import keras
+    import tensorflow as tf
+
+    folder = tmp_path_factory.mktemp("eager")
+    model = models.build("small_cnn", (16, 16, 1), 10, 0)
+    optimizer = keras.optimizers.SGD(1e-6)
+    loss = keras.losses.SparseCategoricalCrossentropy()
+    images, labels = tf.constant(arrays[0], tf.float32), tf.constant(arrays[1])
+
+    @timed
+    def run_steps(start, stop):
+        for step in range(start, stop):
+            with tf.GradientTape() as tape:
+                batch = slice(step, step + 1)
+                value = loss(labels[batch], model(images[batch], training=True))
+            gradients = tape.gradient(value, model.trainable_variables)
+            optimizer.apply(gradients, model.trainable_variables)
+        return float(value)
+
+    rates = profile.record(run_steps, folder, STEPS, per_step=True)
+    return folder, rates, profile.read(folder)
+
+
+@pytest.mark.parametrize("kind", ["graph", "eager"])
+def test_a_real_profile(kind, request):
+    folder, rates, found = request.getfixturevalue(kind)
+    files = list(folder.glob("plugins/profile/*/*.xplane.pb"))
+    assert len(files) == 1
+    check_shares(found)
+    assert found["compute_share"] > 0.01
+    assert found["input_share"] == 0
+    assert found["compute_thread_seconds"] > 0
+    rate = rates["steps_per_second_profiled"]
+    assert found["seconds"] == pytest.approx(rates["steps"] / rate, rel=0.2)
+    expected = rates["steps_per_second"] / rate - 1
+    assert rates["overhead"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["graph", "eager"])
+def test_the_convolutions_are_found(kind, request):
+    _, rates, found = request.getfixturevalue(kind)
+    ops = {op["op"]: op for op in found["ops"]}
+    backward = [op for name, op in ops.items() if "Conv2DBackpropFilter" in name]
+    assert sum(op["count"] for op in backward) == 2 * rates["steps"]  # two convolutions
+    forward = [op for name, op in ops.items() if name.endswith("Conv2D")]
+    assert sum(op["count"] for op in forward) == 2 * rates["steps"]
+    assert not set(ops) & trace.NOT_COMPUTE
+
+
+def test_a_loop_in_the_graph_computes_more_of_its_time(graph, eager):
+    assert graph[2]["compute_share"] > eager[2]["compute_share"]
+
+
+def test_only_steps_of_their_own_are_steps_of_the_trace(graph, eager):
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    counts = []
+    for folder, *_ in (graph, eager):
+        space = xplane_pb2.XSpace.FromString(profile.newest(folder).read_bytes())
+        events = [event for line in trace.lines(space) for event in line.events]
+        counts.append(sum(event.name == "train" for event in events))
+    assert counts == [0, STEPS]
+
+
+@pytest.mark.parametrize("place", ["python", "graph"])
+def test_training_that_waits_for_a_slow_pipeline(place, tmp_path):
+    import tensorflow as tf
+
+    def slow(i):
+        time.sleep(0.03)
+        return tf.cast(i, tf.float32)
+
+    def load(i):
+        return tf.ensure_shape(tf.py_function(slow, [i], tf.float32), ())
+
+    # Work of the pipeline's own: convolutions that are no part of training.
+    def convolve(value):
+        image = tf.fill((1, 32, 32, 8), value)
+        return tf.reduce_mean(tf.nn.conv2d(image, tf.ones((3, 3, 8, 8)), 1, "SAME"))
+
+    data = tf.data.Dataset.range(1000).map(load).map(convolve).batch(2).prefetch(1)
+    weight = tf.Variable(0.0)
+
+    def step(batch):
+        matrix = tf.fill((32, 32), batch[0])
+        weight.assign_sub(1e-9 * tf.reduce_sum(matrix @ matrix))
+
+    @tf.function
+    def steps(iterator, count):
+        for _ in tf.range(count):
+            step(next(iterator))
+
+    @timed
+    def run_steps(start, stop):
+        iterator = iter(data)
+        if place == "graph":
+            steps(iterator, tf.constant(stop - start))
+        else:
+            for _ in range(start, stop):
+                step(next(iterator))
+        return float(weight)
+
+    profile.record(run_steps, tmp_path, 6)
+    found = profile.read(tmp_path)
+    check_shares(found)
+    assert found["input_share"] > 0.5
+    assert found["compute_share"] > 0
+    assert found["seconds"] > 6 * 2 * 0.03
+    assert not [op for op in found["ops"] if "Conv2D" in op["op"]]
+
+
+def test_steps_that_fail_leave_no_profile_and_no_running_profiler(tmp_path):
+    calls = []
+
+    @timed
+    def run_steps(start, stop):
+        calls.append((start, stop))
+        if len(calls) == 3:  # the profiled run
+            raise ArithmeticError("not finite")
+        time.sleep(0.001)
+
+    with pytest.raises(ArithmeticError, match="not finite"):
+        profile.record(run_steps, tmp_path, 2)
+    assert not list(tmp_path.rglob("*.pb"))
+    rates = profile.record(run_steps, tmp_path, 2)
+    assert calls[3:] == [(0, 2)] * 4
+    assert rates["steps_per_second"] < 2 / 0.001
+    assert len(list(tmp_path.rglob("*.xplane.pb"))) == 1
+
+
+def test_the_steps_that_count_are_surrounded_each_by_its_name(tmp_path):
+    seen = []
+
+    @contextlib.contextmanager
+    def around(name):
+        seen.append(name)
+        yield
+        seen.append("end")
+
+    def run_steps(start, stop):
+        seen.append(stop - start)
+        return 0.001
+
+    profile.record(run_steps, tmp_path, 3, prelude=lambda: seen.append("prelude"), around=around)
+    plain = ["prelude", profile.PLAIN, 3, "end"]
+    assert seen == ["prelude", 3, *plain, "prelude", profile.PROFILED, 3, "end", *plain]
+
+
+def test_no_steps(tmp_path):
+    with pytest.raises(ValueError, match="steps: received 0; a number of at least 1 is expected"):
+        profile.record(lambda start, stop: 0.0, tmp_path, 0)
+
+
+@pytest.mark.parametrize("kind", [None, MemoryError, fates.NotFinite])
+@pytest.mark.parametrize("where", ["before the steps", "after them"])
+def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind, where):
+    recorded = profile.record
+
+    def record(*given):
+        if kind and where == "before the steps":
+            raise kind("16")
+        found = recorded(*given)
+        if kind:
+            raise kind("16")
+        return found
+
+    monkeypatch.setattr(profile, "record", record)
+    sweep = sweep_names.parse(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
+    status, found = profile.measure(results, sweep, {"steps": 3}, tmp_path / "st=3.json")
+    json.dumps(found)
+    assert found["samples"]["seconds"] and found["foreign_cores"] is not None
+    if kind:
+        assert status == ("diverged" if kind is fates.NotFinite else "out_of_memory")
+        assert not {"utilisation", "steps", "memory_peak_mb"} & set(found)
+        return
+    assert status == "finished"
+    assert found["utilisation"]["process_cores"] > 0
+    assert found["memory_peak_mb"] >= found["utilisation"]["memory_peak_mb"] > 50
+    assert [name for name, _ in itertools.groupby(found["samples"]["phase"]) if name] == [
+        profile.PLAIN,
+        profile.PROFILED,
+        profile.PLAIN,
+    ]

@@ -1,0 +1,139 @@
+"""Throughput over batch sizes: turns, warm-up, disturbed blocks, and one real sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+
+import pytest
+
+from batchscope.analysis import step_cost
+from batchscope.catalogue import measure_settings, sweep_names
+from batchscope.timing import throughput
+from test_training import DIGITS, door, run_name
+
+
+class Machine:
+    """A machine that takes `seconds` per step, and notes what it was asked to run."""
+
+    def __init__(self, seconds: dict[int, float], first: float = 0.0) -> None:
+        self.seconds, self.first = seconds, first
+        self.calls: list[tuple[int, int]] = []
+
+    def runner(self, size: int):
+        def run(steps: int) -> float:
+            self.calls.append((size, steps))
+            late = self.first if len(self.calls) == 1 else 0.0
+            return steps * self.seconds[size] + late
+
+        return run
+
+
+def test_every_round_has_every_size_once_in_an_order_of_its_own():
+    sizes = list(range(1, 31))
+    found = list(throughput.rounds(sizes, 6))
+    assert [sorted(order) for order in found] == [sizes] * 6
+    assert len({tuple(order) for order in found}) == 6
+    assert found == list(throughput.rounds(sizes, 6))
+
+
+def test_both_turns_of_a_size_follow_each_other_in_either_order():
+    turns = [throughput.Turn(size, delayed) for delayed in (True, False) for size in range(1, 31)]
+    found = list(throughput.rounds(turns, 6, lambda turn: turn.batch_size))
+    assert [sorted(order) for order in found] == [sorted(turns)] * 6
+    for order in found:
+        pairs = list(zip(order[::2], order[1::2], strict=True))
+        assert all(first.batch_size == second.batch_size for first, second in pairs)
+        assert 3 < sum(first.delayed for first, _ in pairs) < 27
+    assert len({tuple(turn.batch_size for turn in order) for order in found}) == 6
+
+
+@pytest.mark.parametrize("seconds", [1e-5, 3e-3, 0.2, 2.0])
+def test_a_block_takes_at_least_what_is_asked(seconds):
+    machine = Machine({8: seconds}, first=5.0)
+    steps = throughput.calibrate(machine.runner(8), block_seconds=0.25)
+    assert steps * seconds >= 0.25
+    # No more than twice too long, beyond what one step takes.
+    assert steps * seconds <= max(0.5, seconds) * 1.2
+    assert sum(count * seconds for _, count in machine.calls) >= throughput.WARM_UP_SECONDS
+
+
+def test_blocks_are_whole_calls():
+    machine = Machine({8: 1e-3})
+    steps = throughput.calibrate(machine.runner(8), block_seconds=0.25, unit=32)
+    assert steps % 32 == 0 and steps >= 250
+    assert all(count % 32 == 0 for _, count in machine.calls)
+
+
+def test_blocks_are_timed_in_turns():
+    machine = Machine({1: 0.1, 8: 0.3})
+    runners = {size: machine.runner(size) for size in (1, 8)}
+    found = throughput.time_blocks(runners, {1: 5, 8: 2}, blocks=4)
+    assert [round(block["seconds_per_step"], 9) for block in found[1]] == [0.1] * 4
+    assert [round(block["seconds"], 9) for block in found[8]] == [0.6] * 4
+    rounds = [machine.calls[index : index + 2] for index in range(0, 8, 2)]
+    assert all(Counter(each) == Counter([(1, 5), (8, 2)]) for each in rounds)
+
+
+def test_a_disturbed_block_is_repeated_and_flagged_where_that_does_not_help():
+    machine = Machine({8: 0.1})
+    others = iter([0.9, 0.0, 0.9, 0.8, 0.7, 0.1, 0.0])
+
+    def foreign():
+        value = next(others)
+        return lambda: value
+
+    found = throughput.time_blocks({8: machine.runner(8)}, {8: 1}, 4, foreign)[8]
+    assert [block["repeats"] for block in found] == [1, 2, 0, 0]
+    assert [block["disturbed"] for block in found] == [False, True, False, False]
+    assert [block["foreign_cores"] for block in found] == [0.0, 0.7, 0.1, 0.0]
+    assert len(machine.calls) == 7
+
+
+def test_blocks_are_surrounded():
+    turns = []
+
+    @contextlib.contextmanager
+    def turn(size):
+        turns.append(size)
+        yield
+
+    machine = Machine({1: 0.1, 8: 0.3})
+    runners = {size: machine.runner(size) for size in (1, 8)}
+    throughput.time_blocks(runners, {1: 1, 8: 1}, 3, around=turn)
+    assert turns == [size for size, _ in machine.calls]
+
+
+def test_a_delay_takes_turns_with_none(tmp_path):
+    """Every batch size is timed with its delay and without it, in one job."""
+    dataset = run_name().split("+")[0]
+    words = ("--dataset", dataset, "--definition", json.dumps(DIGITS))
+    assert door("prepare_data", "--results", str(tmp_path), *words).wait(300) == 0
+    delay, output = 0.02, tmp_path / "record.json"
+    sweep = f"{dataset}+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=function+delay={delay}"
+    births = measure_settings.parse_settings("throughput", "default")
+    settings = {**births, "blocks": 10, "block_seconds": 0.05}
+    place = ("--sweep", sweep, "--settings", measure_settings.settings_name("throughput", settings))
+    words = ("--results", str(tmp_path), *place, "--output", str(output), "--model-file")
+    assert door("throughput", *words).wait(300) == 0
+    sizes = json.loads(output.read_text())["sizes"]
+    assert [size["batch_size"] for size in sizes] == [4, 16]
+    for size in sizes:
+        assert len(size["blocks"]) == len(size["blocks_without_delay"]) == 10
+        assert min(block["seconds_per_step"] for block in size["blocks"]) > delay
+        assert size["utilisation"]["process_percent"] > 0
+    without, delayed = (
+        [[block["seconds_per_step"] for block in size[name]] for size in sizes]
+        for name in ("blocks_without_delay", "blocks")
+    )
+    # Whatever else the machine does meanwhile; exact times are the business of a fake clock.
+    # A sleep ends late and never early, and caches cool meanwhile.
+    found = step_cost.delay_of_pairs(without, delayed)
+    assert 0 < found.low < 1.2 * delay and found.high > delay
+    assert step_cost.delay_recovered([4, 16], without, delayed).value > delay / 2
+
+
+def test_without_a_delay_every_size_has_one_turn():
+    sweep = sweep_names.parse("digits-1f0a93c2+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=eager")
+    assert throughput.turns(sweep) == [(4, True), (16, True)]

@@ -1,0 +1,150 @@
+"""Timing: what a block is, what is dropped, and what is published of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import subprocess
+
+import numpy as np
+import pytest
+
+from batchscope.timing import time_epoch as epoch
+from test_training import DIGITS, door, run_name
+
+
+def test_windows_follow_the_epoch_and_do_not_cross_its_end():
+    blocks = list(itertools.islice(epoch.windows(5, 3), 4))
+    assert blocks == [[(0, 3)], [(3, 5), (0, 1)], [(1, 4)], [(4, 5), (0, 2)]]
+    assert next(epoch.windows(2, 5)) == [(0, 2), (0, 2), (0, 1)]
+
+
+def test_the_last_smaller_batch_counts_for_what_it_is():
+    assert epoch.examples_in([(0, 3)], 10, 25) == 25
+    assert epoch.examples_in([(2, 3)], 10, 25) == 5
+    assert epoch.examples_in([(1, 3), (0, 1)], 10, 25) == 25
+
+
+class Machine:
+    """Takes `call` seconds per call, `each` per example, and ten times that for the first."""
+
+    def __init__(self, examples: int, batch_size: int, call: float, each: float) -> None:
+        self.given = examples, batch_size, call, each
+        self.calls: list[tuple[int, int]] = []
+
+    def __call__(self, start: int, stop: int) -> float:
+        examples, batch_size, call, each = self.given
+        self.calls.append((start, stop))
+        seen = epoch.examples_in([(start, stop)], batch_size, examples)
+        return (call + each * seen) * (10 if len(self.calls) == 1 else 1)
+
+
+@pytest.mark.parametrize("call", [0.0, 0.001])
+def test_blocks_are_long_enough_and_give_the_time_of_an_epoch(call):
+    examples, batch_size, each = 1087, 16, 2e-5
+    run_steps = Machine(examples, batch_size, call, each)
+    blocks = epoch.time_blocks(run_steps, examples, batch_size, 7, 0.25)
+    assert len(blocks) == 7
+    assert all(block["seconds"] >= 0.24 for block in blocks)
+    found = epoch.summary(blocks, examples)
+    # What a call costs falls away as blocks hold many epochs' steps.
+    calls = call * math.ceil(blocks[0]["steps"] / 68) / (blocks[0]["examples"] / examples)
+    assert found["seconds_per_epoch"] == pytest.approx(examples * each + calls, rel=0.05)
+    assert found["images_per_second"] == pytest.approx(examples / found["seconds_per_epoch"])
+
+
+def test_summary_has_the_median_and_the_quartiles():
+    blocks = [{"seconds_per_epoch": float(value)} for value in (5, 1, 2, 3, 4)]
+    assert epoch.summary(blocks, 30) == {
+        "seconds_per_epoch": 3.0,
+        "seconds_per_epoch_q1": 2.0,
+        "seconds_per_epoch_q3": 4.0,
+        "images_per_second": 10.0,
+    }
+
+
+LINEAR = """
+import keras
+
+
+def build(input_shape, classes):
+    inputs = keras.Input(input_shape)
+    flat = keras.layers.Flatten()(inputs)
+    return keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(flat))
+"""
+
+
+def time_epoch(results, dataset: str, definition: dict, model: str = "small_cnn", *more) -> dict:
+    from batchscope.catalogue import run_names
+
+    words = ("--dataset", dataset, "--definition", json.dumps(definition))
+    assert door("prepare_data", "--results", str(results), *words).wait(120) == 0
+    timing = run_names.timing_name(
+        run_names.parse_run(run_name(dataset=dataset, model=model, batch_size=32))
+    )
+    output = results / "time.json"
+    words = ("--timing", timing, "--machine", "here", "--output", str(output))
+    settings = ("--settings", "bl=3+bsec=0.05")
+    assert door("time_epoch", "--results", str(results), *words, *settings, *more).wait(120) == 0
+    return json.loads(output.read_text())
+
+
+def test_a_timing_of_the_digits(tmp_path):
+    found = time_epoch(tmp_path, run_name().split("+")[0], DIGITS)
+    assert found["status"] == "finished"
+    values = found["values"]
+    assert 0 < values["seconds_per_epoch_q1"] <= values["seconds_per_epoch"] < 60
+    assert values["images_per_second"] == pytest.approx(1087 / values["seconds_per_epoch"])
+    assert len(found["blocks"]) == 3
+    assert found["machine"]["name"] == "here"
+    assert (found["threads"], found["device"]) == (1, "cpu")
+    assert found["steps_per_epoch"] == 34
+
+
+def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
+    """A time per step of fewer images would overstate the images per second."""
+    from batchscope.catalogue import run_names
+
+    dataset = run_name().split("+")[0]
+    words = ("--dataset", dataset, "--definition", json.dumps(DIGITS))
+    assert door("prepare_data", "--results", str(tmp_path), *words).wait(120) == 0
+    timing = run_names.timing_name(run_names.parse_run(run_name(batch_size=1088)))
+    sweep = f"{dataset}+small_cnn+bs=4_1088+opt=sgd+dev=cpu+th=1"
+    for step, word, name in (("time_epoch", "--timing", timing), ("throughput", "--sweep", sweep)):
+        output = tmp_path / f"{step}.json"
+        words = ("--results", str(tmp_path), "--machine", "here", "--output", str(output))
+        process = door(step, *words, word, name, stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 1 and not output.exists()
+        text = "received 1088; at most 1087 is expected, the training images of digits."
+        assert errors.splitlines()[-1] == f"batch_size: {text}"
+
+
+def test_a_loss_that_is_not_finite_is_not_timed(tmp_path):
+    from batchscope.catalogue import dataset_definitions
+    from batchscope.study import model_files
+
+    model = tmp_path / "linear.py"
+    model.write_text(LINEAR)
+    token = model_files.token("linear", str(model))
+    images = np.full((300, 8, 8, 1), 3e38, np.float32)  # finite, but no sum of two is
+    labels = np.arange(300) % 10
+    np.savez(tmp_path / "huge.npz", images=images, labels=labels)
+    definition = dataset_definitions.resolve(
+        {
+            "source": "npz",
+            "path": str(tmp_path / "huge.npz"),
+            "split": {"train": 0.6, "validation": 0.2, "test": 0.2},
+        }
+    )
+    found = time_epoch(
+        tmp_path,
+        dataset_definitions.token("huge", definition),
+        definition,
+        token,
+        "--model-file",
+        str(model),
+    )
+    assert found["status"] == "diverged"
+    assert set(found["values"].values()) == {None}

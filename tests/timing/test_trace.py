@@ -1,0 +1,257 @@
+"""What the time of a trace goes to: traces made by hand have known parts."""
+
+import numpy as np
+import pytest
+
+from batchscope.errors import UserError
+from batchscope.timing.instruments import trace
+from handmade_trace import Space, shares
+
+# Spans
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([], []),
+        ([(5, 5)], []),
+        ([(1, 3)], [(1, 3)]),
+        ([(4, 6), (1, 3)], [(1, 3), (4, 6)]),
+        ([(1, 3), (3, 5)], [(1, 5)]),
+        ([(0, 10), (1, 2), (4, 5)], [(0, 10)]),
+        ([(0, 10), (1, 2), (9, 12), (20, 21)], [(0, 12), (20, 21)]),
+    ],
+)
+def test_union(spans, expected):
+    assert trace.union(spans).tolist() == [list(span) for span in expected]
+    assert trace.length(spans) == sum(stop - start for start, stop in expected)
+
+
+def test_union_counts_what_is_covered():
+    generator = np.random.default_rng(0)
+    starts = generator.integers(0, 1000, 200)
+    spans = np.stack([starts, starts + generator.integers(0, 12, 200)], axis=1)
+    covered = np.zeros(1100, bool)
+    for start, stop in spans:
+        covered[start:stop] = True
+    assert 0 < covered.sum() < 1000
+    assert trace.length(spans) == covered.sum()
+    inside = trace.clip(spans, 100, 300)
+    assert trace.length(inside) == covered[100:300].sum()
+
+
+def test_parts():
+    divided = trace.parts(100, [(0, 30), (20, 40)], [(30, 60), (70, 80)], [(55, 75), (90, 95)])
+    assert divided == {"compute": 40, "input": 30, "host": 30, "executor": 15}
+    assert trace.parts(7, [], [], []) == {"compute": 0, "input": 0, "host": 7, "executor": 0}
+
+
+# Traces made by hand
+
+
+def test_graph_on_two_threads():
+    space = Space()
+    space.line(
+        "python",
+        [
+            ("before", 0, 50),
+            (trace.WINDOW, 100, 200),
+            ("EagerExecute", 100, 195),
+            ("EagerLocalExecute: __inference_run_35", 100, 195),
+            ("KernelAndDeviceFunc::Run", 105, 190),
+            ("FunctionRun", 105, 110, {"id": 1}),
+        ],
+    )
+    # The second thread's clock starts 10 microseconds later.
+    space.line(
+        "tf_Compute/1",
+        [
+            ("ExecutorState::Process", 100, 170, {"id": 1}),
+            ("while/body/conv/Conv2D:Conv2D", 100, 130),
+            ("while/body/call:StatefulPartitionedCall", 130, 170),
+            ("while/body/call/identity:Identity", 131, 132),
+            ("while/body/_1/Relu:_MklNativeFusedConv2D", 140, 150),
+        ],
+    )
+    space.line(
+        "tf_Compute/2",
+        [("loop:While", 100, 160), ("a/MatMul:MatMul", 110, 125), ("b/MatMul:MatMul", 135, 145)],
+        origin_ns=10_000,
+    )
+    found = space.summary()
+    # Compute: 100-130 and 140-150 on one thread, 120-135 and 145-155 on the other.
+    assert shares(found) == pytest.approx((0.50, 0.0, 0.50))
+    assert found["seconds"] == pytest.approx(100e-6)
+    assert found["compute_thread_seconds"] == pytest.approx(65e-6)
+    assert found["executor_seconds"] == pytest.approx(40e-6)  # 100-190, less compute
+    assert found["compute_on"] == "cpu"
+    assert [(op["op"], op["count"]) for op in found["ops"]] == [
+        ("Conv2D", 1),
+        ("MatMul", 2),
+        ("_MklNativeFusedConv2D", 1),
+    ]
+    assert [op["seconds"] for op in found["ops"]] == pytest.approx([30e-6, 25e-6, 10e-6])
+
+
+def test_eager_calls_count_by_their_kernels():
+    found = (
+        Space()
+        .line(
+            "python",
+            [
+                (trace.WINDOW, 0, 100),
+                ("EagerExecute", 0, 40),
+                ("EagerLocalExecute: Conv2D", 5, 35),
+                ("EagerKernelExecute", 10, 30),
+                ("KernelAndDeviceFunc::Run", 15, 25),
+                ("EagerLocalExecute: ReadVariableOp", 40, 60),
+                ("KernelAndDeviceFunc::Run", 45, 55),
+                ("EagerLocalExecute: __inference_f_1", 60, 100),
+                ("KernelAndDeviceFunc::Run", 65, 95),
+            ],
+        )
+        .summary()
+    )
+    assert shares(found) == pytest.approx((0.10, 0.0, 0.90))
+    assert found["executor_seconds"] == pytest.approx(40e-6)
+    assert found["ops"] == [{"op": "Conv2D", "count": 1, "seconds": pytest.approx(10e-6)}]
+
+
+def test_what_runs_within_an_op_counts_once():
+    found = Space().line("t", [("a:Outer", 0, 60), ("b:Inner", 10, 20), ("idle", 60, 80)]).summary()
+    assert shares(found) == pytest.approx((0.75, 0.0, 0.25))
+    assert [op["op"] for op in found["ops"]] == ["Outer"]
+
+
+def test_python_functions_are_host_and_their_ops_compute():
+    events = [
+        ("f:EagerPyFunc", 0, 100),
+        ("EagerLocalExecute: MatMul", 20, 50),
+        ("KernelAndDeviceFunc::Run", 30, 40),
+        ("EagerLocalExecute: __inference_g_7", 60, 90),
+        ("KernelAndDeviceFunc::Run", 65, 85),
+    ]
+    assert shares(Space().line("t", events).summary()) == pytest.approx((0.1, 0.0, 0.9))
+
+
+def test_input_is_what_training_waits_for():
+    space = Space()
+    space.line(
+        "python",
+        [
+            (trace.WINDOW, 0, 100),
+            ("EagerLocalExecute: IteratorGetNext", 0, 30),
+            ("KernelAndDeviceFunc::Run", 5, 30),
+            ("IteratorGetNextOp::DoCompute", 6, 30),
+            ("Iterator::Root", 7, 30),
+            ("Iterator::Root::Prefetch", 8, 30),
+        ],
+    )
+    space.line("tf_Compute/1", [("a:MatMul", 20, 60)])
+    # The pipeline goes on while training computes, and while Python dawdles.
+    space.line(
+        "tf_data_iterator_resource/2",
+        [("PrefetchProduce", 0, 90), ("Iterator::Root::Prefetch::MapAndBatch", 1, 89)],
+    )
+    space.line(
+        "tf_data_private_threadpool/3",
+        [("ExecutorState::Process", 0, 90, {"id": -5}), ("Conv2D:Conv2D", 0, 85)],
+    )
+    found = space.summary()
+    assert shares(found) == pytest.approx((0.40, 0.20, 0.40))
+    assert found["pipeline_seconds"] == pytest.approx(90e-6)
+    assert found["executor_seconds"] == 0
+    assert [op["op"] for op in found["ops"]] == ["MatMul"]
+
+
+def test_waits_within_a_graph_are_input():
+    space = Space()
+    space.line("tf_Compute/1", [(trace.WINDOW, 0, 100), ("next:IteratorGetNext", 0, 10)])
+    space.line("tf_data_iterator_get_next/2", [("IteratorGetNextOp::DoCompute", 5, 45)])
+    assert shares(space.summary()) == pytest.approx((0.0, 0.45, 0.55))
+
+
+def test_functions_of_the_pipeline_are_no_compute_on_a_shared_thread():
+    space = Space()
+    space.line(
+        "a thread",
+        [("InstantiatedCapturedFunction::RunAsync", 0, 2, {"id": -7})],
+    )
+    space.line(
+        "tf_Compute/1",
+        [
+            ("ExecutorState::Process", 0, 40, {"id": -7}),
+            ("decode:DecodeJpeg", 0, 30),
+            ("files:IteratorGetNext", 30, 40),  # the pipeline's own wait
+            ("ExecutorState::Process", 40, 100, {"id": 3}),
+            ("a:MatMul", 50, 80),
+        ],
+    )
+    found = space.summary()
+    assert shares(found) == pytest.approx((0.30, 0.0, 0.70))
+    assert [op["op"] for op in found["ops"]] == ["MatMul"]
+    assert found["executor_seconds"] == pytest.approx(30e-6)
+
+
+def test_kernels_of_a_gpu():
+    space = Space()
+    gpu = "/device:GPU:0"
+    space.line(
+        "python",
+        [
+            (trace.WINDOW, 0, 100),
+            ("launch:Conv2D", 0, 95),  # of the host: it launches the kernel
+            ("EagerLocalExecute: IteratorGetNext", 60, 90),
+        ],
+    )
+    op = {"tf_op": "model/conv/Conv2D:Conv2D"}
+    space.line(
+        "Stream #14(Compute,MemcpyH2D)",
+        [
+            ("MemcpyH2D", 0, 10),
+            ("volta_scudnn_128", 10, 30, op),
+            ("implicit_gemm", 30, 35, op),
+            ("Memset", 35, 37),
+            ("redzone_checker", 60, 70),
+        ],
+        gpu,
+    )
+    space.line("Stream #15(Compute)", [("cutlass", 25, 45, {"tf_op": "d:MatMul"})], gpu)
+    space.line("TensorFlow Ops", [("Conv2D", 0, 100)], gpu)
+    space.line("Steps", [("1", 0, 100)], gpu)
+    found = space.summary()
+    # Kernels: 10-45 and 60-70; waits: 60-90.
+    assert shares(found) == pytest.approx((0.45, 0.20, 0.35))
+    assert found["compute_thread_seconds"] == pytest.approx(55e-6)
+    assert found["compute_on"] == "gpu"
+    assert [(op["op"], op["count"]) for op in found["ops"]] == [
+        ("Conv2D", 2),
+        ("MatMul", 1),
+        ("redzone_checker", 1),
+    ]
+
+
+def test_only_the_recorded_steps_count():
+    space = Space().line("python", [(trace.WINDOW, 50, 150)])
+    space.line("t", [("a:MatMul", 0, 60), ("b:MatMul", 140, 200), ("c:Conv2D", 160, 170)])
+    found = space.summary()
+    assert found["seconds"] == pytest.approx(100e-6)
+    assert shares(found) == pytest.approx((0.2, 0.0, 0.8))
+    assert [(op["op"], op["count"]) for op in found["ops"]] == [("MatMul", 2)]
+
+
+def test_times_since_1970_keep_their_picoseconds():
+    space = Space()
+    space.line("t", [("a:MatMul", 0, 1), ("idle", 1, 2)], origin_ns=1_795_252_429_001_202_350)
+    assert space.summary()["compute_seconds"] == 1e-6
+
+
+def test_at_most_ten_ops_the_longest_first():
+    events = [(f"x:Op{i}", 100 * i, 100 * i + 2 * i + 1) for i in range(14)]
+    ops = Space().line("t", events).summary()["ops"]
+    assert [op["op"] for op in ops] == [f"Op{i}" for i in range(13, 3, -1)]
+
+
+def test_a_trace_without_events():
+    with pytest.raises(UserError, match="without events; at least one is expected"):
+        Space().line("python", []).summary()

@@ -1,0 +1,86 @@
+"""Energy of an epoch from that of some steps; what is repeated, and what is rest."""
+
+import numpy as np
+import pytest
+
+from batchscope.timing import utilisation
+from batchscope.timing.instruments import clocks
+from batchscope.timing.instruments.sampler import Sampler, as_lists
+from batchscope.timing.instruments.samples import summary
+
+
+@pytest.mark.parametrize(
+    ("watts", "seconds", "steps", "batch_size", "examples", "joules"),
+    [
+        (100.0, 5.0, 50, 10, 1000, 1000.0),  # half an epoch
+        (100.0, 5.0, 50, 10, 500, 500.0),
+        (250.0, 2.0, 8, 32, 64, 125.0),  # four epochs
+    ],
+)
+def test_energy_of_an_epoch(watts, seconds, steps, batch_size, examples, joules):
+    used = watts * seconds
+    found = utilisation.joules_per_epoch(used, steps * batch_size, examples)
+    assert found == pytest.approx(joules)
+
+
+class Machine:
+    """A clock of a machine with one busy process, and others that take `levels` after each rest."""
+
+    def __init__(self, levels):
+        self.seconds = self.process = self.machine = 0.0
+        self.levels, self.others, self.unit = iter(levels), 0.0, 1
+
+    def __call__(self):
+        return clocks.Clock(self.seconds, self.process, self.machine)
+
+    def runner(self, batch_size):
+        return self.run
+
+    def run(self, steps):
+        self.seconds += 0.5 * steps
+        self.process += 0.5 * steps
+        self.machine += 0.5 * steps * (1 + self.others)
+        return 0.5 * steps
+
+    def sleep(self, seconds):
+        self.seconds += seconds
+        self.others = next(self.levels)
+
+
+@pytest.mark.parametrize(
+    ("levels", "repeats", "disturbed"),
+    [
+        ([0.1], 0, False),
+        ([0.5, 0.1], 1, False),
+        ([0.5, 0.5, 0.1], 2, False),
+        ([0.5, 0.4, 0.3], 2, True),
+    ],
+)
+def test_a_disturbed_training_is_repeated_and_flagged_where_that_does_not_help(
+    levels, repeats, disturbed, monkeypatch
+):
+    machine = Machine(levels)
+    monkeypatch.setattr(clocks, "cpu_times", machine)
+    monkeypatch.setattr(utilisation.time, "sleep", machine.sleep)
+    settings = {"seconds": 2.0, "pause_seconds": 1.0}
+    with Sampler(interval=60) as taken:
+        done = utilisation._train(machine, taken, 8, 2, settings)
+    expected = {"steps": 4, "seconds": 2.0, "disturbed": disturbed, "repeats": repeats}
+    assert done == expected and not list(machine.levels)
+    phase = taken.phases.index(("batch_size", 8))
+    used = summary(taken.series(), phase)
+    assert used["foreign_cores"] == pytest.approx(levels[-1]) and used["seconds"] == 2.0
+    assert len(taken.phases) == 2 + repeats
+
+    samples = as_lists(taken, utilisation.TRAINING)
+    spans = np.diff(samples["seconds"], prepend=0.0)
+    by_phase = {
+        name: sum(span for span, each in zip(spans, samples["phase"], strict=True) if each == name)
+        for name in set(samples["phase"])
+    }
+    # Of what is in no phase, the pauses are all.
+    assert by_phase.pop("repeated", 0.0) == 2.0 * repeats
+    assert by_phase == {"lead_in": 0.5, "batch_size": 2.0, None: 1.0 + repeats}
+    assert {
+        size for size, name in zip(samples["batch_size"], samples["phase"], strict=True) if size
+    } == {8} and samples["batch_size"].count(8) == samples["phase"].count("batch_size")

@@ -1,0 +1,283 @@
+"""Loss and gradient against answers worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from batchscope.host import tensorflow_start
+
+tensorflow_start.start()
+
+import keras  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from batchscope.training import losses  # noqa: E402
+
+SHAPE = (2, 2, 1)
+
+
+def examples(n=23, classes=3, seed=0):
+    random = np.random.default_rng(seed)
+    images = random.integers(0, 17, (n, *SHAPE), np.uint8)
+    return images, random.integers(0, classes, n).astype(np.int32)
+
+
+def chain(*layers):
+    keras.utils.set_random_seed(3)
+    return keras.Sequential([keras.Input(SHAPE), keras.layers.Flatten(), *layers])
+
+
+def softmax_regression(classes=3, **kwargs):
+    return chain(keras.layers.Dense(classes, activation="softmax", **kwargs))
+
+
+def by_hand(weights, images, labels, classes):
+    """Returns mean loss, accuracy and gradient of a softmax regression, in float64."""
+    inputs = images.reshape(len(images), -1) / 16
+    kernel, bias = weights[: 4 * classes].reshape(4, classes), weights[4 * classes :]
+    numbers = inputs @ kernel + bias
+    shifted = numbers - numbers.max(1, keepdims=True)
+    probabilities = np.exp(shifted) / np.exp(shifted).sum(1, keepdims=True)
+    rows = np.arange(len(labels))
+    error = probabilities.copy()
+    error[rows, labels] -= 1
+    gradient = np.concatenate([(inputs.T @ error).reshape(-1), error.sum(0)]) / len(labels)
+    loss = -np.log(probabilities[rows, labels]).mean()
+    return loss, (probabilities.argmax(1) == labels).mean(), gradient
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 22, 23, 512])
+def test_softmax_regression_by_hand_whatever_the_chunks(chunk):
+    images, labels = examples()
+    objective = losses.Objective(softmax_regression(), images, labels, 1 / 16, chunk=chunk)
+    weights = np.random.default_rng(1).standard_normal(objective.size)
+    rounded = weights.astype(np.float32).astype(np.float64)
+    expected, accuracy, gradient = by_hand(rounded, images, labels, 3)
+    loss, received = objective.loss_and_gradient(weights)
+    assert loss == pytest.approx(expected, rel=1e-6)
+    assert received.dtype == np.float64 and received.shape == (15,)
+    np.testing.assert_allclose(received, gradient, rtol=1e-5, atol=1e-7)
+    assert objective.loss(weights) == pytest.approx(expected, rel=1e-6)
+    assert objective.loss_and_accuracy()[1] == accuracy
+    assert objective.evaluations == 1
+
+
+def test_logistic_regression_by_hand():
+    images, labels = examples(classes=2)
+    model = chain(keras.layers.Dense(1, activation="sigmoid"))
+    objective = losses.Objective(model, images, labels, 1 / 16, chunk=7)
+    weights = np.random.default_rng(1).standard_normal(5).astype(np.float32).astype(np.float64)
+    inputs = images.reshape(len(images), -1) / 16
+    numbers = inputs @ weights[:4] + weights[4]
+    error = 1 / (1 + np.exp(-numbers)) - labels
+    loss, gradient = objective.loss_and_gradient(weights)
+    assert loss == pytest.approx(np.logaddexp(0, numbers * (1 - 2 * labels)).mean(), rel=1e-6)
+    np.testing.assert_allclose(
+        gradient, np.append(error @ inputs, error.sum()) / len(labels), rtol=1e-5, atol=1e-7
+    )
+    assert objective.loss_and_accuracy()[1] == ((numbers > 0) == (labels == 1)).mean()
+
+
+def convolutional():
+    keras.utils.set_random_seed(4)
+    return keras.Sequential(
+        [
+            keras.Input(SHAPE),
+            keras.layers.Conv2D(3, 2, activation="tanh"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Flatten(),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("batch_statistics", [False, True])
+def test_gradient_is_that_of_finite_differences(batch_statistics):
+    images, labels = examples(n=64)
+    objective = losses.Objective(
+        convolutional(), images, labels, 1 / 16, chunk=64, batch_statistics=batch_statistics
+    )
+    start = objective.weights()
+    loss, gradient = objective.loss_and_gradient(start)
+    # Dropout is off and normalisation repeats itself: the same number again.
+    assert objective.loss_and_gradient(start)[0] == loss
+    random = np.random.default_rng(0)
+    for _ in range(4):
+        direction = random.standard_normal(objective.size)
+        step = 2e-3 * direction
+        slope = (objective.loss(start + step) - objective.loss(start - step)) / 4e-3
+        assert slope == pytest.approx(gradient @ direction, rel=2e-2, abs=2e-3)
+
+
+def test_batch_statistics_normalise_by_the_chunk():
+    images, labels = examples(n=64)
+    moving = losses.Objective(convolutional(), images, labels, 1 / 16)
+    batch = losses.Objective(convolutional(), images, labels, 1 / 16, batch_statistics=True)
+    halves = losses.Objective(
+        convolutional(), images, labels, 1 / 16, chunk=32, batch_statistics=True
+    )
+    values = [objective.loss_and_accuracy()[0] for objective in (moving, batch, halves)]
+    assert len({round(value, 5) for value in values}) == 3
+    # What the layer does with the statistics of all 64, worked out by hand.
+    model = convolutional()
+    convolution, norm, _, _, dense = model.layers
+    features = np.asarray(convolution(images.astype(np.float32) / 16)).reshape(64, 3)
+    normal = (features - features.mean(0)) / np.sqrt(features.var(0) + norm.epsilon)
+    kernel, bias = (np.asarray(variable) for variable in dense.weights)
+    numbers = normal @ kernel + bias
+    rows = np.log(np.exp(numbers).sum(1)) - numbers[np.arange(64), labels]
+    assert values[1] == pytest.approx(rows.mean() + 0.01 * (kernel**2).sum(), rel=1e-5)
+
+
+def test_moving_statistics_stay_without_batch_statistics():
+    images, labels = examples()
+    model = convolutional()
+    before = [variable.numpy() for variable in model.non_trainable_variables]
+    objective = losses.Objective(model, images, labels, 1 / 16)
+    objective.loss_and_gradient(objective.weights())
+    after = [variable.numpy() for variable in model.non_trainable_variables]
+    assert all((old == new).all() for old, new in zip(before, after, strict=True))
+
+
+def test_a_flat_vector_goes_round():
+    images, labels = examples()
+    objective = losses.Objective(convolutional(), images, labels, 1 / 16)
+    flat = np.random.default_rng(0).standard_normal(objective.size).astype(np.float32)
+    objective.set_weights(flat.astype(np.float64))
+    assert objective.weights().dtype == np.float64
+    assert (objective.weights() == flat.astype(np.float64)).all()
+    assert sum(objective.sizes) == objective.size == len(flat)
+
+
+def test_penalties_are_part_of_the_loss_once():
+    images, labels = examples()
+    plain = losses.Objective(softmax_regression(), images, labels, 1 / 16, chunk=5)
+    penalised = losses.Objective(
+        softmax_regression(kernel_regularizer=keras.regularizers.L2(0.3)),
+        images,
+        labels,
+        1 / 16,
+        chunk=5,
+    )
+    weights = np.random.default_rng(2).standard_normal(15).astype(np.float32).astype(np.float64)
+    loss, gradient = plain.loss_and_gradient(weights)
+    more, steeper = penalised.loss_and_gradient(weights)
+    kernel = np.append(weights[:12], np.zeros(3))
+    assert more - loss == pytest.approx(0.3 * (kernel**2).sum(), rel=1e-5)
+    np.testing.assert_allclose(steeper - gradient, 0.6 * kernel, rtol=1e-4, atol=1e-6)
+    assert penalised.loss(weights) == pytest.approx(more, rel=1e-6)
+
+
+def test_activity_penalties_are_a_mean_over_the_examples():
+    images, labels = examples()
+    weights = np.random.default_rng(2).standard_normal(15).astype(np.float32).astype(np.float64)
+    plain = losses.Objective(softmax_regression(), images, labels, 1 / 16)
+    layer = {"activation": None, "activity_regularizer": keras.regularizers.L2(0.2)}
+    model = chain(keras.layers.Dense(3, **layer), keras.layers.Softmax())
+    penalised = losses.Objective(model, images, labels, 1 / 16, chunk=5)
+    inputs = images.reshape(len(images), -1) / 16
+    numbers = inputs @ weights[:12].reshape(4, 3) + weights[12:]
+    more = penalised.loss(weights) - plain.loss(weights)
+    assert more == pytest.approx(0.2 * (numbers**2).sum() / len(labels), rel=1e-5)
+    steeper = penalised.loss_and_gradient(weights)[1] - plain.loss_and_gradient(weights)[1]
+    by_hand = 0.4 * np.append(inputs.T @ numbers, numbers.sum(0)) / len(labels)
+    np.testing.assert_allclose(steeper, by_hand, rtol=1e-4, atol=1e-6)
+
+
+def saturated(last, classes):
+    """Returns a model whose first logit is -50 and whose others are 0."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((1, 1, 1))
+    model = keras.Model(inputs, last(keras.layers.Flatten()(inputs)))
+    kernel, bias = model.weights
+    kernel.assign(np.zeros(kernel.shape))
+    bias.assign([-50.0] + [0.0] * (classes - 1))
+    return model
+
+
+def dense(units, activation):
+    return lambda x: keras.layers.Dense(units, activation=activation)(x)
+
+
+def apart(units, layer):
+    return lambda x: layer(keras.layers.Dense(units)(x))
+
+
+def nested(units, activation):
+    inner = keras.layers.Dense(units, activation=activation)
+    return lambda x: keras.Sequential([keras.Input((1,)), inner])(x)
+
+
+BINARY = {
+    "sigmoid": dense(1, "sigmoid"),
+    "logits": dense(1, None),
+    "apart": apart(1, keras.layers.Activation("sigmoid")),
+    "nested": nested(1, "sigmoid"),
+}
+CATEGORICAL = {
+    "softmax": dense(3, "softmax"),
+    "logits": dense(3, None),
+    "apart": apart(3, keras.layers.Softmax()),
+    "nested": nested(3, "softmax"),
+}
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("kind", BINARY)
+def test_a_saturated_binary_loss_is_not_clipped(kind, graph):
+    model = saturated(BINARY[kind], 1)
+    per_example = losses.example_losses(model)
+
+    def both(labels, images):
+        return per_example(labels, model(images))
+
+    function = tf.function(both) if graph else both
+    values, hits = function(tf.constant([1, 0]), tf.zeros((2, 1, 1, 1)))
+    np.testing.assert_allclose(values, [50.0, np.exp(-50.0)], rtol=1e-5)
+    assert hits.numpy().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("kind", CATEGORICAL)
+def test_a_saturated_categorical_loss_is_not_clipped(kind, graph):
+    model = saturated(CATEGORICAL[kind], 3)
+    per_example = losses.example_losses(model)
+
+    def both(labels, images):
+        return per_example(labels, model(images))
+
+    function = tf.function(both) if graph else both
+    values, hits = function(tf.constant([0, 1]), tf.zeros((2, 1, 1, 1)))
+    np.testing.assert_allclose(values, [50 + np.log(2), np.log(2)], rtol=1e-5)
+    assert hits.numpy().tolist() == [False, True]
+
+
+def test_losses_are_those_of_keras():
+    images, labels = examples()
+    inputs = images.astype(np.float32) / 16
+    model = softmax_regression()
+    ours, _ = losses.example_losses(model)(tf.constant(labels), model(inputs))
+    theirs = keras.losses.sparse_categorical_crossentropy(labels, model(inputs))
+    np.testing.assert_array_equal(ours, theirs)
+    model = chain(keras.layers.Dense(1, activation="sigmoid"))
+    ours, _ = losses.example_losses(model)(tf.constant(labels % 2), model(inputs))
+    theirs = keras.losses.binary_crossentropy((labels % 2)[:, None], model(inputs))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_scaled_makes_numbers_of_bytes():
+    received = losses.scaled(tf.constant([0, 8, 255], tf.uint8), 1 / 16)
+    assert received.dtype == tf.float32
+    assert received.numpy().tolist() == [0.0, 0.5, 255 / 16]
+
+
+def test_noise_is_switched_off_in_nested_models_too():
+    inner = keras.Sequential(
+        [keras.Input((4,)), keras.layers.GaussianNoise(0.9), keras.layers.Dropout(0.9)]
+    )
+    model = chain(inner, keras.layers.Dense(3))
+    losses.switch_off_dropout(model)
+    inputs = np.ones((1, *SHAPE), np.float32)
+    assert (np.asarray(model(inputs, training=True)) == np.asarray(model(inputs))).all()

@@ -1,0 +1,313 @@
+"""Networks: what the documents say of them, their parameters, the user's own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from batchscope import disk
+from batchscope.catalogue import run_names
+from batchscope.errors import UserError
+from batchscope.host import tensorflow_start
+from batchscope.store import records
+
+tensorflow_start.start()
+
+import keras  # noqa: E402
+
+from batchscope.training import models  # noqa: E402
+
+
+def conv(size, into, out):
+    return size * size * into * out + out
+
+
+def dense(into, out):
+    return into * out + out
+
+
+def small(height, width, channels, classes):
+    flat = -(-height // 4) * -(-width // 4) * 16
+    layers = conv(3, channels, 8) + conv(3, 8, 16) + dense(flat, 64) + dense(64, classes)
+    return layers
+
+
+def campbell(classes):
+    # 28 -> 25 -> 12 -> 9 -> 4 by two convolutions without padding and two pools.
+    return conv(4, 1, 16) + conv(4, 16, 32) + dense(4 * 4 * 32, 500) + dense(500, classes)
+
+
+def chang(side, units):
+    filters = [3, 4, 8, 16, 32, 64]
+    convolutions = sum(conv(3, *pair) for pair in zip(filters, filters[1:], strict=False))
+    flat = (side // 32) ** 2 * 64
+    return convolutions + dense(flat, 256) + dense(256, 256) + dense(256, units)
+
+
+def benchmark(side, classes):
+    filters = [8, 8, 16, 32, 64]
+    blocks = sum(conv(3, *pair) + 2 * pair[1] for pair in zip(filters, filters[1:], strict=False))
+    flat = (side // 16) ** 2 * 64
+    return conv(3, 3, 8) + blocks + dense(flat, 128) + dense(128, 64) + dense(64, classes)
+
+
+def keskar(flat, classes):
+    widths = [flat, 512, 512, 512, 512, 512]
+    blocks = sum(dense(*pair) + 2 * 512 for pair in zip(widths, widths[1:], strict=False))
+    return blocks + dense(512, classes)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "expected", "by_hand"),
+    [
+        ("small_cnn", (8, 8, 1), 10, 6058, small(8, 8, 1, 10)),
+        ("small_cnn", (13, 30, 3), 3, 34419, small(13, 30, 3, 3)),
+        ("campbell_cnn", (28, 28, 1), 10, 270006, campbell(10)),
+        ("chang_vgg", (128, 128, 3), 2, 353161, chang(128, 1)),
+        ("chang_vgg", (64, 64, 3), 2, 156553, chang(64, 1)),
+        ("chang_vgg", (64, 64, 3), 5, 157581, chang(64, 5)),
+        ("lheureux_cnn", (64, 64, 3), 2, 4195457, conv(3, 3, 32) + dense(32768, 128) + 129),
+        ("benchmark_cnn", (256, 256, 3), 10, 2131538, benchmark(256, 10)),
+        ("keskar_f1", (28, 28, 1), 10, 1462794, keskar(784, 10)),
+        ("keskar_f1_plain", (28, 28, 1), 10, 1457674, keskar(784, 10) - 5 * 2 * 512),
+        ("tutorial_cnn", (28, 28, 1), 10, 54410, conv(3, 1, 32) + dense(13 * 13 * 32, 10)),
+    ],
+)
+def test_parameter_counts(name, shape, classes, expected, by_hand):
+    model = models.build(name, shape, classes, seed=0)
+    count = sum(math.prod(variable.shape) for variable in model.trainable_variables)
+    assert count == expected == by_hand
+    outputs = model(np.zeros((2, *shape), np.float32))
+    assert outputs.shape[-1] in ((1, 2) if classes == 2 else (classes,))
+    assert f"{expected:,}" in models.BUILDERS[name].__doc__ or shape not in (
+        (8, 8, 1),
+        (28, 28, 1),
+        (128, 128, 3),
+        (256, 256, 3),
+    )
+
+
+def test_the_document_of_lheureux_has_forty_million_parameters():
+    assert conv(3, 3, 32) + dense(100 * 100 * 32, 128) + dense(128, 1) == 40961153
+    assert "40,961,153" in models.BUILDERS["lheureux_cnn"].__doc__
+
+
+def test_moving_statistics_are_state_and_no_parameters():
+    model = models.build("benchmark_cnn", (16, 16, 3), 3, seed=0)
+    trainable, state = models.weights(model)
+    moving = [path for path in state if "moving" in path]
+    assert len(moving) == 8 and not any("moving" in path for path in trainable)
+
+
+@pytest.mark.parametrize("name", models.BUILDERS)
+def test_variables_keep_their_paths_within_a_process(name):
+    # Straight from the builder: Keras's counters of names go on, and must not show.
+    first, second = (models.BUILDERS[name]((32, 32, 3), 3) for _ in range(2))
+    paths = [variable.path for variable in first.weights]
+    assert paths == [variable.path for variable in second.weights]
+    assert paths[-1] == "output/bias" and paths[0].endswith("_1/kernel")
+
+
+def test_campbell_draws_every_kernel_and_bias_from_a_normal():
+    model = models.build("campbell_cnn", (28, 28, 1), 10, seed=1000)
+    for path, values in models.weights(model)[0].items():
+        assert values.std() > 0, path
+        if values.size > 1000:
+            assert abs(values.std() - 0.05) < 0.002 and abs(values.mean()) < 0.002
+    kinds = [type(layer).__name__ for layer in model.layers[1:]]
+    assert kinds == [
+        *["Conv2D", "MaxPooling2D"] * 2,
+        *["Flatten", "Dropout", "Dense", "Dropout", "Dense"],
+    ]
+
+
+def test_the_generators_of_dropout_are_no_weights():
+    model = models.build("campbell_cnn", (28, 28, 1), 10, seed=0)
+    assert models.weights(model)[1] == {}
+    assert len(model.non_trainable_variables) == 2
+
+
+def test_chang_starts_with_glorot_and_zero_biases():
+    model = models.build("chang_vgg", (64, 64, 3), 2, seed=0)
+    arrays = models.weights(model)[0]
+    limit = math.sqrt(6 / (256 + 256))
+    assert 0.95 * limit < np.abs(arrays["dense_2/kernel"]).max() <= limit
+    assert not any(values.any() for path, values in arrays.items() if path.endswith("bias"))
+
+
+def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
+    first = models.weights(models.build("campbell_cnn", (28, 28, 1), 10, seed=5))
+    keras.Sequential([keras.layers.Dropout(0.5), keras.layers.Dense(2)])
+    models.build("small_cnn", (28, 28, 1), 10, seed=1)
+    again = models.weights(models.build("campbell_cnn", (28, 28, 1), 10, seed=5))
+    other = models.weights(models.build("campbell_cnn", (28, 28, 1), 10, seed=6))
+    for old, new in zip(first, again, strict=True):
+        assert list(old) == list(new)
+        assert all((old[path] == new[path]).all() for path in old)
+    assert all((first[0][path] != other[0][path]).any() for path in first[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("chang_vgg", (31, 31, 3)), ("campbell_cnn", (12, 12, 1))]
+)
+def test_images_that_are_too_small_are_refused(name, shape):
+    with pytest.raises(UserError, match=rf"model {name}: cannot be built for images \({shape[0]}"):
+        models.build(name, shape, 10, seed=0)
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(UserError, match="received 'smal'; expected one of small_cnn, campbell"):
+        models.build("smal", (8, 8, 1), 10, seed=0)
+
+
+def test_weights_go_round():
+    model = models.build("keskar_f1", (4, 4, 1), 3, seed=0)
+    trainable, state = models.weights(model)
+    other = models.build("keskar_f1", (4, 4, 1), 3, seed=1)
+    state["norm_1/moving_mean"] = state["norm_1/moving_mean"] + 3
+    models.set_weights(other, trainable, state)
+    images = np.random.default_rng(0).random((5, 4, 4, 1), np.float32)
+    assert (models.weights(other)[1]["norm_1/moving_mean"] == 3).all()
+    assert not np.allclose(model(images), other(images))
+    models.set_weights(model, trainable, state)
+    assert (np.asarray(model(images)) == np.asarray(other(images))).all()
+
+
+def test_weights_of_another_network_are_refused():
+    trainable, state = models.weights(models.build("small_cnn", (8, 8, 1), 10, seed=0))
+    model = models.build("small_cnn", (8, 8, 1), 3, seed=0)
+    with pytest.raises(UserError, match="output/kernel; expected"):
+        models.set_weights(model, trainable, state)
+    with pytest.raises(UserError, match="received None for conv_1/kernel"):
+        models.set_weights(model, {}, state)
+
+
+def run_of(model, tmp_path, classes=3):
+    run = run_names.run_name(
+        {
+            "dataset": "tiny-0123abcd",
+            "model": model,
+            "batch_size": 4,
+            "learning_rate": 0.1,
+            "optimizer": "sgd",
+            "epochs": 1,
+            "seed": 2,
+        }
+    )
+    record = {"input_shape": [8, 8, 1], "classes": classes}
+    disk.write_json(records.dataset_folder(tmp_path, "tiny-0123abcd") / "record.json", record)
+    return run
+
+
+def test_load_gives_a_run_its_weights(tmp_path):
+    run = run_of("small_cnn", tmp_path)
+    trainable, state = models.weights(models.build("small_cnn", (8, 8, 1), 3, seed=9))
+    records.write_weights(records.run_folder(tmp_path, run) / "best.npz", trainable, state)
+    loaded = models.weights(models.load(tmp_path, run, "best"))[0]
+    assert all((loaded[path] == trainable[path]).all() for path in trainable)
+    with pytest.raises(UserError, match="final.npz: missing"):
+        models.load(tmp_path, run)
+    records.write_weights(records.run_folder(tmp_path, run) / "final.npz", {}, {})
+    with pytest.raises(UserError, match="final.npz: weights of small_cnn: received None"):
+        models.load(tmp_path, run)
+
+
+OWN = """
+import keras
+
+def build(input_shape, classes):
+    return keras.Sequential([
+        keras.Input(input_shape),
+        keras.layers.Flatten(),
+        keras.layers.Dense(classes, activation="softmax", name="only"),
+    ])
+"""
+
+
+def own(tmp_path, text):
+    path = tmp_path / "own.py"
+    path.write_text(text)
+    return path, run_names.token("own", models.file_digest(path))
+
+
+def test_the_users_own_model(tmp_path):
+    path, token = own(tmp_path, OWN)
+    first = models.build(token, (8, 8, 1), 3, 0, path)
+    assert list(models.weights(first)[0]) == ["only/kernel", "only/bias"]
+    again = models.build(token, (8, 8, 1), 3, 0, path)
+    assert (models.weights(first)[0]["only/kernel"] == again.weights[0].numpy()).all()
+
+    run = run_of(token, tmp_path)
+    records.write_weights(records.run_folder(tmp_path, run) / "final.npz", *models.weights(first))
+    assert models.load(tmp_path, run, model_file=path).count_params() == 195
+
+
+HEAD = "import keras\nfrom keras import layers\n"
+BODY = "def build(input_shape, classes):\n    return "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", r"own.py: expected a function build\(input_shape, classes\)"),
+        ("def build(:\n", "own.py: cannot be imported: SyntaxError"),
+        ("raise RuntimeError('no')\n", "own.py: cannot be imported: RuntimeError: no"),
+        ("def build():\n    pass\n", "own.py: cannot be built .*: TypeError: build"),
+        (f"{HEAD}{BODY}1 / 0\n", "own.py: cannot be built .*: ZeroDivisionError"),
+        (f"{HEAD}{BODY}None\n", "own.py: received NoneType; build must return a built"),
+        (
+            f"{HEAD}{BODY}keras.Sequential([layers.Dense(classes)])\n",
+            "own.py: received a model without an input shape",
+        ),
+        (
+            f"{HEAD}{BODY}keras.Sequential([keras.Input((9, 8, 1)), layers.Flatten(), "
+            "layers.Dense(classes)])\n",
+            r"own.py: takes input \(None, 9, 8, 1\); expected one input \(None, 8, 8, 1\)",
+        ),
+        (
+            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Flatten(), "
+            "layers.Dense(7)])\n",
+            r"own.py: gives output \(None, 7\); expected \(None, 3\)",
+        ),
+        (
+            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Flatten(), "
+            "layers.Dense(1)])\n",
+            r"own.py: gives output \(None, 1\); expected \(None, 3\)",
+        ),
+        (
+            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Dense(classes)])\n",
+            r"own.py: gives output \(None, 8, 8, 3\)",
+        ),
+        (
+            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Conv2D(3, 8), "
+            "layers.Flatten(), layers.Softmax(), layers.Rescaling(1.0)])\n",
+            "own.py: received probabilities without their logits",
+        ),
+        (
+            f"{HEAD}{BODY}keras.Sequential([keras.Input((8, 8, 1)), layers.AveragePooling2D((8, 8)"
+            "), layers.Flatten(), layers.Lambda(lambda x: keras.ops.repeat(x, 3, -1))])\n",
+            "own.py: has no trainable weights",
+        ),
+    ],
+)
+def test_faults_of_a_users_file_name_the_file(tmp_path, text, message):
+    path, token = own(tmp_path, text)
+    with pytest.raises(UserError, match=message) as caught:
+        models.build(token, (8, 8, 1), 3, 0, path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_users_file_that_changed_or_is_gone_is_refused(tmp_path):
+    path, token = own(tmp_path, OWN)
+    path.write_text(OWN + "# more\n")
+    with pytest.raises(UserError, match="own.py: changed since the runs of own-"):
+        models.build(token, (8, 8, 1), 3, 0, path)
+    with pytest.raises(UserError, match=r"models.own: received None; expected an existing .py"):
+        models.build(token, (8, 8, 1), 3, 0, None)
+
+
+def test_one_unit_is_enough_for_two_classes(tmp_path):
+    path, token = own(tmp_path, OWN.replace('Dense(classes, activation="softmax"', "Dense(1"))
+    assert models.build(token, (8, 8, 1), 2, 0, path).output_shape == (None, 1)

@@ -1,0 +1,305 @@
+"""Data parallelism: a batch divided among devices is the batch.
+
+Logical devices must exist before TensorFlow runs, so a process of its own runs the tests' code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from test_backend import WORKFLOW
+from test_training import DIGITS, arrays, door, record, run_name, train
+
+# `trained` makes a model and trains it on noise; 42 examples in batches of 10 end in a batch of
+# 2, and neither is a multiple of 4.
+PREAMBLE = """
+from batchscope import backend
+backend.start(replicas=4)
+import keras
+import numpy as np
+from batchscope import checkpoint, loop, models, replicas
+from keras import layers
+
+random = np.random.default_rng(5)
+IMAGES = random.integers(0, 17, (42, 8, 8, 1), np.uint8)
+LABELS = random.integers(0, 3, 42)
+
+
+def factors(count, optimizer="sgd", rate=0.05, batch_size=10):
+    return {
+        "replicas": count, "device": "cpu", "batch_size": batch_size,
+        "base_batch_size": batch_size, "learning_rate_scaling": "none", "learning_rate": rate,
+        "momentum": 0.9 if optimizer == "sgd" else 0.0, "nesterov": False,
+        "optimizer": optimizer, "method": "plain", "augmentation": "none", "inner_steps": 5,
+    }
+
+
+def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
+    given = factors(count, **more)
+    scope = replicas.scope(given)
+    if build is None:
+        model = models.build("small_cnn", (8, 8, 1), 3, 3, scope=scope)
+    else:
+        keras.utils.clear_session(free_memory=False)
+        keras.utils.set_random_seed(3)
+        with scope:
+            model = build()
+    with replicas.scope(given):
+        optimizer = loop.make_optimizer(given)
+    steps = replicas.make_loop(
+        given, model, optimizer, images, labels, scale, given["batch_size"], update_norms=True
+    )
+    return model, optimizer, steps
+
+
+def epoch(steps, number=0, start=0, stop=None, batch_size=10):
+    stop = stop or loop.steps_per_epoch(steps.examples, batch_size)
+    order = loop.epoch_order(0, number, steps.examples)
+    done, totals, _, norms = steps.run(order, start, stop, loop.Totals())
+    assert done == stop
+    return totals, norms
+
+
+def trained(count, build=None, batch_size=10, **more):
+    model, _, steps = made(count, build, batch_size=batch_size, **more)
+    totals, norms = epoch(steps, batch_size=batch_size)
+    return {
+        "weights": [variable.numpy() for variable in model.weights],
+        "totals": totals, "norms": norms, "model": model,
+    }
+
+
+def same(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(one["weights"], other["weights"], strict=True))
+
+
+def close(one, other):
+    for a, b in zip(one["weights"], other["weights"], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-6)
+    np.testing.assert_allclose(one["totals"].loss, other["totals"].loss, rtol=1e-6)
+    assert one["totals"].hits == other["totals"].hits
+    np.testing.assert_allclose(one["norms"], other["norms"], rtol=1e-4)
+"""
+
+
+# Runs each line of its input, code as JSON, and answers with what it raised.
+WORKER = """
+import json, sys, traceback
+for line in sys.stdin:
+    try:
+        exec(json.loads(line), dict(globals()))
+        raised = ""
+    except Exception:
+        raised = traceback.format_exc()
+    print(json.dumps(raised), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def passes():
+    """A function that runs code after the preamble and fails as it does."""
+    worker = subprocess.Popen(
+        [sys.executable, "-c", PREAMBLE + WORKER],
+        env={**os.environ, "PYTHONPATH": WORKFLOW},
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+    def passes(code: str) -> None:
+        worker.stdin.write(json.dumps(code) + "\n")
+        worker.stdin.flush()
+        raised = json.loads(worker.stdout.readline())
+        assert not raised, raised
+
+    yield passes
+    worker.stdin.close()
+    assert worker.wait(60) == 0
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_replicas_end_with_the_weights_of_one_device(passes, optimizer):
+    rate = {"sgd": 0.05, "adam": 0.001}[optimizer]
+    passes(
+        f"""
+given = {{"optimizer": {optimizer!r}, "rate": {rate}}}
+one, two, four = (trained(count, **given) for count in (1, 2, 4))
+close(one, two)
+close(one, four)
+assert same(two, trained(2, **given))  # the same bits twice
+"""
+    )
+
+
+def test_an_empty_shard_adds_exactly_nothing(passes):
+    # With batch normalisation: what one example alone would do to it must not be seen either.
+    passes(
+        """
+def build():
+    return keras.Sequential([
+        keras.Input((8, 8, 1)), layers.Conv2D(4, 3, name="conv"),
+        layers.BatchNormalization(name="norm"), layers.Flatten(),
+        layers.Dense(3, kernel_regularizer="l2", name="output", activation="softmax"),
+    ])
+
+given = {"images": IMAGES[:6], "labels": LABELS[:6], "batch_size": 2}
+two, four = trained(2, build, **given), trained(4, build, **given)
+assert same(two, four)
+assert two["totals"] == four["totals"]
+"""
+    )
+
+
+def test_a_penalty_counts_once_and_what_is_frozen_stays(passes):
+    passes(
+        """
+def build():
+    return keras.Sequential([
+        keras.Input((8, 8, 1)), layers.Flatten(),
+        layers.Dense(5, trainable=False, name="frozen"),
+        layers.Dense(3, kernel_regularizer=keras.regularizers.L2(0.5), bias_regularizer="l1",
+                     kernel_constraint="unit_norm", activation="softmax", name="output"),
+    ])
+
+one, four = trained(1, build), trained(4, build)
+close(one, four)
+for weights in zip(one["model"].layers[1].weights, four["model"].layers[1].weights, strict=True):
+    assert np.array_equal(*weights)
+# Five updates, of which each sees the penalty of its kernel's three unit columns.
+assert four["totals"].loss > 0.5 * 3 * 42 * 0.9
+"""
+    )
+
+
+def test_batch_normalisation_sees_shards_and_its_mean_the_batch(passes):
+    passes(
+        """
+def build():
+    return keras.Sequential([
+        keras.Input((8, 8, 1)), layers.BatchNormalization(name="norm"), layers.Flatten(),
+        layers.Dense(3, activation="softmax", name="output"),
+    ])
+
+given = {"images": IMAGES[:5], "labels": LABELS[:5], "batch_size": 5, "rate": 1e-6}
+norm = trained(2, build, **given)["model"].layers[0]
+order = loop.epoch_order(0, 0, 5)
+seen = IMAGES[:5][order] / 16
+np.testing.assert_allclose(norm.moving_mean.numpy(), [0.01 * seen.mean()], rtol=1e-5)
+variance = (3 * seen[:3].var() + 2 * seen[3:].var()) / 5
+np.testing.assert_allclose(norm.moving_variance.numpy(), [0.99 + 0.01 * variance], rtol=1e-6)
+"""
+    )
+
+
+def test_every_replica_draws_its_own_dropout(passes):
+    # The kernel's gradient at an input is the sum over the two examples of mask times error, so
+    # two masks give it four values and one mask two.
+    passes(
+        """
+def build():
+    return keras.Sequential([
+        keras.Input((8, 8, 1)), layers.Flatten(), layers.Dropout(0.5, name="dropout"),
+        layers.Dense(1, kernel_initializer="zeros", activation="sigmoid", name="output"),
+    ])
+
+given = {"images": np.ones((2, 8, 8, 1), np.float32), "labels": np.ones(2), "scale": 1.0,
+         "batch_size": 2, "rate": 0.5}
+two, again = trained(2, build, **given), trained(2, build, **given)
+assert same(two, again)
+values, counts = np.unique(two["weights"][0], return_counts=True)
+np.testing.assert_allclose(values, [0, 0.25, 0.5], atol=1e-6)
+assert counts.min() > 4
+one = trained(1, build, **given)
+state = [[v.numpy() for v in f["model"].variables if "seed" in v.path] for f in (one, two)]
+assert np.array_equal(*state)
+"""
+    )
+
+
+def test_a_checkpoint_holds_mirrored_variables(passes, tmp_path):
+    passes(
+        f"""
+from pathlib import Path
+path = Path({str(tmp_path)!r}) / "checkpoint.npz"
+
+def build():
+    return keras.Sequential([
+        keras.Input((8, 8, 1)), layers.BatchNormalization(name="norm"), layers.Flatten(),
+        layers.Dropout(0.5, name="dropout"), layers.Dense(3, activation="softmax", name="output"),
+    ])
+
+given = {{"build": build, "optimizer": "adam", "rate": 0.001}}
+
+def variables(model, optimizer):
+    return [*model.variables, *optimizer.variables]
+
+model, optimizer, steps = made(2, **given)
+epoch(steps)
+checkpoint.save(path, "key", {{"epoch": 1}}, variables(model, optimizer), {{}})
+epoch(steps, 1)
+other, its_optimizer, its_steps = made(2, **given)
+assert checkpoint.load(path, "key", variables(other, its_optimizer)) is not None
+epoch(its_steps, 1)
+for one, two in zip(variables(model, optimizer), variables(other, its_optimizer), strict=True):
+    assert np.array_equal(one.numpy(), two.numpy()), one.path
+    for replica in two.value.values:
+        assert np.array_equal(one.numpy(), replica.numpy()), one.path
+trainable, state = models.weights(model)
+models.set_weights(other, {{path: value + 1 for path, value in trainable.items()}}, state)
+np.testing.assert_array_equal(other.weights[0].value.values[1].numpy(), model.weights[0] + 1.0)
+"""
+    )
+
+
+def test_a_process_with_too_few_devices_says_so(passes):
+    passes(
+        """
+try:
+    with replicas.scope(factors(8)):
+        pass
+except backend.UserError as error:
+    assert str(error).startswith("replicas: received 8, but TensorFlow runs with 4 devices")
+else:
+    raise AssertionError
+"""
+    )
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    words = ("--dataset", run_name().split("+")[0], "--definition", json.dumps(DIGITS))
+    assert door("prepare_data", "--results", str(folder), *words).wait(120) == 0
+    return folder
+
+
+def test_a_training_is_the_same_and_its_record_names_the_devices(results):
+    given = {"epochs": 1, "batch_size": 101}
+    one, two = run_name(**given), run_name(**given, replicas=2)
+    alone, divided = train(results, one), train(results, two)
+    assert (alone["replica_devices"], alone["logical"]) == (["/device:CPU:0"], False)
+    assert divided["replica_devices"] == ["/device:CPU:0", "/device:CPU:1"]
+    assert divided["logical"] is True
+    assert alone["weights"]["initial"] == divided["weights"]["initial"]
+    finals = [arrays(results / "runs" / name / "final.npz") for name in (one, two)]
+    for path, value in finals[0].items():
+        assert finals[1][path] == pytest.approx(value, rel=1e-4, abs=1e-5)
+    assert record(results, two)["status"] == "finished"
+
+
+def test_a_timing_marks_logical_devices(results):
+    from batchscope.catalogue import run_names
+
+    timing = run_names.timing_name(run_names.parse_run(run_name(replicas=2)))
+    output = results / "time.json"
+    words = ("--timing", timing, "--output", str(output), "--settings", "bl=3+bsec=0.05")
+    assert door("time_epoch", "--results", str(results), *words).wait(120) == 0
+    found = json.loads(output.read_text())
+    assert found["status"] == "finished"
+    assert (len(found["replica_devices"]), found["logical"]) == (2, True)
+    assert found["values"]["seconds_per_epoch"] > 0

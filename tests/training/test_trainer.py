@@ -1,0 +1,610 @@
+"""Training: same bits twice, killed and resumed; divergence; what stops it and what is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DIGITS = {
+    "source": "digits",
+    "split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0},
+}
+
+
+def run_name(**factors) -> str:
+    from batchscope.catalogue import dataset_definitions, run_names
+
+    every = {
+        "dataset": dataset_definitions.token("digits", DIGITS),
+        "model": "small_cnn",
+        "batch_size": 100,
+        "learning_rate": 0.05,
+        "optimizer": "sgd",
+        "epochs": 3,
+        "seed": 0,
+        **factors,
+    }
+    return run_names.run_name(every)
+
+
+def door(*arguments: str, **options) -> subprocess.Popen:
+    command = [sys.executable, str(ROOT / "workflow" / "run.py"), *arguments]
+    return subprocess.Popen(command, cwd=ROOT, text=True, **options)
+
+
+def train(results: Path, run: str, *arguments: str) -> dict:
+    process = door(
+        "train",
+        "--results",
+        str(results),
+        "--run",
+        run,
+        *arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    return record(results, run)
+
+
+def record(results: Path, run: str) -> dict:
+    return json.loads((results / "runs" / run / "record.json").read_text())
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def assert_same_bits(one: Path, other: Path) -> None:
+    for name in ("final.npz", "best.npz", "initial.npz", "updates.npz"):
+        left, right = arrays(one / name), arrays(other / name)
+        assert list(left) == list(right)
+        for key in left:
+            assert left[key].tobytes() == right[key].tobytes(), f"{name}: {key}"
+
+
+def history(folder: Path) -> list[list[str]]:
+    """Rows of a history without the seconds, which no two runs share."""
+    rows = [row.split(",") for row in (folder / "history.csv").read_text().splitlines()]
+    seconds = rows[0].index("seconds")
+    return [row[:seconds] + row[seconds + 1 :] for row in rows]
+
+
+def column(folder: Path, name: str) -> list[float]:
+    header, *rows = history(folder)
+    return [float(row[header.index(name)]) for row in rows]
+
+
+def distance(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
+    """Euclidean distance between the trainable weights of two files."""
+    keys = [key for key in one if key.startswith("trainable:")]
+    moved = np.concatenate([(other[key].astype(float) - one[key]).ravel() for key in keys])
+    return float(np.linalg.norm(moved))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("training") / "results"
+    process = door(
+        "prepare_data",
+        "--results",
+        str(folder),
+        "--dataset",
+        run_name().split("+")[0],
+        "--definition",
+        json.dumps(DIGITS),
+    )
+    assert process.wait(timeout=120) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dropout_run(results) -> tuple[str, str]:
+    """A run through all that carries state: dropout, batch norm, Adam, patience, warm-up, norms."""
+    from batchscope.study import model_files
+
+    model = ROOT / "tests" / "data" / "noisy_model.py"
+    run = run_name(
+        model=model_files.token("noisy", str(model)),
+        optimizer="adam",
+        learning_rate=0.001,
+        patience=50,
+        epochs=6,
+        learning_rate_scaling="linear",
+        warmup_epochs=4,
+        update_norms=True,
+    )
+    train(results, run, "--model-file", str(model))
+    return run, str(model)
+
+
+def copy_data(results: Path, target: Path) -> Path:
+    shutil.copytree(results / "data", target / "data")
+    return target
+
+
+def test_same_seed_gives_the_same_bits(results, dropout_run, tmp_path):
+    run, model = dropout_run
+    again = copy_data(results, tmp_path)
+    train(again, run, "--model-file", model)
+    assert_same_bits(results / "runs" / run, again / "runs" / run)
+    assert history(results / "runs" / run) == history(again / "runs" / run)
+
+
+def test_another_seed_gives_other_weights(results):
+    one, other = run_name(seed=0, epochs=1), run_name(seed=1, epochs=1)
+    train(results, one)
+    train(results, other)
+    left = arrays(results / "runs" / one / "final.npz")
+    right = arrays(results / "runs" / other / "final.npz")
+    assert any(not np.array_equal(left[key], right[key]) for key in left)
+
+
+def test_where_the_chunks_are_cut_does_not_change_a_bit(results, dropout_run, tmp_path):
+    run, model = dropout_run
+    again = copy_data(results, tmp_path)
+    train(again, run, "--model-file", model, "--chunk-steps", "3", "--checkpoint-seconds", "0")
+    assert_same_bits(results / "runs" / run, again / "runs" / run)
+    assert history(results / "runs" / run) == history(again / "runs" / run)
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_at_several_points_ends_with_the_same_bits(results, dropout_run, tmp_path, kill):
+    run, model = dropout_run
+    again = copy_data(results, tmp_path)
+    folder = again / "runs" / run
+    arguments = (
+        "train",
+        "--results",
+        str(again),
+        "--run",
+        run,
+        "--model-file",
+        model,
+        "--chunk-steps",
+        "2",
+        "--checkpoint-seconds",
+        "0",
+    )
+    kills = 0
+    for checkpoints in (1, 5, 12):  # further into the training each time
+        process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        seen, last, limit = 0, None, time.monotonic() + 120
+        while process.poll() is None and seen < checkpoints and time.monotonic() < limit:
+            path = folder / "checkpoint.npz"
+            now = os.stat(path).st_mtime_ns if path.exists() else None
+            if now is not None and now != last:
+                seen, last = seen + 1, now
+            time.sleep(0.001)
+        if process.poll() is None:
+            process.send_signal(kill)
+            kills += 1
+        output, _ = process.communicate(timeout=60)
+        if kill == signal.SIGTERM:
+            assert process.returncode == 85, output
+        assert not (folder / "record.json").exists()
+    assert kills == 3
+    done = train(again, run, *arguments[5:])
+    assert done["resumed"] == 3
+    assert_same_bits(results / "runs" / run, folder)
+    assert history(results / "runs" / run) == history(folder)
+    assert not (folder / "checkpoint.npz").exists()
+
+
+# Runs a step that dies, as by `kill -9`, when a function is called for the given time.
+DYING = """
+import os, signal, sys
+sys.path.insert(0, "workflow")
+import run
+
+owner, name, calls, *words = sys.argv[1:]
+left, start = int(calls), run._start
+
+def start_to_die(factors):
+    start(factors)
+    from batchscope import records, training
+
+    place = {"records": records, "Training": training.Training}[owner]
+    whole = getattr(place, name)
+
+    def dying(*arguments, **options):
+        global left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(*arguments, **options)
+
+    setattr(place, name, dying)
+
+run._start = start_to_die
+run.main(words)
+"""
+PAUSE_IN_THE_FIRST_EPOCH = ("Training", "_pause", "4")  # every 1 or 2 steps; an epoch has 11
+WRITING_THE_HISTORY = ("records", "write_rows", "1")  # after the weights, before the record
+
+
+@pytest.mark.parametrize(
+    ("call", "checkpoint_seconds", "left", "resumed"),
+    [
+        (PAUSE_IN_THE_FIRST_EPOCH, "1000", set(), 0),
+        (WRITING_THE_HISTORY, "1000", {"final.npz", "best.npz", "epochs"}, 0),
+        (WRITING_THE_HISTORY, "0", {"final.npz", "best.npz", "epochs", "checkpoint.npz"}, 1),
+    ],
+)
+def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
+    results, dropout_run, tmp_path, call, checkpoint_seconds, left, resumed
+):
+    run, model = dropout_run
+    again = copy_data(results, tmp_path)
+    folder = again / "runs" / run
+    words = ("train", "--results", str(again), "--run", run, "--model-file", model)
+    limits = ("--chunk-steps", "2", "--checkpoint-seconds", checkpoint_seconds)
+    command = [sys.executable, "-c", DYING, *call, *words, *limits]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    found = {path.name for path in folder.glob("*")}
+    assert found - {"initial.npz", "updates.npz"} == left
+    assert train(again, run, "--model-file", model)["resumed"] == resumed
+    assert_same_bits(results / "runs" / run, folder)
+    assert history(results / "runs" / run) == history(folder)
+    assert not (folder / "checkpoint.npz").exists()
+
+
+def test_a_checkpoint_of_something_else_is_ignored(results, dropout_run, tmp_path):
+    run, model = dropout_run
+    again = copy_data(results, tmp_path)
+    folder = again / "runs" / run
+    folder.mkdir(parents=True)
+    (folder / "checkpoint.npz").write_bytes(b"half a file")
+    done = train(again, run, "--model-file", model)
+    assert done["resumed"] == 0
+    assert_same_bits(results / "runs" / run, folder)
+
+
+def test_distances_of_the_epochs(results, dropout_run):
+    folder = results / "runs" / dropout_run[0]
+    weights = [arrays(folder / name) for name in ("initial.npz", "epochs/1.npz", "epochs/2.npz")]
+    moved = [distance(weights[0], weights[1]), distance(weights[1], weights[2])]
+    assert column(folder, "epoch_distance")[:2] == pytest.approx(moved, rel=1e-12)
+    away = [distance(weights[0], weights[1]), distance(weights[0], weights[2])]
+    assert column(folder, "weight_distance")[:2] == pytest.approx(away, rel=1e-12)
+    last = distance(weights[0], arrays(folder / "final.npz"))
+    assert column(folder, "weight_distance")[-1] == pytest.approx(last, rel=1e-12)
+
+
+def test_norms_of_all_updates_are_kept_where_they_are_asked_for(results, dropout_run):
+    folder = results / "runs" / dropout_run[0]
+    norms = arrays(folder / "updates.npz")["update_norms"]
+    assert (norms.dtype, norms.shape) == (np.float32, (66,))  # 6 epochs of 11 updates
+    assert (norms > 0).all()
+    # No way from one epoch's end to the next is longer than its updates one after the other.
+    assert (np.array(column(folder, "epoch_distance")) <= norms.reshape(6, 11).sum(1)).all()
+    run = run_name(epochs=1)
+    train(results, run)
+    kept = arrays(results / "runs" / run / "updates.npz")
+    assert (list(kept), kept["update_norms"].shape) == (["update_norms"], (0,))
+
+
+def test_rates_of_a_warm_up_through_a_run(results, dropout_run):
+    # From 0.001 to 0.001 * 100 / 32 over 4 epochs of 11 updates; each epoch's last rate.
+    top = 0.001 * 100 / 32
+    rates = [0.001 + (top - 0.001) * k / 44 for k in (10, 21, 32, 43)] + [top, top]
+    folder = results / "runs" / dropout_run[0]
+    assert column(folder, "learning_rate") == pytest.approx(rates, rel=1e-6)
+
+
+def test_the_target_loss_stops_a_training(results):
+    run = run_name(epochs=3, optimizer="adam", learning_rate=0.001)
+    assert train(results, run)["reached_target"] is None
+    target = column(results / "runs" / run, "train_loss")[1]
+    stopped = run_name(
+        epochs=3, optimizer="adam", learning_rate=0.001, target_train_loss=target, patience=1
+    )
+    done = train(results, stopped)
+    assert (done["status"], done["stop_reason"]) == ("finished", "train_loss")
+    assert (done["epochs_run"], done["reached_target"]) == (2, True)
+    left = arrays(results / "runs" / run / "epochs" / "2.npz")
+    right = arrays(results / "runs" / stopped / "final.npz")
+    assert all(np.array_equal(left[key], right[key]) for key in left)
+    output = results / "evaluated.json"
+    words = ("--run", stopped, "--settings", "default", "--output", str(output))
+    assert door("evaluate", "--results", str(results), *words).wait(300) == 0
+    at_the_end = json.loads(output.read_text())["values"]["train_loss"]
+    assert done["message"] == f"The training loss is {at_the_end:.6g}."
+    missed = run_name(epochs=1, target_train_loss=0.5)
+    done = train(results, missed)
+    assert (done["status"], done["stop_reason"]) == ("finished", "epochs")
+    assert done["reached_target"] is False
+
+
+@pytest.mark.parametrize(
+    ("mean", "at_the_end", "reached"),
+    [
+        (0.5, 0.4, True),
+        (0.5, 0.5, True),
+        (0.5, 0.9, False),  # an update threw the last weights off
+        (0.6, 0.4, False),
+        (0.5, float("nan"), False),
+    ],
+)
+def test_a_target_loss_is_reached_by_the_epoch_and_by_its_last_weights(mean, at_the_end, reached):
+    from batchscope.training import trainer
+
+    trained = trainer.Training.__new__(trainer.Training)
+    trained.factors = {"target_train_loss": 0.5}
+    trained.progress = trainer.Progress(epoch=7, history=[{"train_loss": mean}])
+    trained._training_set = SimpleNamespace(loss_and_accuracy=lambda: (at_the_end, 0.5))
+    assert trained._target_loss() == (at_the_end if reached else None)
+
+
+def test_divergence_is_a_result(results):
+    run = run_name(learning_rate=1e6, epochs=5, update_norms=True)
+    done = train(results, run)
+    assert done["status"] == "diverged"
+    assert done["stop_reason"] == "diverged"
+    assert done["epochs_run"] < 5
+    assert "no longer finite" in done["message"]
+    assert (results / "runs" / run / "final.npz").exists()
+    norms = arrays(results / "runs" / run / "updates.npz")["update_norms"]
+    assert len(norms) == done["steps_run"]
+
+
+def test_patience_stops_and_the_best_weights_are_kept(results):
+    # Adam at this rate soon jumps about, and never diverges: its steps are bounded.
+    run = run_name(optimizer="adam", learning_rate=0.02, patience=2, epochs=60, batch_size=16)
+    done = train(results, run)
+    rows = history(results / "runs" / run)
+    header, losses = rows[0], [float(row[rows[0].index("validation_loss")]) for row in rows[1:]]
+    assert header[0] == "epoch"
+    best = int(np.argmin(losses)) + 1
+    assert done["best_epoch"] == best
+    assert done["best_validation_loss"] == losses[best - 1]
+    assert (done["status"], done["stop_reason"]) == ("finished", "patience")
+    assert done["epochs_run"] == best + 2 < 60
+
+
+def test_equal_weights_are_stored_once(results):
+    run = run_name(epochs=1)
+    train(results, run)
+    folder = results / "runs" / run
+    assert os.path.samefile(folder / "final.npz", folder / "best.npz")
+    other = run_name(epochs=1, batch_size=300)
+    train(results, other)
+    assert os.path.samefile(folder / "initial.npz", results / "runs" / other / "initial.npz")
+
+
+def test_the_last_smaller_batch_is_trained_on(results):
+    run = run_name(epochs=1, batch_size=1000)  # 1,087 examples: 1,000 and 87
+    assert train(results, run)["steps_run"] == 2
+
+
+def test_a_batch_above_the_training_set_is_refused(results):
+    run = run_name(batch_size=1088, epochs=1)
+    words = ("train", "--results", str(results), "--run", run)
+    process = door(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 1
+    text = "received 1088; at most 1087 is expected, the training images of digits."
+    assert output.splitlines()[-1] == f"batch_size: {text}"
+    assert not (results / "runs" / run).exists()
+
+
+@pytest.mark.parametrize(("scaling", "expected"), [("none", 0.05), ("linear", 0.2), ("sqrt", 0.1)])
+def test_learning_rate_scaling(scaling, expected):
+    from batchscope.catalogue import run_names
+    from batchscope.training import step_loop
+
+    factors = run_names.parse_run(
+        run_name(batch_size=128, base_batch_size=32, learning_rate_scaling=scaling)
+    )
+    assert step_loop.effective_learning_rate(factors) == pytest.approx(expected, rel=1e-12)
+
+
+def test_every_optimizer_is_a_plain_keras_one_and_none_is_left_out():
+    import keras
+
+    from batchscope.catalogue import run_factors, run_names
+    from batchscope.training import step_loop
+
+    known = {
+        value.__name__.lower()
+        for value in vars(keras.optimizers).values()
+        if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer)
+    }
+    # The base class, wrappers around others, one that is only for hidden matrices, and one whose
+    # weights in training are not those to evaluate.
+    special = {"optimizer", "lossscaleoptimizer", "multioptimizer", "muon", "schedulefreeadamw"}
+    assert known - set(run_factors.OPTIMIZERS) <= special
+    for optimizer in run_factors.OPTIMIZERS:
+        made = step_loop.make_optimizer(run_names.parse_run(run_name(optimizer=optimizer)))
+        assert type(made).__name__.lower() == optimizer
+        assert float(made.learning_rate.numpy()) == pytest.approx(0.05)
+    sgd = step_loop.make_optimizer(run_names.parse_run(run_name(momentum=0.9, nesterov=True)))
+    assert (sgd.momentum, sgd.nesterov) == (0.9, True)
+
+
+def test_an_epochs_order_depends_on_seed_and_epoch_alone():
+    from batchscope.training import step_loop
+
+    order = step_loop.epoch_order(3, 5, 100)
+    assert sorted(order) == list(range(100))
+    assert np.array_equal(order, step_loop.epoch_order(3, 5, 100))
+    assert not np.array_equal(order, step_loop.epoch_order(3, 6, 100))
+    assert not np.array_equal(order, step_loop.epoch_order(4, 5, 100))
+
+
+def test_one_step_of_sgd_against_the_update_by_hand():
+    """One step on two examples: the new weights are the old ones minus rate times gradient."""
+    import keras
+
+    from batchscope.training import step_loop
+
+    inputs = keras.Input((1, 1, 2))
+    outputs = keras.layers.Dense(1, activation="sigmoid", name="out")(
+        keras.layers.Flatten()(inputs)
+    )
+    model = keras.Model(inputs, outputs)
+    kernel = np.array([[0.3], [-0.2]], np.float32)
+    model.set_weights([kernel, np.array([0.2], np.float32)])
+    images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
+    labels = np.array([1, 0])
+    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.5), images, labels, 1.0, 2)
+    done, totals, _, norms = steps.run(np.array([0, 1], np.int32), 0, 1, step_loop.Totals())
+    x = images.reshape(2, 2)
+    p = 1 / (1 + np.exp(-(x @ kernel[:, 0] + 0.2)))
+    gradient = ((p - labels)[:, None] * x).mean(0)
+    np.testing.assert_allclose(
+        model.get_weights()[0][:, 0], kernel[:, 0] - 0.5 * gradient, rtol=1e-5
+    )
+    np.testing.assert_allclose(model.get_weights()[1], 0.2 - 0.5 * (p - labels).mean(), rtol=1e-5)
+    expected = -np.log(p[0]) - np.log(1 - p[1])
+    assert (done, norms.shape) == (1, (0,))
+    assert totals.loss == pytest.approx(expected, rel=1e-6)
+    assert totals.hits == int(p[0] > 0.5) + int(p[1] < 0.5)
+
+
+def test_every_update_of_a_warm_up_against_its_rate_by_hand():
+    """Three updates of the rates 0.1, 0.2 and 0.3 that lead from 0.1 to 0.4, and one of 0.4."""
+    import keras
+
+    from batchscope.catalogue import run_names
+    from batchscope.training import step_loop
+
+    factors = run_names.parse_run(
+        run_name(
+            batch_size=4,
+            base_batch_size=1,
+            learning_rate=0.1,
+            learning_rate_scaling="linear",
+            warmup_epochs=1,
+        )
+    )
+    inputs = keras.Input((1, 1, 2))
+    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
+    model = keras.Model(inputs, outputs)
+    w = np.array([0.3, -0.2, 0.2])
+    model.set_weights([w[:2, None].astype(np.float32), w[2:].astype(np.float32)])
+    x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
+    images = x.reshape(3, 1, 1, 2).astype(np.float32)
+    optimizer = step_loop.make_optimizer(factors, step_loop.warm_up(factors, 3))
+    steps = step_loop.StepLoop(model, optimizer, images, labels, 1.0, 1, update_norms=True)
+    moves = []
+    for rate, example in ((0.1, 0), (0.2, 1), (0.3, 2), (0.4, 0)):
+        features = np.append(x[example], 1.0)
+        p = 1 / (1 + np.exp(-features @ w))
+        moves.append(-rate * (p - labels[example]) * features)
+        w = w + moves[-1]
+    order = np.arange(3, dtype=np.int32)
+    _, _, _, first = steps.run(order, 0, 3, step_loop.Totals())
+    _, _, _, second = steps.run(order, 0, 1, step_loop.Totals())
+    np.testing.assert_allclose(np.append(*model.get_weights()), w, rtol=1e-5)
+    expected = [np.linalg.norm(move) for move in moves]
+    np.testing.assert_allclose([*first, *second], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer):
+    from batchscope.catalogue import run_names
+    from batchscope.training import models, step_loop
+
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (44, 8, 8, 1), np.uint8)
+    labels = random.integers(0, 3, 44)
+    factors = run_names.parse_run(run_name(optimizer=optimizer, learning_rate=0.01))
+
+    def made(update_norms: bool) -> tuple:
+        model = models.build("small_cnn", (8, 8, 1), 3, 0)
+        given = (images, labels, 1 / 255, 4, update_norms)
+        return model, step_loop.StepLoop(model, step_loop.make_optimizer(factors), *given)
+
+    order = step_loop.epoch_order(0, 0, 44)
+    model, steps = made(update_norms=False)
+    way = [model.get_weights()]
+    for step in range(11):
+        steps.run(order, step, step + 1, step_loop.Totals())
+        way.append(model.get_weights())
+    expected = [
+        np.sqrt(sum(((b.astype(float) - a) ** 2).sum() for a, b in zip(*pair, strict=True)))
+        for pair in zip(way[:-1], way[1:], strict=True)
+    ]
+    model, steps = made(update_norms=True)
+    parts = [steps.run(order, *part, step_loop.Totals())[3] for part in ((0, 7), (7, 11))]
+    np.testing.assert_allclose(np.concatenate(parts), expected, rtol=1e-6)
+    for kept, plain in zip(model.get_weights(), way[-1], strict=True):
+        assert kept.tobytes() == plain.tobytes()
+
+
+def test_norms_end_with_the_update_whose_loss_is_not_finite():
+    import keras
+
+    from batchscope.catalogue import run_names
+    from batchscope.training import step_loop
+
+    inputs = keras.Input((1, 1, 2))
+    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
+    model = keras.Model(inputs, outputs)
+    images = np.full((6, 1, 1, 2), 0.5, np.float32)
+    images[2:4] = np.nan
+    optimizer = step_loop.make_optimizer(run_names.parse_run(run_name()))
+    steps = step_loop.StepLoop(
+        model, optimizer, images, np.zeros(6, int), 1.0, 2, update_norms=True
+    )
+    done, _, _, norms = steps.run(np.arange(6, dtype=np.int32), 0, 3, step_loop.Totals())
+    assert done == 2
+    assert np.isfinite(norms).tolist() == [True, False]
+
+
+def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
+    import tensorflow as tf
+
+    from batchscope.training import step_loop, trainer
+
+    def refuse(self, *arguments):
+        message = "Graph execution error:\n\nOOM when allocating tensor\nmore"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    run = run_name(epochs=2, batch_size=50, update_norms=True)
+    monkeypatch.setattr(step_loop.StepLoop, "run", refuse)
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert trainer.train(run, results) == "out_of_memory"
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+    done = record(results, run)
+    assert done["message"] == "OOM when allocating tensor"
+    assert arrays(results / "runs" / run / "final.npz") == {}
+    assert arrays(results / "runs" / run / "updates.npz")["update_norms"].shape == (0,)
+
+
+@pytest.mark.slow
+def test_an_allocators_refusal_is_recorded(results):
+    """4 GB of activations under a limit of 9 GB of addresses, half of which TensorFlow has."""
+    from batchscope.study import model_files
+
+    model = ROOT / "tests" / "data" / "wide_model.py"
+    token = model_files.token("wide", str(model))
+    run = run_name(model=token, batch_size=500, epochs=1)
+    limit = 9_000_000 * 1024
+    process = door(
+        *("train", "--results", str(results), "--run", run, "--model-file", str(model)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert process.wait(timeout=300) == 0
+    done = record(results, run)
+    assert done["status"] == "out_of_memory"
+    assert "OOM when allocating tensor" in done["message"]

@@ -1,0 +1,200 @@
+"""How an update uses its batch: hand-worked steps on quadratics, and what methods share."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+CURVATURES = np.array([2.0, 0.5], np.float32)
+START = np.array([3.0, -1.0], np.float32)
+RATE = 0.1
+
+
+def quadratic(optimizer=None, method=None, updates=1):
+    """Returns the weights after updates of f(w) = (2 w_1^2 + 0.5 w_2^2) / 2 from (3, -1)."""
+    import keras
+    import tensorflow as tf
+
+    from batchscope.training.update_methods import Method
+
+    weight = keras.Variable(START)
+    model = SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[])
+    optimizer = optimizer or keras.optimizers.SGD(RATE)
+    optimizer.build([weight])
+
+    def evaluate():
+        value = weight.value
+        with tf.GradientTape() as tape:
+            tape.watch(value)
+            loss = 0.5 * tf.reduce_sum(CURVATURES * value**2)
+        return loss, tf.constant(0), [tape.gradient(loss, value)]
+
+    @tf.function(autograph=False)
+    def update():
+        return (method or Method()).apply(evaluate, optimizer, model)[0]
+
+    losses = [float(update()) for _ in range(updates)]
+    assert losses[0] == pytest.approx(0.5 * float(CURVATURES @ START**2))
+    return weight.numpy()
+
+
+def test_plain_is_one_step_along_the_gradient():
+    np.testing.assert_allclose(quadratic(), START * (1 - RATE * CURVATURES), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("gamma", "inner_steps"), [(1.5, 3), (0.0, 2), (4.0, 1)])
+def test_conservative_against_its_inner_steps_by_hand(gamma, inner_steps):
+    from batchscope.training.update_methods import Method
+
+    expected = START.astype(float)
+    for _ in range(2):  # two updates: the second one pulls to where the first one ended
+        anchor = expected
+        for _ in range(inner_steps):
+            expected = expected - RATE * (CURVATURES * expected + gamma * (expected - anchor))
+    found = quadratic(method=Method("conservative", gamma, inner_steps), updates=2)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_many_conservative_steps_reach_the_minimum_of_what_they_minimise():
+    """The proximal point: w = gamma w_0 / (curvature + gamma)."""
+    from batchscope.training.update_methods import Method
+
+    found = quadratic(method=Method("conservative", 3.0, 200))
+    np.testing.assert_allclose(found, 3 * START / (CURVATURES + 3), rtol=1e-5)
+
+
+def test_robust_against_a_step_by_hand():
+    """Along the gradient at w + rho g / ||g||; g = (6, -0.5), of length 6.0208."""
+    from batchscope.training.update_methods import Method
+
+    rho = 0.4
+    gradient = np.array([6.0, -0.5])
+    worst = START + rho * gradient / np.sqrt(36.25)
+    expected = START - RATE * CURVATURES * worst
+    np.testing.assert_allclose(quadratic(method=Method("robust", rho=rho)), expected, rtol=1e-6)
+
+
+def test_robust_stays_at_a_stationary_point():
+    import keras
+    import tensorflow as tf
+
+    from batchscope.training.update_methods import Method
+
+    weight = keras.Variable(np.zeros(2, np.float32))
+    model = SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[])
+    zero = (tf.constant(1.0), tf.constant(0), [tf.zeros(2)])
+    Method("robust").apply(lambda: zero, keras.optimizers.SGD(RATE), model)
+    assert weight.numpy().tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["conservative", "robust"])
+def test_methods_take_their_steps_with_any_optimizer(name):
+    import keras
+
+    from batchscope.training.update_methods import Method
+
+    found = quadratic(keras.optimizers.Adam(RATE), Method(name, rho=2.0), updates=2)
+    plain = quadratic(keras.optimizers.Adam(RATE), updates=2)
+    assert np.isfinite(found).all()
+    assert not np.allclose(found, plain, rtol=1e-6)
+
+
+def network():
+    """Returns a network with dropout and batch normalisation, the same one at every call."""
+    import keras
+
+    keras.utils.set_random_seed(4)
+    return keras.Sequential(
+        [
+            keras.Input((4, 4, 1)),
+            keras.layers.Flatten(),
+            keras.layers.Dense(16),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.5),
+            keras.layers.Dense(3, activation="softmax"),
+        ]
+    )
+
+
+def trained(method, updates=3):
+    """Returns a network's variables, and the loss and hits, after updates of the loop."""
+    import keras
+
+    from batchscope.training import step_loop
+
+    rng = np.random.default_rng(1)
+    images, labels = rng.normal(size=(12, 4, 4, 1)).astype(np.float32), np.arange(12) % 3
+    model = network()
+    steps = step_loop.StepLoop(
+        model, keras.optimizers.SGD(0.2), images, labels, 1.0, 6, method=method
+    )
+    totals = steps.run(np.arange(12, dtype=np.int32), 0, updates, step_loop.Totals())[1]
+    return [variable.numpy() for variable in model.variables], totals
+
+
+def test_one_inner_step_is_the_plain_update_to_the_last_bit():
+    from batchscope.training.update_methods import Method
+
+    plain, totals = trained(Method())
+    found, same = trained(Method("conservative", 2.0, 1))
+    assert same == totals
+    for one, other in zip(plain, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("method", ["conservative", "robust"])
+def test_a_batch_is_one_function_within_an_update(method):
+    """Generators and moving statistics move once per update, whatever the gradients.
+
+    After a single update all of them are those of a plain one: the first gradient is the same.
+    """
+    from batchscope.training.update_methods import Method
+
+    plain, totals = trained(Method(), updates=1)
+    found, same = trained(Method(method), updates=1)
+    assert same == totals
+    model = network()
+    for variable, one, other in zip(model.variables, plain, found, strict=True):
+        if not variable.trainable:
+            np.testing.assert_array_equal(one, other, err_msg=variable.path)
+    assert any(
+        not np.array_equal(one, other)
+        for variable, one, other in zip(model.variables, plain, found, strict=True)
+        if variable.trainable
+    )
+
+
+@pytest.mark.parametrize("name", ["plain", "conservative", "robust"])
+def test_an_update_computes_as_many_gradients_as_its_ceiling_counts(name):
+    import keras
+    import tensorflow as tf
+
+    from batchscope.catalogue import run_factors
+    from batchscope.training.update_methods import Method
+
+    weight, computed = keras.Variable(START), 0
+    model = SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[])
+
+    def evaluate():
+        nonlocal computed
+        computed += 1
+        return tf.constant(1.0), tf.constant(0), [weight.value]
+
+    Method(name, inner_steps=7).apply(evaluate, keras.optimizers.SGD(RATE), model)
+    assert computed == run_factors.gradients_per_update({"method": name, "inner_steps": 7})
+
+
+def test_a_method_is_read_from_the_factors_of_runs_and_timings():
+    from batchscope.training.update_methods import Method
+
+    run = {"method": "conservative", "gamma": 2.0, "inner_steps": 3, "rho": 0.05}
+    assert Method.of(run) == Method("conservative", 2.0, 3, 0.05)
+    assert Method.of({"method": "robust", "inner_steps": 5}) == Method("robust")
+
+
+def test_a_divided_batch_is_used_once():
+    from batchscope.training import replicas
+
+    factors = {"method": "robust", "inner_steps": 5, "replicas": 2, "device": "cpu"}
+    with pytest.raises(ValueError, match="method plain"):
+        replicas.make_loop(factors, None, None)

@@ -1,0 +1,328 @@
+"""The house rules: imports point downward, pins agree, nothing heavy where it must be light."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "workflow" / "batchscope"
+
+# Each module or package may import only those named before it in this order, and itself.
+LAYERS = (
+    "errors",
+    "parameters",
+    "names",
+    "measure_settings",
+    "snapshots",
+    "versions",
+    "problems",
+    "values",
+    "definitions",
+    "model_files",
+    "pairs",
+    "sweeps",
+    "environments",
+    "absence",
+    "published",
+    "outcomes",
+    "kinds",
+    "combinations",
+    "figure_names",
+    "reduction",
+    "reader",
+    "grids",
+    "experiment_keys",
+    "plan",
+    "config",
+    "records",
+    "installation",
+    "machine",
+    "outputs",
+    "estimates",
+    "status",
+    "backend",
+    "warm",
+    "jobs",
+    "datasets",
+    "networks",
+    "models",
+    "losses",
+    "methods",
+    "augmentations",
+    "loop",
+    "replicas",
+    "checkpoint",
+    "weight_distance",
+    "training",
+    "measures",
+    "frameworks",
+    "timing",
+    "frames",
+    "statistics",
+    "contrasts",
+    "margins",
+    "step_times",
+    "staircases",
+    "learning_rates",
+    "long_tables",
+    "timing_columns",
+    "timing_tables",
+    "tables",
+    "figures",
+    "report",
+)
+HEAVY = {
+    *("tensorflow", "keras", "numpy", "pandas", "scipy", "matplotlib", "sklearn", "jinja2"),
+    *("torch", "mxnet", "jax"),
+}
+# What each layer is made for (the architecture's table); a layer that is not named has no limit.
+OUTSIDE = {
+    "parameters": set(),
+    "names": set(),
+    "absence": set(),
+    "estimates": {"numpy"},
+    "measure_settings": set(),
+    "snapshots": set(),
+    "plan": set(),
+    "kinds": set(),
+    "combinations": set(),
+    "figure_names": set(),
+    "reduction": set(),
+    "reader": set(),
+    "grids": set(),
+    "experiment_keys": set(),
+    "model_files": set(),
+    "definitions": set(),
+    "pairs": set(),
+    "sweeps": set(),
+    "environments": set(),
+    "published": set(),
+    "outcomes": set(),
+    "problems": set(),
+    "values": set(),
+    "errors": set(),
+    "versions": set(),
+    "records": {"numpy"},
+    "config": set(),
+    "weight_distance": {"numpy"},
+    "frameworks": {"numpy", "torch", "mxnet", "jax"},
+    "statistics": {"numpy", "scipy", "pandas"},
+    "contrasts": {"pandas"},
+    "learning_rates": {"numpy", "pandas"},
+    "margins": {"numpy", "pandas"},
+    "step_times": {"numpy", "scipy"},
+    "staircases": {"numpy"},
+    "long_tables": {"numpy", "pandas"},
+    "timing_tables": {"numpy", "pandas"},
+    "tables": {"numpy", "pandas"},
+    "report": {"jinja2", "pandas"},
+}
+
+
+def modules(layer: str) -> list[Path]:
+    package = LIBRARY / layer
+    return sorted(package.rglob("*.py")) if package.is_dir() else [LIBRARY / f"{layer}.py"]
+
+
+def imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "batchscope":
+            found |= {f"batchscope.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def type_checking_only(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Import):
+                    found |= {alias.name for alias in inner.names}
+                elif isinstance(inner, ast.ImportFrom) and inner.module:
+                    found.add(inner.module)
+    return found
+
+
+def test_every_module_has_its_layer():
+    found = {path.stem for path in LIBRARY.glob("*.py")} - {"__init__"}
+    found |= {path.parent.name for path in LIBRARY.glob("*/__init__.py")}
+    assert found == set(LAYERS)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_point_downward(layer):
+    allowed = set(LAYERS[: LAYERS.index(layer) + 1])
+    for path in modules(layer):
+        for name in imported(path):
+            if name.startswith("batchscope."):
+                assert name.split(".")[1] in allowed, f"{path.name} imports {name}"
+            assert not name.startswith("snakemake"), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("layer", OUTSIDE)
+def test_outside_imports(layer):
+    for path in modules(layer):
+        used = {name.split(".")[0] for name in imported(path) - type_checking_only(path)}
+        assert used & HEAVY <= OUTSIDE[layer], path.name
+
+
+def test_the_snakefile_pays_for_nothing_heavy():
+    code = (
+        "import sys; sys.path.insert(0, 'workflow');"
+        "from batchscope import jobs; jobs.Jobs.of(['config.yaml'], "
+        "__import__('batchscope.study.config').config.read('config.yaml'));"
+        "print(sorted(name for name in sys.modules if '.' not in name))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(ast.literal_eval(done.stdout))
+    # NumPy comes with the paths of the records; it is a tenth of a second.
+    assert not loaded & (HEAVY - {"numpy"})
+
+
+def locked(name: str) -> dict[str, str]:
+    """Package -> version of a lock file, as it holds for Python 3.11 on Linux."""
+    from packaging.markers import Marker
+
+    environment = {
+        "python_version": "3.11",
+        "python_full_version": "3.11.9",
+        "sys_platform": "linux",
+        "platform_machine": "x86_64",
+    }
+    versions = {}
+    for line in (ROOT / name).read_text().splitlines():
+        match = re.match(r"([a-z0-9-]+)(?:\[.*\])?==([^\s;\\]+)(?: ; ([^\\]+))?", line)
+        if match and (not match[3] or Marker(match[3].strip()).evaluate(environment)):
+            versions[match[1]] = match[2]
+    return versions
+
+
+def test_the_project_pins_what_the_lock_holds():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lock, dev = locked("requirements.lock"), locked("requirements-dev.lock")
+    for pin in project["project"]["dependencies"]:
+        name, version = pin.split("==")
+        assert lock[name] == version
+    for pin in project["dependency-groups"]["dev"]:
+        name, version = pin.split("==")
+        assert dev[name] == version
+    assert lock.items() <= dev.items()
+
+
+def test_conda_twins_never_drift_from_the_lock():
+    conda_names = {"matplotlib-base": "matplotlib", "python": None}
+    # What starts the jobs, and no job imports.
+    managing = {"snakemake", "snakemake-executor-plugin-slurm"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    dependencies = {pin.split("==")[0] for pin in project["project"]["dependencies"]}
+    lock = locked("requirements.lock")
+    files = sorted((ROOT / "envs").glob("*.yaml"))
+    assert files
+    for path in files:
+        pins = [pin for pin in yaml.safe_load(path.read_text())["dependencies"]]
+        for pin in pins:
+            name, version = pin.split("=")
+            package = conda_names.get(name, name)
+            if package is not None:
+                assert lock[package] == version, f"{path.name}: {pin}"
+        # Whatever the jobs may import is there.
+        present = {conda_names.get(pin.split("=")[0], pin.split("=")[0]) for pin in pins}
+        assert dependencies - managing <= present, path.name
+
+
+def test_every_lock_entry_has_hashes():
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        entries = re.split(r"\n(?=[a-z])", (ROOT / name).read_text())
+        for entry in entries:
+            if "==" in entry.splitlines()[0] and not entry.startswith("#"):
+                assert "--hash=sha256:" in entry, entry.splitlines()[0]
+
+
+def test_every_costly_rule_carries_its_version_and_no_code():
+    from batchscope.catalogue.versions import VERSIONS
+
+    for step, version in VERSIONS.items():
+        assert re.fullmatch(rf"{step}-v\d+", version)
+    rules = "".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
+    for step in VERSIONS:
+        body = re.search(rf"^rule {step}:\n((?:    .*\n|\n)+)", rules, re.M)[1]
+        assert f'VERSIONS["{step}"]' in body
+        assert "workflow/batchscope" not in body
+        assert "log:" in body and "conda:" in body and ":q}" in body
+        assert "retries:" not in body  # the profile's reach a cluster better
+    assert not re.search(r"^\s+run:", rules, re.M)
+
+
+def test_nothing_unsafe_is_read():
+    banned = r"import pickle|yaml\.load\(|allow_pickle=True|extractall\(|\|\s*safe\b"
+    files = [*(ROOT / "workflow").rglob("*.py"), *(ROOT / "workflow" / "templates").iterdir()]
+    assert len(files) > 30
+    for path in files:
+        found = re.search(banned, path.read_text())
+        assert not found, f"{path.name}: {found[0]}"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        ["snakefmt", "--check", "Snakefile", "workflow/rules"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_format(command):
+    tool = Path(sys.executable).parent / command[0]
+    done = subprocess.run([tool, *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_framework_imports_itself_alone():
+    """Its environment holds no other, and none of them TensorFlow."""
+    own = {"pytorch": "torch", "mxnet": "mxnet", "jax": "jax"}
+    for path in modules("frameworks"):
+        used = {name.split(".")[0] for name in imported(path)} & HEAVY
+        assert used <= {"numpy", own.get(path.stem, "numpy")}, path.name
+
+
+def test_what_times_the_steps_of_any_framework_imports_none():
+    """It runs in the environment of each."""
+    shared = ("throughput", "utilisation", "subjects", "framework_subject")
+    for name in shared:
+        used = imported(LIBRARY / "timing" / f"{name}.py")
+        assert {each.split(".")[0] for each in used} & HEAVY <= {"numpy"}, name
+
+
+def scripts() -> list[tuple[str, str]]:
+    """Returns the programs that benchmarks hold as text, by file and name."""
+    found = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            value = node.value if isinstance(node, ast.Assign) else None
+            if isinstance(value, ast.Constant) and "\nimport " in str(value.value):
+                found.append((f"{path.name}:{node.targets[0].id}", value.value))
+    return found
+
+
+def test_programs_in_text_use_no_name_that_they_lack():
+    assert "grid.py:LOOP" in dict(scripts())
+    for name, text in scripts():
+        tool = Path(sys.executable).parent / "ruff"
+        command = [tool, "check", "--isolated", "--select", "F", "--quiet", "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0, f"{name}: {done.stdout}"

@@ -1,0 +1,330 @@
+"""The workflow on a cluster: what sbatch is asked for, and studies on a real SLURM."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from batchscope.study import config
+from project import copy
+from slurm import cluster
+
+PROFILE = ("--profile", "slurm")
+# Of the profile's settings the only one that is changed: nobody waits for these jobs in a queue.
+POLL_OFTEN = ("--slurm-init-seconds-before-status-checks", "2")
+REASON = cluster.unavailable()
+needs_a_cluster = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+
+# Notes each call's arguments, and then does what the test needs.
+RECORDING_SBATCH = """\
+#!/bin/sh
+printf '%s\\n' "$@" > {calls}/$$
+{then}
+"""
+
+
+class Project:
+    """A fresh copy of the project, as a user who cloned it has."""
+
+    def __init__(self, folder: Path, then: str) -> None:
+        self.root = folder / "project"
+        self.calls = folder / "calls"
+        self.programs = folder / "programs"
+        self.log = folder / "snakemake.log"
+        self._home = folder / "home"
+        for path in (self.calls, self.programs, self._home):
+            path.mkdir(parents=True)
+        copy(self.root)
+        self.program("sbatch", RECORDING_SBATCH.format(calls=self.calls, then=then))
+
+    def program(self, name: str, text: str) -> None:
+        """Puts a program before all others."""
+        path = self.programs / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Returns the environment of someone without settings of their own."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
+        return {**kept, "HOME": str(self._home), "PATH": path, **more}
+
+    @contextlib.contextmanager
+    def snakemake(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen]:
+        """Starts Snakemake; it is stopped, if it still runs, in the end."""
+        command = [sys.executable, "-m", "snakemake", *PROFILE, *arguments]
+        with open(self.log, "a") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.root,
+                env=self.environment(**environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                try:
+                    process.wait(60)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+    def wait(self, process: subprocess.Popen, seconds: float) -> None:
+        """Waits for a Snakemake that is expected to succeed."""
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"Snakemake still ran after {seconds} s.\n{self.tail()}")
+        assert status == 0, self.tail()
+
+    def tail(self) -> str:
+        return self.log.read_text()[-6000:]
+
+    def study(self, path: str):
+        with contextlib.chdir(self.root):
+            return config.study(path, "full")
+
+    def record(self, run: str) -> dict:
+        return json.loads((self.root / "results" / "runs" / run / "record.json").read_text())
+
+    def has_trained(self, run: str) -> bool:
+        """Whether a run has an epoch behind it."""
+        return (self.root / "results" / "runs" / run / "epochs" / "1.npz").exists()
+
+    def submissions(self) -> list[dict[str, str]]:
+        """Returns the options of each call of sbatch, in their order, without the command."""
+        paths = sorted(self.calls.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        return [_options(path.read_text().splitlines()) for path in paths]
+
+
+def _options(arguments: list[str]) -> dict[str, str]:
+    found, left = {}, iter(arguments)
+    for argument in left:
+        name, _, value = argument.partition("=")
+        if name == "--wrap":
+            break
+        if not value and name in ("--job-name", "--output", "--comment", "--mem", "-t", "-D", "-p"):
+            value = next(left)
+        found[name] = value
+    return found
+
+
+def _rule(submission: dict[str, str]) -> str:
+    return submission["--comment"].partition("_wildcards_")[0].removeprefix("rule_")
+
+
+# What sbatch is asked for: no cluster needed --------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def submissions(tmp_path_factory) -> list[dict[str, str]]:
+    """What is asked for a study whose data are there, and whose half of the runs."""
+    pytest.importorskip("snakemake_executor_plugin_slurm")
+    # The process that local jobs fork from is of no use, and no business, on a cluster.
+    project = Project(
+        tmp_path_factory.mktemp("asked"), '[ -z "${BATCHSCOPE_WARM:-}" ] || touch warm; exit 1'
+    )
+    for name in ("sinfo", "squeue", "sacct", "scontrol"):
+        project.program(name, "#!/bin/sh\nexit 0\n")
+    study = project.study("tests/slurm/devices.yaml")
+    results = project.root / "results"
+    made = [results / "data" / token / "record.json" for token in study.datasets]
+    for name, run in study.runs.items():
+        if run.factors["batch_size"] == 64:
+            files = ("record.json", "history.csv", "final.npz", "best.npz", "initial.npz")
+            made += [results / "runs" / name / file for file in files]
+    for path in made:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}" if path.suffix == ".json" else "")
+    with project.snakemake("--configfile", "tests/slurm/devices.yaml") as process:
+        assert process.wait(300) != 0
+    found = project.submissions()
+    assert found, project.tail()
+    assert not (project.root / "warm").exists()
+    return found
+
+
+def test_memory_and_time_reach_sbatch_and_memory_grows(submissions):
+    asked = {}
+    for submission in submissions:
+        memory = asked.setdefault(submission["--comment"], [])
+        memory.append(int(submission["--mem"]))
+        assert int(submission["-t"]) > 0
+    assert {comment.partition("_wildcards_")[0] for comment in asked} == {
+        "rule_train",
+        "rule_evaluate",
+        "rule_weight_distance",
+        "rule_time_epoch",
+    }
+    for memory in asked.values():  # the first try and two more
+        assert memory == [memory[0], 2 * memory[0], 4 * memory[0]]
+
+
+def test_every_job_is_warned_before_its_time_is_up(submissions):
+    assert {submission.get("--signal") for submission in submissions} == {"TERM@60"}
+
+
+def test_timing_jobs_have_a_node_to_themselves_and_no_others_have(submissions):
+    for submission in submissions:
+        assert ("--exclusive" in submission) == (_rule(submission) == "time_epoch")
+
+
+def test_jobs_ask_for_the_threads_that_they_use(submissions):
+    for submission in submissions:
+        several = "+th=4" in submission["--comment"]
+        measures = _rule(submission) in ("evaluate", "weight_distance")
+        assert submission["--cpus-per-task"] == ("4" if several and not measures else "1")
+
+
+def test_jobs_ask_for_a_gpu_where_the_study_does(submissions):
+    for submission in submissions:
+        wanted = "+dev=gpu" in submission["--comment"] and _rule(submission) != "weight_distance"
+        assert submission.get("--gpus") == ("1" if wanted else None)
+        assert "--gres" not in submission
+    assert any("--gpus" in submission for submission in submissions)
+
+
+def test_jobs_can_be_found_by_their_name(submissions):
+    assert all(found["--job-name"].startswith("batchscope_") for found in submissions)
+
+
+def test_no_partition_and_no_account_is_asked_for(submissions):
+    for submission in submissions:
+        assert not {"-p", "--partition", "-A", "--account"} & {*submission}
+
+
+# A real SLURM ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def running_cluster(tmp_path_factory) -> Iterator[cluster.Cluster]:
+    with cluster.Cluster(tmp_path_factory.mktemp("slurm")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def project(running_cluster, tmp_path_factory) -> Project:
+    sbatch = shutil.which("sbatch")
+    return Project(tmp_path_factory.mktemp("user"), f'exec {shlex.quote(str(sbatch))} "$@"')
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+def test_a_study_runs_through_to_its_report(project):
+    with project.snakemake("--configfile", "tests/slurm/tiny.yaml", *POLL_OFTEN) as process:
+        project.wait(process, 900)
+    report = project.root / "results" / "studies" / "tiny" / "report.html"
+    assert "Does a study run through on a cluster?" in report.read_text()
+    jobs = cluster.ask("scontrol", "-o", "show", "job").splitlines()
+    ours = [job for job in jobs if "JobName=batchscope_" in job]
+    assert len(ours) == len(project.submissions()) == 8
+    assert all("JobState=COMPLETED" in job for job in ours)
+    # A node to itself, all of its CPUs, whatever was asked for.
+    alone = [job for job in ours if "OverSubscribe=NO" in job]
+    assert len(alone) == 1
+    assert all(f"NumCPUs={cluster.CPUS} " in job for job in alone)
+
+
+@pytest.fixture(scope="module")
+def interrupted(project) -> dict[str, list]:
+    """A whole study of two trainings, one cancelled while it ran, the other out of time.
+
+    Each is stopped after its first epoch: how long a job takes to get there is the machine's.
+    """
+    runs = list(project.study("tests/slurm/slow.yaml").runs)
+    # A limit below what it has had, or little above: SLURM warns it within half a minute.
+    ends = [["scancel", "{job}"], ["scontrol", "update", "JobId={job}", "TimeLimit=1"]]
+    waiting = dict(zip(runs, ends, strict=True))
+    before = len(project.submissions())
+    arguments = ("--configfile", "tests/slurm/slow.yaml", *POLL_OFTEN)
+    with project.snakemake(*arguments, BATCHSCOPE_TEST_PAUSE="0.1") as process:
+
+        def stop_those_that_train() -> bool:
+            assert process.poll() is None, project.tail()
+            for run in [run for run in waiting if project.has_trained(run)]:
+                job = _running_job(run)
+                assert job, project.tail()
+                subprocess.run([word.format(job=job) for word in waiting.pop(run)], check=True)
+            return not waiting
+
+        _wait(stop_those_that_train, 300, project)
+        project.wait(process, 900)
+    return {"runs": runs, "submissions": project.submissions()[before:]}
+
+
+def _running_job(run: str) -> str:
+    """Returns the number of a run's job."""
+    listed = cluster.ask("squeue", "-h", "-t", "R", "-o", "%A %k").splitlines()
+    return next((line.split()[0] for line in listed if line.endswith(run)), "")
+
+
+def _wait(condition: Callable[[], object], seconds: float, project: Project) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, project.tail()
+        time.sleep(0.5)
+
+
+def _undisturbed_weights(project: Project, run: str, results: Path) -> bytes:
+    """Trains a run by hand, from the same data, and returns the file of its final weights."""
+    (results / "runs").mkdir(parents=True, exist_ok=True)
+    if not (results / "data").exists():
+        (results / "data").symlink_to(project.root / "results" / "data")
+    command = [sys.executable, "workflow/run.py", "train", "--run", run]
+    command += ["--results", str(results), "--model-file", "tests/slurm/slow_model.py"]
+    subprocess.run(command, cwd=project.root, env=project.environment(), check=True, timeout=600)
+    return (results / "runs" / run / "final.npz").read_bytes()
+
+
+def _tries(interrupted: dict, run: str) -> int:
+    return sum(
+        _rule(found) == "train" and found["--comment"].endswith(run)
+        for found in interrupted["submissions"]
+    )
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+def test_a_cancelled_training_is_sent_again(project, interrupted, tmp_path):
+    run = interrupted["runs"][0]
+    assert _tries(interrupted, run) >= 2
+    record = project.record(run)
+    assert record["status"] == "finished"
+    assert record["resumed"] >= 1  # no checkpoint was due: the signal asked for it
+    final = project.root / "results" / "runs" / run / "final.npz"
+    assert final.read_bytes() == _undisturbed_weights(project, run, tmp_path)
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+def test_a_study_goes_on_from_its_interrupted_trainings_to_its_report(project, interrupted):
+    report = project.root / "results" / "studies" / "slow" / "report.html"
+    assert "2 training runs in 1 experiment: 2 finished" in report.read_text()
+
+
+@pytest.mark.slurm
+@needs_a_cluster
+def test_a_training_that_is_out_of_time_goes_on(project, interrupted, tmp_path):
+    run = interrupted["runs"][1]
+    assert _tries(interrupted, run) >= 2
+    record = project.record(run)
+    assert record["status"] == "finished"
+    assert record["resumed"] >= 1
+    final = project.root / "results" / "runs" / run / "final.npz"
+    assert final.read_bytes() == _undisturbed_weights(project, run, tmp_path)

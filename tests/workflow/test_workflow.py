@@ -1,0 +1,335 @@
+"""The workflow as a user runs it: from config to report, and only what is missing."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import project
+from batchscope import figures
+from batchscope.catalogue.versions import VERSIONS
+
+pytestmark = pytest.mark.slow
+
+DRAWN = {"figures": 1, "report": 1}
+TABLES = {"tabulate": 1, **DRAWN}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """The tiny study, run to its report."""
+    folder = project.copy(tmp_path_factory.mktemp("project"))
+    project.write_config(folder, project.TINY)
+    project.run(folder)
+    return folder
+
+
+@pytest.fixture
+def edited(finished, tmp_path) -> Path:
+    """A copy of the finished study to edit."""
+    return shutil.copytree(finished, tmp_path / "copy", symlinks=True)
+
+
+def configured(folder: Path, change) -> dict[str, int]:
+    config = copy.deepcopy(project.TINY)
+    change(config)
+    project.write_config(folder, config)
+    return project.planned(folder)
+
+
+def experiment(config: dict) -> dict:
+    return config["experiments"]["batch_size"]
+
+
+def per_seed(count: int) -> dict[str, int]:
+    return {"train": count, "evaluate": count, "sharpness": count, "weight_distance": count}
+
+
+def test_the_study_ran(finished):
+    study = finished / "results" / "studies" / "tiny" / "batch_size"
+    assert (finished / "results" / "report.html").stat().st_size > 50_000
+    rows = (study / "runs.csv").read_text().splitlines()
+    assert len(rows) == 1 + 4
+    assert all(",finished," in row for row in rows[1:])
+    for figure in ("loss_curves", "accuracy", "time", "sharpness", "weight_distance"):
+        for suffix in (".svg", ".png", ".csv"):
+            assert (study / "figures" / f"{figure}{suffix}").stat().st_size > 100
+    noted = (finished / "results" / "job_seconds.csv").read_text().splitlines()
+    assert {line.partition(",")[0] for line in noted} == {*experiment(project.TINY)["measure"]}
+    assert all(float(line.rpartition(",")[2]) > 0 for line in noted)
+
+
+def test_the_report_opens_in_a_browser(finished, tmp_path):
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    options = (
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+        f"--user-data-dir={tmp_path}",
+    )
+    page = (finished / "results" / "report.html").as_uri()
+    done = subprocess.run(
+        [browser, *options, "--dump-dom", page], capture_output=True, text=True, timeout=120
+    )
+    assert "Does the whole pipeline run?" in done.stdout
+    drawn = figures.available(experiment(project.TINY)["measure"])
+    assert done.stdout.count("data:image/svg+xml;base64,") == len(drawn)
+    folder = Path(os.environ.get("BATCHSCOPE_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    shot = folder / "tiny_study.png"
+    command = [browser, *options, f"--screenshot={shot}", "--window-size=1200,2400", page]
+    subprocess.run(command, capture_output=True, check=True, timeout=120)
+    assert shot.stat().st_size > 20_000
+
+
+def test_the_log_has_commands_to_paste(edited):
+    """As the README says: in parentheses, for `exec` ends the shell that it is given to."""
+    log = "".join(path.read_text() for path in edited.glob(".snakemake/log/*.log"))
+    commands = re.findall(r"^Shell command: (exec python \S+ train .*)$", log, re.M)
+    assert len(commands) == 4
+    record = edited / "results" / "runs" / re.search(r"--run (\S+)", commands[0])[1] / "record.json"
+    record.unlink()
+    pasted = f"({commands[0]})"
+    subprocess.run(["bash", "-c", pasted], cwd=edited, check=True, timeout=300)
+    assert record.exists()
+
+
+def test_nothing_edited_nothing_done(finished):
+    assert project.planned(finished) == {}
+    assert "Nothing to be done" in project.run(finished)
+
+
+def test_one_more_batch_size_runs_only_the_new_jobs(edited):
+    def change(config):
+        experiment(config)["vary"]["batch_size"].append(128)
+
+    assert configured(edited, change) == {**per_seed(2), "time_epoch": 1, **TABLES}
+    before = {path: path.stat().st_mtime_ns for path in edited.glob("results/runs/*/record.json")}
+    project.run(edited)
+    for path, modified in before.items():
+        assert path.stat().st_mtime_ns == modified
+    assert len(list(edited.glob("results/runs/*/record.json"))) == len(before) + 2
+    assert project.planned(edited) == {}
+
+
+def test_one_more_seed(edited):
+    def change(config):
+        experiment(config)["seeds"] = 3
+
+    assert configured(edited, change) == {**per_seed(2), **TABLES}
+
+
+def test_a_batch_size_removed(edited):
+    def change(config):
+        experiment(config)["vary"]["batch_size"].remove(256)
+
+    assert configured(edited, change) == TABLES
+
+
+def test_a_documents_numbers(edited):
+    def change(config):
+        numbers = [{"batch_size": [4, 64], "test_accuracy": [0.3, 0.7]}]
+        document = {"figure": "Table 4", "found": "It rises.", "numbers": numbers}
+        experiment(config)["published"] = {"accuracy": document}
+
+    assert configured(edited, change) == TABLES
+
+
+def test_a_title(edited):
+    def change(config):
+        experiment(config)["title"] = "Another"
+
+    assert configured(edited, change) == DRAWN
+
+
+def test_a_colour(edited):
+    palette = edited / "workflow" / "batchscope" / "figures" / "canvas.py"
+    text = palette.read_text()
+    assert "#0072B2" in text
+    palette.write_text(text.replace("#0072B2", "#0072B3"))
+    assert project.planned(edited) == DRAWN
+
+
+def test_a_font_size(edited):
+    style = edited / "workflow" / "report" / "batchscope.mplstyle"
+    style.write_text(style.read_text() + "\nfont.size: 9\n")
+    assert project.planned(edited) == DRAWN
+
+
+def test_a_comment_in_the_training_module(edited):
+    module = edited / "workflow" / "batchscope" / "training.py"
+    module.write_text(module.read_text() + "\n# A remark.\n")
+    assert project.planned(edited) == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("sharpness", {"sharpness": 4, **TABLES}),
+        ("train", {**per_seed(4), **TABLES}),
+        ("time_epoch", {"time_epoch": 2, **TABLES}),
+    ],
+)
+def test_a_bumped_version(edited, step, expected):
+    module = edited / "workflow" / "batchscope" / "versions.py"
+    text = module.read_text()
+    bumped = VERSIONS[step] + "0"
+    assert f'"{VERSIONS[step]}"' in text
+    module.write_text(text.replace(f'"{VERSIONS[step]}"', f'"{bumped}"'))
+    assert project.planned(edited) == expected
+
+
+def test_a_second_experiment_over_the_same_runs(edited):
+    def change(config):
+        config["experiments"]["again"] = copy.deepcopy(experiment(config))
+
+    assert configured(edited, change) == {"tabulate": 1, "figures": 2, "report": 1}
+
+
+def test_a_fresh_clone_over_existing_results(finished, tmp_path):
+    clone = project.copy(tmp_path)
+    project.write_config(clone, project.TINY)
+    shutil.copytree(finished / "results", clone / "results")
+    for initial in clone.glob("results/runs/*/initial.npz"):
+        initial.touch()  # as the last training to share it does
+    jobs = project.planned(clone)
+    assert set(jobs) <= {"tabulate", "figures", "report"}
+
+
+def test_a_data_sets_size_changed(edited):
+    def change(config):
+        config["datasets"] = {
+            "digits": {
+                "source": "digits",
+                "split": {"train": 100, "validation": 30, "test": 30, "seed": 0},
+            }
+        }
+
+    untouched = {path: path.stat().st_mtime_ns for path in edited.glob("results/*/*/record.json")}
+    expected = {"prepare_data": 1, **per_seed(4), "time_epoch": 2, **TABLES}
+    assert configured(edited, change) == expected
+    project.run(edited, "data")
+    assert {path: path.stat().st_mtime_ns for path in untouched} == untouched
+    assert len(list(edited.glob("results/data/*/record.json"))) == 2
+
+
+def test_a_users_own_model(edited):
+    model = edited / "my_model.py"
+    shutil.copy(project.ROOT / "tests" / "data" / "noisy_model.py", model)
+
+    def change(config):
+        config["models"] = {"mine": "my_model.py"}
+        experiment(config)["set"] = {"model": "mine"}
+        experiment(config)["vary"]["batch_size"] = [128]
+        experiment(config)["seeds"] = 1
+
+    assert configured(edited, change) == {**per_seed(1), "time_epoch": 1, **TABLES}
+    project.run(edited)
+    table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
+    assert ",mine," in table.splitlines()[1]
+    assert ",finished," in table.splitlines()[1]
+    assert project.planned(edited) == {}
+
+
+def test_divergence_stays_visible_and_the_study_ends(edited):
+    def change(config):
+        experiment(config)["vary"]["learning_rate"] = [0.05, 1e6]
+        experiment(config)["vary"]["batch_size"] = [64]
+        experiment(config)["seeds"] = 1
+
+    configured(edited, change)
+    project.run(edited)
+    table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
+    assert [row["status"] for row in csv.DictReader(table.splitlines())].count("diverged") == 1
+    assert "no longer finite" in (edited / "results" / "report.html").read_text()
+
+
+def test_a_partial_report(edited):
+    def change(config):
+        experiment(config)["vary"]["batch_size"].append(128)
+
+    configured(edited, change)
+    assert project.planned(edited, "--config", "partial=true") == TABLES
+    project.run(edited, "--config", "partial=true")
+    table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
+    assert (table.count(",missing,"), table.count(",finished,")) == (2, 4)
+    assert "+bs=128+" in (edited / "results" / "report.html").read_text()
+    # And then the whole: the partial report is no excuse to leave anything out.
+    assert project.planned(edited) == {**per_seed(2), "time_epoch": 1, **TABLES}
+    assert project.planned(edited, "--config", "partial=false")["train"] == 2
+
+
+def test_snakemakes_own_report(edited):
+    project.run(edited, "--report", "report.zip")
+    with zipfile.ZipFile(edited / "report.zip") as archive:
+        page = archive.read("report/report.html").decode()
+        held = {name.rpartition("/")[2] for name in archive.namelist()}
+    results = json.loads(re.search(r"var results = ({.*?});\n", page)[1])
+    categories = json.loads(re.search(r"var categories = ({.*?});\n", page)[1])
+    figures_of = categories["tiny"]["batch_size"]  # by study and experiment
+    assert sorted(figures_of) == sorted(results)
+    drawn = figures.available(experiment(project.TINY)["measure"])
+    assert {results[path]["labels"]["figure"] for path in figures_of} == set(drawn)
+    assert {f"{figure}.svg" for figure in drawn} <= held
+
+
+def test_killed_unlocked_and_finished(edited):
+    """kill -9 of everything while trainings run; what was finished is not done again."""
+
+    def change(config):
+        experiment(config)["set"] = {"epochs": 400}
+        experiment(config)["measure"] = ["evaluate"]
+
+    configured(edited, change)
+    command = [sys.executable, "-m", "snakemake", "--cores", "2"]
+    process = subprocess.Popen(
+        command, cwd=edited, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    limit = time.monotonic() + 120
+    while not list(edited.glob("results/runs/*ep=400*/epochs/*.npz")):
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    finished = {path: path.stat().st_mtime_ns for path in edited.glob("results/runs/*/record.json")}
+    locked = project.snakemake(edited, "--cores", "2")
+    assert locked.returncode != 0 and "--unlock" in locked.stdout
+    project.run(edited, "--unlock")
+    project.run(edited)
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    assert project.planned(edited) == {}
+    table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
+    assert table.count(",finished,") == 4
+
+
+def test_lint(finished):
+    done = project.snakemake(finished, "--lint")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_broken_config_is_told_in_one_line(edited):
+    (edited / "config.yaml").write_text("study: tiny\nstudy: again\n")
+    done = project.snakemake(edited, "-n")
+    assert done.returncode != 0
+    assert "Traceback" not in done.stdout
+    assert "study" in done.stdout.splitlines()[-1]
+
+
+def test_an_unknown_flag_is_refused(edited):
+    done = project.snakemake(edited, "-n", "--config", "parial=true")
+    assert done.returncode != 0
+    assert "Did you mean 'partial'" in done.stdout

@@ -1,0 +1,236 @@
+"""The best learning rate of every batch size, and how it grows with the batch size.
+
+A rate is chosen by the validation loss and reported on the test data: what it was chosen on says
+too much good of it. Rates are *effective* ones, after scaling.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from batchscope.analysis import intervals, paired_tests, run_series
+
+if TYPE_CHECKING:
+    import pandas
+
+NAN = float("nan")
+LOW, HIGH, BOTH = "lowest", "highest", "only"  # where on the edge of its grid a rate lies
+# What an exponent is where best rates lie on an edge, beyond which the true ones may be.
+AT_LEAST, AT_MOST, UNBOUNDED = "at least", "at most", "unbounded"
+CHOSEN_ON = "best_validation_loss"
+
+
+def best(losses: Any) -> int | None:
+    """Returns the index of the rate with the lowest mean loss, or None.
+
+    Args:
+        losses: Shape (seeds, rates), rates ascending: infinite where a run diverged, NaN where
+            there is none. A rate at which one seed diverged is never the best, nor one that
+            fewer seeds have tried than another; among equals the lowest rate is.
+    """
+    losses = np.atleast_2d(np.asarray(losses, float))
+    present = ~np.isnan(losses)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.where(present, losses, 0.0).sum(axis=0) / present.sum(axis=0)
+    tried = present.sum(axis=0)
+    means = np.where(np.isfinite(means) & (tried == tried.max()), means, np.inf)
+    return int(np.argmin(means)) if np.isfinite(means).any() else None
+
+
+def edge(index: int, count: int) -> str:
+    """Returns where the rate with this index lies: an edge of the grid, or an empty string."""
+    if count == 1:
+        return BOTH
+    return {0: LOW, count - 1: HIGH}.get(index, "")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The best rate of one batch size.
+
+    Attributes:
+        batch_size: The batch size.
+        rates: Every effective rate that was tried, ascending.
+        learning_rate: The best one as the factor has it, before scaling; NaN where no rate was
+            survived by all its runs.
+        rate: The best effective rate, or NaN.
+        edge: `lowest`, `highest` or `only` where it lies on the edge of the grid.
+        by_seed: Seed -> the effective rate that this seed alone would have chosen, or NaN.
+        edges: Seed -> where on the edge that one lies.
+        runs: Finished runs at the best rate.
+    """
+
+    batch_size: int
+    rates: tuple[float, ...]
+    learning_rate: float
+    rate: float
+    edge: str
+    by_seed: dict[int, float]
+    edges: dict[int, str]
+    runs: int
+
+    def rows(self, rows: pandas.DataFrame) -> pandas.DataFrame:
+        """Returns the finished runs at the best rate, on which it is reported."""
+        at = (rows["batch_size"] == self.batch_size) & (rows["status"] == "finished")
+        return rows[at & (rows["learning_rate"] == self.learning_rate)]
+
+
+class Exponent(NamedTuple):
+    """k of rate = c * B^k, fitted for each seed by least squares in log-log.
+
+    Attributes:
+        interval: Mean over seeds with its t-interval; without ends below two seeds.
+        factor: c, so that the line goes through the mean of all points.
+        bound: `at least` or `at most` where best rates on an edge make the mean a bound,
+            `unbounded` where they pull both ways, else an empty string.
+        resolution: How far the exponent moves at most where every best rate is off by half a
+            step of the grid, which an interval over seeds does not tell.
+        on_edge: Best rates of single seeds that lie on an edge.
+        points: Best rates behind the fit.
+    """
+
+    interval: intervals.Interval
+    factor: float
+    bound: str
+    resolution: float
+    on_edge: int
+    points: int
+
+
+def series(frame: pandas.DataFrame) -> list[run_series.Series]:
+    """Returns the frame's series, of which each holds all learning rates."""
+    groups = run_series.series(frame.drop(columns="learning_rate"))
+    return [
+        run_series.Series(group.label, group.factors, frame.loc[group.frame.index])
+        for group in groups
+    ]
+
+
+def effective(frame: pandas.DataFrame) -> pandas.Series:
+    """Returns every run's learning rate after scaling.
+
+    A run that is not there takes its scaling from those of its series and batch size.
+    """
+    scaling = frame["effective_learning_rate"].astype(float) / frame["learning_rate"]
+    filled = scaling.copy()
+    for group in series(frame):
+        own = scaling.loc[group.frame.index]
+        known = own.groupby(group.frame["batch_size"]).transform("first")
+        filled.loc[own.index] = own.fillna(known)
+    rates = frame["effective_learning_rate"].astype(float)
+    rates = rates.fillna(frame["learning_rate"] * filled.fillna(1.0))
+    # Rates that differ by the rounding of their scaling are the same rate.
+    return rates.map(lambda rate: float(f"{rate:.12g}"))
+
+
+def several(frame: pandas.DataFrame) -> bool:
+    """Returns whether any batch size of any series was trained at more than one rate."""
+    return any(
+        (group.frame.groupby("batch_size")["learning_rate"].nunique() > 1).any()
+        for group in series(frame)
+    )
+
+
+def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
+    """Returns seeds, learning rates, and validation losses of shape (seeds, rates).
+
+    Args:
+        rows: The runs of one series and batch size.
+
+    Returns:
+        Rates are the factor's, ascending; losses as `best` takes them.
+    """
+    seeds = sorted(rows["seed"].unique().tolist())
+    rates = sorted(rows["learning_rate"].unique().tolist())
+    values = np.full((len(seeds), len(rates)), NAN)
+    columns = (rows["seed"], rows["learning_rate"], rows["status"], rows[CHOSEN_ON].astype(float))
+    for seed, rate, status, loss in zip(*columns, strict=True):
+        found = {"finished": loss, "diverged": math.inf}.get(status, NAN)
+        values[seeds.index(seed), rates.index(rate)] = found
+    return seeds, rates, values
+
+
+def choices(rows: pandas.DataFrame) -> list[Choice]:
+    """Returns the best rate of every batch size of one series, in order of batch size.
+
+    Args:
+        rows: Runs of one series: `batch_size`, `learning_rate`, `effective_learning_rate`,
+            `seed`, `status` and `best_validation_loss`.
+    """
+    rows = rows.assign(effective_learning_rate=effective(rows))
+    return [_choice(int(size), chosen) for size, chosen in rows.groupby("batch_size")]
+
+
+def _choice(size: int, rows: pandas.DataFrame) -> Choice:
+    seeds, factors, values = losses(rows)
+    by_factor = rows.groupby("learning_rate")["effective_learning_rate"].first()
+    rates = [float(by_factor[factor]) for factor in factors]
+    index = best(values)
+    single = {seed: best(row) for seed, row in zip(seeds, values, strict=True)}
+    return Choice(
+        batch_size=size,
+        rates=tuple(rates),
+        learning_rate=NAN if index is None else float(factors[index]),
+        rate=NAN if index is None else rates[index],
+        edge="" if index is None else edge(index, len(rates)),
+        by_seed={seed: NAN if at is None else rates[at] for seed, at in single.items()},
+        edges={seed: "" if at is None else edge(at, len(rates)) for seed, at in single.items()},
+        runs=0 if index is None else int(np.isfinite(values[:, index]).sum()),
+    )
+
+
+def exponent(found: list[Choice]) -> Exponent | None:
+    """Returns the exponent of the best rate against batch size, or None below two batch sizes.
+
+    Every seed with a best rate at every batch size gives one exponent. Batch sizes without any
+    best rate, or without a choice, are left out.
+    """
+    found = [choice for choice in found if math.isfinite(choice.rate) and len(choice.rates) > 1]
+    seeds = sorted({seed for choice in found for seed in choice.by_seed})
+    rates = np.array([[choice.by_seed.get(seed, NAN) for choice in found] for seed in seeds])
+    complete = np.isfinite(rates).all(axis=1) if len(found) > 1 else np.zeros(len(seeds), bool)
+    if not complete.any():
+        return None
+    sizes = np.array([choice.batch_size for choice in found], float)
+    logs = np.log2(rates[complete])
+    interval = intervals.t_interval(paired_tests.slopes_per_doubling(logs, sizes))
+    used = [seed for seed, kept in zip(seeds, complete, strict=True) if kept]
+    on_edges = [[choice.edges[seed] for choice in found] for seed in used]
+    doublings = np.log2(sizes)
+    return Exponent(
+        interval=interval,
+        factor=float(2 ** (logs.mean() - interval.mean * doublings.mean())),
+        bound=_bound(doublings - doublings.mean(), on_edges),
+        resolution=_resolution(doublings - doublings.mean(), found),
+        on_edge=sum(bool(place) for row in on_edges for place in row),
+        points=logs.size,
+    )
+
+
+def _bound(centred: np.ndarray, on_edges: list[list[str]]) -> str:
+    """Returns which way true best rates beyond an edge would move the exponent.
+
+    A higher rate at a batch size above the mean makes the exponent higher, one below it lower.
+    """
+    ways = set()
+    for row in on_edges:
+        for at, place in zip(centred.tolist(), row, strict=True):
+            if place and abs(at) > 1e-12:
+                ways.add(math.copysign(1, at if place == HIGH else -at))
+    if len(ways) == 2:
+        return UNBOUNDED
+    return {1: AT_LEAST, -1: AT_MOST}[ways.pop()] if ways else ""
+
+
+def _resolution(centred: np.ndarray, found: list[Choice]) -> float:
+    steps = [_step(choice.rates) for choice in found]
+    return float(np.abs(centred) @ steps / 2 / (centred @ centred))
+
+
+def _step(rates: tuple[float, ...]) -> float:
+    """Returns the widest step between neighbours, in doublings."""
+    return float(np.diff(np.log2(rates)).max())

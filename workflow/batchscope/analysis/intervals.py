@@ -1,0 +1,111 @@
+"""intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+if TYPE_CHECKING:
+    pass
+NAN = float("nan")
+
+
+class Interval(NamedTuple):
+    """A mean with its confidence interval; NaN where there is none."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+def t_interval(values: Any, confidence: float = 0.95) -> Interval:
+    """Returns the mean and its Student's t-interval.
+
+    Args:
+        values: Numbers; those that are not finite are left out.
+        confidence: Coverage.
+
+    Returns:
+        The interval; its ends are NaN for fewer than two numbers.
+    """
+    values = np.asarray(values, float).ravel()
+    mean, low, high, n = t_intervals(values[None, :], confidence)
+    return Interval(float(mean[0]), float(low[0]), float(high[0]), int(n[0]))
+
+
+def t_intervals(
+    values: np.ndarray, confidence: float = 0.95
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns mean, low, high and n of each row: `t_interval` of many at once.
+
+    Args:
+        values: Shape (rows, numbers); what is not finite is left out.
+        confidence: Coverage.
+    """
+    finite = np.isfinite(values)
+    n = finite.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(finite, values, 0.0).sum(axis=1) / n
+        deviations = np.where(finite, values - mean[:, None], 0.0)
+        error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n)
+    half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, NAN)
+    return mean, mean - half, mean + half, n
+
+
+def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float, float]:
+    """Returns the Hodges-Lehmann estimate of a centre and its exact signed-rank interval.
+
+    The median of the Walsh averages, the means of all pairs of values (each with itself too). A
+    few wild values hardly move it. The interval holds for independent values that lie
+    symmetrically around the centre, however differently they scatter. Source: Hollander, Wolfe
+    and Chicken, "Nonparametric Statistical Methods" (3rd edition, 2014), sections 3.2 and 3.3.
+
+    Args:
+        values: Finite numbers, shape (n,), at least one.
+        confidence: Least coverage.
+
+    Returns:
+        Estimate, lower and upper end; the ends are NaN where n values have no interval of that
+        coverage: below 6 at 95 %.
+    """
+    values = np.asarray(values, float)
+    n = len(values)
+    first, second = np.triu_indices(n)
+    averages = np.sort((values[first] + values[second]) / 2)
+    # The null distribution of the sum of positive ranks: each rank is in it or not.
+    chances = np.zeros(len(averages) + 1)
+    chances[0] = 1.0
+    for rank in range(1, n + 1):
+        chances[rank:] += chances[:-rank].copy()
+        chances /= 2
+    # The ends are the k-th average from below and above, k the most with P(sum < k) in a tail.
+    k = int(np.sum(np.cumsum(chances) <= (1 - confidence) / 2))
+    ends = (averages[k - 1], averages[-k]) if k else (NAN, NAN)
+    return float(np.median(averages)), float(ends[0]), float(ends[1])
+
+
+def ratio_interval(values: Any, to: Any, confidence: float = 0.95) -> Interval:
+    """Returns the geometric mean of paired ratios and its t-interval on the logarithmic scale.
+
+    Args:
+        values: Numerators, shape (pairs,).
+        to: Denominators, shape (pairs,), or one for all. Pairs in which either is not finite and
+            positive have no logarithm and are left out.
+        confidence: Coverage.
+
+    Returns:
+        The interval of the ratio: not symmetric, and that of the inverse ratio is its inverse.
+    """
+    values, to = np.broadcast_arrays(np.asarray(values, float), np.asarray(to, float))
+    usable = np.isfinite(values) & np.isfinite(to) & (values > 0) & (to > 0)
+    logs = t_interval(np.log(values[usable]) - np.log(to[usable]), confidence)
+    return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)
+
+
+def binomial_half_width(share: Any, items: Any) -> Any:
+    """Returns 1.96 * sqrt(p(1-p)/n): the 95 % half width of a share counted on n items."""
+    share = np.asarray(share, float)
+    return 1.96 * np.sqrt(share * (1 - share) / np.asarray(items, float))

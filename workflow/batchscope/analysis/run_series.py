@@ -1,0 +1,203 @@
+"""What the tidy frames of an experiment have in common, and the series in them.
+
+A *series* is one line of a figure against batch size: the runs that share every factor but
+batch size and seed. Shared by statistics and figures, so that both tell the same lines apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchscope.catalogue import framework_names, parameters, run_factors, sweep_names
+
+if TYPE_CHECKING:
+    import pandas
+
+# Digests look like numbers now and then (12345678, 1e234567): they are read as text.
+TEXT_COLUMNS = (
+    *("run", "dataset", "dataset_digest", "model", "model_digest", "message"),
+    *("document", "series"),
+)
+# Told apart by position and points, never by a series of their own.
+_AXES = ("batch_size", "seed")
+# What may tell series apart: the factors of trainings and of times, and the machine.
+_KINDS = {
+    name: factor.kind for name, factor in {**run_factors.FACTORS, **sweep_names.FACTORS}.items()
+}
+_KINDS["machine"] = "str"
+# A factor that goes with others is described by them: the first of these are dropped first.
+_NUMBERS_FIRST = sorted(
+    (factor for factor in _KINDS if factor not in _AXES),
+    key=lambda factor: _KINDS[factor] not in ("int", "float"),
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line against batch size.
+
+    Attributes:
+        label: Words for a legend; empty where the frame holds one series.
+        factors: Factor -> value, for the factors that tell the frame's series apart.
+        frame: The series' rows.
+    """
+
+    label: str
+    factors: dict[str, Any]
+    frame: pandas.DataFrame
+
+
+def read(path: Path | str) -> pandas.DataFrame:
+    """Reads a table of an experiment."""
+    import pandas
+
+    # Only an empty field is missing: a data set may be called "null".
+    return pandas.read_csv(
+        path, dtype=dict.fromkeys(TEXT_COLUMNS, str), keep_default_na=False, na_values=[""]
+    )
+
+
+def own(runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of this machine, which come first.
+
+    Only they have rows in the long tables that name no machine.
+    """
+    if "machine" not in runs or runs.empty:
+        return runs
+    return runs[runs["machine"] == runs["machine"].iloc[0]]
+
+
+def factor_columns(frame: pandas.DataFrame) -> list[str]:
+    """Returns the factors that a frame has and the machine, batch size and seed apart."""
+    return [name for name in _KINDS if name not in _AXES and name in frame.columns]
+
+
+def varying(frame: pandas.DataFrame) -> list[str]:
+    """Returns the factors with more than one value, batch size and seed apart."""
+    return [
+        factor
+        for factor in _KINDS
+        if factor not in _AXES
+        and factor in frame.columns
+        and frame[factor].nunique(dropna=False) > 1
+    ]
+
+
+def series_factors(frame: pandas.DataFrame) -> list[str]:
+    """Returns the fewest factors that tell the series apart, in the registry's order.
+
+    A factor that follows from batch size and the others (a learning rate that grows with the
+    batch size, say) splits nothing and is left out.
+    """
+    kept = varying(frame)
+    for factor in [name for name in _NUMBERS_FIRST if name in kept]:
+        others = [name for name in kept if name != factor]
+        if _determined(frame, factor, ["batch_size", *others]):
+            kept = others
+    return kept
+
+
+def _determined(frame: pandas.DataFrame, factor: str, by: list[str]) -> bool:
+    distinct = frame[[*by, factor]].drop_duplicates()
+    return not distinct.duplicated(by).any()
+
+
+def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
+    """Returns the factors that change along a line, with their values in order of batch size."""
+    found = {}
+    for factor in varying(frame):
+        if any(group.frame[factor].nunique() > 1 for group in series(frame)):
+            ordered = frame.sort_values("batch_size", kind="stable")[factor]
+            found[factor] = list(ordered.drop_duplicates())
+    return found
+
+
+def series(frame: pandas.DataFrame) -> list[Series]:
+    """Returns the frame's series in their order of appearance."""
+    factors = series_factors(frame)
+    if not factors:
+        return [Series("", {}, frame)]
+    groups = [
+        dict(zip(factors, _values(key), strict=True))
+        for key in frame[factors].drop_duplicates().itertuples(index=False)
+    ]
+    result = []
+    for values in groups:
+        mask = (frame[factors] == list(values.values())).all(axis=1)
+        rows = frame[mask]
+        result.append(Series(describe(_constant(frame, rows)), values, rows))
+    return result
+
+
+def _constant(frame: pandas.DataFrame, rows: pandas.DataFrame) -> dict[str, Any]:
+    """Returns what varies in the frame but not in the rows: all that a label can tell."""
+    factors = [name for name in varying(frame) if rows[name].nunique() == 1]
+    return {name: _plain(rows[name].iloc[0]) for name in factors if _read(name, rows)}
+
+
+def _read(factor: str, rows: pandas.DataFrame) -> bool:
+    """Whether the rows' method of using a batch reads a factor, where that is a method's own."""
+    for method, own in run_factors.METHOD_PARAMETERS.items():
+        if factor in own and "method" in rows:
+            return bool((rows["method"] == method).all())
+    return True
+
+
+def _values(row: Iterable[Any]) -> list[Any]:
+    return [_plain(value) for value in row]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def describe(factors: dict[str, Any]) -> str:
+    """Returns words for some factors: `learning rate 0.1, adam`."""
+    return ", ".join(_words(factor, _plain(value)) for factor, value in factors.items())
+
+
+def _words(factor: str, value: Any) -> str:
+    name = factor.replace("_", " ")
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if factor in ("dataset", "model", "optimizer", "device", "machine"):
+        return str(value)
+    if factor == "framework":
+        return framework_names.title(value)
+    if factor == "loop":
+        return LOOP_WORDS[value]
+    if (factor, value) == ("input_pipeline", "jpeg"):
+        return "JPEG files (resized beforehand, in the page cache)"
+    if (factor, value) == ("augmentation", "none"):
+        return "no augmentation"
+    if factor == "method":
+        return f"{value} updates"
+    if factor == "threads" and value == 0:
+        return "all threads"
+    if factor == "learning_rate_scaling":
+        return "no scaling" if value == "none" else f"{value} scaling"
+    if factor in ("threads", "replicas"):
+        return f"{value} {factor.removesuffix('s')}" if value == 1 else f"{value} {factor}"
+    if isinstance(value, int | float):
+        return f"{name} {format_number(value)}"
+    return f"{name} {str(value).replace('_', ' ')}"
+
+
+LOOP_WORDS = {
+    "graph": "loop in the graph",
+    "eager": "eager",
+    "function": "tf.function",
+    "fit": "Keras fit",
+    "fit_steps": "Keras fit, 32 steps per execution",
+}
+
+
+def format_number(value: Any) -> str:
+    """Returns a number as it stands in a configuration: 0.1, 256."""
+    value = _plain(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    return parameters.format_number(value)

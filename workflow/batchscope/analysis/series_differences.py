@@ -1,0 +1,64 @@
+"""How the series of an experiment differ at one batch size, seed by seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from batchscope.analysis import intervals, run_series
+from batchscope.analysis.intervals import Interval
+from batchscope.catalogue import outcomes
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Series beside the first of them.
+
+    Attributes:
+        batch_size: Where they are compared: the largest that all of them have.
+        against: Words for the first series, which the others are compared with.
+        series: Words for the others.
+        differences: Outcome -> for each of the others the mean over seeds of its value less that
+            of the first, with its 95 % t-interval; no test. Only seeds that finished in both count.
+    """
+
+    batch_size: int
+    against: str
+    series: tuple[str, ...]
+    differences: dict[str, tuple[Interval, ...]]
+
+
+def contrast(frame: pandas.DataFrame) -> Contrast | None:
+    """Returns how the series of an experiment differ; None where there is nothing to compare.
+
+    Args:
+        frame: The rows of runs.csv of one experiment.
+    """
+    groups = run_series.series(frame)
+    shared = set.intersection(*({*group.frame["batch_size"]} for group in groups))
+    if len(groups) < 2 or not shared:
+        return None
+    size = int(max(shared))
+    # By seed; runs that did not finish are in no pair.
+    tables = []
+    for group in groups:
+        rows = group.frame[group.frame["batch_size"] == size]
+        tables.append(rows[rows["status"] == "finished"].set_index("seed"))
+    if any(table.index.has_duplicates for table in tables):
+        return None
+    differences = {}
+    for column in frame.columns:
+        asked = outcomes.outcome(column)
+        if not asked or asked.timed or not frame[column].notna().any():
+            continue
+        first, *others = (table[column].astype(float) for table in tables)
+        found = tuple(intervals.t_interval((other - first).dropna()) for other in others)
+        if any(interval.n for interval in found):
+            differences[column] = found
+    if not differences:
+        return None
+    first, *rest = (group.label for group in groups)
+    return Contrast(size, first, tuple(rest), differences)

@@ -1,0 +1,283 @@
+"""What the time per step says: the fixed cost, a delay, the plateau, the noise.
+
+Timings scatter in proportion to themselves, so every fit weights a median by its inverse: the
+squares of (median - model) / median are minimised. Weights from the data make every fit one
+linear problem and every model comparable on the same scale; their price is an estimate that is
+low by about the square of the relative noise of the medians, 0.04 % at 2 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from batchscope.analysis import intervals
+
+LEVEL = 0.05
+NAN = float("nan")
+PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
+LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
+
+
+class Estimate(NamedTuple):
+    """A value with its 95 % interval; the ends are NaN where there is none."""
+
+    value: float
+    low: float = NAN
+    high: float = NAN
+
+
+class Fit(NamedTuple):
+    """t = a + b * B, in seconds per step.
+
+    Attributes:
+        fixed: The fixed cost per step a, s; may be negative.
+        per_image: The cost per image b, s.
+        half_batch: The batch size a / b at which half the time is fixed cost; NaN unless both
+            are positive. Its interval is the delta method's for log(a / b), so that it has no
+            end below 0.
+        residual: Relative root-mean-square residual.
+        sizes: Number of batch sizes.
+        fixed_error: Standard error of `fixed`, s, with `sizes` - 2 degrees of freedom.
+    """
+
+    fixed: Estimate
+    per_image: Estimate
+    half_batch: Estimate
+    residual: float
+    sizes: int
+    fixed_error: float
+
+
+def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
+    """Fits the fixed cost of a step and the cost per image.
+
+    The intervals are Student's t of weighted least squares on one median per batch size. They
+    hold for noise between blocks and for sizes that stray from the line one by one; a bootstrap
+    of the blocks within sizes would not see the second.
+
+    Args:
+        batch_sizes: Different batch sizes, shape (sizes,).
+        blocks: For each batch size its blocks, or their median, in seconds per step.
+
+    Returns:
+        The fit; without intervals for two batch sizes.
+
+    Raises:
+        ValueError: If there are fewer than two batch sizes, or a timing is not positive.
+    """
+    sizes, seconds = medians_of("fixed_cost", batch_sizes, blocks)
+    (a, b), covariance, residual = weighted_line(sizes, seconds)
+    errors = np.sqrt(np.diag(covariance)).tolist()
+    half = special.stdtrit(len(sizes) - 2, 1 - LEVEL / 2) if len(sizes) > 2 else NAN
+    fixed, per_image = (
+        Estimate(value, value - half * error, value + half * error)
+        for value, error in ((a, errors[0]), (b, errors[1]))
+    )
+    half_batch = Estimate(NAN)
+    if a > 0 and b > 0:
+        slope = np.array([1 / a, -1 / b])  # of log(a / b)
+        with np.errstate(over="ignore"):  # a that may well be 0: the interval has no upper end
+            factor = float(np.exp(half * np.sqrt(slope @ covariance @ slope)))
+        half_batch = Estimate(a / b, a / b / factor, a / b * factor)
+    return Fit(fixed, per_image, half_batch, residual, len(sizes), errors[0])
+
+
+def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:
+    """Returns what a delay added to the fixed cost of a step, in seconds.
+
+    Both are timed in the same rounds. The differences of a round give a line over the batch
+    sizes, weighted as all fits here; its value at no image is what came back in that round. How
+    the time of a step strays from a line, and how the machine drifts from round to round,
+    cancels in the differences. One round among disturbances hardly moves the estimate.
+
+    Args:
+        batch_sizes: Different batch sizes, shape (sizes,).
+        without: For each batch size its blocks without the delay, one per round, in seconds per
+            step.
+        delayed: The same with the delay.
+
+    Returns:
+        The Hodges-Lehmann estimate over rounds with its signed-rank interval; without one below
+        six rounds.
+
+    Raises:
+        ValueError: If there are fewer than two batch sizes, a timing is not positive, or not
+            every batch size has every round twice.
+    """
+    sizes, medians = medians_of("delay_recovered", batch_sizes, delayed)
+    differences = _differences("delay_recovered", without, delayed)[np.argsort(batch_sizes)]
+    line = np.column_stack([np.ones(len(sizes)), sizes]) / medians[:, None]
+    added = np.linalg.lstsq(line, differences / medians[:, None], rcond=None)[0][0]
+    return Estimate(*intervals.hodges_lehmann(added))
+
+
+def delay_of_pairs(without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:
+    """Returns what a delay added to a step at whatever batch size, in seconds.
+
+    A delay is as long at every batch size, so that all differences estimate it alike and nothing
+    need be extrapolated to no image.
+
+    Args:
+        without: As `delay_recovered` takes it, of one batch size or more.
+        delayed: The same with the delay.
+
+    Returns:
+        The Hodges-Lehmann estimate over the pairs of all batch sizes and rounds with its
+        signed-rank interval; without one below six pairs.
+
+    Raises:
+        ValueError: If not every batch size has every round twice.
+    """
+    differences = _differences("delay_of_pairs", without, delayed)
+    return Estimate(*intervals.hodges_lehmann(differences.ravel()))
+
+
+def _differences(where: str, without: Sequence[Any], delayed: Sequence[Any]) -> np.ndarray:
+    """Returns delayed blocks less those without the delay, shape (sizes, rounds)."""
+    counts = {len(blocks) for blocks in (*without, *delayed)}
+    if len(counts) != 1 or len(without) != len(delayed):
+        raise ValueError(
+            f"{where}: received {len(without)} and {len(delayed)} batch sizes with "
+            f"{sorted(counts)} blocks; as many of both are expected."
+        )
+    return np.asarray(delayed, float) - np.asarray(without, float)
+
+
+class Knee(NamedTuple):
+    """Where throughput levels off.
+
+    Attributes:
+        plateau: Throughput that it tends to, images/s: 1 / b where the line t = a + b * B fits,
+            or else the median of the sizes from half the largest on; NaN where these still rise.
+        fitted: The batch size at which the line reaches the share of the plateau, a / b times
+            share / (1 - share); NaN unless the line fits and it lies within the sizes.
+        batch_size: The smallest batch size that reaches the share and after which none is short
+            of it; None where none does.
+        still_rising: Whether the share is reached beyond the largest size.
+    """
+
+    plateau: float
+    fitted: Estimate
+    batch_size: int | None
+    still_rising: bool
+
+
+def knee(
+    batch_sizes: Any, blocks: Sequence[Any], share: float = PLATEAU_SHARE, noise: float = 1.0
+) -> Knee:
+    """Finds the plateau of the throughput and the batch size that reaches a share of it.
+
+    The line pools all sizes, so that no one decides. It fits where its residual is at most 5 %,
+    or half of the noise floor: two standard errors of a median, as halves scatter twice as much.
+    Elsewhere throughput still rises if the largest size beats the largest of at most half its
+    size by as much as a line with its knee at the largest size would: 10 % for half, and not by
+    less on a quiet machine or by more on a noisy one.
+
+    Args:
+        batch_sizes: Different batch sizes, shape (sizes,).
+        blocks: For each batch size its blocks, or their median, in seconds per step. A size is
+            short only where the upper quartile of its blocks' throughputs is.
+        share: Share of the plateau that counts as reached.
+        noise: Factor by which a size differs from itself, of `noise_floor`.
+
+    Raises:
+        ValueError: If a timing is not positive.
+    """
+    sizes, seconds = medians_of("knee", batch_sizes, blocks, least=1)
+    speeds, largest = sizes / seconds, sizes[-1]
+    plateau, fitted, rising = NAN, Estimate(NAN), False
+    fit = fixed_cost(sizes, list(seconds)) if len(sizes) > 2 else None
+    if fit and fit.per_image.value > 0 and fit.residual <= max(LINE_FITS, math.log(noise) / 2):
+        plateau = 1 / fit.per_image.value
+        at = Estimate(*(share / (1 - share) * value for value in fit.half_batch))
+        rising = bool(at.value > largest)
+        fitted = at if sizes[0] <= at.value <= largest else fitted
+    else:
+        half = np.flatnonzero(sizes <= largest / 2)
+        before = half[-1] if len(half) else max(len(sizes) - 2, 0)
+        least = share + (1 - share) * largest / sizes[before]
+        rising = bool(speeds[-1] > least * speeds[before] and speeds[-1] >= share * speeds.max())
+        plateau = NAN if rising else float(np.median(speeds[sizes >= largest / 2]))
+    order = np.argsort(np.asarray(batch_sizes, float).ravel())
+    quick = np.array([np.percentile(blocks[index], 25) for index in order])
+    short = np.flatnonzero(~(sizes / quick >= share * plateau))
+    reached = np.flatnonzero(speeds >= share * plateau)
+    reached = reached[reached > short.max(initial=-1)]
+    stays = int(sizes[reached[0]]) if len(reached) and not rising else None
+    return Knee(plateau, fitted, stays, rising)
+
+
+class NoiseFloor(NamedTuple):
+    """What a size differs from itself: `ratio` geometric mean over sizes, `factor` >= 1."""
+
+    ratio: float
+    factor: float
+
+
+def halves(blocks: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Returns the blocks of each size dealt alternately into two halves."""
+    arrays = [np.atleast_1d(np.asarray(block, float)) for block in blocks]
+    return [array[0::2] for array in arrays], [array[1::2] for array in arrays]
+
+
+def noise_floor(blocks_a: Sequence[Any], blocks_b: Sequence[Any]) -> NoiseFloor:
+    """Returns the ratio of every size to itself: differences below it mean nothing.
+
+    The factor is the 95 % quantile over sizes of |log ratio|, the largest up to 20 sizes. Halves
+    scatter about 1.4 times as much as all blocks together, so it errs on the careful side.
+
+    Args:
+        blocks_a: For each batch size one half of its blocks, s; see `halves`.
+        blocks_b: For each batch size the other half.
+
+    Raises:
+        ValueError: If a half is empty, or their numbers differ.
+    """
+    if not len(blocks_a) == len(blocks_b) > 0 or any(
+        np.size(b) == 0 for b in (*blocks_a, *blocks_b)
+    ):
+        raise ValueError(
+            f"noise_floor: received {len(blocks_a)} and {len(blocks_b)} halves; two halves of at "
+            "least one block for every batch size are expected."
+        )
+    logs = [
+        math.log(np.median(a)) - math.log(np.median(b))
+        for a, b in zip(blocks_a, blocks_b, strict=True)
+    ]
+    factor = math.exp(np.quantile(np.abs(logs), 0.95, method="higher"))
+    return NoiseFloor(math.exp(np.mean(logs)), factor)
+
+
+def medians_of(
+    where: str, batch_sizes: Any, blocks: Sequence[Any], least: int = 2
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns sizes and medians, ascending in size."""
+    sizes = np.asarray(batch_sizes, float).ravel()
+    if len(sizes) != len(blocks) or len(set(sizes)) != len(sizes) or len(sizes) < least:
+        raise ValueError(
+            f"{where}: received batch sizes {list(batch_sizes)} and {len(blocks)} timings; "
+            f"at least {least} different batch sizes with one timing each are expected."
+        )
+    medians = np.array([np.median(block) if np.size(block) else NAN for block in blocks])
+    if not (np.isfinite(medians) & (medians > 0)).all():
+        raise ValueError(f"{where}: received medians {medians}; positive numbers are expected.")
+    order = np.argsort(sizes)
+    return sizes[order], medians[order]
+
+
+def weighted_line(x: np.ndarray, seconds: np.ndarray) -> tuple[list, np.ndarray, float]:
+    """Returns intercept and slope, their covariance, and the relative residual."""
+    design = np.column_stack([np.ones(len(x)), x]) / seconds[:, None]
+    basis, triangle = np.linalg.qr(design)
+    inverse = np.linalg.inv(triangle)
+    found = inverse @ basis.sum(axis=0)  # every median over itself is 1
+    residuals = 1 - design @ found
+    squares = residuals @ residuals
+    free = len(x) - 2
+    covariance = inverse @ inverse.T * (squares / free if free else NAN)
+    return found.tolist(), covariance, math.sqrt(squares / len(x))

@@ -1,0 +1,243 @@
+"""Definitions of data sets: what they may say, their defaults, their digest, their size.
+
+How a data set is divided: the members of each class are shuffled, then dealt to train,
+validation and test in this order. Counts are per class; fractions are of each class, rounded
+down for validation and test (and for train where the three sum to less than 1).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from batchscope.catalogue import coercion, run_names
+from batchscope.problems import Place, Problem, missing, received, unmet
+
+REQUIRED = object()
+
+_SPLIT = {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED, "seed": 0}
+_SPLITS: dict[str, dict[str, Any]] = {
+    "mnist": {"validation": 10000, "validation_from": "train", "seed": 0},
+    # Parts that the file itself has need no number.
+    "npz": {"train": None, "validation": None, "test": None, "seed": 0},
+}
+
+# Keys and defaults of each source. A default of None stands for "not given".
+SOURCES: dict[str, dict[str, Any]] = {
+    "digits": {"split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}},
+    "mnist": {"path": None, "sha256": None, "split": {}},
+    "cats_vs_dogs": {
+        "path": None,
+        "sha256": None,
+        "image_size": REQUIRED,
+        "per_class": None,
+        "split": REQUIRED,
+    },
+    "image_folder": {
+        "path": REQUIRED,
+        "image_size": REQUIRED,
+        "channels": 3,
+        "per_class": None,
+        "split": REQUIRED,
+    },
+    "npz": {"path": REQUIRED, "sha256": None, "scale": None, "split": None},
+    "patches": {
+        "image_size": REQUIRED,
+        "per_class": 500,
+        "split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0},
+    },
+}
+
+# Their parts overlap, so that a loss or an accuracy on them means nothing.
+TIMING_ONLY_SOURCES = ("patches",)
+
+# Defined without being written under `datasets`.
+BUILT_IN: dict[str, dict[str, Any]] = {
+    "digits": {"source": "digits"},
+    "mnist": {"source": "mnist"},
+}
+
+_DIGITS_CLASSES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
+_MNIST = {"train": 60000, "test": 10000}
+CATS_PER_CLASS = 12500  # photographs in the archive; a few cannot be read
+_PARTS = ("train", "validation", "test")
+_EXPECTED_PATH = {"image_folder": "an existing folder", "mnist": "an existing file or folder"}
+
+
+def resolve(raw: dict[str, Any]) -> dict[str, Any]:
+    """Returns a definition with every key of its source, defaults filled in.
+
+    Args:
+        raw: A definition that fits the schema.
+    """
+    source = raw["source"]
+    definition: dict[str, Any] = {"source": source}
+    for key, default in SOURCES[source].items():
+        value = raw.get(key, default)
+        if key == "split":
+            value = None if value is None else _resolve_split(source, value)
+        definition[key] = value if key in ("path", "sha256") else _plain(value)
+    return definition
+
+
+def _resolve_split(source: str, raw: dict[str, Any]) -> dict[str, Any]:
+    defaults = _SPLITS.get(source, _SPLIT)
+    split = {key: _plain(raw.get(key, default)) for key, default in defaults.items()}
+    if split.get("validation_from") == "train":
+        del split["validation_from"]  # the key came later, and changes no older digest
+    return {key: value for key, value in split.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers are ints wherever they are whole, so that 2.0 and 2 are one definition."""
+    plain = coercion.number(value)
+    if plain is None:
+        return value
+    return int(plain) if plain == int(plain) else plain
+
+
+def token(name: str, definition: dict[str, Any]) -> str:
+    """Returns a data set's name in paths, with the digest of its resolved definition.
+
+    A sha256 pins the contents, so that where the file lies is no part of the digest. Keys
+    that are not given are none either, so that a key that a source gains later, with the
+    default None, changes no digest.
+    """
+    pinned = {key: value for key, value in definition.items() if value is not None}
+    if "sha256" in pinned:
+        pinned.pop("path", None)
+    return run_names.token(name, run_names.digest(pinned))
+
+
+def split_counts(split: dict[str, Any], members: int) -> tuple[int, int, int]:
+    """Returns how many members of a class go to train, validation and test.
+
+    Args:
+        split: Resolved fractions or counts per class.
+        members: Members of the class.
+    """
+    train, validation, test = (split[part] for part in _PARTS)
+    if train >= 1:
+        return train, validation, test
+    n_validation = math.floor(validation * members + 1e-9)
+    n_test = math.floor(test * members + 1e-9)
+    if train + validation + test < 1 - 1e-9:
+        return math.floor(train * members + 1e-9), n_validation, n_test
+    return members - n_validation - n_test, n_validation, n_test
+
+
+def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
+    """Returns the members of each class before the split, or None where only the files know."""
+    if definition["source"] == "digits":
+        return _DIGITS_CLASSES
+    two_classes = definition["source"] in ("cats_vs_dogs", "patches")
+    if two_classes and definition["per_class"] is not None:
+        return (definition["per_class"],) * 2
+    return None
+
+
+def training_size(definition: dict[str, Any]) -> int | None:
+    """Returns the number of training images, or None where only the files know.
+
+    Where all photographs of an archive are taken it is their number, had each been readable.
+    """
+    split = definition["split"]
+    if definition["source"] == "mnist":
+        kept = 0 if "validation_from" in split else split["validation"]
+        return None if definition["path"] else _MNIST["train"] - kept
+    if definition["source"] == "cats_vs_dogs" and split["train"] >= 1:
+        return 2 * split["train"]
+    archive = _archive(definition)
+    members = class_members(definition) or (archive and (archive,) * 2)
+    return sum(split_counts(split, count)[0] for count in members) if members else None
+
+
+def _archive(definition: dict[str, Any]) -> int | None:
+    """Returns the photographs of each class of a download; what a local file holds is not known."""
+    download = definition["source"] == "cats_vs_dogs" and definition["path"] is None
+    return CATS_PER_CLASS if download else None
+
+
+def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
+    """Yields what is wrong with a resolved definition."""
+    source = definition["source"]
+    path = definition.get("path")
+    if path is not None:
+        exists = {"image_folder": Path.is_dir, "mnist": Path.exists}.get(source, Path.is_file)
+        why = unmet(expanded(path), exists)
+        if why is not None:
+            expected = _EXPECTED_PATH.get(source, "an existing file")
+            yield received((*place, "path"), path, expected, why=why)
+    elif definition.get("sha256") is not None:
+        yield missing((*place, "path"), "the local file that the sha256 belongs to")
+    archive, per_class = _archive(definition), definition.get("per_class")
+    if archive and per_class and per_class > archive:
+        yield received((*place, "per_class"), per_class, f"at most {archive}, the archive's,")
+    if definition["split"] is not None:
+        check = _mnist_split_problem if source == "mnist" else _split_problem
+        problem = check((*place, "split"), definition)
+        if problem is not None:
+            yield problem
+
+
+def expanded(path: str) -> Path:
+    """Returns the path of a definition, whose digest has it as written: `~` is a user's home."""
+    return Path(os.path.expanduser(path))  # unlike Path's own, no error where nobody has the name
+
+
+def _mnist_split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
+    split = definition["split"]
+    source = split.get("validation_from", "train")
+    most = _MNIST[source] - 1
+    if definition["path"] or split["validation"] <= most:
+        return None
+    expected = f"at most {most} of the {_MNIST[source]} {source} images"
+    return received((*place, "validation"), split["validation"], expected)
+
+
+def _split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
+    split = definition["split"]
+    parts = [split[part] for part in _PARTS if part in split]
+    if not (all(part < 1 for part in parts) or all(isinstance(part, int) for part in parts)):
+        listed = ", ".join(str(part) for part in parts)
+        return Problem(
+            place,
+            f"received {listed}; fractions below 1 or whole counts per class, for all three, "
+            "are expected.",
+        )
+    if parts and parts[0] < 1:
+        if sum(parts) > 1 + 1e-9:
+            return Problem(
+                place, f"received fractions that sum to {sum(parts):g}; at most 1 is expected."
+            )
+    else:
+        limits = {"per_class": definition.get("per_class"), "the archive's": _archive(definition)}
+        for what, limit in limits.items():
+            if limit is not None and sum(parts) > limit:
+                text = f"received {sum(parts)} images per class; at most {limit} ({what}) are"
+                return Problem(place, f"{text} expected.")
+    return _known_size_problem(place, definition)
+
+
+def _known_size_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
+    members = class_members(definition)
+    if members is None:
+        return None
+    split = definition["split"]
+    if split["train"] >= 1 and sum(split[part] for part in _PARTS) > min(members):
+        total = sum(split[part] for part in _PARTS)
+        return Problem(
+            place,
+            f"received {total} images per class; at most {min(members)} are expected, the "
+            "members of the smallest class.",
+        )
+    counts = [split_counts(split, count) for count in members]
+    for index, part in enumerate(_PARTS):
+        if sum(count[index] for count in counts) == 0:
+            return Problem(
+                (*place, part), f"received {split[part]}; a part of at least one image is expected."
+            )
+    return None

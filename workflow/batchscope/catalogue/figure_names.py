@@ -1,0 +1,113 @@
+"""The figures that an experiment may name in `figures` and `published`, and what each needs.
+
+batchscope.figures, which draws them, is above this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from batchscope.catalogue import coercion, measure_settings
+from batchscope.problems import Place, Problem, listed, received
+
+FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs; a | b: either
+    "accuracy": ("evaluate",),
+    "accuracy_by_epochs": ("evaluate",),
+    "batch_size_limits": ("evaluate",),
+    "best_learning_rate": ("evaluate",),
+    "best_losses": (),
+    "displacement": ("displacement",),
+    "epoch_distance": ("weight_distance",),
+    "frameworks": ("utilisation", "throughput"),
+    "generalisation_gap": ("evaluate",),
+    "gradient_alignment": ("gradient_alignment",),
+    "hessian": ("hessian",),
+    "landscape": ("landscape",),
+    "landscape_lines": ("landscape",),
+    "learning_rate": (),
+    "line": ("line",),
+    "loss_curves": (),
+    "max_batch_size": ("max_batch_size",),
+    "profile": ("profile",),
+    "sam_sharpness": ("sam_sharpness",),
+    "sharpness": ("sharpness",),
+    "step_time": ("throughput",),
+    "throughput": ("throughput",),
+    "time": ("time_epoch",),
+    "training_time": ("time_epoch|throughput",),
+    "update_norms": ("displacement",),
+    "utilisation": ("utilisation",),
+    "utilisation_over_time": ("utilisation",),
+    "weight_distance": ("weight_distance",),
+    "weight_distance_by_layer": ("weight_distance",),
+}
+MARGIN_FIGURES = ("batch_size_limits",)  # which need margins besides
+EPOCH_FIGURES = ("accuracy_by_epochs", "training_time")  # which need at_epochs besides
+
+
+def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> Iterator[Problem]:
+    """Yields what is wrong with the figures that an experiment names.
+
+    Args:
+        place: Where the experiment stands.
+        body: The experiment.
+        measures: Its measures or timings.
+    """
+    drawn = _drawn(body)
+    for index, name in enumerate(drawn):
+        at = (*place, "figures", index)
+        if name in drawn[:index]:
+            yield Problem(at, f"received '{name}' again; every figure once is expected.")
+        yield from _problems_of(at, name, measures)
+    for name in coercion.as_map(body.get("published")):
+        at = (*place, "published", name)
+        yield from _problems_of(at, name, measures)
+        if drawn and name in FIGURES and name not in drawn:
+            text = f"received '{name}', which is not drawn; a figure of `figures` is expected."
+            yield Problem(at, text)
+
+
+def lacking(
+    place: Place, body: dict[str, Any], figures: tuple[str, ...], key: str
+) -> Iterator[Problem]:
+    """Yields the problems of an experiment that names figures without the key that they need.
+
+    Args:
+        place: Where the experiment stands.
+        body: The experiment, without the key.
+        figures: Those that need it.
+        key: The key.
+    """
+    named = [("figures", *item) for item in enumerate(_drawn(body))]
+    named += [("published", name, name) for name in coercion.as_map(body.get("published"))]
+    for section, at, name in named:
+        if name in figures:
+            text = f"received '{name}' without what it needs; {key} in the experiment is "
+            yield Problem((*place, section, at), f"{text}expected.")
+
+
+def _drawn(body: dict[str, Any]) -> list[Any]:
+    drawn = body.get("figures")
+    return drawn if isinstance(drawn, list) else []
+
+
+def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[Problem]:
+    if not isinstance(name, str) or name not in FIGURES:
+        yield received(place, name, "the name of a figure", FIGURES)
+        return
+    needed = [one for one in FIGURES[name] if not {*one.split("|")} & {*measures}]
+    if needed:
+        text = f"received '{name}' without what it needs; {listed(_homes(needed))} is expected."
+        yield Problem(place, text)
+
+
+def _homes(needed: list[str]) -> list[str]:
+    """Returns `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
+    return [
+        " or ".join(
+            f"{name} in {'timing' if name in measure_settings.TIMINGS else 'measure'}"
+            for name in one.split("|")
+        )
+        for one in needed
+    ]

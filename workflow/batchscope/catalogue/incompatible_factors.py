@@ -1,0 +1,197 @@
+"""What the factors of one run, or of one batch size that is timed, cannot be together.
+
+Every check yields the factor that is at fault and what is said of it. A value by itself is checked
+by batchscope.catalogue.coercion, after its parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from batchscope.catalogue import (
+    dataset_definitions,
+    framework_names,
+    run_factors,
+    run_names,
+    sweep_names,
+)
+from batchscope.errors import UserError
+from batchscope.problems import listed, show
+
+# What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
+FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
+FRAMEWORK_OPTIMIZERS = ("sgd", "adam")
+FRAMEWORK_TIMINGS = ("throughput", "utilisation")
+
+Factors = dict[str, Any]
+Found = Iterator[tuple[str, str]]
+
+
+def of_training(factors: Factors, training_size: int | None, source: str | None) -> Found:
+    """Yields what is wrong with the factors of a training.
+
+    Args:
+        factors: Every factor but the seed, each sound by itself; data set and model are tokens.
+        training_size: Training images of the data set; None where only its files know.
+        source: Source of the data set.
+    """
+    yield from _step(factors, training_size)
+    yield from _warmup(factors)
+    yield from _source(factors, source)
+    yield from _threads(factors)
+
+
+def of_timing(factors: Factors, training_size: int | None, timings: Iterable[str]) -> Found:
+    """Yields what is wrong with the factors of a timing.
+
+    Args:
+        factors: Every factor, each sound by itself; data set and model are tokens.
+        training_size: Training images of the data set; None where only its files know.
+        timings: What is asked for of it.
+    """
+    # The search for the largest batch repeats the images where a batch has more.
+    searched = tuple(timings) == ("max_batch_size",)
+    yield from _step(factors, None if searched else training_size)
+    yield from _loop(factors)
+    yield from _framework(factors, tuple(timings))
+
+
+def _step(factors: Factors, training_size: int | None) -> Found:
+    """What a step depends on, in a training or in a timing."""
+    yield from _batch_size(factors, training_size)
+    yield from _momentum(factors)
+    yield from _replicas(factors)
+    yield from _method(factors)
+
+
+def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
+    """Refuses a batch above the training set: its steps would be those of a smaller one.
+
+    Args:
+        factors: Every factor but perhaps the batch size; the data set is a token.
+        batch_size: Images that a step is to have.
+        examples: Images of an epoch.
+
+    Raises:
+        UserError: If the batch is larger.
+    """
+    if batch_size > examples:
+        raise UserError(f"batch_size: {_too_large(factors, batch_size, examples)}")
+
+
+def _batch_size(factors: Factors, training_size: int | None) -> Found:
+    if training_size is None:
+        return
+    # A second, changed copy of every image.
+    examples = training_size * (2 if factors["augmentation"] == "crop" else 1)
+    if factors["batch_size"] > examples:
+        yield "batch_size", _too_large(factors, factors["batch_size"], examples)
+
+
+def _too_large(factors: Factors, batch_size: int, examples: int) -> str:
+    name = run_names.split_token(factors["dataset"])[0]
+    return f"received {batch_size}; at most {examples} is expected, the training images of {name}."
+
+
+def _momentum(factors: Factors) -> Found:
+    optimizer, momentum = factors["optimizer"], factors["momentum"]
+    if momentum and optimizer not in ("sgd", "rmsprop"):
+        text = f"received {momentum:g} for {optimizer}; it is expected of sgd and rmsprop alone."
+        yield "momentum", text
+    if factors["nesterov"] and (optimizer != "sgd" or not momentum):
+        given = optimizer if momentum else f"{optimizer} without momentum"
+        text = f"received true for {given}; sgd with a momentum above 0 is expected."
+        yield "nesterov", text
+
+
+def _replicas(factors: Factors) -> Found:
+    if factors["replicas"] > factors["batch_size"]:
+        text = f"received {factors['replicas']}; at most the batch size, "
+        yield "replicas", f"{text}{factors['batch_size']}, is expected."
+
+
+def _method(factors: Factors) -> Found:
+    """What a method is given, and what a batch that is divided cannot do."""
+    for method, own in run_factors.METHOD_PARAMETERS.items():
+        for name in own:
+            # Of times, only what a step's time depends on is a factor.
+            birth = run_factors.FACTORS[name].birth
+            if factors["method"] != method and factors.get(name, birth) != birth:
+                text = f"received {show(factors[name])} with method {factors['method']}; "
+                yield name, f"{text}it is expected of {method} alone."
+    if factors["replicas"] > 1:
+        for name, simple in (("method", "plain"), ("augmentation", "none")):
+            if factors[name] not in (simple, "crop"):
+                text = f"received {factors[name]} with {factors['replicas']} replicas; "
+                yield name, f"{text}{simple} is expected, or 1 replica."
+    if factors["method"] == "conservative" and factors.get("warmup_epochs"):
+        text = f"received {factors['warmup_epochs']} with method conservative, whose inner "
+        yield "warmup_epochs", f"{text}steps would count as updates; 0 is expected."
+
+
+def _warmup(factors: Factors) -> Found:
+    warmup = factors["warmup_epochs"]
+    if warmup > factors["epochs"]:
+        text = f"received {warmup}; at most {factors['epochs']}, the epochs, is expected."
+        yield "warmup_epochs", text
+    elif warmup and factors["learning_rate_scaling"] == "none":
+        text = f"received {warmup} without learning_rate_scaling; linear or sqrt is expected: "
+        yield "warmup_epochs", f"{text}the rate rises to the scaled one."
+
+
+def _source(factors: Factors, source: str | None) -> Found:
+    if source in dataset_definitions.TIMING_ONLY_SOURCES:
+        name = run_names.split_token(factors["dataset"])[0]
+        text = f"received {name}, which is for times alone: its splits overlap; another data "
+        yield "dataset", f"{text}set is expected."
+
+
+def _threads(factors: Factors) -> Found:
+    if not factors["threads"]:
+        text = "received 'all'; a positive whole number is expected: a training's last bits "
+        yield "threads", f"{text}depend on it."
+
+
+def _loop(factors: Factors) -> Found:
+    """What the loop in the graph cannot do, with no Python between its steps, and what others."""
+    if factors["loop"] == "graph":
+        if factors["input_pipeline"] != "plain":
+            text = f"received {factors['input_pipeline']} with loop graph, which takes its "
+            text += "batches from its own arrays; plain, or another loop, is expected."
+            yield "input_pipeline", text
+        if factors["delay_seconds"]:
+            text = "received with loop graph, which cannot wait between steps; another loop is"
+            yield "delay_seconds", f"{text} expected."
+    else:
+        for name, simple in (("replicas", 1), ("method", "plain"), ("augmentation", "none")):
+            if factors[name] != simple:
+                text = f"received {factors[name]} with loop {factors['loop']}; {simple} is "
+                yield name, f"{text}expected, or loop graph."
+
+
+def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:
+    """What the frameworks beside TensorFlow have: two networks, and one loop of their own."""
+    framework = factors["framework"]
+    if framework == framework_names.OWN:
+        return
+    plain = ("loop", "input_pipeline", "method", "augmentation")
+    births = {name: sweep_names.FACTORS[name].birth for name in plain}
+    allowed = {
+        "model": FRAMEWORK_MODELS,
+        "optimizer": FRAMEWORK_OPTIMIZERS,
+        **{name: (birth,) for name, birth in births.items()},
+        **{"delay_seconds": (0,), "replicas": (1,), "momentum": (0,)},
+    }
+    wrong = [
+        (f"{name} {factors[name]}", f"{name} {' or '.join(map(str, values))}")
+        for name, values in allowed.items()
+        if factors[name] not in values
+    ]
+    others = [name for name in timings if name not in FRAMEWORK_TIMINGS]
+    if others:
+        wrong.append((listed(others), f"{' or '.join(FRAMEWORK_TIMINGS)} in timing alone"))
+    if wrong:
+        found, expected = (listed(list(words)) for words in zip(*wrong, strict=True))
+        verb = "is" if len(wrong) == 1 else "are"
+        yield "framework", f"received '{framework}' with {found}; {expected} {verb} expected."

@@ -1,0 +1,221 @@
+"""run_factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchscope.catalogue.parameters import Parameter
+
+OPTIMIZERS = (
+    "adadelta",
+    "adafactor",
+    "adagrad",
+    "adam",
+    "adamax",
+    "adamw",
+    "ftrl",
+    "lamb",
+    "lion",
+    "nadam",
+    "rmsprop",
+    "sgd",
+)
+
+
+FACTORS: dict[str, Parameter] = {
+    factor.name: factor
+    for factor in (
+        # Core: always spelled, in this order; data set and model without their alias.
+        Parameter("dataset", "data", "str", None, "Data set, by its name under `datasets`."),
+        Parameter("model", "model", "str", None, "Model, by its name."),
+        Parameter("batch_size", "bs", "int", None, "Examples per update.", "examples", minimum=1),
+        Parameter("learning_rate", "lr", "float", None, "Rate before any scaling.", above=0),
+        Parameter("optimizer", "opt", "str", None, "Keras optimizer.", choices=OPTIMIZERS),
+        Parameter("epochs", "ep", "int", None, "Horizon of the training.", "epochs", minimum=1),
+        Parameter(
+            "seed",
+            "seed",
+            "int",
+            None,
+            "Fixes initial weights and data order.",
+            minimum=0,
+            maximum=2**32 - 1,
+        ),
+        # Later: spelled only where they differ from their birth value. Append; never reorder.
+        Parameter(
+            "momentum",
+            "mom",
+            "float",
+            0.0,
+            "Momentum of sgd and rmsprop.",
+            minimum=0,
+            maximum=1,
+        ),
+        Parameter("nesterov", "nest", "bool", False, "Nesterov momentum of sgd."),
+        Parameter(
+            "monitor",
+            "mon",
+            "str",
+            "validation_loss",
+            "What picks the best weights and stops a training.",
+            choices=("validation_loss", "validation_accuracy", "train_loss", "train_accuracy"),
+        ),
+        Parameter(
+            "patience",
+            "pat",
+            "int",
+            0,
+            "Epochs without improvement after which a training stops; 0 never stops it.",
+            "epochs",
+            minimum=0,
+        ),
+        Parameter(
+            "learning_rate_scaling",
+            "lrs",
+            "str",
+            "none",
+            "How the rate follows batch_size / base_batch_size.",
+            choices=("none", "linear", "sqrt"),
+        ),
+        Parameter(
+            "base_batch_size", "bbs", "int", 32, "Batch size that the rate is for.", minimum=1
+        ),
+        Parameter("device", "dev", "str", "cpu", "Where to train.", choices=("cpu", "gpu")),
+        Parameter("threads", "th", "int", 1, "Threads of a training.", "threads", minimum=1),
+        Parameter(
+            "warmup_epochs",
+            "wu",
+            "int",
+            0,
+            "Epochs over which the rate rises from the unscaled to the scaled one.",
+            "epochs",
+            minimum=0,
+        ),
+        Parameter(
+            "target_train_loss",
+            "ttl",
+            "float",
+            0.0,
+            "Training loss of an epoch, and of the weights at its end, at which a training stops; "
+            "0 never stops it.",
+            minimum=0,
+        ),
+        Parameter("update_norms", "un", "bool", False, "Whether the norm of every update is kept."),
+        Parameter(
+            "replicas",
+            "rep",
+            "int",
+            1,
+            "Devices among which every batch is divided (tf.distribute.MirroredStrategy).",
+            minimum=1,
+        ),
+        Parameter(
+            "augmentation",
+            "aug",
+            "str",
+            "none",
+            "What is done to the training images; crop doubles the training set.",
+            choices=("none", "crop", "random"),
+        ),
+        Parameter(
+            "method",
+            "method",
+            "str",
+            "plain",
+            "How an update uses its batch.",
+            choices=("plain", "conservative", "robust"),
+        ),
+        Parameter(
+            "gamma",
+            "gamma",
+            "float",
+            1.0,
+            "Weight of the distance from the weights before an update, for conservative.",
+            minimum=0,
+        ),
+        Parameter(
+            "inner_steps",
+            "inner",
+            "int",
+            5,
+            "Steps on every batch, for conservative.",
+            "steps",
+            minimum=1,
+        ),
+        Parameter(
+            "rho",
+            "rho",
+            "float",
+            0.05,
+            "Distance within which the worst case counts, for robust.",
+            above=0,
+        ),
+    )
+}
+
+# Factors that one method of using a batch alone reads.
+METHOD_PARAMETERS = {"conservative": ("gamma", "inner_steps"), "robust": ("rho",)}
+
+# What a run's time per step depends on: its timing configuration is named by these alone.
+TIMING_FACTORS = (
+    "dataset",
+    "model",
+    "batch_size",
+    "optimizer",
+    "device",
+    "threads",
+    "momentum",
+    "nesterov",
+    "replicas",
+    "augmentation",
+    "method",
+    "inner_steps",
+)
+
+# What an experiment of times may vary besides: a training is always the loop in the graph, over
+# arrays in memory. Spelled only where they differ from their birth value. Append; never reorder.
+TIMING_ONLY_FACTORS: dict[str, Parameter] = {
+    factor.name: factor
+    for factor in (
+        Parameter(
+            "loop",
+            "loop",
+            "str",
+            "graph",
+            "What drives the training steps.",
+            choices=("graph", "eager", "function", "fit", "fit_steps"),
+        ),
+        Parameter(
+            "input_pipeline",
+            "in",
+            "str",
+            "plain",
+            "Where a step's batch comes from; plain: the graph's own arrays for the loop in the "
+            "graph, tf.data without any remedy for the others; jpeg: files of the resized images, "
+            "written just before and so in the page cache.",
+            choices=("plain", "map", "prefetch", "cache", "jpeg"),
+        ),
+        Parameter(
+            "delay_seconds",
+            "delay",
+            "float",
+            0.0,
+            "Wait before every step; its throughput is timed in turns with and without it.",
+            "s",
+            minimum=0,
+        ),
+        Parameter(
+            "framework",
+            "fw",
+            "str",
+            "tensorflow",
+            "What computes the training steps; any but tensorflow has an environment of its own.",
+            choices=("tensorflow", "pytorch", "mxnet", "jax"),
+        ),
+    )
+}
+
+
+def gradients_per_update(factors: dict[str, Any]) -> int:
+    """Returns how many gradients of its batch an update computes, by the factors of its method."""
+    return {"plain": 1, "conservative": factors["inner_steps"], "robust": 2}[factors["method"]]

@@ -1,0 +1,196 @@
+"""Panels of outcomes against batch size: every seed a point, means with 95 % t-intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from batchscope.analysis import intervals as intervals_module
+from batchscope.analysis import run_series
+from batchscope.figures.drawing import canvas
+
+_SLOT = 0.62  # share of the distance between two batch sizes that all series take together
+_ALONE = 4.8  # inches: width of the panels where there is one in a row
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One outcome: its column, heading, and label (with the unit) of the vertical axis."""
+
+    column: str
+    title: str
+    label: str
+
+
+class Place(NamedTuple):
+    """Where a series stands: its offset in doublings, and how many stand beside each other."""
+
+    offset: float
+    count: int
+
+
+def factor_columns(frame: pandas.DataFrame) -> list[str]:
+    """Returns the columns that a figure's CSV needs to tell runs and series apart."""
+    return [*run_series.varying(frame), "batch_size", "seed", "status"]
+
+
+def select(runs: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
+    """Returns factors, status and these columns of every run."""
+    return runs[factor_columns(runs) + columns].reset_index(drop=True)
+
+
+def with_absent(long: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns a long table with one more row for every run that is not in it.
+
+    So that figure and CSV show what failed before it left anything.
+    """
+    keys = ["machine", "run"] if "machine" in long.columns else ["run"]
+    runs = runs if "machine" in long.columns else run_series.own(runs)
+    there = set(long[keys].itertuples(index=False, name=None))
+    absent = runs[[key not in there for key in runs[keys].itertuples(index=False, name=None)]]
+    shared = [name for name in long.columns if name in absent.columns]
+    rows = absent[shared].reindex(columns=long.columns)
+    return pandas.concat([long, rows], ignore_index=True) if len(rows) else long
+
+
+def draw(
+    frame: pandas.DataFrame,
+    outcomes: list[Panel],
+    columns: int = 3,
+    same_scale: bool = False,
+    extra: Callable[[Axes, Panel, run_series.Series, dict[str, Any], Place], None] | None = None,
+    note: str = "",
+) -> Figure:
+    """Returns a figure with one panel per outcome.
+
+    Args:
+        frame: What `select` returned.
+        outcomes: The panels, row by row.
+        columns: Panels in a row.
+        same_scale: Whether all panels have the same vertical axis.
+        extra: Called for each panel and series with its style and place, before its points.
+        note: What else a reader must know, written below.
+    """
+    columns = min(columns, len(outcomes))
+    rows = -(-len(outcomes) // columns)
+    width = canvas.PANEL_WIDTH if columns > 1 else _ALONE
+    figure, grid = canvas.panels(rows, columns, width=width, sharey=same_scale)
+    groups = run_series.series(frame)
+    handles: list = []
+    for axes, panel in zip(grid.flat, outcomes, strict=False):
+        handles = draw_panel(axes, frame, panel, groups, extra)
+    for axes in list(grid.flat)[len(outcomes) :]:
+        axes.remove()
+    canvas.legend(figure, handles, [group.label for group in groups])
+    canvas.notes(figure, frame, note)
+    return figure
+
+
+def draw_panel(
+    axes: Axes,
+    frame: pandas.DataFrame,
+    panel: Panel,
+    groups: list[run_series.Series],
+    extra: Callable[..., None] | None = None,
+) -> list:
+    """Draws one outcome; returns one handle per series for a legend."""
+    sizes = sorted(frame["batch_size"].unique().tolist())
+    handles, ends = [], []
+    for index, group in enumerate(groups):
+        style = canvas.line_style(index)
+        place = Place(dodge(index, len(groups), sizes), len(groups))
+        if extra:
+            extra(axes, panel, group, style, place)
+        handle, high = draw_series(axes, group.frame, panel.column, style, place)
+        handles.append(handle)
+        ends.append(high)
+    values = frame.loc[frame["status"] == canvas.FINISHED, panel.column].to_numpy(float)
+    finish(axes, panel, sizes, values, np.concatenate(ends))
+    canvas.mark_failures(axes, frame)
+    return handles
+
+
+def finish(
+    axes: Axes, panel: Panel, sizes: list[int], values: np.ndarray, ends: np.ndarray
+) -> None:
+    """Sets heading, labels and scales, given all values and the upper ends of intervals."""
+    if np.isfinite(values).any():
+        canvas.value_axis(axes, values, ends)
+    else:
+        canvas.empty(axes)
+    canvas.batch_size_axis(axes, sizes)
+    axes.set_title(panel.title)
+    axes.set_ylabel(panel.label)
+
+
+def dodge(index: int, count: int, batch_sizes: list[int]) -> float:
+    """Returns the horizontal offset of a series, in doublings: they stand beside each other."""
+    width = _SLOT * canvas.spacing(batch_sizes) / max(count, 1)
+    return (index - (count - 1) / 2) * width if count > 1 else 0.0
+
+
+def draw_series(
+    axes: Axes,
+    rows: pandas.DataFrame,
+    column: str,
+    style: dict[str, Any],
+    place: Place,
+) -> tuple[Any, np.ndarray]:
+    """Draws points and means of one series; returns its handle and its intervals' upper ends.
+
+    Args:
+        axes: The panel.
+        rows: The series' runs.
+        column: The outcome.
+        style: Colour, marker and line style, and what else the means may have.
+        place: Where it stands beside the other series.
+    """
+    finished = rows[(rows["status"] == canvas.FINISHED) & rows[column].notna()]
+    axes.plot(
+        positions(rows, place)[finished.index],
+        finished[column],
+        linestyle="none",
+        marker=style["marker"],
+        markersize=3,
+        color=style["color"],
+        alpha=0.45,
+        markeredgewidth=0,
+        zorder=2,
+    )
+    by_size = finished.groupby("batch_size")[column]
+    intervals = {size: intervals_module.t_interval(values) for size, values in by_size}
+    means = np.array([interval.mean for interval in intervals.values()])
+    halves = np.array([interval.high - interval.mean for interval in intervals.values()])
+    halves = np.nan_to_num(halves)  # one seed: a mean without an interval
+    handle = axes.errorbar(
+        np.log2(np.array(list(intervals), float)) + place.offset,
+        means,
+        yerr=halves,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        zorder=3,
+        **{"markersize": 5.5 if len(intervals) <= 16 else 3.5, "elinewidth": 1.2, **style},
+    )
+    return handle, means + halves
+
+
+def positions(rows: pandas.DataFrame, place: Place) -> pandas.Series:
+    """Returns where each run of a series stands: its batch size, with a place for every seed."""
+    seeds = sorted(rows["seed"].unique().tolist())
+    step = canvas.spacing(rows["batch_size"].tolist())
+    jitter = _jitter(seeds, 0.3 * step / place.count)
+    return np.log2(rows["batch_size"].astype(float)) + place.offset + rows["seed"].map(jitter)
+
+
+def _jitter(seeds: list[int], width: float) -> dict[int, float]:
+    """Returns seed -> horizontal offset; the same seed stands at the same place everywhere."""
+    if len(seeds) < 2:
+        return dict.fromkeys(seeds, 0.0)
+    places = np.linspace(-0.5, 0.5, len(seeds)) * width
+    return dict(zip(seeds, places.tolist(), strict=True))

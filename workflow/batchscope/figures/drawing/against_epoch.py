@@ -1,0 +1,153 @@
+"""Panels of outcomes against epoch: every run a thin line, means with 95 % t-intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from batchscope.analysis import intervals, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, canvas
+
+_MOST_POINTS = 3000  # of all lines in one figure: keeps an SVG under about 150 kB
+_MOST_BANDS = 8  # in one panel: more hide the lines
+_LEAST_POINTS, _LONGEST_LINE = 12, 120  # of one line
+
+
+def select(tables: Tables, columns: list[str]) -> pandas.DataFrame:
+    """Returns one row per run and epoch: factors, status and these columns of the history."""
+    history = against_batch_size.with_absent(tables.history, tables.runs)
+    history["epoch"] = history["epoch"].astype("Int64")
+    columns = [*against_batch_size.factor_columns(history), "epoch", *columns]
+    return history[columns].reset_index(drop=True)
+
+
+def last_shared(frame: pandas.DataFrame) -> tuple[int, pandas.DataFrame]:
+    """Returns the last epoch that all finished runs have, and one row per run: that epoch's.
+
+    Later ones would compare short trainings with long ones. A run that did not finish has its
+    first row; the epoch is 0 where none finished.
+    """
+    finished = frame["status"] == canvas.FINISHED
+    keys = [*run_series.varying(frame), "batch_size", "seed"]
+    lasts = frame[finished].groupby(keys, dropna=False)["epoch"].max().dropna()
+    epoch = int(lasts.min()) if len(lasts) else 0
+    at_epoch = frame["epoch"].eq(epoch).fillna(False).astype(bool)
+    return epoch, runs(frame[~finished | at_epoch])
+
+
+def styles(frame: pandas.DataFrame) -> dict[int, dict[str, Any]]:
+    """Returns batch size -> colour and line style, in order of batch size."""
+    sizes = sorted(frame["batch_size"].unique().tolist())
+    return dict(zip(sizes, canvas.ordered_styles(len(sizes)), strict=True))
+
+
+def legend(figure: Figure, drawn: dict[int, dict[str, Any]]) -> None:
+    """Draws the legend of batch sizes, without those that stand too close to others."""
+    named = canvas.spread(list(drawn))
+    lines = [Line2D([], [], **drawn[size]) for size in named]
+    canvas.legend(figure, lines, [str(size) for size in named], "batch size")
+
+
+def points(lines: int) -> int:
+    """Returns how many points each of so many lines may have."""
+    return int(np.clip(_MOST_POINTS // max(lines, 1), _LEAST_POINTS, _LONGEST_LINE))
+
+
+def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns one row per run."""
+    return frame.drop_duplicates([*run_series.varying(frame), "batch_size", "seed"])
+
+
+def epoch_axis(axes: Axes) -> None:
+    """Labels the horizontal axis with whole epochs."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.set_xlabel("epoch")
+
+
+def value_axis(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
+    """Scales by finished runs, where there are any: what diverged leaves the panel."""
+    finished = frame.loc[frame["status"] == canvas.FINISHED, column]
+    values = finished if finished.notna().any() else frame[column]
+    if values.notna().any():
+        canvas.value_axis(axes, values)
+        if axes.get_yscale() == "linear":
+            low, high = values.min(), values.max()
+            margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+            axes.set_ylim(low - margin, high + margin)
+
+
+def draw_panel(
+    axes: Axes,
+    rows: pandas.DataFrame,
+    column: str,
+    styles: dict[int, dict],
+    points: int,
+    mean_points: int,
+) -> None:
+    """Draws single runs thin and their mean with a band."""
+    for size, style in styles.items():
+        chosen = rows[rows["batch_size"] == size]
+        for _, run in chosen.groupby("seed"):
+            _draw_run(axes, run, column, style["color"], points)
+        finished = chosen[chosen["status"] == canvas.FINISHED]
+        if len(finished):
+            _draw_mean(axes, finished, column, style, mean_points, len(styles) <= _MOST_BANDS)
+    if rows[column].isna().all():
+        canvas.empty(axes, "no run")
+
+
+def _draw_run(axes: Axes, run: pandas.DataFrame, column: str, colour: str, points: int) -> None:
+    run = run[np.isfinite(run[column].astype(float))]
+    kept = run.iloc[thinned(len(run), points)]
+    axes.plot(kept["epoch"], kept[column], color=colour, linewidth=0.5, alpha=0.35)
+    if len(run) and run["status"].iloc[0] == "diverged":
+        # At the upper edge: its loss has left the panel.
+        axes.plot(
+            run["epoch"].iloc[-1],
+            0.97,
+            transform=axes.get_xaxis_transform(),
+            marker="x",
+            color=colour,
+        )
+
+
+def _draw_mean(
+    axes: Axes,
+    rows: pandas.DataFrame,
+    column: str,
+    style: dict[str, Any],
+    points: int,
+    band: bool,
+) -> None:
+    """Draws the mean over the runs that are still training, and as a band its t-interval."""
+    table = rows.pivot_table(column, "epoch", "seed")
+    table = table.iloc[thinned(len(table), points)]
+    epochs = table.index.to_numpy(int)
+    mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
+    if band and np.isfinite(low).any():
+        axes.fill_between(epochs, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.plot(epochs, mean, **style)
+
+
+def thinned(length: int, points: int) -> np.ndarray:
+    """Returns at most `points` indices, evenly spread, first and last among them."""
+    if length <= points:
+        return np.arange(length)
+    return np.unique(np.linspace(0, length - 1, points).round().astype(int))
+
+
+def band_note(frame: pandas.DataFrame) -> str:
+    """Returns what thick and thin lines are, and crosses; empty where there is one seed."""
+    if frame["seed"].nunique() < 2:
+        return ""
+    banded = frame["batch_size"].nunique() <= _MOST_BANDS
+    interval = ", with its 95 % t-interval" if banded else ""
+    note = f"Thick: mean over the runs that still train{interval}. Thin: every run."
+    return note + (" ×: diverged." if (frame["status"] == "diverged").any() else "")

@@ -1,0 +1,312 @@
+"""What all figures share: style, colours, panels, marks for what failed, and files."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from batchscope.analysis import run_series
+from batchscope.figures import REPORT
+from batchscope.host import absence
+
+STYLE = REPORT / "batchscope.mplstyle"
+PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
+FINISHED = "finished"
+# Okabe and Ito's colours, without yellow, which is lost on white. Markers and line styles
+# change along with them and have other periods, so that lines also differ in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
+# Short enough to stand side by side over neighbouring batch sizes.
+_SHORT = {"diverged": "div.", "out_of_memory": "mem.", "off_target": "off t.", "missing": "miss."}
+FAILED_WORDS = {**_SHORT, **absence.WORDS}
+FAILED_COLOUR = "#8B0000"
+_LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Applies the style sheet over matplotlib's own defaults, whatever the user has set."""
+    with matplotlib.rc_context(fname=STYLE):
+        yield
+
+
+def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
+    """Returns a figure as SVG and as PNG at 150 dots per inch.
+
+    The same bytes for the same data, whenever they are drawn.
+    """
+    text, image = io.StringIO(), io.BytesIO()
+    with style():
+        # Laid out once for both formats, each of which is drawn once: savefig draws twice.
+        figure.get_layout_engine().execute(figure)
+        figure.set_layout_engine("none")
+        metadata = {"Title": title, "Date": None, "Creator": None}
+        FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
+        figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
+        FigureCanvasAgg(figure).print_png(image, metadata={"Software": None})
+    return _shorter(text.getvalue()), image.getvalue()
+
+
+def _shorter(text: str) -> str:
+    """Rounds coordinates to hundredths of a point and drops indents: half the size."""
+
+    def rounded(match: re.Match) -> str:
+        return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", match[0])
+
+    text = re.sub(r"\n +", "\n", text)  # no text element could need them: text is outlines
+    return re.sub(r' (?:d|x|y|x1|y1|x2|y2)="[^"]*"', rounded, text)
+
+
+def panels(
+    rows: int, columns: int, width: float = PANEL_WIDTH, height: float = PANEL_HEIGHT, **shared: Any
+) -> tuple[Figure, np.ndarray]:
+    """Returns a figure of rows x columns panels and their axes, shape (rows, columns)."""
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06, wspace=0.03, hspace=0.04)
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def line_style(index: int) -> dict[str, Any]:
+    """Returns colour, marker and line style of the series with this index."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": LINES[index % len(LINES)],
+    }
+
+
+def ordered_styles(count: int) -> list[dict[str, Any]]:
+    """Returns colours and line styles for ordered values (batch sizes): dark to light."""
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.82, max(count, 1)))
+    return [
+        {"color": to_hex(colour), "linestyle": LINES[index % len(LINES)]}
+        for index, colour in enumerate(colours[:count])
+    ]
+
+
+def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> None:
+    """Turns the horizontal axis, in log2(batch size), into batch sizes as plain numbers.
+
+    Args:
+        axes: The panel.
+        batch_sizes: Those that are drawn.
+        room: Share of the axis that each label needs.
+    """
+    shown = spread(batch_sizes, room)
+    positions = np.log2(shown) if shown else []
+    axes.xaxis.set_major_locator(FixedLocator(positions))
+    labels = {float(at): str(size) for at, size in zip(positions, shown, strict=True)}
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: labels.get(float(at), "")))
+    axes.tick_params(axis="x", rotation=0 if len(shown) < 8 else 45)
+    if batch_sizes:
+        width = np.log2(max(batch_sizes) / min(batch_sizes))
+        margin = max(0.45 * spacing(batch_sizes), 0.04 * width)
+        axes.set_xlim(np.log2(min(batch_sizes)) - margin, np.log2(max(batch_sizes)) + margin)
+    axes.set_xlabel("batch size")
+
+
+def spread(batch_sizes: list[int], room: float = 0.075) -> list[int]:
+    """Returns the batch sizes to label: those with room beside each other.
+
+    Powers of two come first, and alone where they are four or more among many.
+    """
+    if len(batch_sizes) < 2:
+        return batch_sizes
+    width = np.log2(max(batch_sizes)) - np.log2(min(batch_sizes))
+    powers = [size for size in batch_sizes if size & (size - 1) == 0]
+    candidates = powers if len(powers) >= 4 and len(batch_sizes) > 9 else batch_sizes
+    kept: list[int] = []
+    for size in sorted(candidates, key=lambda size: (size not in powers, -size)):
+        if all(abs(np.log2(size / other)) >= room * width for other in kept):
+            kept.append(size)
+    return sorted(kept)
+
+
+def spacing(batch_sizes: list[int]) -> float:
+    """Returns the least distance between neighbours on the log2 axis; 1 for one batch size."""
+    positions = np.log2(sorted(set(batch_sizes)))
+    return float(np.diff(positions).min()) if len(positions) > 1 else 1.0
+
+
+def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
+    """Makes the vertical axis logarithmic where positive values span much, linear elsewhere.
+
+    Args:
+        axes: The panel.
+        values: What is drawn; it settles the scale.
+        ends: Upper ends of intervals, which a logarithmic axis must reach too. Lower ends may
+            lie below zero and are cut at its foot.
+    """
+    values = np.asarray(values, float)
+    values = values[np.isfinite(values)]
+    positive = values[values > 0]
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+    if len(positive) == 0 or positive.max() < _LOG_SPAN * positive.min():
+        return
+    if len(positive) == len(values):
+        axes.set_yscale("log")
+        few_log_labels(axes.yaxis, positive.max() / positive.min())
+        top = np.max(np.append(ends, positive.max()))
+        margin = (top / positive.min()) ** 0.06
+        axes.set_ylim(positive.min() / margin, top * margin)
+    elif values.min() == 0:
+        axes.set_yscale("symlog", linthresh=positive.min())
+
+
+def few_log_labels(axis: Axis, span: float) -> None:
+    """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short."""
+    subs = (1.0, 2.0, 5.0) if span < 500 else (1.0,)
+    if span < 10:
+        subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+
+
+def plain(value: float) -> str:
+    """Returns a number as people write it on an axis: 0.05, 20, 2e-6."""
+    if value == 0 or 1e-4 < abs(value) < 1e6:
+        return f"{value:.10g}"
+    return run_series.format_number(float(f"{value:.4g}"))
+
+
+def percent(value: float, _: Any = None) -> str:
+    """Returns a share as a percentage, for an axis whose label names the unit."""
+    return plain(round(100 * value, 6))
+
+
+def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of runs that did not finish, or not where they are to be compared."""
+    return frame[frame["status"] != FINISHED]
+
+
+def mark_failures(axes: Axes, frame: pandas.DataFrame) -> None:
+    """Writes how many runs failed, and how, at the upper edge over each batch size.
+
+    Runs that wait for what is not here are told below the figure alone, or where they are all of
+    a panel, once in its middle.
+    """
+    waiting = frame["status"].map(absence.WORDS)
+    if len(frame) and waiting.notna().all():
+        look = {"transform": axes.transAxes, "ha": "center", "va": "center", "color": "#555555"}
+        axes.text(0.5, 0.5, ", ".join(waiting.unique()), **look)
+    crowded = _crowded(frame)
+    for size, text in _failure_marks(frame).items():
+        axes.annotate(
+            text,
+            (np.log2(size), 1.0),
+            (0, 2),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            rotation=90 if crowded else 0,
+            fontsize=7,
+            linespacing=1.0,
+            color=FAILED_COLOUR,
+            annotation_clip=False,
+        )
+    lift_title(axes, frame)
+    if axes.get_subplotspec().is_first_col():
+        grow(axes.figure, failure_height(frame) / 72)
+
+
+def lift_title(axes: Axes, frame: pandas.DataFrame) -> None:
+    """Lifts a panel's title above the marks of failed runs."""
+    pad = matplotlib.rcParams["axes.titlepad"] + failure_height(frame)
+    axes.set_title(axes.get_title("left"), pad=pad)
+
+
+def failure_height(frame: pandas.DataFrame) -> float:
+    """Returns how high the marks of failed runs are, in points."""
+    marks = _failure_marks(frame).values()
+    if _crowded(frame):
+        return max((4.2 * len(text) for text in marks), default=0.0)
+    return max((8.5 * (text.count("\n") + 1) for text in marks), default=0.0)
+
+
+def _crowded(frame: pandas.DataFrame) -> bool:
+    """Returns whether marks stand upright, for want of room between batch sizes."""
+    return frame["batch_size"].nunique() > 9
+
+
+def _failure_marks(frame: pandas.DataFrame) -> dict[int, str]:
+    """Returns batch size -> `3 div.`, one line per kind of failure."""
+    found = {}
+    for size, rows in failures(frame).groupby("batch_size"):
+        counts = rows["status"].value_counts()
+        marks = [f"{counts[name]} {word}" for name, word in _SHORT.items() if name in counts]
+        if marks:
+            found[size] = (" " if _crowded(frame) else "\n").join(marks)
+    return found
+
+
+def grow(figure: Figure, inches: float) -> None:
+    """Makes a figure higher, so that what stands around its panels does not squeeze them."""
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + inches)
+
+
+def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
+    """Writes below a figure what failed and what else a reader must know."""
+    found = [note for note in (*others, coupled_note(frame), failure_note(frame)) if note]
+    if found:
+        grow(figure, 0.1 + 0.14 * len(found))
+        figure.supxlabel("\n".join(found), fontsize=8, color="#333333", x=0.01, ha="left")
+
+
+def coupled_note(frame: pandas.DataFrame) -> str:
+    """Returns what else changes along the lines, or an empty string."""
+    parts = []
+    for factor, values in run_series.coupled_factors(frame).items():
+        words = [run_series.format_number(v) if not isinstance(v, str) else v for v in values]
+        listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
+        parts.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
+    return "Along the batch sizes: " + "; ".join(parts) + "." if parts else ""
+
+
+def failure_note(frame: pandas.DataFrame) -> str:
+    """Returns how many runs did not finish, or an empty string."""
+    failed, parts = failures(frame), []
+    for status, word in FAILED_WORDS.items():
+        count = int((failed["status"] == status).sum())
+        if count:
+            short = f" ({word})" if status in _SHORT else ""
+            parts.append(f"{count} {absence.WORDS.get(status, status.replace('_', ' '))}{short}")
+    return f"Of {len(frame)} runs: " + ", ".join(parts) + "." if parts else ""
+
+
+def empty(axes: Axes, text: str = "no finished run") -> None:
+    """Says in a panel that there is nothing to draw."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#555555")
+    axes.set_yticks([])
+    axes.grid(False)
+
+
+def legend(figure: Figure, handles: list, labels: list[str], title: str | None = None) -> None:
+    """Draws one legend above all panels, if there is something to tell apart."""
+    if not handles or (len(labels) < 2 and not title):
+        return
+    width = figure.get_size_inches()[0]
+    longest = max(len(label) for label in labels)
+    columns = max(1, min(len(labels), int(width / (0.72 + 0.075 * longest))))
+    rows = -(-len(labels) // columns) + bool(title)
+    grow(figure, 0.12 + 0.18 * rows)
+    figure.legend(
+        handles, labels, loc="outside upper left", ncols=columns, title=title, alignment="left"
+    )

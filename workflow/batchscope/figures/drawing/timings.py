@@ -1,0 +1,335 @@
+"""What figures of times share: batch sizes on an axis, series, medians of blocks, and notes.
+
+A series is a sweep on a machine: all its batch sizes were timed in turns by one job.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
+
+from batchscope.analysis import run_series
+from batchscope.catalogue import sweep_names
+from batchscope.figures.drawing import canvas, words
+from batchscope.host import absence
+
+DENSE_SIZES = 12  # batch sizes, and
+DENSE_LARGEST = 128  # the largest of them, with which steps at multiples can be seen
+EMPTY = "nothing timed"
+_LOG_SPAN = 12.0  # ratio of the series' highest values from which one would be squashed
+_LETTERS_PER_INCH = 16.5  # of a note
+
+Transform = Callable[[Any], np.ndarray]
+
+
+def is_dense(sizes: Any) -> bool:
+    """Returns whether batch sizes stand on a linear axis."""
+    different = {int(size) for size in sizes}
+    return len(different) >= DENSE_SIZES and max(different) <= DENSE_LARGEST
+
+
+def batch_axis(axes: Axes, sizes: Any) -> Transform:
+    """Sets up a horizontal axis of batch sizes; returns what turns them into positions on it.
+
+    Log2 as everywhere, but linear for a dense range, since steps at multiples show only there;
+    its ticks and vertical grid lines then are multiples of a power of two.
+
+    Args:
+        axes: The panel.
+        sizes: All batch sizes of the figure; the same for every panel.
+    """
+    sizes = sorted({int(size) for size in sizes})
+    if not is_dense(sizes):
+        canvas.batch_size_axis(axes, sizes)
+        return lambda values: np.log2(np.asarray(values, float))
+    step = 2 ** max(0, math.ceil(math.log2(sizes[-1] / 9)))
+    axes.xaxis.set_major_locator(FixedLocator(range(0, sizes[-1] + 1, step)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(True, axis="x")
+    axes.set_xlim(0, sizes[-1] + 0.03 * sizes[-1])
+    axes.set_xlabel("batch size")
+    return lambda values: np.asarray(values, float)
+
+
+def factor_columns(frame: pandas.DataFrame) -> list[str]:
+    """Returns the columns that tell series apart: the machine always, and what varies."""
+    return ["machine", *(name for name in run_series.varying(frame) if name != "machine")]
+
+
+def timed_here(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of a table but those that need a framework or a device that is not here.
+
+    The report lists these, with what installs them; there is nothing to draw.
+    """
+    return rows[~rows["status"].isin(absence.WORDS)] if "status" in rows else rows
+
+
+def with_sweeps(
+    rows: pandas.DataFrame, summaries: pandas.DataFrame, columns: list[str], more: list[str]
+) -> pandas.DataFrame:
+    """Returns columns of a table by batch size, beside what all sizes of its sweep say together.
+
+    Args:
+        rows: One row per machine, sweep and batch size.
+        summaries: sweeps.csv.
+        columns: Columns of `rows`, beside those that tell series apart.
+        more: Columns of `summaries`.
+    """
+    rows = timed_here(rows)
+    told = summaries[["machine", "sweep", *more]]
+    first = ["sweep", *factor_columns(rows), "batch_size"]
+    chosen = rows[list(dict.fromkeys([*first, *columns]))]
+    # Empty tables come without types, and would not match.
+    chosen, told = (frame.astype({"machine": str, "sweep": str}) for frame in (chosen, told))
+    merged = chosen.merge(told, how="left", on=["machine", "sweep"], validate="many_to_one")
+    return merged.drop(columns="sweep")
+
+
+def series(frame: pandas.DataFrame) -> list[run_series.Series]:
+    """Returns the series, each in order of batch size.
+
+    A factor that the batch size settles still tells two sweeps apart here, since each has fits
+    of its own.
+    """
+    frame = frame.reset_index(drop=True)
+    found = run_series.series(frame.assign(batch_size=0))
+    return [
+        run_series.Series(
+            group.label,
+            group.factors,
+            frame.loc[group.frame.index].sort_values("batch_size", kind="stable"),
+        )
+        for group in found
+    ]
+
+
+def one(rows: pandas.DataFrame, column: str) -> Any:
+    """Returns what stands on every row of a series; None where nothing does."""
+    known = rows[column].dropna()
+    value = known.iloc[0] if len(known) else None
+    return value.item() if hasattr(value, "item") else value
+
+
+def one_number(rows: pandas.DataFrame, column: str) -> float:
+    """Returns a number that stands on every row of a series; NaN where none does."""
+    value = one(rows, column)
+    return math.nan if value is None else float(value)
+
+
+def timed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
+    """Returns the rows that have a value."""
+    return rows[np.isfinite(rows[column].to_numpy(float))]
+
+
+def draw_medians(
+    axes: Axes,
+    at: Transform,
+    rows: pandas.DataFrame,
+    column: str,
+    style: dict[str, Any],
+    scale: float = 1.0,
+    flag: str | None = "disturbed_blocks",
+) -> Any:
+    """Draws medians with their quartiles, where there are some; returns a handle for a legend.
+
+    Sizes that other processes disturbed have an open marker.
+
+    Args:
+        axes: The panel.
+        at: Turns batch sizes into positions.
+        rows: The rows of a series.
+        column: Column of the medians; those of the quartiles, if any, end with _q1 and _q3.
+        style: Colour, marker and line style.
+        scale: Factor into the axis' unit.
+        flag: Column that is above 0 where other processes disturbed; None for none.
+    """
+    rows = timed(rows, column)
+    quartiles = ("", "_q1", "_q3") if f"{column}_q1" in rows else ("", "", "")
+    middle, low, high = (
+        scale * rows[f"{column}{quartile}"].to_numpy(float) for quartile in quartiles
+    )
+    small = len(rows) > 16
+    handle = axes.errorbar(
+        at(rows["batch_size"]),
+        middle,
+        yerr=np.nan_to_num([middle - low, high - middle]),
+        markersize=3 if small else 5,
+        markeredgecolor="white",
+        markeredgewidth=0.3 if small else 0.6,
+        elinewidth=1.0,
+        capsize=0,
+        zorder=3,
+        **{"linewidth": 1.2, **style},
+    )
+    if flag:
+        mark_disturbed(axes, at, rows, middle, style, flag)
+    return handle
+
+
+def is_disturbed(rows: pandas.DataFrame, flag: str) -> np.ndarray:
+    """Returns which rows other processes disturbed, shape (rows,); where unknown, none."""
+    return rows[flag].to_numpy(float, na_value=0.0) > 0
+
+
+def mark_disturbed(
+    axes: Axes,
+    at: Transform,
+    rows: pandas.DataFrame,
+    heights: np.ndarray,
+    style: dict[str, Any],
+    flag: str,
+) -> None:
+    """Draws open markers over the points that other processes disturbed."""
+    disturbed = is_disturbed(rows, flag)
+    if disturbed.any():
+        axes.plot(
+            at(rows["batch_size"][disturbed]),
+            heights[disturbed],
+            linestyle="none",
+            marker=style["marker"],
+            markersize=3.5 if len(rows) > 16 else 5,
+            markerfacecolor="white",
+            markeredgecolor=style["color"],
+            markeredgewidth=0.9,
+            zorder=4,
+        )
+
+
+def value_axis(axes: Axes, values: list[np.ndarray], by_peaks: bool) -> None:
+    """Scales the vertical axis: from zero, or logarithmic where values span much.
+
+    Args:
+        axes: The panel.
+        values: Values of every series.
+        by_peaks: Whether only the series' highest values decide, so that a linear axis shows
+            steps of one series undistorted unless another would be squashed.
+    """
+    finite = [part[np.isfinite(part)] for part in values]
+    finite = [part for part in finite if len(part)]
+    if not finite:
+        canvas.empty(axes, EMPTY)
+        return
+    peaks = [part.max() for part in finite]
+    if by_peaks and max(peaks) < _LOG_SPAN * min(peaks):
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
+    else:
+        canvas.value_axis(axes, np.concatenate(finite))
+    if axes.get_yscale() == "linear":
+        axes.set_ylim(0, 1.08 * max(peaks))
+
+
+def mark_out_of_memory(axes: Axes, at: Transform, frame: pandas.DataFrame) -> None:
+    """Marks at the upper edge where a series ran out of memory."""
+    sizes = frame.loc[frame["status"] == "out_of_memory", "batch_size"].unique()
+    if len(sizes):
+        axes.plot(
+            at(sizes),
+            np.full(len(sizes), 1.0),
+            transform=axes.get_xaxis_transform(),
+            linestyle="none",
+            marker="x",
+            markersize=4.5,
+            markeredgewidth=1.2,
+            color=canvas.FAILED_COLOUR,
+            clip_on=False,
+            zorder=5,
+        )
+
+
+def notes(figure: Figure, *lines: str) -> None:
+    """Writes below a figure what a reader must know, broken where the figure ends."""
+    width = int(figure.get_size_inches()[0] * _LETTERS_PER_INCH)
+    found = [part for line in lines if line for part in textwrap.wrap(line, width)]
+    if found:
+        canvas.grow(figure, 0.1 + 0.14 * len(found))
+        figure.supxlabel("\n".join(found), fontsize=8, color="#333333", x=0.01, ha="left")
+
+
+def machine_note(frame: pandas.DataFrame) -> str:
+    """Returns where everything was timed; empty where legends name several machines."""
+    names = frame["machine"].unique().tolist()
+    return f"Machine: {names[0]}." if len(names) == 1 else ""
+
+
+def memory_note(frame: pandas.DataFrame) -> str:
+    """Returns which batch sizes ran out of memory, or an empty string."""
+    lost = _sizes_told(frame, lambda rows: (rows["status"] == "out_of_memory").to_numpy())
+    return f"Out of memory (×) at batch size {lost}." if lost else ""
+
+
+def disturbed_sizes(frame: pandas.DataFrame) -> str:
+    """Returns the batch sizes whose training other processes disturbed, or an empty string."""
+    return _sizes_told(frame, lambda rows: is_disturbed(rows, "disturbed"))
+
+
+def _sizes_told(frame: pandas.DataFrame, choose: Callable[[pandas.DataFrame], np.ndarray]) -> str:
+    """Returns the chosen batch sizes in words, with their series."""
+    groups = series(frame)
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        sizes = group.frame.loc[choose(group.frame), "batch_size"].astype(int).tolist()
+        if sizes:
+            told = sweep_names.format_sizes(sizes).replace("_", ", ").replace("-", " to ")
+            found.setdefault(told, []).append(group.label)
+    parts = []
+    for sizes_told, labels in found.items():
+        who = "; ".join(labels) if len(labels) < 3 else f"{len(labels)} of {len(groups)} series"
+        parts.append(sizes_told + (f" ({who})" if who else ""))
+    return "; ".join(parts)
+
+
+def disturbed_trainings_note(frame: pandas.DataFrame) -> str:
+    """Returns at which batch sizes other processes disturbed a training, or an empty string."""
+    sizes = disturbed_sizes(frame)
+    return f"Disturbed by other processes (open markers) at batch size {sizes}." if sizes else ""
+
+
+def disturbed_note(frame: pandas.DataFrame) -> str:
+    """Returns how many blocks other processes disturbed, or an empty string."""
+    count, blocks = (int(frame[name].sum()) for name in ("disturbed_blocks", "blocks"))
+    if not count:
+        return ""
+    return (
+        f"{count} of {blocks} blocks disturbed by other processes (open markers: batch sizes with "
+        "such a block)."
+    )
+
+
+def noise_words(rows: pandas.DataFrame) -> str:
+    """Returns the noise floor of a series as a percentage, or an empty string."""
+    factor = one_number(rows, "noise_floor")
+    return f"{100 * (factor - 1):.1f} %" if math.isfinite(factor) else ""
+
+
+def noise_note(groups: list[run_series.Series]) -> str:
+    """Returns by how much a batch size differs from itself, or an empty string."""
+    told = [(noise_words(group.frame), group.label) for group in groups]
+    known = [(text, label) for text, label in told if text]
+    if not known:
+        return ""
+    if len(known) == 1 or len({text for text, _ in known}) == 1:
+        return f"Noise floor: a batch size differs from itself by up to {known[0][0]}."
+    least, most = (pick(known, key=lambda entry: float(entry[0].split()[0])) for pick in (min, max))
+    return (
+        f"Noise floor: a batch size differs from itself by up to {least[0]} ({least[1]}) to "
+        f"{most[0]} ({most[1]})."
+    )
+
+
+def start(label: str) -> str:
+    """Returns a series' label, as it was named, before a sentence about it; empty for one alone."""
+    return f"{label}: " if label else ""
+
+
+def rate(value: float) -> str:
+    """Returns a throughput in words."""
+    return f"{words.number(value)} images/s"

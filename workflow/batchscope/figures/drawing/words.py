@@ -1,0 +1,145 @@
+"""Sentences with a figure's own numbers: means over seeds, at the smallest and largest batch size.
+
+They say what was measured, and leave verdicts to the tests of batchscope.analysis.outcome_answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pandas
+
+from batchscope import problems
+from batchscope.analysis import intervals, run_series
+from batchscope.figures.drawing import canvas
+
+_MOST_SERIES = 4  # told one by one
+
+Write = Callable[[float], str]
+
+
+class End(NamedTuple):
+    """The mean at one batch size, over the runs with a value among all seeds."""
+
+    batch_size: int
+    mean: float
+    runs: int
+    seeds: int
+
+
+def number(value: float) -> str:
+    """Returns a number with three significant digits, as people write it."""
+    return canvas.plain(float(f"{value:.3g}"))
+
+
+def percent(value: float) -> str:
+    """Returns a share as a percentage with one decimal."""
+    return f"{100 * value:.1f} %"
+
+
+def points(value: float) -> str:
+    """Returns a difference of shares in percentage points, with one decimal."""
+    return f"{100 * value:.1f} points"
+
+
+def interval(low: float, high: float, write: Write = number) -> str:
+    """Returns `(95 % interval 1.2 to 1.4)`, or an empty string where there is none."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return f"(95 % interval {write(low)} to {write(high)})"
+
+
+def seeds(*counts: tuple[int, int]) -> str:
+    """Returns `6 of 6 seeds` or `6 of 6 and 4 of 6 seeds`, given found and all of each."""
+    told = dict.fromkeys(f"{found} of {all_}" for found, all_ in counts)
+    alone = len(told) == 1 and counts[0][1] == 1
+    return " and ".join(told) + (" seed" if alone else " seeds")
+
+
+def ends(rows: pandas.DataFrame, column: str, most: int = 2) -> list[End]:
+    """Returns the batch sizes with a value; of more than `most`, the smallest and the largest."""
+    finished = rows[rows["status"] == canvas.FINISHED]
+    values = finished[column].astype(float).replace([np.inf, -np.inf], np.nan)
+    by_size = values.groupby(finished["batch_size"]).agg(["mean", "count"])
+    by_size = by_size[by_size["count"] > 0]
+    total = rows["seed"].nunique()
+    found = [
+        End(int(size), float(row["mean"]), int(row["count"]), total)
+        for size, row in by_size.iterrows()
+    ]
+    return found if len(found) <= most else [found[0], found[-1]]
+
+
+def sentence(
+    frame: pandas.DataFrame,
+    column: str,
+    what: str,
+    write: Write = number,
+    with_ratio: bool = False,
+    most: int = 2,
+) -> str:
+    """Returns the mean of a column at both ends of the batch sizes, for every series.
+
+    Args:
+        frame: What a figure's `select` returned.
+        column: The column.
+        what: Words for it, as they start a sentence.
+        write: Turns a value into words, with its unit.
+        with_ratio: Whether to add the ratio of both ends, where there is one series.
+        most: Batch sizes told one by one, where there is one series.
+
+    Returns:
+        One sentence; empty where nothing finished.
+    """
+    told = []
+    for group in run_series.series(frame):
+        found = ends(group.frame, column)
+        if found:
+            told.append((group, found))
+    if not told:
+        return ""
+    if len(told) == 1:
+        group, found = told[0]
+        found = ends(group.frame, column, most)
+        of = f" ({group.label})" if group.label else ""
+        times = ratio(group.frame, column) if with_ratio else ""
+        return f"{what}{of} was {_values(found, write)}{', ' if times else ''}{times}."
+    parts = [f"{group.label}: {_values(found, write)}" for group, found in told[:_MOST_SERIES]]
+    rest = len(told) - len(parts)
+    more = f"; {rest} further series in the figure" if rest else ""
+    return f"{what} by series. {_joined(parts)}{more}."
+
+
+def _joined(parts: list[str]) -> str:
+    text = "; ".join(parts)
+    return text[:1].upper() + text[1:]
+
+
+def _values(found: list[End], write: Write) -> str:
+    first, *others = found
+    counts = seeds(*((end.runs, end.seeds) for end in found))
+    told = [f"{write(first.mean)} at batch size {first.batch_size}"]
+    told += [f"{write(other.mean)} at {other.batch_size}" for other in others]
+    return f"{problems.listed(told)} ({counts})"
+
+
+def ratio(rows: pandas.DataFrame, column: str) -> str:
+    """Returns the ratio of largest to smallest batch size, as geometric mean of pairs of a seed.
+
+    An empty string where there is no such pair.
+    """
+    finished = rows[(rows["status"] == canvas.FINISHED) & np.isfinite(rows[column].astype(float))]
+    sizes = sorted(finished["batch_size"].unique().tolist())
+    if len(sizes) < 2:
+        return ""
+    table = finished.pivot_table(column, "seed", "batch_size")
+    found = intervals.ratio_interval(table[sizes[-1]], table[sizes[0]])
+    if not found.n:
+        return ""
+    pairs = f"{found.n} pair" if found.n == 1 else f"{found.n} pairs"
+    bounds = interval(found.low, found.high).strip("()")
+    how = ", ".join(filter(None, [f"geometric mean of {pairs}", bounds]))
+    return f"a ratio ({sizes[-1]} to {sizes[0]}) of {number(found.mean)} ({how})"

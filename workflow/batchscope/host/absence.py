@@ -1,0 +1,71 @@
+"""What this machine lacks for a training or a timing: a framework's environment, or a GPU.
+
+It is found when planning and shown with what would mend it. What waits for it is left out in place
+of failing, and nothing of it is stored, so that the same command makes it once it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from batchscope.catalogue import framework_names
+from batchscope.host import framework_environments
+
+# `true` where Snakemake was told of GPUs, as a cluster's profile does.
+VARIABLE = "BATCHSCOPE_GPUS"
+
+# What stands as the status of what needs something that is not here.
+NOT_INSTALLED = "not_installed"
+NO_GPU = "no_gpu"
+WORDS = {NOT_INSTALLED: "not installed", NO_GPU: "no GPU"}  # for people
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Something that is not here.
+
+    Attributes:
+        status: What stands as the status of what needs it.
+        title: What is wrong, for people.
+        mend: What to do about it, for people.
+        command: The command that does, where there is one.
+    """
+
+    status: str
+    title: str
+    mend: str
+    command: str = ""
+
+
+GPU = Absence(
+    NO_GPU,
+    "No NVIDIA GPU",
+    "run it on a machine that has one, with its driver and tensorflow[and-cuda], or with --profile "
+    "slurm; or set device: cpu",
+)
+
+
+def of(factors: dict[str, Any]) -> Absence | None:
+    """Returns what a training or a timing lacks here, by its factors; None if nothing."""
+    framework = factors.get("framework", framework_names.OWN)
+    if not framework_environments.installed(framework):
+        command = framework_environments.command(framework)
+        title = f"Not installed: {framework_names.title(framework)}"
+        return Absence(NOT_INSTALLED, title, f"{command} installs it", command)
+    if factors["device"] == "gpu" and not gpu_within_reach():
+        return GPU
+    return None
+
+
+def gpu_present() -> bool:
+    """Whether this machine shows an NVIDIA GPU, without asking a framework."""
+    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
+
+
+def gpu_within_reach() -> bool:
+    """Whether a job may find a GPU: here, or where this process was told that jobs are sent to."""
+    return gpu_present() or os.environ.get(VARIABLE) == "true"

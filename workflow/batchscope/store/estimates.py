@@ -1,0 +1,190 @@
+"""What runs, measures and data sets take in time and disk, as far as finished ones tell."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import statistics
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from batchscope import disk
+from batchscope.catalogue import dataset_definitions, kept_epochs, run_factors, run_names
+from batchscope.store import records
+
+_SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
+_NOTED = "job_seconds.csv"  # measure, settings, data set, model, seconds
+_FOLDERS = 3  # most run folders whose bytes are counted
+
+
+def subject(factors: dict[str, Any]) -> tuple[str, str]:
+    """Returns what runs must share to take the same disk: tokens of data set and model."""
+    return factors["dataset"], factors["model"]
+
+
+def _setting(factors: dict[str, Any]) -> tuple[Any, ...]:
+    """What times must share to be compared; batch sizes are bridged by `epoch_seconds`."""
+    return tuple(factors[name] for name in run_factors.TIMING_FACTORS if name != "batch_size")
+
+
+class History:
+    """What finished runs of the same models on the same data sets took.
+
+    Args:
+        results: The results folder.
+        subjects: Data set and model tokens of interest.
+    """
+
+    def __init__(self, results: Path, subjects: set[tuple[str, str]]) -> None:
+        self._times: dict[tuple[Any, ...], dict[int, list[float]]] = {}
+        self._bytes: dict[tuple[str, str], list[float]] = {}
+        read: Counter[tuple[str, str]] = Counter()
+        for name in _run_names(results):
+            own = tuple(name.split("+")[:2])
+            if own in subjects and read[own] < _SAMPLES:
+                read[own] += self._learn(results, name)
+
+    def _learn(self, results: Path, name: str) -> bool:
+        folder = records.run_folder(results, name)
+        if not (folder / "record.json").exists():
+            return False
+        record = disk.read_json(folder / "record.json")
+        if record.get("status") != records.FINISHED:
+            return False
+        try:
+            factors = run_names.parse_run(name)
+            seconds = record["contended_seconds"] / record["epochs_run"]
+        except (ValueError, KeyError, TypeError, ZeroDivisionError):
+            return False  # of another version of this program: tells nothing
+        by_batch = self._times.setdefault(_setting(factors), {})
+        by_batch.setdefault(factors["batch_size"], []).append(seconds)
+        sizes = self._bytes.setdefault(subject(factors), [])
+        if len(sizes) < _FOLDERS:
+            sizes.append(folder_bytes(folder) / weight_files(record["epochs_run"]))
+        return True
+
+    def seconds(self, factors: dict[str, Any]) -> float | None:
+        """Returns the seconds that a run takes for all its epochs, or None."""
+        times = self._times.get(_setting(factors))
+        if not times:
+            return None
+        means = {batch: statistics.fmean(values) for batch, values in times.items()}
+        return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
+
+    def bytes(self, factors: dict[str, Any]) -> float | None:
+        """Returns the bytes of a run's folder, or None."""
+        sizes = self._bytes.get(subject(factors))
+        return statistics.fmean(sizes) * weight_files(factors["epochs"]) if sizes else None
+
+
+def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
+    """Returns what measures and timings share that take about the same time.
+
+    Args:
+        measure: The measure or timing.
+        settings: Name of its settings.
+        name: The run, the timing or the sweep that it is of; its data set and model count.
+    """
+    return measure, settings, *name.split("+")[:2]
+
+
+def note(results: Path, measure: str, name: str, output: Path, seconds: float) -> None:
+    """Notes how long a measure or timing took, whatever ran beside it: for estimates alone.
+
+    It is no part of the record, which would then differ from one time to the next. Where it
+    cannot be written, nothing else is lost.
+
+    Args:
+        results: The results folder.
+        measure: The measure or timing.
+        name: What it is of, as for `kind`.
+        output: Its record; of a run that did not finish nothing was measured, or noted.
+        seconds: What it took.
+    """
+    if disk.read_json(output).get("status") != records.FINISHED:
+        return
+    line = ",".join((*kind(measure, output.stem, name), f"{seconds:.2f}\n"))
+    with contextlib.suppress(OSError), open(results / _NOTED, "a", encoding="utf-8") as file:
+        file.write(line)  # one write: jobs that end together do not mix
+
+
+class MeasureHistory:
+    """What measures and timings took in this folder, as it was noted.
+
+    Args:
+        results: The results folder.
+    """
+
+    def __init__(self, results: Path) -> None:
+        self._times: dict[tuple[str, ...], list[float]] = {}
+        with contextlib.suppress(OSError):
+            text = (results / _NOTED).read_text(encoding="utf-8", errors="replace")
+            for line in text.splitlines():
+                *found, seconds = line.split(",")
+                with contextlib.suppress(ValueError):  # a line that was cut tells nothing
+                    self._times.setdefault(tuple(found), []).append(float(seconds))
+
+    def seconds(self, of: tuple[str, ...]) -> float | None:
+        """Returns the seconds that one more of a kind takes, or None."""
+        times = self._times.get(of)
+        return statistics.fmean(times) if times else None
+
+
+def _run_names(results: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(results / "runs"))
+    except FileNotFoundError:
+        return []
+
+
+def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
+    """Returns the seconds of an epoch at a batch size, from those at others.
+
+    Between two known batch sizes it is interpolated on logarithmic axes. Below the smallest
+    the number of steps decides, above the largest the number of images.
+
+    Args:
+        known: Batch size -> seconds per epoch; at least one.
+        batch_size: The batch size in question.
+    """
+    low = max((batch for batch in known if batch <= batch_size), default=None)
+    high = min((batch for batch in known if batch >= batch_size), default=None)
+    if low is None:
+        return known[high] * high / batch_size
+    if high is None or low == high or min(known[low], known[high]) <= 0:
+        return known[low]
+    share = math.log(batch_size / low) / math.log(high / low)
+    return known[low] ** (1 - share) * known[high] ** share
+
+
+def weight_files(epochs: int) -> int:
+    """Files of weights that a run keeps: final, best and the snapshots up to its epochs."""
+    return 2 + len(kept_epochs.stored_epochs(epochs))
+
+
+def folder_bytes(folder: Path) -> float:
+    """Returns the bytes below a folder; a file that is stored once for several counts once."""
+    total = 0.0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):  # a running job moves its files
+                found = os.stat(os.path.join(parent, name))
+                total += found.st_size / found.st_nlink
+    return total
+
+
+def data_bytes(definition: dict[str, Any]) -> float | None:
+    """Returns roughly the bytes that a prepared data set takes, or None where it is unknown."""
+    source = definition["source"]
+    if source == "digits":
+        return sum(dataset_definitions.class_members(definition) or ()) * (8 * 8 + 4)
+    if source == "mnist":
+        return 70000 * (28 * 28 + 4)
+    if source == "npz":
+        return float(os.path.getsize(dataset_definitions.expanded(definition["path"])))
+    image = definition["image_size"] ** 2 * definition.get("channels", 3)
+    if source in ("cats_vs_dogs", "patches"):
+        return image * (2 * (definition["per_class"] or dataset_definitions.CATS_PER_CLASS))
+    return None

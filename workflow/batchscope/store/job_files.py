@@ -1,0 +1,210 @@
+"""Every file that the jobs of a study write: which, by which job, and what each of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+from batchscope import disk
+from batchscope.catalogue import measure_settings, run_names, sweep_names
+from batchscope.errors import UserError
+from batchscope.host import absence
+from batchscope.host.absence import Absence
+from batchscope.store import records
+from batchscope.study import plan
+
+
+def all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dict[str, Any]]:
+    """Yields the factors of every run and every sweep of an experiment."""
+    yield from (study.runs[run].factors for run in experiment.runs)
+    yield from (sweep.factors for sweep in experiment.sweeps)
+
+
+def run_status(results: Path | str, run: plan.Run) -> str:
+    """Returns a run's status; without a record `missing`, or what its machine, this one, lacks.
+
+    Raises:
+        UserError: If its record is damaged.
+    """
+    path = records.run_folder(results, run.name) / "record.json"
+    if not path.exists():
+        return unrecorded(run.factors)
+    record = disk.read_json(path)
+    if "status" not in record:
+        raise UserError(f"{path}: its record lacks 'status'; delete it and run again.")
+    return record["status"]
+
+
+def unrecorded(factors: dict[str, Any]) -> str:
+    """Returns the status of a run without a record: `missing`, or that of what is not here."""
+    found = absence.of(factors)
+    return found.status if found else records.MISSING
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    """One file that a measure writes; or a training, its record.
+
+    Attributes:
+        path: The file.
+        measure: The measure, or `train`.
+        runs: The run it is of, or both; of a time, one of the runs that share it; of a timing
+            none.
+        sweep: What a timing is of.
+    """
+
+    path: Path
+    measure: str
+    runs: tuple[str, ...] = ()
+    sweep: sweep_names.Sweep | None = None
+
+    @property
+    def noun(self) -> str:
+        """What kind of job it is, for people."""
+        if self.measure == "train":
+            return "training"
+        return "timing" if self.sweep or self.measure == "time_epoch" else "measure"
+
+
+def training_job(results: Path | str, run: str) -> MeasureJob:
+    """Returns the job that trains a run."""
+    return MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
+
+
+def measure_jobs(
+    study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str = ""
+) -> Iterator[MeasureJob]:
+    """Yields every file that an experiment's measures write; shared times once per run.
+
+    Evaluate writes one more for each of the experiment's `at_epochs`.
+
+    Args:
+        study: The planned study.
+        experiment: One of its experiments.
+        results: The results folder.
+        machine: Name of another machine in paths. Where it is left out, these are the files that
+            can be made here: none that needs what is absent.
+    """
+    here, machine = not machine, machine or study.machine
+    for job in _every_job(study, experiment, results, machine):
+        if not here or not lacking(study, job, results):
+            yield job
+
+
+def lacking(study: plan.Study, job: MeasureJob, results: Path | str) -> Absence | None:
+    """Returns what is not here and a file needs; None if it can be made, or nothing is missing.
+
+    What reads weights alone needs no more than these.
+    """
+    factors = [study.runs[run].factors for run in job.runs]
+    if job.sweep:
+        factors.append(job.sweep.factors)
+    found = next(filter(None, map(absence.of, factors)), None)
+    if found and job.measure in measure_settings.LIGHT_MEASURES and _trained(results, job):
+        return None
+    return found
+
+
+def _trained(results: Path | str, job: MeasureJob) -> bool:
+    return all((records.run_folder(results, run) / "record.json").exists() for run in job.runs)
+
+
+def left_out(
+    study: plan.Study, experiment: plan.Experiment, results: Path | str
+) -> Iterator[tuple[Absence, MeasureJob]]:
+    """Yields every training, timing and measure that needs what is not here, with what that is."""
+    if not any(map(absence.of, all_factors(study, experiment))):
+        return  # most studies: not worth the paths of every file
+    trainings = (training_job(results, run) for run in experiment.runs)
+    others = _every_job(study, experiment, results, study.machine)
+    for job in chain(trainings, others):
+        found = lacking(study, job, results)
+        if found:
+            yield found, job
+
+
+def _every_job(
+    study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str
+) -> Iterator[MeasureJob]:
+    for measure, values in experiment.measures.items():
+        settings = measure_settings.settings_name(measure, values)
+        if measure in measure_settings.PAIR_MEASURES:
+            for pair in experiment.pairs[measure]:
+                path = records.pair_path(results, *pair, measure, settings)
+                yield MeasureJob(path, measure, pair)
+            continue
+        for run in experiment.runs:
+            if measure == "time_epoch":
+                timing = run_names.timing_name(study.runs[run].factors)
+                path = records.timing_path(results, machine, timing, settings)
+            else:
+                path = records.measure_path(results, run, measure, settings)
+            yield MeasureJob(path, measure, (run,))
+        if measure == "evaluate":
+            for run, epoch in product(experiment.runs, experiment.at_epochs):
+                path = records.measure_path(results, run, measure, at_epoch(epoch))
+                yield MeasureJob(path, measure, (run,))
+    yield from timing_jobs(experiment, results, machine)
+
+
+def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[MeasureJob]]:
+    """Returns what is not here -> the trainings, timings and measures that wait for it, each once.
+
+    What was measured while it was there does not wait, nor does a measure of what is not trained.
+    """
+    found: dict[Absence, dict[Path, MeasureJob]] = {}
+    for experiment in study.experiments.values():
+        for what, job in left_out(study, experiment, results):
+            first = job.measure == "train" or _trained(results, job)
+            if first and not job.path.exists():
+                found.setdefault(what, {})[job.path] = job
+    return {what: list(jobs.values()) for what, jobs in found.items()}
+
+
+def at_epoch(epoch: int) -> str:
+    """Returns the name of evaluate's settings for the weights after an epoch."""
+    return measure_settings.settings_name("evaluate", {"epoch": epoch})
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a machine's results lie.
+
+    Attributes:
+        machine: Its name in this study.
+        results: The folder of its results.
+        recorded: What it calls itself in there.
+    """
+
+    machine: str
+    results: Path
+    recorded: str
+
+
+def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
+    """Yields the places of a study's machines: its own first, then those that it names."""
+    yield Place(study.machine, Path(results), study.machine)
+    for name, (folder, recorded) in study.machines.items():
+        yield Place(name, Path(folder), recorded)
+
+
+def timing_jobs(
+    experiment: plan.Experiment, results: Path | str, machine: str
+) -> Iterator[MeasureJob]:
+    """Yields every file that an experiment's timings write, whatever the machine lacks."""
+    for measure, values in experiment.timings.items():
+        settings = measure_settings.settings_name(measure, values)
+        found = (job for sweep in experiment.sweeps for job in sweep_names.jobs(measure, sweep))
+        for name, sweep in {job.name: job for job in found}.items():
+            path = records.timing_path(results, machine, name, settings, measure)
+            yield MeasureJob(path, measure, sweep=sweep)
+
+
+def measure_files(
+    study: plan.Study, experiment: plan.Experiment, results: Path | str
+) -> dict[Path, str]:
+    """Returns every file that an experiment's measures write, with its measure."""
+    return {job.path: job.measure for job in measure_jobs(study, experiment, results)}

@@ -1,0 +1,140 @@
+"""The files on disk: where they lie, their keys, status words, and atomic writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchscope import disk
+from batchscope.catalogue.versions import VERSIONS
+
+# A run's status. The first three are results; the others are what is shown: `off_target` of a
+# finished run that missed its target_train_loss, `missing` where no record is.
+FINISHED = "finished"
+DIVERGED = "diverged"
+OUT_OF_MEMORY = "out_of_memory"
+OFF_TARGET = "off_target"
+MISSING = "missing"
+
+SPLITS = ("train", "validation", "test")
+HISTORY_COLUMNS = (
+    "epoch",
+    "step",
+    "learning_rate",
+    "train_loss",
+    "train_accuracy",
+    "validation_loss",
+    "validation_accuracy",
+    "seconds",
+    "epoch_distance",
+    "weight_distance",
+)
+
+
+def dataset_folder(results: Path | str, dataset: str) -> Path:
+    """Returns the folder of prepared arrays of a data set's token."""
+    return Path(results) / "data" / dataset
+
+
+def training_images(results: Path | str, dataset: str) -> int | None:
+    """Returns the training images of a prepared data set; None where none is prepared.
+
+    Raises:
+        UserError: If its record is damaged.
+    """
+    path = dataset_folder(results, dataset) / "record.json"
+    if not path.exists():
+        return None
+    counts = disk.read_json(path).get("counts")
+    train = counts.get("train") if isinstance(counts, dict) else None
+    return train if isinstance(train, int) else None
+
+
+def run_folder(results: Path | str, run: str) -> Path:
+    """Returns the folder of one training run."""
+    return Path(results) / "runs" / run
+
+
+def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
+    """Returns the file of one measure of a run, by the name of its settings."""
+    return run_folder(results, run) / measure / f"{settings}.json"
+
+
+def pair_path(results: Path | str, run: str, other: str, measure: str, settings: str) -> Path:
+    """Returns the file of one measure of two runs, by the name of its settings."""
+    return run_folder(results, run) / f"{measure}_to" / other / f"{settings}.json"
+
+
+def timing_path(
+    results: Path | str, machine: str, timing: str, settings: str, measure: str = "time_epoch"
+) -> Path:
+    """Returns the file of one timing measure, by machine and timing configuration."""
+    return Path(results) / "timing" / machine / timing / measure / f"{settings}.json"
+
+
+def write_weights(
+    path: Path | str, trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
+) -> None:
+    """Writes a model's weights atomically as an npz without pickles.
+
+    Args:
+        path: The file.
+        trainable: Variable's path (`conv_1/kernel`) -> array, in the model's order.
+        state: The same for what is no parameter (moving statistics), in the model's order.
+    """
+    disk.write_arrays(path, weight_members(trainable, state))
+
+
+def weight_members(
+    trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Returns weights under the names that they have in a file: `trainable:...`, `state:...`."""
+    return {
+        **{f"trainable:{name}": value for name, value in trainable.items()},
+        **{f"state:{name}": value for name, value in state.items()},
+    }
+
+
+def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Reads what `write_weights` wrote: trainable weights and state, in the model's order."""
+    trainable, state = {}, {}
+    for key, value in disk.read_arrays(path).items():
+        kind, _, name = key.partition(":")
+        (trainable if kind == "trainable" else state)[name] = value
+    return trainable, state
+
+
+def layer_of(variable: str) -> str:
+    """Returns the layer of a variable's path: `conv_1` of `conv_1/kernel`."""
+    return variable.rpartition("/")[0] or variable
+
+
+def measure_record(
+    measure: str,
+    run: str,
+    settings: dict[str, Any],
+    status: str,
+    values: dict[str, float | None],
+    **details: Any,
+) -> dict[str, Any]:
+    """Returns the record of a measure.
+
+    Args:
+        measure: Name of the measure.
+        run: Name of the run (or of the timing configuration).
+        settings: Every setting, by full name.
+        status: `finished`, or the run's own status where there is nothing to measure.
+        values: Column of the tables -> number; all that the tables read of this record.
+        **details: Whatever else a reader needs to trust the values.
+    """
+    return {
+        "measure": measure,
+        "version": VERSIONS[measure],
+        "run": run,
+        "settings": settings,
+        "status": status,
+        "values": values,
+        **details,
+    }

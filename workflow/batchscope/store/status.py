@@ -1,0 +1,393 @@
+"""What of a study exists, what is missing, and roughly what the rest takes in time and disk."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from batchscope import disk
+from batchscope.catalogue import measure_settings
+from batchscope.catalogue.versions import VERSIONS
+from batchscope.errors import UserError
+from batchscope.host import absence
+from batchscope.host.absence import Absence
+from batchscope.store import estimates, job_files, records
+from batchscope.store.job_files import MeasureJob
+from batchscope.study import plan
+
+# Seconds of a core until a job that needs TensorFlow computes: of one that is timed, which has a
+# process of its own, interpreter, imports and compilation; of any other, which is forked from a
+# process with the imports behind it (see batchscope.host.warm_process), most of the 0.9 s of a small `evaluate`.
+START_SECONDS, FORK_SECONDS = 4.0, 0.9
+_STARTS = {
+    **dict.fromkeys(("train", *measure_settings.MEASURES), FORK_SECONDS),
+    **dict.fromkeys(measure_settings.LIGHT_MEASURES, 0.0),
+    **dict.fromkeys(("time_epoch", *measure_settings.TIMINGS), START_SECONDS),
+}
+
+_STATUSES = (
+    *(records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING),
+    absence.NO_GPU,
+)
+
+
+@dataclass(frozen=True)
+class ExperimentStatus:
+    """Where one experiment stands.
+
+    Attributes:
+        name: Its name.
+        runs: Its runs.
+        statuses: Status word -> runs; all five words are there.
+        missing_measures: Measure -> files that are missing.
+    """
+
+    name: str
+    runs: int
+    statuses: dict[str, int]
+    missing_measures: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Where a study stands; a run that two experiments share counts once here.
+
+    Attributes:
+        experiments: One per experiment, in the order of the file.
+        total: The same for the whole study.
+        missing_data: Tokens of data sets that are not prepared.
+        train_seconds: Seconds of one core that the trainings take, as far as known.
+        untimed_runs: Those of which nothing tells how long they take.
+        measure_seconds: Seconds of one core that the missing measures take, as far as known.
+        timing_seconds: Seconds of the whole machine that the missing timings take, likewise.
+        untimed_jobs: Measures and timings of which nothing tells how long they take.
+        start_seconds: Seconds of one core to start the jobs, where that is not in the others.
+        disk_bytes: Bytes that missing data and runs take, as far as known.
+        unsized: Missing data sets and models on data sets of which nothing tells the size.
+        absent: What is not here -> trainings and timings that wait for it.
+        trainings: Missing runs, and those that another version made.
+        outdated: Step and version that made records -> how many, where it is not today's.
+    """
+
+    experiments: tuple[ExperimentStatus, ...]
+    total: ExperimentStatus
+    missing_data: tuple[str, ...]
+    train_seconds: float
+    untimed_runs: int
+    measure_seconds: float
+    timing_seconds: float
+    untimed_jobs: tuple[MeasureJob, ...]
+    start_seconds: float
+    disk_bytes: float
+    unsized: tuple[str, ...]
+    absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)
+    trainings: int = 0
+    outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def complete(self) -> bool:
+        """Whether data, runs and measures all exist, of today's versions where they tell.
+
+        What waits for what is not here does not count.
+        """
+        return not (
+            self.missing_data
+            or self.outdated
+            or self.total.statuses[records.MISSING]
+            or any(self.total.missing_measures.values())
+        )
+
+
+def overview(study: plan.Study, results: Path | str) -> Overview:
+    """Returns where a study stands.
+
+    Args:
+        study: The planned study.
+        results: The results folder; it need not exist.
+
+    Raises:
+        UserError: If a record is damaged.
+    """
+    results = Path(results)
+    statuses = {name: job_files.run_status(results, run) for name, run in study.runs.items()}
+    files = {
+        name: {job.path: job for job in job_files.measure_jobs(study, experiment, results)}
+        for name, experiment in study.experiments.items()
+    }
+    every = {path: job for found in files.values() for path, job in found.items()}
+    present = {path: path.exists() for path in every}
+    experiments = tuple(
+        _experiment(name, experiment.runs, statuses, files[name], present)
+        for name, experiment in study.experiments.items()
+    )
+    total = _experiment("all", study.runs, statuses, every, present)
+    missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
+    trained = [
+        job_files.training_job(results, name)
+        for name, run in study.runs.items()
+        if statuses[name] != records.MISSING and not absence.of(run.factors)
+    ]
+    measured = [job for path, job in every.items() if present[path]]
+    old = _other_versions([*trained, *measured])
+    again = [study.runs[job.runs[0]] for job in trained if job.path in old]
+    history = estimates.History(
+        results, {estimates.subject(run.factors) for run in (*missing, *again)}
+    )
+    seconds = [history.seconds(run.factors) for run in (*missing, *again)]
+    data = tuple(
+        token
+        for token in _needed_data(study)
+        if not (records.dataset_folder(results, token) / "record.json").exists()
+    )
+    sizes = {token: estimates.data_bytes(study.datasets[token]) for token in data}
+    run_sizes = [(estimates.subject(run.factors), history.bytes(run.factors)) for run in missing]
+    unsized = [token for token, size in sizes.items() if size is None]
+    unsized += [f"{model} on {dataset}" for (dataset, model), size in run_sizes if size is None]
+    to_make = [job for path, job in every.items() if not present[path]]
+    to_make += _measured_again(every.values(), {run.name for run in again}, old, present)
+    took = estimates.MeasureHistory(results)
+    known, unknown = Counter(), []
+    starts = len(seconds) * _STARTS["train"]
+    for job in to_make:
+        taken = took.seconds(_kind(job))
+        known[job.noun] += taken or 0
+        if taken is None:
+            unknown.append(job)
+            starts += _STARTS[job.measure]  # in the time where that is known
+    return Overview(
+        experiments=experiments,
+        total=total,
+        missing_data=data,
+        train_seconds=sum(value for value in seconds if value is not None),
+        untimed_runs=seconds.count(None),
+        measure_seconds=known["measure"],
+        timing_seconds=known["timing"],
+        untimed_jobs=tuple(unknown),
+        start_seconds=starts,
+        disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in run_sizes)]),
+        unsized=tuple(dict.fromkeys(unsized)),
+        absent=job_files.absent(study, results),
+        trainings=len(seconds),
+        outdated=Counter(old.values()),
+    )
+
+
+def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
+    """Returns the records that another version than today's made -> step and version.
+
+    One that holds no version, as those of measures once did not, tells nothing.
+
+    Args:
+        made: Trainings, measures and timings whose records are there.
+    """
+    found = {}
+    for job in made:
+        try:
+            version = disk.read_json(job.path).get("version")
+        except UserError:
+            continue  # a damaged record is reported where its values are read
+        if isinstance(version, str) and version != VERSIONS[job.measure]:
+            found[job.path] = (job.measure, version)
+    return found
+
+
+def _kind(job: MeasureJob) -> tuple[str, ...]:
+    name = job.sweep.name if job.sweep else job.runs[0]
+    return estimates.kind(job.measure, job.path.stem, name)
+
+
+def _measured_again(
+    every: Iterable[MeasureJob],
+    runs: set[str],
+    old: dict[Path, tuple[str, str]],
+    present: dict[Path, bool],
+) -> list[MeasureJob]:
+    """Returns the measures that are there and made again: by version, or with their run."""
+    found = []
+    for job in every if old else ():
+        # The time of an epoch reads no run.
+        follows = job.measure != "time_epoch" and not runs.isdisjoint(job.runs)
+        if present[job.path] and (job.path in old or follows):
+            found.append(job)
+    return found
+
+
+def _needed_data(study: plan.Study) -> list[str]:
+    """Returns the data sets of what can be made here, in the study's order."""
+    experiments = study.experiments.values()
+    every = chain.from_iterable(job_files.all_factors(study, one) for one in experiments)
+    needed = {factors["dataset"] for factors in every if not absence.of(factors)}
+    return [token for token in study.datasets if token in needed]
+
+
+def _experiment(
+    name: str,
+    runs: Iterable[str],
+    statuses: dict[str, str],
+    files: dict[Path, MeasureJob],
+    present: dict[Path, bool],
+) -> ExperimentStatus:
+    counts = Counter(statuses[run] for run in runs)
+    missing = dict.fromkeys((job.measure for job in files.values()), 0)
+    for path, job in files.items():
+        missing[job.measure] += not present[path]
+    return ExperimentStatus(
+        name, counts.total(), {word: counts[word] for word in _STATUSES}, missing
+    )
+
+
+# --- For people ----------------------------------------------------------------------------
+
+
+def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -> str:
+    """Returns an overview as text."""
+    total = found.total
+    count = len(found.experiments)
+    lines = [
+        f"Study {study.folder_name} ({config_path}): {_many(total.runs, 'run')} in "
+        f"{_many(count, 'experiment')}.",
+        "",
+        *_table([*found.experiments, *([total] if count > 1 else [])]),
+        "",
+    ]
+    if found.complete:
+        all_of_it = "All that can be made here exists"
+        what = all_of_it if found.absent else "Data, runs and measures all exist"
+        lines.append(f"{what}: only tables, figures and report may run.")
+    else:
+        if found.missing_data:
+            lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
+        lines += [_time_line(found, cores), _disk_line(found), *_outdated_lines(found)]
+    lines += told(found.absent)
+    return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
+
+
+def _table(rows: list[ExperimentStatus]) -> list[str]:
+    shown = _STATUSES[:-1]
+    if any(row.statuses[absence.NO_GPU] for row in rows):
+        shown = _STATUSES
+    head = ["experiment", "runs", *(word.replace("_", " ") for word in shown)]
+    cells = [[*head, "measures missing"]]
+    for row in rows:
+        gaps = [f"{name} {count}" for name, count in row.missing_measures.items() if count]
+        counts = [str(row.statuses[word]) for word in shown]
+        cells.append([row.name, str(row.runs), *counts, ", ".join(gaps) or "none"])
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+    return [
+        "  ".join(
+            [
+                line[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:], strict=True)),
+                line[-1],
+            ]
+        )
+        for line in cells
+    ]
+
+
+def _time_line(found: Overview, cores: int) -> str:
+    timed = found.trainings - found.untimed_runs
+    parts = []
+    if timed:
+        parts.append(f"about {duration(found.train_seconds)} of training for {_many(timed, 'run')}")
+    if found.measure_seconds:
+        parts.append(f"about {duration(found.measure_seconds)} of measures")
+    if found.timing_seconds:
+        parts.append(f"about {duration(found.timing_seconds)} of timings, alone on the machine")
+    if found.untimed_runs:
+        parts.append(
+            f"unknown for {_many(found.untimed_runs, 'run')} (no run of that model on that data "
+            "set has finished)"
+        )
+    if found.untimed_jobs:
+        parts.append(f"unknown for {waiting(found.untimed_jobs)} (none of that kind has finished)")
+    parts.append(f"about {duration(found.start_seconds)} to start jobs")
+    shared = found.train_seconds + found.measure_seconds + found.start_seconds
+    wall = duration(shared / cores + found.timing_seconds)
+    unknown = found.untimed_runs or found.untimed_jobs
+    left = "" if unknown else f"; together {wall} on {_many(cores, 'core')}"
+    return f"Time left: {', '.join(parts)}{left}."
+
+
+def _outdated_lines(found: Overview) -> list[str]:
+    """Returns a line for each step whose version was raised, and what comes of it."""
+    lines = []
+    for (step, version), count in found.outdated.items():
+        what = _many(count, "run") if step == "train" else f"{_many(count, 'record')} of {step}"
+        lines.append(
+            f"{what} {'was' if count == 1 else 'were'} made by another version "
+            f"({version}; now {VERSIONS[step]})."
+        )
+    if lines:
+        lines.append(
+            "Snakemake makes these again, with what is measured of such runs, where it made them "
+            "here; what was copied here stays."
+        )
+    return lines
+
+
+def _disk_line(found: Overview) -> str:
+    text = f"Disk needed: about {size(found.disk_bytes)}"
+    if not found.unsized:
+        return f"{text}."
+    return f"{text}, and what is not known yet: {', '.join(found.unsized)}."
+
+
+def told(absent: dict[Absence, list[MeasureJob]]) -> list[str]:
+    """Returns a line for each thing that is not here: what waits for it, and what mends it."""
+    return [
+        f"{what.title}, for which {waiting(jobs)} {'waits' if len(jobs) == 1 else 'wait'}; "
+        f"{what.mend}."
+        for what, jobs in absent.items()
+    ]
+
+
+def waiting(jobs: Sequence[MeasureJob]) -> str:
+    """Returns `12 trainings and 1 timing`."""
+    counts = Counter(job.noun for job in jobs)
+    nouns = ("training", "timing", "measure")
+    return " and ".join(_many(counts[noun], noun) for noun in nouns if counts[noun])
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Returns seconds in the unit that reads best."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def size(count: float) -> str:
+    """Returns bytes in the unit that reads best."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def main(config_path: str, scale: str, results: Path | str) -> str:
+    """Returns what would run of a configuration file, as text.
+
+    Raises:
+        UserError: If the configuration has a problem or a record is damaged.
+    """
+    from batchscope.study import config  # YAML and the schema, which a library caller need not have
+
+    recorded = functools.partial(records.training_images, results)
+    study = config.study(config_path, scale, recorded)
+    return describe(study, overview(study, results), config_path, _cores())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

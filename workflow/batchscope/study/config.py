@@ -1,0 +1,477 @@
+"""Reading a study's configuration: strict YAML, the schema, and errors that a person can act on.
+
+A study is planned in one go by `study`; `load` stops at the structure. Both report every
+problem at once.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from batchscope.catalogue import coercion, measure_settings, run_factors, sweep_names
+from batchscope.catalogue.parameters import Parameter
+from batchscope.errors import ConfigError, UserError
+from batchscope.problems import Place, Problem, merged, missing, received, show, unknown
+from batchscope.study import (
+    experiment_keys,
+    plan,
+    published_numbers,
+    reduced_form,
+    run_pairs,
+    value_reader,
+)
+
+SCHEMA_FILE = Path(__file__).parent.parent / "schemas" / "config.schema.yaml"
+SCALES = ("full", "reduced")
+
+_MAX_NODES = 200_000  # of a configuration; an alias counts as what it stands for
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_FILE = "a file that begins with `study:`"
+
+
+# --- YAML -------------------------------------------------------------------------------
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A safe loader that refuses duplicate keys, keys that are no text, numbers of other bases."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        # Before super() flattens merges (`<<`): a merged key may be given again.
+        lines: dict[str, int] = {}
+        for key_node, _ in getattr(node, "value", ()):
+            key = key_node.value
+            if not isinstance(key_node, yaml.ScalarNode) or not _is_text(key_node.tag):
+                shown = key if isinstance(key_node, yaml.ScalarNode) else "[...]"
+                raise _Refused(f"received the key {shown}", f"text ('{shown}' in quotes)", key_node)
+            if key in lines:
+                got = f"received the key '{key}' twice (first in line {lines[key]})"
+                raise _Refused(got, "every key once", key_node)
+            lines[key] = key_node.start_mark.line + 1
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, OverflowError) as error:  # a date such as 2026-13-45
+            raise _Refused(f"received '{node.value}' ({error})", "a valid value", node) from None
+        if node.tag in _NUMBERS and (meant := _meant(node.value, value)) is not None:
+            got = f"received '{node.value}', which YAML takes for {value}"
+            raise _Refused(got, f"{meant}, or text in quotes,", node)
+        return value
+
+
+class _Refused(yaml.MarkedYAMLError):
+    """YAML that a reader would take and that we do not."""
+
+    def __init__(self, got: str, expected: str, node: yaml.Node) -> None:
+        super().__init__(problem=f"{got}; {expected} is", problem_mark=node.start_mark)
+
+
+def _is_text(tag: str) -> bool:
+    return tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+
+
+def _meant(text: str, value: float) -> str | None:
+    """Returns what is meant by a number of YAML 1.1 in base 8 (016) or 60 (1:30); else None."""
+    if ":" in text:
+        return str(value)
+    octal = isinstance(value, int) and re.fullmatch("([-+]?)0([0-9_]+)", text)
+    return str(int(f"{octal[1]}0{octal[2].replace('_', '')}")) if octal else None
+
+
+def _parse(text: str) -> Any:
+    loader = _StrictLoader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+def read(path: Path | str) -> dict[str, Any]:
+    """Reads a configuration file; nothing but its YAML is checked.
+
+    Raises:
+        UserError: If it is no file of UTF-8 YAML that holds one map without duplicate keys.
+    """
+    text = _read_text(path)
+    try:
+        config = _parse(text)
+        _check_nodes(path, config)
+    except yaml.MarkedYAMLError as error:
+        raise UserError(_yaml_message(path, error)) from None
+    except yaml.reader.ReaderError as error:
+        where = _position(path, text[: error.position])
+        got = f"received the character {error.character:#04x}"
+        raise UserError(f"{where}: {got}; printable text is expected.") from None
+    except RecursionError:
+        raise UserError(
+            f"{path}: received lists or maps nested too deep; a few levels are expected."
+        ) from None
+    if not isinstance(config, dict):
+        got = "an empty file" if config is None else show(config)
+        raise UserError(f"{path}: received {got}; {_FILE} is expected.")
+    return config
+
+
+def _read_text(path: Path | str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UserError(f"{path}: received no such file; {_FILE} is expected.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: received a folder; {_FILE} is expected.") from None
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode("utf-8")
+        got = f"received the byte {error.object[error.start]:#04x}"
+        raise UserError(f"{_position(path, before)}: {got}; UTF-8 is expected.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: {reason}; {_FILE} is expected.") from None
+
+
+def _position(path: Path | str, before: str) -> str:
+    """Returns file, line and column of what follows `before`."""
+    return f"{path}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def _yaml_message(path: Path | str, error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+    problem = " ".join(str(error.problem or error.context).split())
+    if problem.startswith("but "):
+        problem = f"{error.context}, {problem}"
+    if isinstance(error, _Refused):
+        return f"{where}: {problem} expected."
+    return f"{where}: broken YAML: {problem}; valid YAML is expected."
+
+
+def _check_nodes(path: Path | str, config: Any) -> None:
+    """Bounds what aliases may unfold to: a list that holds itself never ends."""
+    stack, seen = [config], 0
+    while stack:
+        node = stack.pop()
+        seen += 1
+        if seen > _MAX_NODES:
+            raise UserError(
+                f"{path}: received more than {_MAX_NODES} values, aliases unfolded; fewer are "
+                "expected."
+            )
+        if isinstance(node, dict):
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
+
+
+# --- Schema -----------------------------------------------------------------------------
+
+
+@functools.cache
+def schema() -> dict[str, Any]:
+    """Returns the whole schema: the file, with the definitions made from the registries."""
+    document = yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))
+    document["$defs"].update(_registry_definitions())
+    return document
+
+
+def _registry_definitions() -> dict[str, Any]:
+    # Which of them an experiment may have depends on whether it trains: planning says so.
+    factors = {**run_factors.FACTORS, **sweep_names.FACTORS}
+    scalars = {name: parameter_schema(factor) for name, factor in factors.items() if name != "seed"}
+    # The wider of the two is checked here; the words are true of both.
+    for rule in (scalars["threads"], scalars["threads"]["else"]):
+        rule["expected"] = f"all beside `timing` or {run_factors.FACTORS['threads'].expected}"
+    lists = {
+        name: {
+            "type": "array",
+            "minItems": 1,
+            "items": {key: value for key, value in scalar.items() if key != "default"},
+            "description": scalar["description"],
+            "expected": f"a list of at least one value (each {scalar['expected']})",
+        }
+        for name, scalar in scalars.items()
+    }
+    # Known, to be refused in words of its own.
+    no_seed = {"not": {}, "expected": value_reader.EXPECTED_SEED}
+    settings = {
+        measure: _closed(
+            "setting",
+            "a map of settings, or nothing",
+            {name: parameter_schema(item) for name, item in parameters.items()},
+        )
+        | {"type": ["object", "null"]}
+        for measure, parameters in {**measure_settings.MEASURES, **measure_settings.TIMINGS}.items()
+    }
+    no_epoch = {"not": {}, "expected": experiment_keys.EXPECTED_EPOCH}
+    settings["evaluate"]["properties"]["epoch"] = no_epoch
+    for measure in measure_settings.PAIR_MEASURES:
+        settings[measure]["properties"]["between"] = {
+            "description": "Factor -> its value in the first and in the second run of each pair.",
+            "expected": run_pairs.EXPECTED,
+        }
+    # Planning says which factors and columns a figure takes, and what is none of them.
+    numbers = {
+        column.name: {
+            "type": "array",
+            "minItems": 1,
+            "items": parameter_schema(column),
+            "description": f"{column.doc[:-1]} in the document, in {column.unit}.",
+            "expected": published_numbers.expected(column),
+        }
+        for column in published_numbers.COLUMNS.values()
+    }
+    sizes = {**lists["batch_size"], "description": "The document's batch sizes."}
+    return {
+        "published_numbers": {
+            "type": "object",
+            "required": ["batch_size"],
+            "expected": "a map with batch_size and a column of numbers",
+            "properties": {**scalars, **numbers, "batch_size": sizes, "seed": no_seed},
+        },
+        "factors": _closed("factor", "a map from factors to values", {**scalars, "seed": no_seed}),
+        "factor_lists": _closed(
+            "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}
+        ),
+        "measures": _one_of("measure", measure_settings.MEASURES, settings),
+        "timings": _one_of("timing", measure_settings.TIMINGS, settings),
+    }
+
+
+def _one_of(noun: str, known: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    properties = {name: settings[name] for name in known}
+    return {"additionalProperties": False, "noun": noun, "properties": properties}
+
+
+def _closed(noun: str, expected: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "expected": expected,
+        "noun": noun,
+        "additionalProperties": False,
+        "properties": properties,
+    }
+
+
+def parameter_schema(parameter: Parameter) -> dict[str, Any]:
+    """Returns the schema of a factor or setting."""
+    types = {"int": "integer", "float": "number", "bool": "boolean", "str": "string"}
+    item: dict[str, Any] = {"type": types[parameter.kind], "expected": parameter.expected_item}
+    if parameter.choices:
+        item["enum"] = list(parameter.choices)
+    for key, limit in (
+        ("minimum", parameter.minimum),
+        ("maximum", parameter.maximum),
+        ("exclusiveMinimum", parameter.above),
+    ):
+        if limit is not None:
+            item[key] = limit
+    for word, _ in parameter.words:
+        item = {"if": {"const": word}, "else": item}
+    if parameter.many:
+        item = {"type": "array", "minItems": 1, "items": item}
+    unit = f" In {parameter.unit}." if parameter.unit else ""
+    item |= {"description": parameter.doc + unit, "expected": parameter.expected}
+    if parameter.birth is not None:
+        item["default"] = list(parameter.birth) if parameter.many else parameter.birth
+    return item
+
+
+@functools.cache
+def _validator_class() -> Any:
+    """The validator to which text that spells a number is that number."""
+    import jsonschema
+    from jsonschema import validators
+
+    def is_number(_: Any, instance: Any) -> bool:
+        return coercion.number(instance) is not None
+
+    def is_integer(_: Any, instance: Any) -> bool:
+        value = coercion.number(instance)
+        return value is not None and value == int(value)
+
+    def limit(fits: Any) -> Any:
+        def check(_: Any, bound: float, instance: Any, __: Any) -> Iterator[Any]:
+            value = coercion.number(instance)
+            if value is not None and not fits(value, bound):
+                yield jsonschema.ValidationError("out of bounds")
+
+        return check
+
+    base = jsonschema.Draft202012Validator
+    checker = base.TYPE_CHECKER.redefine("number", is_number).redefine("integer", is_integer)
+    limits = {
+        "minimum": limit(lambda value, bound: value >= bound),
+        "maximum": limit(lambda value, bound: value <= bound),
+        "exclusiveMinimum": limit(lambda value, bound: value > bound),
+    }
+    return validators.extend(base, limits, type_checker=checker)
+
+
+def schema_problems(config: dict[str, Any]) -> list[Problem]:
+    """Returns what is wrong with the structure of a configuration."""
+    config = _without_removals(config)
+    problems = list(_problems(schema(), config, ()))
+    problems += _reduced_dataset_problems(config, problems)
+    return merged(problems)
+
+
+def _without_removals(config: dict[str, Any]) -> dict[str, Any]:
+    """In `reduced`, a key of an experiment without a value takes that key away."""
+    reduced = config.get("reduced")
+    experiments = reduced.get("experiments") if isinstance(reduced, dict) else None
+    if not isinstance(experiments, dict):
+        return config
+    config = copy.deepcopy(config)
+    for name, body in experiments.items():
+        if isinstance(body, dict):
+            kept = {key: value for key, value in body.items() if value is not None}
+            config["reduced"]["experiments"][name] = kept
+    return config
+
+
+def _reduced_dataset_problems(config: dict[str, Any], problems: list[Problem]) -> Iterator[Problem]:
+    found = {problem.place for problem in problems}
+    for place, definition in reduced_form.definitions(config):
+        whole = {"$ref": "#/$defs/dataset", "$defs": schema()["$defs"]}
+        for problem in _problems(whole, definition, place):
+            if problem.place[1:] not in found:
+                yield problem
+
+
+def _problems(document: dict[str, Any], instance: Any, root: Place) -> Iterator[Problem]:
+    for error in _validator_class()(document).iter_errors(instance):
+        yield from _translate(error, (*root, *error.absolute_path))
+
+
+def _translate(error: Any, place: Place) -> Iterator[Problem]:
+    rule = error.schema
+    if error.validator == "additionalProperties":
+        known = [key for key, item in rule["properties"].items() if _allowed(item)]
+        for key in error.instance:
+            if key not in rule["properties"]:
+                yield unknown((*place, key), rule["noun"], known)
+    elif error.validator == "required":
+        for key in error.validator_value:
+            if key not in error.instance:
+                yield missing((*place, key), _expected_of(rule, key))
+    elif "propertyNames" in error.absolute_schema_path:
+        yield Problem(
+            (*place, error.instance), f"received this name; {rule['expected']} is expected."
+        )
+    else:
+        yield received(place, error.instance, rule["expected"], rule.get("enum", ()))
+
+
+def _allowed(item: Any) -> bool:
+    return not (isinstance(item, dict) and "not" in item)
+
+
+def _expected_of(rule: dict[str, Any], key: str) -> str:
+    """What is expected of a property, through `$ref`."""
+    rule = _resolved(rule)
+    return _resolved(rule["properties"][key])["expected"]
+
+
+def _resolved(rule: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in rule:
+        target = schema()["$defs"][rule["$ref"].rpartition("/")[2]]
+        rule = {**target, **{key: value for key, value in rule.items() if key != "$ref"}}
+    return rule
+
+
+# --- What the rest of the program calls ----------------------------------------------------
+
+
+def load(path: Path | str, scale: str = "full") -> dict[str, Any]:
+    """Returns a configuration that fits the schema.
+
+    Raises:
+        ConfigError: With every problem, those that planning finds in the parts that are well
+            formed among them.
+        UserError: If the file cannot be read.
+    """
+    config = read(path)
+    structure = schema_problems(config)
+    if structure:
+        _raise(structure, plan.draft(config, scale, structure)[1])
+    return config
+
+
+def study(
+    path: Path | str, scale: str = "full", recorded: plan.Recorded = plan.unrecorded
+) -> plan.Study:
+    """Returns the planned study of a configuration file.
+
+    Args:
+        path: The file.
+        scale: `full`, or `reduced` for the smaller form.
+        recorded: Gives the training images of a data set that is prepared.
+
+    Raises:
+        ConfigError: With every problem of structure and of meaning.
+        UserError: If the file cannot be read.
+    """
+    return plan.make(load(path, scale), scale, recorded)
+
+
+def _raise(structure: list[Problem], meaning: list[Problem]) -> None:
+    raise ConfigError([problem.line for problem in merged([*structure, *meaning])])
+
+
+def check_overrides(given: dict[str, Any], loaded: dict[str, Any]) -> dict[str, Any]:
+    """Returns what `--config` asked for: `{"scale": "full", "partial": False}` by default.
+
+    Args:
+        given: Snakemake's configuration: the file's, changed by `--config`.
+        loaded: The file's own, from `load`.
+
+    Raises:
+        ConfigError: If anything but `scale` and `partial` was given.
+    """
+    problems = []
+    known = ("partial", "scale")
+    for key in sorted({*given, *loaded}):
+        if key in known and key not in loaded:
+            continue
+        if key not in loaded:
+            problems.append(unknown(("--config", key), "key", known))
+        elif key not in given or given[key] != loaded[key]:
+            text = "received another value than the file's; "
+            text += "scale or partial is expected: a study is changed in its file."
+            problems.append(Problem(("--config", key), text))
+    options: dict[str, Any] = {"scale": "full", "partial": False}
+    if "scale" in given and "scale" not in loaded:
+        options["scale"] = given["scale"]
+        if given["scale"] not in SCALES:
+            place = ("--config", "scale")
+            problems.append(received(place, given["scale"], "full or reduced", SCALES))
+    if "partial" in given and "partial" not in loaded:
+        try:
+            options["partial"] = parse_flag(given["partial"])
+        except ValueError:
+            place = ("--config", "partial")
+            problems.append(received(place, given["partial"], "true or false"))
+    if problems:
+        lines = [problem.line.replace("--config.", "--config ", 1) for problem in problems]
+        raise ConfigError(lines)
+    return options
+
+
+def parse_flag(value: Any) -> bool:
+    """Returns a flag of the command line, where "false" is text and therefore truthy.
+
+    Raises:
+        ValueError: If it is neither true nor false.
+    """
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"Expected true or false. Received: {value!r}")
+    return text == "true"

@@ -1,0 +1,268 @@
+"""What an experiment says beside its factors: measures, numbers of epochs, margins, a document's.
+
+Each function reads one key, reports what is wrong with it and returns what is sound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from batchscope.catalogue import figure_names, kept_epochs, measure_settings, outcomes
+from batchscope.catalogue.coercion import as_map
+from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
+from batchscope.problems import Place, Problem, received, unknown
+from batchscope.study import experiment_kinds, published_numbers, run_pairs
+from batchscope.study.value_reader import Broken, Reader
+
+EXPECTED_EPOCH = "an epoch given by the experiment's own key 'at_epochs'"
+# Outcomes that may have a margin, all of which `evaluate` measures.
+MARGIN_OUTCOMES = tuple(
+    f"{split}_{what}" for split in ("test", "validation", "train") for what in ("accuracy", "loss")
+)
+
+_MARGIN = Parameter("margins", "margins", "float", None, "Largest loss.", above=0)
+_EPOCH = Parameter("at_epochs", "at", "int", None, "Number of epochs.", minimum=1)
+
+Known = dict[str, dict[str, Parameter]]
+
+
+def measures(
+    reader: Reader, place: Place, raw: Any, known: Known
+) -> tuple[dict[str, dict[str, Any]], dict[str, run_pairs.Between]]:
+    """Returns every setting of what is measured, and what pairs the runs of some measures.
+
+    Args:
+        reader: Reads the settings.
+        place: Where `measure` or `timing` stands.
+        raw: What it holds.
+        known: `measure_settings.MEASURES` or `measure_settings.TIMINGS`.
+    """
+    result: dict[str, dict[str, Any]] = {}
+    between: dict[str, run_pairs.Between] = {}
+    for at, name, settings in _items(place, raw):
+        if name not in known:
+            choices = sorted(known)
+            reader.findings.report(received(at, name, f"one of {', '.join(choices)}", choices))
+            continue
+        if name in result:
+            noun = "timing" if known is measure_settings.TIMINGS else "measure"
+            text = f"received '{name}' again; every {noun} once is expected."
+            reader.findings.report(Problem(at, text))
+            continue
+        if name in measure_settings.PAIR_MEASURES:
+            found = _between(reader, (*at, "between"), as_map(settings).get("between"))
+            if isinstance(found, Problem):
+                reader.findings.report(found)
+            else:
+                between[name] = found
+            settings = {key: value for key, value in as_map(settings).items() if key != "between"}
+        result[name] = _settings(reader, at, name, known[name], settings)
+    return result, between
+
+
+def _items(place: Place, raw: Any) -> Iterator[tuple[Place, str, Any]]:
+    """Yields place, name and settings of what is measured, from a list or a map."""
+    if isinstance(raw, dict):
+        for name, settings in raw.items():
+            yield (*place, name), name, settings
+    for index, item in enumerate(raw if isinstance(raw, list) else ()):
+        if isinstance(item, str):
+            yield (*place, index), item, None
+        for name, settings in as_map(item).items():
+            yield (*place, index, name), name, settings
+
+
+def _between(reader: Reader, place: Place, raw: Any) -> run_pairs.Between | Problem:
+    def coerce(factor: str, at: Place, value: Any) -> Any:
+        try:
+            return reader.factor(factor, at, value, experiment_kinds.TRAINING)
+        except Broken:
+            return None
+
+    return run_pairs.read(place, raw, coerce)
+
+
+def _settings(
+    reader: Reader, place: Place, measure: str, known: dict[str, Parameter], given: Any
+) -> dict[str, Any]:
+    settings = {name: parameter.birth for name, parameter in known.items()}
+    for name, raw in as_map(given).items():
+        at = (*place, name)
+        if name not in known:
+            reader.findings.report(unknown(at, "setting", known))
+            continue
+        if (measure, name) == ("evaluate", "epoch"):
+            reader.findings.report(received(at, raw, EXPECTED_EPOCH))
+            continue
+        if reader.findings.unreadable(at):
+            continue
+        with contextlib.suppress(Broken):
+            settings[name] = reader.setting(at, known[name], raw)
+    for name, text in measure_settings.problems(measure, settings):
+        reader.findings.report(Problem((*place, name), text))
+    try:
+        measure_settings.settings_name(measure, settings)
+    except ValueError:
+        text = f"a name of at most {MAX_NAME_LENGTH} characters is expected."
+        reader.findings.report(Problem(place, f"received too many settings to spell; {text}"))
+    return settings
+
+
+def at_epochs(
+    reader: Reader, place: Place, body: dict[str, Any], measured: dict[str, Any]
+) -> tuple[int, ...]:
+    """Returns the numbers of epochs that an experiment asks for, as written.
+
+    Args:
+        reader: Reads them.
+        place: Where the experiment stands.
+        body: The experiment.
+        measured: Its measures or timings.
+    """
+    at, raw = (*place, "at_epochs"), body.get("at_epochs")
+    if raw is None:
+        without = figure_names.lacking(place, body, figure_names.EPOCH_FIGURES, "at_epochs")
+        reader.findings.report(*without)
+        return ()
+    if not isinstance(raw, list) or not raw:
+        reader.findings.report(received(at, raw, "a list of at least one number of epochs"))
+        return ()
+    if not {"evaluate", "time_epoch", "throughput"} & {*measured}:
+        text = "received without what they are for; evaluate or time_epoch in measure, or "
+        reader.findings.report(Problem(at, f"{text}throughput in timing, is expected."))
+    return reader.distinct(at, raw, lambda where, item: reader.value(where, _EPOCH, item))
+
+
+def not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
+    """Yields the problems of numbers of epochs after which not every run keeps its weights.
+
+    Args:
+        place: Where the numbers stand.
+        epochs: The numbers, as written.
+        horizons: Epochs of the runs.
+    """
+    kept = set.intersection(*(set(kept_epochs.kept_epochs(horizon)) for horizon in horizons))
+    for index, epoch in enumerate(epochs):
+        if epoch > min(horizons):
+            text = f"received {epoch}; at most {min(horizons)} is expected, the epochs of "
+            text += "every run." if len(horizons) == 1 else "the shortest run."
+            yield Problem((*place, index), text)
+        elif epoch not in kept:
+            below = max(other for other in kept if other < epoch)
+            above = min((other for other in kept if other > epoch), default=None)
+            nearest = f"{below} or {above}" if above else str(below)
+            text = f"received {epoch}, after which no weights are kept; {nearest} is expected."
+            yield Problem((*place, index), text)
+
+
+def margins(
+    reader: Reader, place: Place, body: dict[str, Any], measured: dict[str, Any]
+) -> dict[str, float]:
+    """Returns the margins that an experiment states, by outcome.
+
+    Args:
+        reader: Reads them.
+        place: Where the experiment stands.
+        body: The experiment.
+        measured: Its measures.
+    """
+    raw, found, home = body.get("margins"), {}, (*place, "margins")
+    if raw is None:
+        without = figure_names.lacking(place, body, figure_names.MARGIN_FIGURES, "margins")
+        reader.findings.report(*without)
+        return {}
+    for outcome, value in as_map(raw).items():
+        at = (*home, outcome)
+        if outcome not in MARGIN_OUTCOMES:
+            reader.findings.report(unknown(at, "outcome", MARGIN_OUTCOMES))
+        elif not reader.findings.unreadable(at):
+            with contextlib.suppress(Broken):
+                found[outcome] = reader.value(at, _MARGIN, value)
+    if "evaluate" not in measured:
+        text = "received without what it is of; evaluate in measure is expected."
+        reader.findings.report(Problem(home, text))
+    return found
+
+
+def beside(
+    reader: Reader, place: Place, body: dict[str, Any], experiments: dict[str, Any]
+) -> tuple[str, ...]:
+    """Returns the experiments of times whose limits are drawn beside an experiment's own.
+
+    Args:
+        reader: Takes the problems.
+        place: Where the experiment stands.
+        body: The experiment.
+        experiments: All of the study, as written.
+    """
+    raw, at = body.get("beside"), (*place, "beside")
+    if not isinstance(raw, list):  # the schema reports what is none
+        return ()
+    if "margins" not in body:
+        text = "received without margins, beside which it is drawn; margins are expected."
+        reader.findings.report(Problem(at, text))
+    timed = [name for name, other in experiments.items() if "timing" in as_map(other)]
+    for index, name in enumerate(raw):
+        if name not in timed:
+            expected = f"an experiment of times ({', '.join(timed) or 'there is none'})"
+            reader.findings.report(received((*at, index), name, expected, timed))
+    return tuple(raw)
+
+
+def words(body: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Returns what a document says in words, by figure."""
+    return {
+        name: {key: text for key, text in given.items() if key not in ("numbers", "claims")}
+        for name, given in as_map(body.get("published")).items()
+    }
+
+
+def claims(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Returns what a document states about outcomes, by figure: column -> rises or falls.
+
+    Args:
+        reader: Takes the problems.
+        place: Where the experiment stands.
+        body: The experiment.
+    """
+    found: dict[str, dict[str, str]] = {}
+    stated: dict[str, str] = {}
+    for figure, given in as_map(body.get("published")).items():
+        for column, direction in as_map(as_map(given).get("claims")).items():
+            at = (*place, "published", figure, "claims", column)
+            if "timing" in body:
+                text = "received in an experiment of times; one that trains is expected."
+                reader.findings.report(Problem(at, text))
+            elif not isinstance(column, str) or not outcomes.stated(column, outcomes.RISES, ""):
+                text = "an outcome in runs.csv, such as test_accuracy or sharpness_full_0.001"
+                reader.findings.report(received(at, column, text, outcomes.EXAMPLES))
+            elif stated.setdefault(column, direction) != direction:
+                text = f"{stated[column]}, as in another figure of the experiment,"
+                reader.findings.report(received(at, direction, text))
+            else:
+                found.setdefault(figure, {})[column] = direction
+    return found
+
+
+def numbers(
+    reader: Reader, place: Place, body: dict[str, Any], kind: experiment_kinds.Kind
+) -> dict[str, tuple[published_numbers.Series, ...]]:
+    """Returns a document's numbers by figure, for the figures that are given some.
+
+    Args:
+        reader: Reads the factors of its series.
+        place: Where the experiment stands.
+        body: The experiment.
+        kind: Its kind.
+    """
+    found = {}
+    factors = functools.partial(reader.factors, kind=kind)
+    for name, given in as_map(body.get("published")).items():
+        if name in figure_names.FIGURES and "numbers" in as_map(given):
+            at = (*place, "published", name, "numbers")
+            report = reader.findings.report
+            found[name] = published_numbers.read(at, name, given["numbers"], factors, report)
+    return found

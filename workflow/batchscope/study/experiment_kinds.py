@@ -1,0 +1,45 @@
+"""The two kinds of experiment: the factors that each may have, and those that it must be given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from batchscope.catalogue import run_factors, sweep_names
+from batchscope.catalogue.parameters import Parameter
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an experiment is made of: trainings, or times.
+
+    Attributes:
+        factors: Factors that it may have.
+        core: Those that it must be given.
+        known: Those that are listed to whoever misspells one: a seed is given in a key of its own.
+        why_not: What is said of a factor of the other kind.
+    """
+
+    factors: dict[str, Parameter]
+    core: tuple[str, ...]
+    known: tuple[str, ...]
+    why_not: str
+
+
+_OF_RUNS = tuple(name for name in run_factors.FACTORS if name != "seed")
+
+TRAINING = Kind(
+    run_factors.FACTORS,
+    tuple(name for name in _OF_RUNS if run_factors.FACTORS[name].core),
+    _OF_RUNS,
+    "received in an experiment that trains; it is expected beside `timing` alone: a training is "
+    "always the loop in the graph.",
+)
+TIMING = Kind(
+    sweep_names.FACTORS,
+    sweep_names.CORE,
+    tuple(sweep_names.FACTORS),
+    "received in an experiment of times, which do not depend on it; one of "
+    f"{', '.join(sweep_names.FACTORS)} is expected.",
+)
+# What `defaults` may hold; of these an experiment takes the factors of its own kind.
+EITHER = Kind({**run_factors.FACTORS, **sweep_names.FACTORS}, (), _OF_RUNS, "")

@@ -1,0 +1,165 @@
+"""Numbers of a document that stand beside a figure's own: as contrast, and not as a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from batchscope.catalogue import coercion, run_factors, sweep_names
+from batchscope.catalogue.parameters import Parameter
+from batchscope.problems import Place, Problem, nearest, received, show, unknown
+
+# What a document may give a number of, in the units of our own tables.
+COLUMNS: dict[str, Parameter] = {
+    column.name: column
+    for column in (
+        Parameter(
+            *("test_accuracy", "test_accuracy", "float", None, "Accuracy on test data."),
+            unit="shares",
+            minimum=0,
+            maximum=1,
+        ),
+        Parameter(
+            *("utilisation_percent", "utilisation", "float", None, "Utilisation."),
+            unit="percent",
+            minimum=0,
+            maximum=100,
+        ),
+        Parameter("memory_mb", "memory", "float", None, "Memory.", unit="MB", minimum=0),
+        Parameter(
+            *("images_per_second", "images", "float", None, "Throughput."),
+            unit="images per second",
+            minimum=0,
+        ),
+    )
+}
+# The figures with panels for them, and what these show.
+FIGURES: dict[str, tuple[str, ...]] = {
+    "accuracy": ("test_accuracy",),
+    "frameworks": ("utilisation_percent", "memory_mb", "images_per_second"),
+}
+BATCH_SIZE = run_factors.FACTORS["batch_size"]
+_FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
+
+Report = Callable[[Problem], None]
+Factors = Callable[[Place, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a document's figure, or one row of its table.
+
+    Attributes:
+        factors: Factor -> value, for those that name it; data set and model are tokens.
+        batch_sizes: In the document's order.
+        columns: Column -> one number per batch size.
+    """
+
+    factors: dict[str, Any]
+    batch_sizes: tuple[int, ...]
+    columns: dict[str, tuple[float, ...]]
+
+
+def read(
+    place: Place, figure: str, raw: Any, factors: Factors, report: Report
+) -> tuple[Series, ...]:
+    """Returns the sound series of a document's numbers.
+
+    Args:
+        place: Where they stand.
+        figure: The figure beside which they are shown.
+        raw: As the file has them.
+        factors: (place, map) -> the sound factors of a map; it reports the others.
+        report: Takes every other problem.
+    """
+    if figure not in FIGURES:
+        text = f"received numbers for '{figure}', which has no panel for a document's; "
+        report(Problem(place, f"{text}{' or '.join(FIGURES)} is expected."))
+        return ()
+    if not isinstance(raw, list) or not raw:
+        report(received(place, raw, "a list of at least one map"))
+        return ()
+    found = []
+    for index, body in enumerate(raw):
+        at = (*place, index)
+        if isinstance(body, dict):
+            found.append(_series(at, figure, body, factors, report))
+            _check_twice(at, raw[: index + 1], report)
+        else:
+            report(received(at, body, "a map with batch_size and a column of numbers"))
+    return tuple(found)
+
+
+def _series(
+    place: Place, figure: str, body: dict[str, Any], factors: Factors, report: Report
+) -> Series:
+    shown, columns, rest = FIGURES[figure], {}, {}
+    sizes = _batch_sizes((*place, BATCH_SIZE.name), body.get(BATCH_SIZE.name), report)
+    misspelt = False
+    for name, raw in body.items():
+        at = (*place, name)
+        if name in shown:
+            columns[name] = _numbers(at, raw, COLUMNS[name], report)
+            _check_length(at, raw, body.get(BATCH_SIZE.name), report)
+        elif name in COLUMNS:
+            text = f"received a column that '{figure}' does not show; {' or '.join(shown)} is "
+            report(Problem(at, f"{text}expected."))
+        elif name not in _FACTORS and nearest(name, shown):
+            report(unknown(at, "column", shown))
+            misspelt = True
+        elif name != BATCH_SIZE.name:
+            rest[name] = raw
+    if not (misspelt or COLUMNS.keys() & body.keys()):
+        report(Problem(place, f"received no numbers; {' or '.join(shown)} is expected."))
+    return Series(factors(place, rest), sizes, columns)
+
+
+def _batch_sizes(place: Place, raw: Any, report: Report) -> tuple[int, ...]:
+    found = _numbers(place, raw, BATCH_SIZE, report)
+    for index, value in enumerate(found):
+        if value in found[:index]:
+            text = f"received {show(value)} again (as in [{found.index(value)}]); "
+            report(Problem((*place, index), f"{text}every batch size once is expected."))
+    return found
+
+
+def _numbers(place: Place, raw: Any, parameter: Parameter, report: Report) -> tuple[Any, ...]:
+    if not isinstance(raw, list) or not raw:
+        report(received(place, raw, expected(parameter)))
+        return ()
+    found = []
+    for index, item in enumerate(raw):
+        try:
+            found.append(coercion.coerce_item(parameter, item))
+        except ValueError:
+            report(received((*place, index), item, parameter.expected_item))
+    return tuple(found)
+
+
+def expected(parameter: Parameter) -> str:
+    """Returns what a list of numbers looks like, for error messages."""
+    return f"a list of at least one value (each {parameter.expected_item})"
+
+
+def _check_length(place: Place, raw: Any, sizes: Any, report: Report) -> None:
+    lists = isinstance(raw, list) and isinstance(sizes, list)
+    if lists and raw and sizes and len(raw) != len(sizes):
+        text = f"received {len(raw)} number{'s' if len(raw) > 1 else ''}; {len(sizes)}, one per "
+        report(Problem(place, f"{text}batch size, are expected."))
+
+
+def _check_twice(place: Place, bodies: list[Any], report: Report) -> None:
+    """Reports the last series if an earlier one with the same factors has one of its columns."""
+    *others, last = [_split(body) if isinstance(body, dict) else None for body in bodies]
+    for index, other in enumerate(others):
+        if other and last and other[0] == last[0] and other[1] & last[1]:
+            text = f"received the series of numbers[{index}] again; "
+            report(Problem(place, f"{text}factors that tell it from the others are expected."))
+            return
+
+
+def _split(body: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """Returns the factors of a series and the names of its columns, as written."""
+    rest = body.keys() - COLUMNS.keys() - {BATCH_SIZE.name}
+    return {name: body[name] for name in rest}, body.keys() & COLUMNS.keys()

@@ -1,0 +1,353 @@
+"""Records on disk -> the long tables of an experiment: several rows per run.
+
+Each table begins with the run, its factors and its status, and is written always: its header
+alone where nothing of it is measured. `tables` has the table with one row per run.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from batchscope import disk
+from batchscope.catalogue import measure_settings, run_factors, run_names
+from batchscope.store import job_files, records
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Experiment, Study
+
+FIRST = ("run", *run_factors.FACTORS, "status")
+# The rate of an epoch beside the factor that it follows from.
+_EPOCH_NAMES = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
+_HISTORY = tuple(_EPOCH_NAMES.get(name, name) for name in records.HISTORY_COLUMNS)
+_LAYERS = ("position", "layer", "distance", "relative")
+_UPDATES = ("low", "high", "count", "share")
+_ALIGNMENT = ("place", "epoch", "examples", "norm", "ratio", "independent")
+_LINES = ("other", "factor", "small", "large", "alpha", "split", "loss", "accuracy")
+_LANDSCAPES = ("kind", "index", "a", "b", "loss")
+_METRICS = tuple(f"{split}_{name}" for split in records.SPLITS for name in ("loss", "accuracy"))
+_AT_EPOCHS = ("machine", "at_epoch", *_METRICS, "train_seconds")
+_WHOLE = ("epoch", "step", "position", "count", "examples", "index", "at_epoch")
+
+Block = dict[str, Sequence[Any]]
+NAN = float("nan")
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """Returns a record, or None where there is none."""
+    return disk.read_json(path) if path.exists() else None
+
+
+def factors(run: str) -> dict[str, Any]:
+    """Returns a run's factors, data set and model by their plain names beside their digests."""
+    found: dict[str, Any] = {}
+    for name, value in run_names.parse_run(run).items():
+        if name in ("dataset", "model"):
+            found[name], found[f"{name}_digest"] = run_names.split_token(str(value))
+        else:
+            found[name] = value
+    return found
+
+
+def history(results: Path | str, run: str) -> list[dict[str, str]]:
+    """Returns the rows of a run's history, none where there is no file."""
+    path = records.run_folder(results, run) / "history.csv"
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def number(text: str | None) -> float:
+    """Returns the number in a field of a history; NaN for an empty one."""
+    return float(text) if text else float("nan")
+
+
+def histories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and epoch: the history's columns.
+
+    A rate's schedule is in `epoch_learning_rate`; `learning_rate` is the factor.
+    """
+
+    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+        for first in _runs(results, study.experiments[experiment]):
+            rows = history(results, first["run"])
+            # A run of an earlier version may lack the newest columns.
+            columns = [[number(row.get(name)) for row in rows] for name in records.HISTORY_COLUMNS]
+            yield first, dict(zip(_HISTORY, columns, strict=True))
+
+    return _table(_HISTORY, blocks())
+
+
+def layers(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and layer: its distance from the initial weights."""
+
+    def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
+        found = record.get("layers", {})
+        yield {
+            "position": range(len(found)),
+            "layer": list(found),
+            **{
+                name: [values[name] for values in found.values()]
+                for name in ("distance", "relative")
+            },
+        }
+
+    return _measured(results, study.experiments[experiment], "weight_distance", _LAYERS, block)
+
+
+def updates(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and bin of its histogram of update norms.
+
+    A bin reaches from `low` to `high`; `share` is that of all the run's updates.
+    """
+
+    def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
+        histogram = record.get("histogram")
+        if histogram and histogram["counts"]:
+            edges, counts = histogram["edges"], histogram["counts"]
+            total = record["values"]["updates"]
+            shares = [count / total for count in counts]
+            columns = (edges[:-1], edges[1:], counts, shares)
+            yield dict(zip(_UPDATES, columns, strict=True))
+
+    return _measured(results, study.experiments[experiment], "displacement", _UPDATES, block)
+
+
+def alignment(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run, place in its training and number of examples in a batch.
+
+    `norm` is that of their mean gradient, `ratio` its share of the mean norm of single ones,
+    and `independent` what `ratio` were on average with a random sign for every gradient.
+    """
+
+    def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
+        for place in record.get("places") or ():
+            count = len(place["batch_sizes"])
+            columns = (place["batch_sizes"], *(place[name] for name in _ALIGNMENT[3:]))
+            yield {
+                "place": [place["place"]] * count,
+                "epoch": [place["epoch"]] * count,
+                **dict(zip(_ALIGNMENT[2:], columns, strict=True)),
+            }
+
+    chosen = study.experiments[experiment]
+    return _measured(results, chosen, "gradient_alignment", _ALIGNMENT, block)
+
+
+def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per pair of runs, position on the line between them, and split.
+
+    The run is the small one, at position 0; `other` is the large one, at 1. They differ in
+    `factor`, by its values `small` and `large`.
+    """
+    return _table(_LINES, _line_blocks(results, study.experiments[experiment]))
+
+
+def _line_blocks(
+    results: Path | str, experiment: Experiment
+) -> Iterator[tuple[dict[str, Any], Block]]:
+    settings = experiment.measures.get("line")
+    if settings is None:
+        return
+    name = measure_settings.settings_name("line", settings)
+    others: dict[str, list[str]] = {}
+    for small, large in experiment.pairs["line"]:
+        others.setdefault(small, []).append(large)
+    for first in _runs(results, experiment):
+        for other in others.get(first["run"], ()):
+            path = records.pair_path(results, first["run"], other, "line", name)
+            record = read_record(path) or {}
+            alphas = record.get("alphas") or ()
+            for split in records.SPLITS if alphas else ():
+                values = {**_difference(first["run"], other), "split": split}
+                yield (
+                    first,
+                    {
+                        **{column: [value] * len(alphas) for column, value in values.items()},
+                        "alpha": alphas,
+                        "loss": record[f"{split}_loss"],
+                        "accuracy": record[f"{split}_accuracy"],
+                    },
+                )
+
+
+def _difference(small: str, large: str) -> dict[str, Any]:
+    """Returns what tells two runs apart: the other's name, the factor and both its values."""
+    one, two = run_names.parse_run(small), run_names.parse_run(large)
+    factor = next(name for name in run_factors.FACTORS if one[name] != two[name])
+    return {"other": large, "factor": factor, "small": one[factor], "large": two[factor]}
+
+
+def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per run and point of its surfaces and lines: positions a and b, and loss.
+
+    `kind` is `surface` or `line` and `index` counts those; b is 0 on a line.
+    """
+
+    def block(record: dict[str, Any], path: Path) -> Iterator[Block]:
+        if record.get("status") != records.FINISHED:
+            return
+        members = disk.read_arrays(path.with_suffix(".npz"))
+        axis = members.pop("axis")
+        for member, loss in members.items():
+            kind, _, index = member.partition(":")
+            if kind not in ("surface", "line"):
+                continue
+            other = axis if kind == "surface" else [0.0]
+            # The second direction is that of the rows.
+            yield {
+                "kind": [kind] * loss.size,
+                "index": [int(index)] * loss.size,
+                "a": axis.tolist() * len(other),
+                "b": [float(b) for b in other for _ in axis],
+                "loss": loss.ravel().tolist(),
+            }
+
+    return _measured(results, study.experiments[experiment], "landscape", _LANDSCAPES, block)
+
+
+def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, run and number of epochs that the experiment asks for.
+
+    Losses and accuracies are those of the weights after that epoch, dropout off;
+    `train_seconds` is at_epoch * seconds_per_epoch, validation apart. What a training that
+    stopped earlier never reached is empty.
+    """
+    chosen = study.experiments[experiment]
+    return _table(_AT_EPOCHS, _at_epochs(results, study, chosen))
+
+
+def _at_epochs(
+    results: Path | str, study: Study, chosen: Experiment
+) -> Iterator[tuple[dict[str, Any], Block]]:
+    if not {"evaluate", "time_epoch"} & {*chosen.measures}:
+        return
+    epochs = list(chosen.at_epochs)
+    for place in job_files.places(study, results):
+        timed: dict[str, float] = {}  # timing configuration -> seconds per epoch
+        for first in _runs(place.results, chosen):
+            run = first["run"]
+            timing = run_names.timing_name(run_names.parse_run(run))
+            if timing not in timed:
+                timed[timing] = _seconds_per_epoch(place, timing, chosen)
+            evaluated = [_evaluated(place.results, run, epoch, chosen) for epoch in epochs]
+            record = disk.read_json(records.run_folder(place.results, run) / "record.json")
+            yield (
+                first,
+                {
+                    "machine": [place.machine] * len(epochs),
+                    "at_epoch": epochs,
+                    **{name: [found.get(name, NAN) for found in evaluated] for name in _METRICS},
+                    "train_seconds": [
+                        epoch * timed[timing] if epoch <= record["epochs_run"] else NAN
+                        for epoch in epochs
+                    ],
+                },
+            )
+
+
+def _evaluated(
+    results: Path | str, run: str, epoch: int, experiment: Experiment
+) -> dict[str, float]:
+    """Returns what evaluate measured of the weights after an epoch, which may be nothing."""
+    if "evaluate" not in experiment.measures:
+        return {}
+    path = records.measure_path(results, run, "evaluate", job_files.at_epoch(epoch))
+    found = (read_record(path) or {}).get("values", {})
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _seconds_per_epoch(place: job_files.Place, timing: str, experiment: Experiment) -> float:
+    if "time_epoch" not in experiment.measures:
+        return NAN
+    settings = measure_settings.settings_name("time_epoch", experiment.measures["time_epoch"])
+    path = records.timing_path(place.results, place.recorded, timing, settings)
+    found = (read_record(path) or {}).get("values", {}).get("seconds_per_epoch")
+    return NAN if found is None else found
+
+
+TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
+    "history.csv": histories,
+    "layers.csv": layers,
+    "updates.csv": updates,
+    "alignment.csv": alignment,
+    "lines.csv": lines,
+    "landscapes.csv": landscapes,
+    "at_epochs.csv": at_epochs,
+}
+
+
+def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
+    """Writes every long table of an experiment, each atomically."""
+    for name, table in TABLES.items():
+        write_table(table(results, study, experiment), Path(folder) / name)
+
+
+def write_table(frame: pandas.DataFrame, path: Path) -> None:
+    """Writes a table as CSV, atomically."""
+    with disk.atomic_path(path) as temporary:
+        frame.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any]]:
+    """Yields the first columns of the long tables for every run on disk."""
+    for run in experiment.runs:
+        record = read_record(records.run_folder(results, run) / "record.json")
+        if record is not None:
+            found = factors(run)
+            known = {name: found[name] for name in run_factors.FACTORS}
+            yield {"run": run, **known, "status": shown_status(record)}
+
+
+def shown_status(record: dict[str, Any]) -> str:
+    """Returns a run's status as the tables show it.
+
+    Runs with a target_train_loss are to be compared there. One that never reached it is no part
+    of that comparison, and figures and statistics take finished runs only.
+    """
+    finished = record["status"] == records.FINISHED
+    missed = finished and record.get("reached_target") is False
+    return records.OFF_TARGET if missed else record["status"]
+
+
+def _measured(
+    results: Path | str,
+    experiment: Experiment,
+    measure: str,
+    columns: tuple[str, ...],
+    block: Callable[[dict[str, Any], Path], Iterator[Block]],
+) -> pandas.DataFrame:
+    """Returns the table of what `block` finds in a measure's record and its path, by run."""
+
+    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+        settings = experiment.measures.get(measure)
+        if settings is None:
+            return
+        name = measure_settings.settings_name(measure, settings)
+        for first in _runs(results, experiment):
+            path = records.measure_path(results, first["run"], measure, name)
+            record = read_record(path)
+            for found in block(record, path) if record else ():
+                yield first, found
+
+    return _table(columns, blocks())
+
+
+def _table(
+    columns: tuple[str, ...], blocks: Iterator[tuple[dict[str, Any], Block]]
+) -> pandas.DataFrame:
+    """Returns blocks of equally long columns, each below its run's first columns."""
+    found: dict[str, list[Any]] = {name: [] for name in (*FIRST, *columns)}
+    for first, block in blocks:
+        count = len(block[columns[0]])
+        for name, value in first.items():
+            found[name] += [value] * count
+        for name in columns:
+            found[name] += block[name]
+    frame = pandas.DataFrame(found)
+    return frame.astype({name: "Int64" for name in columns if name in _WHOLE})

@@ -1,0 +1,428 @@
+"""Records of timings on disk -> tidy tables of an experiment of times.
+
+Each row names the machine that it was measured on: what another machine's results hold of the
+same sweep stands below it, and never in its place. Headers alone where nothing is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import step_cost, step_stairs
+from batchscope.catalogue import run_factors, run_names, sweep_names
+from batchscope.catalogue.timing_columns import (
+    FIRST,
+    GPU_USED,
+    LARGEST,
+    PROFILES,
+    QUARTILES,
+    SAMPLES,
+    SWEEPS,
+    THROUGHPUT,
+    TRAINING_TIMES,
+    UTILISATION,
+)
+from batchscope.host import absence
+from batchscope.store import job_files
+from batchscope.tables import long_tables
+from batchscope.timing.throughput import DISTURBED_CORES
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Study
+
+Row = dict[str, Any]
+Peaks = dict[tuple[Any, ...], list[float]]
+
+# Columns of SWEEPS -> what they are called in the record of a largest batch.
+_LARGEST = {
+    "max_batch_size": "largest",
+    "max_batch_size_bound": "bound",
+    "memory_limit_mb": "limit_mb",
+    "memory_fixed_mb": "memory_fixed_mb",
+    "memory_mb_per_image": "memory_mb_per_image",
+}
+
+_WHOLE = (
+    *("batch_size", "steps", "blocks", "disturbed_blocks", "train_examples", "sizes"),
+    *("step_q", "at_epoch"),
+)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One record of a timing.
+
+    Attributes:
+        machine: Name of the machine.
+        sweep: What was timed.
+        record: The record.
+    """
+
+    machine: str
+    sweep: sweep_names.Sweep
+    record: dict[str, Any]
+
+    @property
+    def first(self) -> Row:
+        """The first columns of its rows."""
+        return _first(self.machine, self.sweep)
+
+
+def _first(machine: str, sweep: sweep_names.Sweep) -> Row:
+    found: Row = {"machine": machine, "sweep": sweep.name}
+    for name, value in sweep.factors.items():
+        if name in ("dataset", "model"):
+            found[name], found[f"{name}_digest"] = run_names.split_token(str(value))
+        else:
+            found[name] = value
+    return {name: found[name] for name in FIRST}
+
+
+def find(results: Path | str, study: Study, experiment: str, measure: str) -> Iterator[Timing]:
+    """Yields the records of a timing on every machine, in the plan's order.
+
+    A sweep that needs what is not here, and was not timed before, has a record that says so and
+    nothing else; it is on no disk.
+    """
+    chosen = study.experiments[experiment]
+    for place in job_files.places(study, results):
+        for job in job_files.timing_jobs(chosen, place.results, place.recorded):
+            record = long_tables.read_record(job.path) if job.measure == measure else None
+            here = job.measure == measure and place.machine == study.machine
+            if record is None and here and (lacking := absence.of(job.sweep.factors)):
+                record = _absent(job.sweep, lacking.status)
+            if record is not None:
+                yield Timing(place.machine, job.sweep, record)
+
+
+def _absent(sweep: sweep_names.Sweep, status: str) -> dict[str, Any]:
+    """Returns what stands for the record of a sweep that cannot be timed here."""
+    sizes = [
+        {"batch_size": size, "status": status, "blocks": [], "utilisation": None}
+        for size in sweep.batch_sizes
+    ]
+    return {
+        **{"status": status, "sizes": sizes, "samples": {}, "tries": []},
+        **dict.fromkeys(_LARGEST.values()),
+    }
+
+
+def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, sweep and batch size: medians and quartiles of its blocks."""
+    rows = [
+        {**timing.first, **_speed(size, timing.record.get("train_examples"))}
+        for timing in find(results, study, experiment, "throughput")
+        for size in timing.record["sizes"]
+    ]
+    return _frame(THROUGHPUT, rows)
+
+
+def _speed(size: dict[str, Any], examples: int | None) -> Row:
+    if size["status"] in absence.WORDS:
+        return {name: size[name] for name in ("batch_size", "status")}
+    blocks = size["blocks"]
+    row: Row = {
+        **{name: size[name] for name in ("batch_size", "status", "steps")},
+        "blocks": len(blocks),
+        "disturbed_blocks": sum(block["disturbed"] for block in blocks),
+        "train_examples": examples,
+    }
+    if not blocks:
+        return row
+    seconds = np.array([block["seconds_per_step"] for block in blocks])
+    slow, median, fast = np.percentile(seconds, [75, 50, 25])
+    # The slowest quarter of the times is that of the lowest speeds.
+    quartiles = zip(QUARTILES, (median, fast, slow), (median, slow, fast), strict=True)
+    for quartile, value, inverse in quartiles:
+        row[f"seconds_per_step{quartile}"] = value
+        row[f"iterations_per_second{quartile}"] = 1 / inverse
+        row[f"images_per_second{quartile}"] = size["batch_size"] / inverse
+    row["foreign_cores"] = float(np.median([block["foreign_cores"] for block in blocks]))
+    row["seconds_per_epoch"] = examples * median / size["batch_size"]
+    return _used(size, THROUGHPUT) | row
+
+
+def _used(entry: dict[str, Any], columns: Iterable[str]) -> Row:
+    """Returns what the samples of a part of a record say, for a table's columns.
+
+    A peak that the record has from elsewhere is not one of samples.
+    """
+    sampled = _sampled(entry)
+    return {name: sampled[name] for name in columns if name in sampled and entry.get(name) is None}
+
+
+def _sampled(entry: dict[str, Any]) -> Row:
+    """Returns the summary of the samples of a part of a record; older records may have none.
+
+    Of the GPU nothing is told where its readings still are of what came before.
+    """
+    sampled = entry.get("utilisation") or {}
+    if sampled.get("gpu_settled") is not False:
+        return sampled
+    of_gpu = tuple(GPU_USED)  # and their quartiles
+    return {name: value for name, value in sampled.items() if not name.startswith(of_gpu)}
+
+
+def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine and configuration: what all its batch sizes say together."""
+    timings = list(find(results, study, experiment, "throughput"))
+    peaks = _peaks(timings)
+    rows = [timing.first | _step_time(timing, peaks) for timing in timings]
+    _add_steps(rows, timings)
+    for timing in find(results, study, experiment, "max_batch_size"):
+        # Memory does not depend on what drives the steps: it stands with every loop's times.
+        same = [row for row in rows if _subject(row) == _subject(timing.first)]
+        if not same:
+            same = [{**timing.first, "status": timing.record["status"]}]
+            rows += same
+        for row in same:
+            row.update(_largest(timing.record))
+    return _frame(SWEEPS, rows)
+
+
+def limits(results: Path | str, study: Study, experiments: Iterable[str]) -> pandas.DataFrame:
+    """Returns the rows of `summaries` of several experiments: what bounds a batch's size."""
+    found = [summaries(results, study, experiment) for experiment in experiments]
+    return pandas.concat(found, ignore_index=True) if found else _frame(SWEEPS, [])
+
+
+def _subject(row: Row) -> tuple[Any, ...]:
+    loop = run_factors.TIMING_ONLY_FACTORS
+    return tuple(row[name] for name in FIRST if name != "sweep" and name not in loop)
+
+
+def _step_time(timing: Timing, peaks: Peaks) -> Row:
+    record = timing.record
+    if record["status"] in absence.WORDS:
+        return {"status": record["status"]}
+    timed = _timed(timing)
+    row: Row = {
+        "status": record["status"],
+        "used_threads": record["threads"],
+        "train_examples": record["train_examples"],
+        "sizes": len(timed),
+        "blocks": sum(len(size["blocks"]) for size in timed),
+        "disturbed_blocks": sum(block["disturbed"] for size in timed for block in size["blocks"]),
+        **_ceiling(timing, peaks),
+    }
+    if len(timed) < 2:
+        return row
+    sizes, blocks = _seconds_per_step(timed)
+    fit = step_cost.fixed_cost(sizes, blocks)
+    for name, estimate in (("fixed_seconds", fit.fixed), ("seconds_per_image", fit.per_image)):
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = estimate
+    row["fixed_seconds_error"] = fit.fixed_error
+    row.update(_recovered_delay(timed))
+    row["half_batch"], row["line_residual"] = fit.half_batch.value, fit.residual
+    noise = step_cost.noise_floor(*step_cost.halves(blocks)).factor
+    row["noise_floor"] = noise
+    speeds = (size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
+    row["highest_images_per_second"] = max(speeds)
+    knee = step_cost.knee(sizes, blocks, noise=noise)
+    row["plateau_images_per_second"] = knee.plateau
+    row["knee_fitted"], row["knee_fitted_low"], row["knee_fitted_high"] = knee.fitted
+    row["knee_batch_size"], row["still_rising"] = knee.batch_size, knee.still_rising
+    factors = timing.sweep.factors
+    on_gpus = factors["device"] == "gpu" and factors["replicas"] > 1
+    if row["ceiling_images_per_second"] and not on_gpus:  # the peak is of one GPU
+        row["share_of_ceiling"] = (
+            row["highest_images_per_second"] / row["ceiling_images_per_second"]
+        )
+    return row
+
+
+def _timed(timing: Timing) -> list[dict[str, Any]]:
+    """Returns what was recorded of the batch sizes that were timed; empty if nothing was."""
+    if timing.record["status"] in absence.WORDS:
+        return []
+    return [size for size in timing.record["sizes"] if size["blocks"]]
+
+
+def _seconds_per_step(timed: list[dict[str, Any]]) -> tuple[list[int], list[list[float]]]:
+    """Returns the batch sizes, and for each the seconds per step of its blocks."""
+    blocks = [[block["seconds_per_step"] for block in size["blocks"]] for size in timed]
+    return [size["batch_size"] for size in timed], blocks
+
+
+def _add_steps(rows: list[Row], timings: list[Timing]) -> None:
+    """Adds to the rows of an experiment's timings whether each rises in steps."""
+    several = [(row, _timed(timing)) for row, timing in zip(rows, timings, strict=True)]
+    several = [(row, timed) for row, timed in several if len(timed) >= 2]
+    found = [step_stairs.best_step(*_seconds_per_step(timed)) for _, timed in several]
+    for (row, _), step in zip(several, step_stairs.together(found), strict=True):
+        row["step_winner"], row["step_q"] = step.winner, step.q
+        row["step_p"], row["step_p_holm"] = step.p, step.p_holm
+        row["step_difference"] = step.difference
+        row["step_alike"] = " ".join(str(q) for q in step.alike)
+        row["step_verdict"] = step_stairs.verdict(step)
+
+
+def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
+    """Returns what came back of a delay, where sizes took turns with themselves without it."""
+    both = [size for size in timed if size.get("blocks_without_delay")]
+    if len(both) < 2:
+        return {}
+    sizes = [size["batch_size"] for size in both]
+    without, delayed = (
+        [[block["seconds_per_step"] for block in size[name]] for size in both]
+        for name in ("blocks_without_delay", "blocks")
+    )
+    row: Row = {"fixed_seconds_without_delay": step_cost.fixed_cost(sizes, without).fixed.value}
+    for name, found in (
+        ("recovered_delay_seconds", step_cost.delay_recovered(sizes, without, delayed)),
+        ("paired_delay_seconds", step_cost.delay_of_pairs(without, delayed)),
+    ):
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = found
+    return row
+
+
+def _peaks(timings: Iterable[Timing]) -> Peaks:
+    """Returns the measured peaks of matrix products, by what they are of.
+
+    A job measures its own within a second or so: what is slower than another's was disturbed.
+    """
+    peaks: Peaks = {}
+    for timing in timings:
+        if found := (timing.record.get("matmul") or {}).get("flops_per_second"):
+            peaks.setdefault(_peak_of(timing), []).append(found)
+    return peaks
+
+
+def _peak_of(timing: Timing) -> tuple[Any, ...]:
+    """Returns what a peak is of: the machine, the device, its threads and the type."""
+    measured = timing.record.get("matmul") or {}
+    fields = ("device", "threads", "dtype", "tensor_float_32")
+    factors = timing.sweep.factors
+    told = tuple(measured.get(name) for name in fields)
+    return (timing.machine, factors["device"], factors["threads"], *told)
+
+
+def _ceiling(timing: Timing, peaks: Peaks) -> Row:
+    """Returns peak, operations and their ratio: the images per second that the peak allows.
+
+    A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
+    2204.02311, appendix B), against a measured peak.
+    """
+    record = timing.record
+    measured = peaks.get(_peak_of(timing), []) if record["matmul"] else []  # TensorFlow's alone
+    peak = max(measured, default=None)
+    flops = (record["flops"] or {}).get("training_products")  # of one gradient
+    flops = flops and flops * run_factors.gradients_per_update(timing.sweep.factors)
+    return {
+        "matmul_flops_per_second": peak,
+        "matmul_flops_per_second_lowest": min(measured, default=None),
+        "flops_per_image": flops,
+        "ceiling_images_per_second": peak / flops if peak and flops else None,
+    }
+
+
+def _largest(record: dict[str, Any]) -> Row:
+    return {column: record[key] for column, key in _LARGEST.items()}
+
+
+def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, sweep and batch size: how busy CPU and GPU were."""
+    rows = []
+    for timing in find(results, study, experiment, "utilisation"):
+        for size in timing.record["sizes"]:
+            # The kernel's own peak of memory, not that of the samples.
+            values = {**_sampled(size), **size}
+            others = values.get("foreign_cores")
+            if others is not None:  # older records have no flag
+                values.setdefault("disturbed", others > DISTURBED_CORES)
+            rows.append({**timing.first, **{name: values.get(name) for name in UTILISATION}})
+    return _frame(UTILISATION, rows)
+
+
+def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, sweep and sample through its consecutive trainings.
+
+    `batch_size` is empty for samples between two trainings.
+    """
+    frames = []
+    for timing in find(results, study, experiment, "utilisation"):
+        frame = pandas.DataFrame(timing.record["samples"]).reindex(columns=list(SAMPLES))
+        # Older records have no other phases: there a lead-in counts as rest.
+        phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
+        frames.append(frame.assign(phase=phase, **timing.first))
+    rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+    return _typed(rows.reindex(columns=[*FIRST, *SAMPLES]))
+
+
+def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, configuration and batch size that was tried, in order."""
+    rows = [
+        {**timing.first, **{name: entry.get(name) for name in LARGEST}, **_used(entry, LARGEST)}
+        for timing in find(results, study, experiment, "max_batch_size")
+        for entry in timing.record["tries"]
+    ]
+    return _frame(LARGEST, rows)
+
+
+def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine and profiled configuration: the shares of its time."""
+    rows = [
+        {
+            **timing.first,
+            "batch_size": timing.sweep.batch_sizes[0],
+            "status": timing.record["status"],
+            **{
+                name: timing.record.get(f"{name}_share", timing.record.get(name))
+                for name in PROFILES
+                if name not in ("batch_size", "status")
+            },
+            **_used(timing.record, PROFILES),
+        }
+        for timing in find(results, study, experiment, "profile")
+    ]
+    return _frame(PROFILES, rows)
+
+
+def training_times(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per row of `throughput` and number of epochs that the experiment asks for.
+
+    What needs what is not here has none.
+    """
+    rows = []
+    speeds = throughput(results, study, experiment)
+    speeds = speeds[~speeds["status"].isin(absence.WORDS)]
+    for row in speeds.to_dict("records"):
+        steps = row["train_examples"] / row["batch_size"]
+        epoch = {q: steps * row[f"seconds_per_step{q}"] for q in QUARTILES}
+        for epochs in study.experiments[experiment].at_epochs:
+            times = {"at_epoch": epochs, "train_seconds": epochs * epoch[""]}
+            ends = {f"seconds_per_epoch{q}": epoch[q] for q in QUARTILES if q}
+            rows.append({name: row[name] for name in (*FIRST, "batch_size", "status")})
+            rows[-1] |= {**times, **ends}
+    return _frame(TRAINING_TIMES, rows)
+
+
+TABLES = {
+    "throughput.csv": throughput,
+    "sweeps.csv": summaries,
+    "utilisation.csv": utilisation,
+    "samples.csv": samples,
+    "largest.csv": largest,
+    "profiles.csv": profiles,
+    "training_times.csv": training_times,
+}
+
+
+def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
+    """Writes every table of an experiment's timings, each atomically."""
+    for name, table in TABLES.items():
+        long_tables.write_table(table(results, study, experiment), Path(folder) / name)
+
+
+def _frame(columns: dict[str, str], rows: list[Row]) -> pandas.DataFrame:
+    return _typed(pandas.DataFrame(rows, columns=[*FIRST, *columns]))
+
+
+def _typed(frame: pandas.DataFrame) -> pandas.DataFrame:
+    return frame.astype({name: "Int64" for name in frame.columns if name in _WHOLE})

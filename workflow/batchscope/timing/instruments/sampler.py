@@ -1,0 +1,249 @@
+"""How busy the CPU and the GPU are, and what memory is held, while something else is timed.
+
+A thread takes samples at a fixed interval, or whoever times takes them. A sample is also taken
+where a phase begins and ends, so that none is part of two phases.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import functools
+import math
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psutil
+
+from batchscope.timing.instruments import clocks, processes
+from batchscope.timing.instruments.nvml import Gpu, open_gpu
+from batchscope.timing.instruments.samples import COLUMNS, GPU_COLUMNS, OUTSIDE
+from batchscope.timing.instruments.units import MEGABYTE
+
+
+class Sampler:
+    """Samples utilisation and memory in a thread while the block runs.
+
+    ::
+
+        with Sampler(cores=2) as sampler:
+            with sampler.phase("batch_size", 32):
+                work()
+        summary(sampler.series(), 0)
+
+    Work under one name and value is one phase, however often it is entered. The sampling's own
+    CPU time is counted neither as the process's nor as others'. Whatever cannot be measured is
+    unknown and stops nothing. CUDA counts GPUs of different kinds in another order than NVML
+    unless CUDA_DEVICE_ORDER is PCI_BUS_ID; `gpu_device` says which one was sampled.
+
+    Args:
+        interval: Seconds between samples; None where whoever times takes them, by `sample`.
+        cores: Cores that the process was given: all of them busy is 100 %.
+        gpu: Index among the GPUs that the process sees, which CUDA_VISIBLE_DEVICES decides; None
+            where none is used.
+        watched: The process that is sampled, with its descendants; None for this one alone.
+
+    Attributes:
+        phases: Name and value of each phase; a sample's phase is an index into it.
+        gpu_device: `name` and `uuid` of the GPU, or the `problem` why it cannot be sampled; None
+            where none is asked for.
+        own_seconds: CPU time of the sampling itself.
+
+    Raises:
+        ValueError: If the interval or the cores are not positive, or the index is negative.
+    """
+
+    def __init__(
+        self,
+        interval: float | None = 0.1,
+        cores: int = 1,
+        gpu: int | None = None,
+        watched: processes.Family | None = None,
+    ) -> None:
+        if interval is not None and interval <= 0:
+            raise ValueError(f"interval: received {interval}; a positive number is expected.")
+        if cores <= 0:
+            raise ValueError(f"cores: received {cores}; a positive number is expected.")
+        if gpu is not None and gpu < 0:
+            raise ValueError(f"gpu: received {gpu}; None or an index from 0 is expected.")
+        self._interval, self._cores, self._gpu_index = interval, cores, gpu
+        self._machine_cores = psutil.cpu_count(logical=True) or 1
+        self._process, self._watched = psutil.Process(), watched
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._gpu: Gpu | None = None
+        self.gpu_device: dict[str, str] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        # One flat array of doubles: an hour at 0.1 s is under 4 MB.
+        self._rows = array.array("d")
+        self._phase = OUTSIDE
+        self.phases: list[tuple[str, Any]] = []
+        self.own_seconds = self._own_before = 0.0
+        self._before: clocks.Clock | None = None
+
+    def __enter__(self) -> Sampler:
+        """Starts sampling."""
+        self._clear()
+        if self._gpu_index is not None:
+            self._gpu, self.gpu_device = open_gpu(self._gpu_index)
+        try:
+            self.sample()
+        except BaseException:
+            self._close()
+            raise
+        if self._interval is not None:
+            self._stop = threading.Event()
+            run = functools.partial(self._run, self._interval)
+            self._thread = threading.Thread(target=run, name="sampler", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends sampling; the samples stay."""
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+        try:
+            self.sample()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._gpu is not None:
+            self._gpu.close()
+            self._gpu = None
+
+    def _run(self, interval: float) -> None:
+        begun = time.monotonic()
+        tick = 1
+        # Each wait ends at a multiple of the interval, so that lateness does not add up.
+        while not self._stop.wait(max(0.0, begun + tick * interval - time.monotonic())):
+            self.sample()
+            tick = max(tick + 1, math.ceil((time.monotonic() - begun) / interval))
+
+    @contextlib.contextmanager
+    def phase(self, name: str, value: Any = None) -> Iterator[int]:
+        """Gives the samples of the block to a phase.
+
+        Args:
+            name: What tells phases apart, such as `batch_size`.
+            value: Its value.
+
+        Yields:
+            Index of the phase.
+        """
+        label = (name, value)
+        if label not in self.phases:
+            self.phases.append(label)
+        index, outer = self.phases.index(label), self._phase
+        self._turn_to(index)
+        try:
+            yield index
+        finally:
+            self._turn_to(outer)
+
+    def rename(self, index: int, name: str, value: Any = None) -> None:
+        """Gives a phase that has ended another name and value: its old ones start a new phase."""
+        self.phases[index] = (name, value)
+
+    def _turn_to(self, phase: int) -> None:
+        with self._lock:
+            self._take()
+            self._phase = phase
+
+    def sample(self) -> dict[str, float]:
+        """Takes a sample now; returns it, by the columns of `series`."""
+        with self._lock:
+            return dict(zip(COLUMNS, self._take(), strict=True))
+
+    def _take(self) -> tuple[float, ...]:
+        begun = time.thread_time()
+        (now, memory), before = self._read(), self._before
+        process = machine = foreign = math.nan
+        if before is not None and now.seconds > before.seconds:
+            seconds = now.seconds - before.seconds
+            own = (self.own_seconds - self._own_before) / seconds
+            process = (now.process - before.process) / seconds
+            if self._watched is None:
+                process -= own
+            machine = (now.machine - before.machine) / seconds
+            foreign = machine - process - own
+            process = process if math.isnan(process) else max(0.0, process)
+        # What this sample itself uses falls into the next one's time.
+        self._own_before, self._before = self.own_seconds, now
+        gpu = self._gpu.read() if self._gpu is not None else [math.nan] * len(GPU_COLUMNS)
+        sample = (
+            now.seconds,
+            self._phase,
+            100 * process / self._cores,
+            process,
+            100 * machine / self._machine_cores,
+            foreign,
+            memory,
+            *gpu,
+        )
+        self._rows.extend(sample)
+        self.own_seconds += time.thread_time() - begun
+        return sample
+
+    def _read(self) -> tuple[clocks.Clock, float]:
+        """Returns the clocks, with the CPU time of what is sampled, and its memory in MB."""
+        now = clocks.cpu_times()
+        if self._watched is None:
+            return now, self._process.memory_info().rss / MEGABYTE
+        used = self._watched.usage() or processes.Usage(math.nan, math.nan)
+        return now._replace(process=used.cpu_seconds), used.memory_mb
+
+    def series(self) -> dict[str, np.ndarray]:
+        """Returns the samples so far.
+
+        Returns:
+            Column -> values of shape (samples,), float64, NaN where unknown: seconds since the
+            start; phase, int64, -1 outside of all; process_percent of the cores given;
+            process_cores; machine_percent of all logical cores; foreign_cores, which ticks of
+            the machine's clock can make negative; resident memory_mb (10^6 bytes); gpu_percent,
+            gpu_bandwidth_percent, gpu_memory_mb (of all processes), gpu_power_watts,
+            gpu_energy_joules since the start.
+        """
+        with self._lock:
+            rows = np.array(self._rows).reshape(-1, len(COLUMNS))
+        columns: dict[str, np.ndarray] = dict(zip(COLUMNS, rows.T.copy(), strict=True))
+        for name in ("seconds", "gpu_energy_joules"):
+            known = columns[name][np.isfinite(columns[name])]
+            columns[name] -= known[0] if len(known) else 0.0
+        return {**columns, "phase": columns["phase"].astype(np.int64)}
+
+
+def as_lists(sampler: Sampler, column: str | None = None) -> dict[str, list[Any]]:
+    """Returns a sampler's series for a record: lists, each sample with its phase's value.
+
+    Columns that are unknown throughout are left out, and so is that of the phases where there are
+    none; four digits are kept, of the seconds three decimals.
+
+    Args:
+        sampler: The sampler.
+        column: Name of the phases whose values are kept, in a column of that name that is None
+            outside of them; None for the first phase's. Where there are phases of other names,
+            the column `phase` has the names of all; `phase` for nothing but these.
+    """
+    series = sampler.series()
+    column = column or (sampler.phases[0][0] if sampler.phases else None)
+    labels = [
+        sampler.phases[index] if index != OUTSIDE else (None, None) for index in series.pop("phase")
+    ]
+    found: dict[str, list[Any]] = {}
+    if column is not None:
+        found[column] = [value if name == column else None for name, value in labels]
+    found["seconds"] = [round(float(value), 3) for value in series.pop("seconds")]
+    if any(name != column for name, _ in sampler.phases):
+        found["phase"] = [name for name, _ in labels]
+    for column, samples in series.items():
+        if np.isfinite(samples).any():
+            found[column] = [float(f"{value:.4g}") for value in samples]
+    return found

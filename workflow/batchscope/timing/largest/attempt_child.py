@@ -1,0 +1,167 @@
+"""The child process that tries one batch size.
+
+It builds the model, holds one batch of that size, and takes two training steps with the
+optimizer's own variables in memory. `attempts` starts it and watches it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchscope.timing.instruments.peak_memory import peak_memory
+from batchscope.timing.instruments.units import KIBIBYTE, MEGABYTE
+from batchscope.timing.largest.search import FITS, OUT_OF_MEMORY
+from batchscope.timing.steps import refusals
+from batchscope.timing.time_epoch import make_optimizer
+
+if TYPE_CHECKING:
+    from batchscope.datasets import Dataset
+
+STEPS = 2  # the second holds what the first left behind
+SLACK_MB = 1000.0  # of the fence above the limit: what is reserved is not all touched
+
+
+def run(
+    results: Path | str,
+    factors: dict[str, Any],
+    batch_size: int,
+    memory_mb: float | None = None,
+    model_file: Path | str | None = None,
+    slack_mb: float = SLACK_MB,
+) -> None:
+    """Tries one batch size in this process, and prints what came of it as one line of JSON.
+
+    The process sets itself up to be the first that the kernel ends, and to end with its parent.
+    An allocator's refusal is an answer; any other error is raised.
+
+    Args:
+        results: The folder of all results.
+        factors: Every factor of the timing but the batch size, by full name.
+        batch_size: Examples in the batch; the data set's images are repeated where it has fewer.
+        memory_mb: The limit. On a CPU, memory beyond it and `slack_mb` is refused by the
+            operating system; on a GPU, TensorFlow's allocator has so much. None for no limit.
+        model_file: The user's model file, where the model is not built in.
+        slack_mb: How much more than the limit may be reserved on a CPU.
+    """
+    _give_way()
+    # Where memory is refused, TensorFlow may crash; its last warnings then say why.
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
+    from batchscope.host import tensorflow_start
+
+    threads = tensorflow_start.threads_of(factors["threads"])
+    tensorflow_start.start(threads, factors["device"], factors["replicas"])
+    import tensorflow as tf
+
+    on_gpu = factors["device"] == "gpu"
+    if on_gpu and memory_mb:
+        for gpu in tf.config.list_physical_devices("GPU"):
+            limit = tf.config.LogicalDeviceConfiguration(memory_limit=memory_mb)
+            tf.config.set_logical_device_configuration(gpu, [limit])
+    reply: dict[str, Any] = {"outcome": FITS, "baseline_mb": None, "message": ""}
+    try:
+        train = _prepared(results, factors, model_file)
+        reply["baseline_mb"] = _peak_mb(on_gpu)
+        if memory_mb and not on_gpu:
+            _fence(memory_mb, slack_mb)
+        train(batch_size)
+    except Exception as error:
+        _lift_fence()  # the answer itself takes memory
+        # The text may begin with a heading; the type alone may be all that there is.
+        refused = refusals.refusal(f"{error}\n{type(error).__name__}: {error}")
+        if refused is None:
+            raise
+        reply |= {"outcome": OUT_OF_MEMORY, "message": refused}
+    print(json.dumps(reply | {"peak_mb": _peak_mb(on_gpu)}), flush=True)
+
+
+def _give_way() -> None:
+    """Makes this process the kernel's first choice, and one that does not outlive its parent."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    if sys.platform == "linux":  # an orphan would be watched by nobody
+        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
+def _prepared(
+    results: Path | str, factors: dict[str, Any], model_file: Path | str | None
+) -> Callable[[int], None]:
+    """Builds the model; returns what trains it on one batch of a size."""
+    from batchscope import datasets
+    from batchscope.training import augmentations, models, replicas, step_loop
+
+    data = datasets.load(results, factors["dataset"])
+    scope = replicas.scope(factors)
+    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+
+    def train(batch_size: int) -> None:
+        optimizer = make_optimizer(factors)
+        steps = replicas.make_loop(
+            factors,
+            model,
+            optimizer,
+            *_batch(data, batch_size),
+            data.scale,
+            batch_size,
+            augment=augmentations.layer(factors["augmentation"], 0),
+        )
+        order = np.arange(batch_size, dtype=np.int32)
+        for _ in range(STEPS):
+            steps.run(order, 0, 1, step_loop.Totals())
+
+    return train
+
+
+def _batch(data: Dataset, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns images and labels of one batch, with the training images repeated as needed."""
+    labels = data.labels("train")
+    rows = np.arange(batch_size) % len(labels)
+    return data.images("train")[rows], labels[rows]
+
+
+def _status_mb(key: str) -> float:
+    """Returns an entry of /proc/self/status in MB; there it is in kB."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * KIBIBYTE / MEGABYTE
+    raise OSError(f"/proc/self/status: received no {key}; a Linux kernel is expected.")
+
+
+def _peak_mb(on_gpu: bool) -> float:
+    """Returns the most memory so far: TensorFlow's on a GPU, else what was resident."""
+    if not on_gpu:
+        return peak_memory().megabytes
+    import tensorflow as tf
+
+    devices = [device.name.rpartition("device:")[2] for device in tf.config.list_logical_devices()]
+    gpus = [name for name in devices if name.startswith("GPU")]
+    return max(tf.config.experimental.get_memory_info(name)["peak"] for name in gpus) / MEGABYTE
+
+
+def _fence(memory_mb: float, slack_mb: float) -> None:
+    """Has the operating system refuse memory beyond the limit and some slack.
+
+    RLIMIT_DATA counts what is reserved, threads' stacks among it, so that the count starts at
+    what is reserved now.
+    """
+    left = max(0.0, memory_mb - _status_mb("VmRSS")) + slack_mb
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = int((_status_mb("VmData") + left) * MEGABYTE)
+    if hard == resource.RLIM_INFINITY or soft < hard:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _lift_fence() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))

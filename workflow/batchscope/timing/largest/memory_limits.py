@@ -1,0 +1,93 @@
+"""How much memory a process may take here: what is asked for, and what is free."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from batchscope.timing.instruments.units import MEGABYTE
+
+FREE_SHARE = 0.9  # of the free memory: the rest is for what else goes on
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much memory a try may take.
+
+    Attributes:
+        device: `cpu` or `gpu`, whose memory is looked at.
+        asked_mb: What the configuration allows; 0 for all that is free.
+        free_mb: What a process may take of the main memory without harm to the machine.
+    """
+
+    device: str
+    asked_mb: float
+    free_mb: float
+
+    @property
+    def memory_mb(self) -> float | None:
+        """The limit of the device's memory; None for a GPU's own size."""
+        return self.host_mb if self.device == "cpu" else self.asked_mb or None
+
+    @property
+    def host_mb(self) -> float:
+        """The limit of resident memory, above which a child is ended."""
+        asked = self.asked_mb if self.device == "cpu" else 0.0
+        return min(asked or self.free_mb, self.free_mb)
+
+
+def now(device: str = "cpu", asked_mb: float = 0) -> Limits:
+    """Returns the limits that hold on this machine now.
+
+    Never more than 90 % of the free memory: a limit above it would leave the decision to the
+    kernel, which ends other processes too.
+
+    Args:
+        device: `cpu` or `gpu`.
+        asked_mb: What the configuration allows, in MB; 0 for 90 % of what is free on a CPU, and
+            for all that TensorFlow can have on a GPU.
+    """
+    return Limits(device, float(asked_mb), FREE_SHARE * free_mb())
+
+
+def free_mb() -> float:
+    """Returns the memory that this process and its children can still have, in MB.
+
+    The least of what the machine has available and what every control group above this process
+    leaves, as under SLURM or in a container.
+    """
+    free = [psutil.virtual_memory().available / MEGABYTE]
+    with contextlib.suppress(OSError):
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+        free += _free_in_groups(groups, Path("/sys/fs/cgroup"))
+    return min(free)
+
+
+def _free_in_groups(groups: str, root: Path) -> Iterator[float]:
+    """Yields what each control group leaves, from the text of /proc/PID/cgroup (versions 1, 2)."""
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            folder, files = root, ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            folder = root / "memory"
+            files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        # A container sees its own group as the root, whatever its path says.
+        own = folder / path.strip("/")
+        for group in {folder, own, *own.parents} - {*folder.parents}:
+            with contextlib.suppress(OSError, ValueError):
+                yield _free_in_group(group, *files)
+
+
+def _free_in_group(group: Path, limit: str, usage: str, cache: str) -> float:
+    """Returns limit - (usage - cache that is given up first), in MB; a limit `max` raises."""
+    most = int((group / limit).read_text())
+    used = int((group / usage).read_text())
+    stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return max(0, most - max(0, used - int(stat.get(cache, 0)))) / MEGABYTE

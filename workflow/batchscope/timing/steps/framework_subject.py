@@ -1,0 +1,138 @@
+"""What a timing job times in a framework beside TensorFlow; see `batchscope.frameworks`."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from batchscope import datasets, frameworks
+from batchscope.catalogue import incompatible_factors
+from batchscope.catalogue.sweep_names import Sweep
+from batchscope.errors import UserError
+from batchscope.frameworks import layers
+from batchscope.host import tensorflow_start
+from batchscope.store import records
+from batchscope.timing.instruments.sampler import Sampler
+from batchscope.timing.instruments.units import MEGABYTE
+from batchscope.timing.largest.fates import NotFinite
+from batchscope.timing.steps import lead_in
+from batchscope.timing.time_epoch import LEARNING_RATE
+
+FATES: dict[type[BaseException], str] = {
+    MemoryError: records.OUT_OF_MEMORY,
+    NotFinite: records.DIVERGED,
+}
+
+
+class FrameworkSubject:
+    """A sweep, ready to be timed in the framework that it names; see `subjects.Subject`.
+
+    As in TensorFlow's loop in the graph, all batch sizes share the weights and the images, which
+    are read in the order 0 to n - 1, whole batches only, epoch after epoch.
+
+    Args:
+        results: The folder of all results.
+        sweep: What is timed.
+
+    Attributes:
+        sweep: The sweep.
+        threads: Threads that the framework uses.
+        examples: Training images.
+        fates: Errors that are results, each with its status word.
+        training: What makes the updates.
+
+    Raises:
+        UserError: If the data are missing, their images are too small or fewer than the largest
+            batch, or the framework finds no GPU that is asked for.
+    """
+
+    unit = 1
+    fates = FATES
+
+    def __init__(self, results: Path | str, sweep: Sweep) -> None:
+        self.sweep = sweep
+        factors = sweep.factors
+        data = datasets.load(results, factors["dataset"])
+        labels = data.labels("train")
+        incompatible_factors.check_batch_size(factors, max(sweep.batch_sizes), len(labels))
+        try:
+            network = layers.build(factors["model"], data.input_shape, data.classes)
+        except ValueError as error:
+            raise UserError(f"{sweep.name}: {error}") from None
+        # Before the framework is started, which may leave this process fewer cores.
+        self.threads = tensorflow_start.threads_of(factors["threads"])
+        module = frameworks.start(factors["framework"], self.threads, factors["device"])
+        self.training: frameworks.Training = module.Training(
+            network,
+            layers.initial_weights(network, 0),
+            factors["optimizer"],
+            LEARNING_RATE,
+            data.images("train"),
+            labels,
+            data.scale,
+            factors["device"],
+        )
+        self.examples = self.training.examples
+        self._positions: dict[int, int] = {}
+        self._current: int | None = None
+
+    def __enter__(self) -> FrameworkSubject:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Has nothing to take away."""
+
+    def runner(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
+        """Returns what runs so many consecutive steps and returns the seconds that they took.
+
+        No framework has a delay that could be left out.
+        """
+
+        def run(steps: int) -> float:
+            if batch_size != self._current:
+                self._current = batch_size
+                # Its memory, or its function, is looked up anew.
+                lead_in.run(functools.partial(self._run, batch_size))
+            return self._run(batch_size, steps)
+
+        return run
+
+    def _run(self, batch_size: int, steps: int) -> float:
+        whole = max(1, self.examples // batch_size)
+        position = self._positions.get(batch_size, 0)
+        starts = [(position + step) % whole * batch_size for step in range(steps)]
+        begun = time.perf_counter()
+        loss = self.training.run(starts, batch_size)
+        seconds = time.perf_counter() - begun
+        if not math.isfinite(loss):
+            self.training.restart()  # the other batch sizes share the weights
+            raise NotFinite(f"The loss is not finite within {steps} steps.")
+        self._positions[batch_size] = (position + steps) % whole
+        return seconds
+
+    def sampler(self, interval: float = 0.1) -> Sampler:
+        """Returns a sampler of this process's cores and GPU, to be entered."""
+        gpu = 0 if self.sweep.factors["device"] == "gpu" else None
+        return Sampler(interval, self.threads, gpu)
+
+    def ceiling(self) -> dict[str, Any] | None:
+        """Returns None: the peak is TensorFlow's alone."""
+        return None
+
+    def counted(self) -> dict[str, int] | None:
+        """Returns None: operations are counted on TensorFlow's graph alone."""
+        return None
+
+    def reset_peak(self) -> bool:
+        """Lets `peak_mb` count from now on; returns whether the allocator keeps count."""
+        return self.training.reset_peak()
+
+    def peak_mb(self) -> float | None:
+        """Returns the most that the allocator gave out at once since, 10^6 bytes; or None."""
+        peak = self.training.peak_bytes()
+        return None if peak is None else peak / MEGABYTE

@@ -1,0 +1,96 @@
+"""What the timings of steps ask of whatever computes the steps, and how it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from batchscope.catalogue import framework_names
+from batchscope.catalogue.sweep_names import Sweep
+from batchscope.timing.instruments.sampler import Sampler
+
+
+class Subject(Protocol):
+    """A sweep, ready to be timed; to be entered as a context.
+
+    Attributes:
+        sweep: The sweep.
+        threads: Threads that its steps use.
+        examples: Training images of an epoch.
+        fates: Errors of a step that are the result of its batch size and not a failure of the
+            job, each with its status word.
+    """
+
+    sweep: Sweep
+    threads: int
+    examples: int
+    fates: dict[type[BaseException], str]
+
+    def __enter__(self) -> Subject:
+        """Returns itself."""
+        ...
+
+    def __exit__(self, *_: object) -> None:
+        """Takes away what it made besides."""
+        ...
+
+    @property
+    def unit(self) -> int:
+        """Steps of one call: only multiples of it are to be timed."""
+        ...
+
+    def runner(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
+        """Returns what runs so many consecutive steps and returns the seconds that they took.
+
+        Every step is of whole batches. It waits for the device at its end, and may raise one of
+        the fates. After a change of batch size it runs some steps untimed first.
+
+        Args:
+            batch_size: Images per step.
+            delayed: Whether the sweep's delay, where it has one, comes before every step.
+        """
+        ...
+
+    def sampler(self, interval: float = 0.1) -> Sampler:
+        """Returns a sampler of this process's cores and GPU, to be entered."""
+        ...
+
+    def ceiling(self) -> dict[str, Any] | None:
+        """Measures the peak of a matrix product; None where that is not known how to be done."""
+        ...
+
+    def counted(self) -> dict[str, int] | None:
+        """Returns the operations per image; None where they cannot be counted."""
+        ...
+
+    def reset_peak(self) -> bool:
+        """Lets `peak_mb` count from now on; returns whether the allocator keeps count."""
+        ...
+
+    def peak_mb(self) -> float | None:
+        """Returns the most that the allocator gave out at once since, 10^6 bytes; or None."""
+        ...
+
+
+def open_subject(
+    results: Path | str, sweep: Sweep, model_file: Path | str | None = None
+) -> Subject:
+    """Returns what computes a sweep's steps; TensorFlow, where it is that, must be started.
+
+    Args:
+        results: The folder of all results.
+        sweep: What is timed.
+        model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the data are missing or fewer than the largest batch, or the framework finds
+            no GPU that is asked for.
+    """
+    if sweep.factors["framework"] == framework_names.OWN:
+        from batchscope.timing.steps.subject import Subject as TensorFlowSubject
+
+        return TensorFlowSubject(results, sweep, model_file)
+    from batchscope.timing.steps.framework_subject import FrameworkSubject
+
+    return FrameworkSubject(results, sweep)

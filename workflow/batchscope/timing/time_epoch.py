@@ -1,0 +1,236 @@
+"""Seconds per epoch of a training configuration, alone on the machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batchscope import disk
+from batchscope.catalogue import incompatible_factors, measure_settings, run_factors, run_names
+from batchscope.host import description
+from batchscope.store import records
+from batchscope.timing.instruments import samples
+from batchscope.timing.instruments.sampler import Sampler, as_lists
+from batchscope.timing.largest import fates
+
+if TYPE_CHECKING:
+    import keras
+
+# Long enough for memory pools, caches and the processor's frequency to settle.
+WARM_UP_SECONDS = 0.5
+# Small enough that no model diverges within a timing: a step's time does not depend on it.
+LEARNING_RATE = 1e-6
+
+COLUMNS = (
+    "seconds_per_epoch",
+    "seconds_per_epoch_q1",
+    "seconds_per_epoch_q3",
+    "images_per_second",
+)
+
+RunSteps = Callable[[int, int], float]
+
+
+def columns(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the columns of the tables that the measure fills."""
+    return COLUMNS
+
+
+def windows(steps_per_epoch: int, steps: int) -> Iterator[list[tuple[int, int]]]:
+    """Yields blocks of `steps` consecutive steps, epoch after epoch, without end.
+
+    Each block is a list of pieces (start, stop) that do not cross the end of an epoch.
+    """
+    position = 0
+    while True:
+        pieces, left = [], steps
+        while left:
+            stop = min(position + left, steps_per_epoch)
+            pieces.append((position, stop))
+            left -= stop - position
+            position = stop % steps_per_epoch
+        yield pieces
+
+
+def examples_in(pieces: list[tuple[int, int]], batch_size: int, examples: int) -> int:
+    """Returns the examples that the steps of a block train on; an epoch's last is smaller."""
+    return sum(min(stop * batch_size, examples) - start * batch_size for start, stop in pieces)
+
+
+def time_blocks(
+    run_steps: RunSteps, examples: int, batch_size: int, blocks: int, block_seconds: float
+) -> list[dict[str, float]]:
+    """Times blocks of steps after a warm-up.
+
+    Args:
+        run_steps: Runs the steps [start, stop) of an epoch; returns the seconds they took.
+        examples: Examples in an epoch.
+        batch_size: Examples per step.
+        blocks: Blocks to time.
+        block_seconds: Least seconds that a block should take.
+
+    Returns:
+        Per block: steps, examples, seconds, and seconds_per_epoch: the block's time per
+        example times the examples of an epoch, so that the last, smaller batch has the
+        weight that it has in an epoch.
+    """
+    steps_per_epoch = math.ceil(examples / batch_size)
+    warm = windows(steps_per_epoch, 1)
+    spent, done = 0.0, 0
+    while spent < WARM_UP_SECONDS or done < 3:
+        spent += sum(run_steps(*piece) for piece in next(warm))
+        done += 1
+    steps, timed = 1, []
+    # A call has a cost of its own, so a single step says little about many.
+    while sum(run_steps(*piece) for piece in next(windows(steps_per_epoch, steps))) < block_seconds:
+        steps *= 2
+    for pieces, _ in zip(windows(steps_per_epoch, steps), range(blocks), strict=False):
+        seconds = sum(run_steps(*piece) for piece in pieces)
+        seen = examples_in(pieces, batch_size, examples)
+        timed.append(
+            {
+                "steps": steps,
+                "examples": seen,
+                "seconds": seconds,
+                "seconds_per_epoch": seconds / seen * examples,
+            }
+        )
+    return timed
+
+
+def summary(blocks: list[dict[str, float]], examples: int) -> dict[str, float]:
+    """Returns the median and the quartiles of the blocks, and images per second."""
+    seconds = [block["seconds_per_epoch"] for block in blocks]
+    low, median, high = np.percentile(seconds, [25, 50, 75])
+    return {
+        "seconds_per_epoch": float(median),
+        "seconds_per_epoch_q1": float(low),
+        "seconds_per_epoch_q3": float(high),
+        "images_per_second": float(examples / median),
+    }
+
+
+def write(
+    results: Path | str,
+    machine_name: str,
+    timing: str,
+    settings: str,
+    output: Path | str,
+    model_file: Path | str | None = None,
+) -> None:
+    """Times a configuration's epochs and writes the record.
+
+    Validation, checkpoints and tracing are no part of it. The record names the devices that
+    the batches are divided among, and says where they are parts of one CPU.
+
+    Args:
+        results: The folder of all results.
+        machine_name: Name of this machine in the configuration.
+        timing: Name of the timing configuration.
+        settings: Name of the settings.
+        output: The record's file.
+        model_file: The user's model file, where the model is not built in.
+
+    Raises:
+        UserError: If the data are missing, or are fewer than a batch.
+    """
+    from batchscope import datasets
+    from batchscope.training import augmentations, models, replicas
+
+    factors = run_names.parse_timing(timing)
+    parsed = measure_settings.parse_settings("time_epoch", settings)
+    data = datasets.load(results, factors["dataset"])
+    scope = replicas.scope(factors)
+    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    images, labels = augmentations.extended(
+        factors["augmentation"], data.images("train"), data.labels("train")
+    )
+    examples = len(labels)
+    incompatible_factors.check_batch_size(factors, factors["batch_size"], examples)
+    before = description.load()
+    blocks, status = [], records.FINISHED
+    values: dict[str, float | None] = dict.fromkeys(COLUMNS)
+    gpu = 0 if factors["device"] == "gpu" else None
+    sampler = Sampler(cores=factors["threads"], gpu=gpu)
+    try:
+        with sampler, sampler.phase("batch_size", factors["batch_size"]):
+            blocks = _blocks(factors, parsed, (images, labels, data.scale), model)
+        values.update(summary(blocks, examples))
+    except tuple(kinds := fates.known()) as error:
+        status = fates.word(error, kinds)
+    record = records.measure_record(
+        "time_epoch",
+        timing,
+        parsed,
+        status,
+        values,
+        factors=factors,
+        steps_per_epoch=math.ceil(examples / factors["batch_size"]),
+        blocks=blocks,
+        utilisation=samples.summary(sampler.series(), 0),
+        samples=as_lists(sampler),
+        gpu_device=sampler.gpu_device,
+        threads=factors["threads"],
+        device=factors["device"],
+        **replicas.describe(factors),
+        load={"before": before, "after": description.load()},
+        versions=description.versions(),
+        machine={"name": machine_name, **description.describe()},
+    )
+    disk.write_json(output, record)
+
+
+def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of a timing, on the devices that its batches are divided among.
+
+    Neither a step's time nor its memory depends on the rate, which is small enough that no
+    model diverges, nor on what would follow from the batch size.
+
+    Args:
+        factors: Factors of the timing, by full name.
+    """
+    from batchscope.training import replicas, step_loop
+
+    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
+    with replicas.scope(factors):
+        return step_loop.make_optimizer(given)
+
+
+def _blocks(
+    factors: dict[str, Any],
+    settings: dict[str, Any],
+    data: tuple[np.ndarray, np.ndarray, float],
+    model: keras.Model,
+) -> list[dict[str, float]]:
+    from batchscope.training import augmentations, replicas, step_loop
+
+    optimizer = make_optimizer(factors)
+    steps = replicas.make_loop(
+        factors,
+        model,
+        optimizer,
+        *data,
+        factors["batch_size"],
+        augment=augmentations.layer(factors["augmentation"], 0),
+    )
+    steps.compile()
+    order = step_loop.epoch_order(0, 0, steps.examples)
+
+    def run_steps(start: int, stop: int) -> float:
+        done, totals, seconds, _ = steps.run(order, start, stop, step_loop.Totals())
+        if not math.isfinite(totals.loss):
+            raise fates.NotFinite(f"The loss is not finite after step {done}.")
+        return seconds
+
+    return time_blocks(
+        run_steps,
+        steps.examples,
+        factors["batch_size"],
+        settings["blocks"],
+        settings["block_seconds"],
+    )

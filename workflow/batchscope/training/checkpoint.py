@@ -1,0 +1,70 @@
+"""The state of an unfinished training on disk."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from batchscope import disk
+from batchscope.errors import UserError
+
+
+def save(
+    path: Path,
+    key: str,
+    progress: dict[str, Any],
+    variables: list[keras.Variable],
+    groups: dict[str, dict[str, np.ndarray]],
+) -> None:
+    """Writes a checkpoint atomically.
+
+    Args:
+        path: The file.
+        key: What the checkpoint belongs to; `load` takes it for nothing else.
+        progress: JSON-like position of the training. Floats survive exactly.
+        variables: Every variable that a step changes: weights, moving statistics, generators
+            and the optimizer's.
+        groups: Other arrays to keep, by the name of a group and their own.
+    """
+    members = {f"variable:{i}": variable.numpy() for i, variable in enumerate(variables)}
+    for group, arrays in groups.items():
+        members.update({f"{group}:{name}": value for name, value in arrays.items()})
+    # Python's JSON writes NaN and the shortest exact text of a float, and reads both.
+    members["progress"] = np.array(json.dumps({"key": key, **progress}))
+    disk.write_arrays(path, members)
+
+
+def load(
+    path: Path, key: str, variables: list[keras.Variable]
+) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]] | None:
+    """Sets the variables to a checkpoint's and returns its progress and groups of arrays.
+
+    Returns None, and sets nothing, where there is no checkpoint or it belongs to something
+    else: other code, another machine's half-written file.
+    """
+    if not path.exists():
+        return None
+    try:
+        members = disk.read_arrays(path)
+        progress = json.loads(str(members["progress"]))
+    except (UserError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+    if progress.pop("key", None) != key:
+        return None
+    values = [members.get(f"variable:{i}") for i in range(len(variables))]
+    for value, variable in zip(values, variables, strict=True):
+        if value is None or value.shape != tuple(variable.shape):
+            return None
+    for value, variable in zip(values, variables, strict=True):
+        variable.assign(value)
+    groups: dict[str, dict[str, np.ndarray]] = {}
+    for member, array in members.items():
+        group, separator, name = member.partition(":")
+        if separator and group != "variable":
+            groups.setdefault(group, {})[name] = array
+    return progress, groups

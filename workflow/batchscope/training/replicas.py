@@ -1,0 +1,326 @@
+"""Data parallelism: every batch divided among devices, one set of weights mirrored on all.
+
+With the factor `replicas` at k > 1 a training runs under `tf.distribute.MirroredStrategy`, on k
+GPUs or on k logical CPU devices. Logical devices share one CPU: they prove that a batch divided
+is a batch, and say nothing of speed, so records mark them.
+
+A step divides the batch of B examples into k shards whose sizes differ by at most one. Each
+replica takes the gradient of the sum of its examples' losses over B, so that the sum of the
+gradients over the replicas, which is what the optimizer applies, is the gradient of the batch's
+mean loss, as on one device, however uneven the shards are. A shard without examples (a last batch
+smaller than k) adds zeros: its replica computes on the batch's last example, which another
+replica has alone, and multiplies all that comes of it by zero. What the model adds to its loss is
+weighted by the shards' shares of the batch, which sum to one: a penalty on weights counts once, a
+mean over the examples is the batch's mean, and a sum over examples becomes the mean of the
+shards' sums.
+
+What differs from one device:
+
+- Batch normalisation uses the statistics of each replica's own shard, as `MirroredStrategy` does,
+  unless the layer is `synchronized`. Its moving statistics move by the mean of the replicas'
+  moves, weighted by the shards' shares.
+- Dropout and noise draw on each replica for its own shard: their generators have the same place
+  in their sequence and different seeds. Replica 0 has the seed of a training on one device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from batchscope.errors import UserError
+from batchscope.training import losses
+from batchscope.training.step_loop import StepLoop, Update, distance
+from batchscope.training.update_methods import Method
+
+# Between the seeds of two replicas; a prime, far from the steps between the seeds of layers.
+_SEED_STRIDE = 15_485_863
+
+
+@functools.cache
+def _strategy(device: str, replicas: int) -> tf.distribute.MirroredStrategy:
+    """Returns the strategy; the same one each time, since variables belong to one strategy."""
+    names = [one.name for one in _devices(device, replicas)]
+    # One device sums, in the order of the replicas: the same bits every time, and no
+    # collective operation that waits for threads that a training on the CPU does not have.
+    on_cpu = tf.distribute.ReductionToOneDevice()
+    return tf.distribute.MirroredStrategy(names, on_cpu if device == "cpu" else None)
+
+
+def _devices(device: str, replicas: int) -> list[tf.config.LogicalDevice]:
+    found = tf.config.list_logical_devices(device.upper())
+    if len(found) < replicas:
+        raise UserError(
+            f"replicas: received {replicas}, but TensorFlow runs with {len(found)} devices of "
+            f"kind {device}; a process started for {replicas} replicas is expected."
+        )
+    return found[:replicas]
+
+
+def describe(factors: dict[str, Any]) -> dict[str, Any]:
+    """Returns the devices of a training, as they stand in its record.
+
+    `replica_devices` are their names in TensorFlow; `logical` is true where they are parts of
+    one CPU, whose times say nothing of data parallelism.
+    """
+    devices = _devices(factors["device"], factors["replicas"])
+    return {
+        "replica_devices": [one.name for one in devices],
+        "logical": factors["device"] == "cpu" and factors["replicas"] > 1,
+    }
+
+
+@contextlib.contextmanager
+def scope(factors: dict[str, Any]) -> Iterator[None]:
+    """Mirrors the variables made inside the block on every replica; does nothing for one.
+
+    Model and optimizer must be made inside it; a model by `models.build(..., scope=...)`, since
+    Keras leaves every scope when it forgets the names that it has given.
+    """
+    if factors["replicas"] == 1:
+        yield
+        return
+    strategy = _strategy(factors["device"], factors["replicas"])
+    with strategy.scope(), tf.variable_creator_scope(_assignable):
+        yield
+
+
+def _assignable(create: Callable, **options: Any) -> tf.Variable:
+    """Lets a replica assign to a variable: all of them assign the same value.
+
+    Keras makes variables that MirroredStrategy then refuses to set: those of Nadam, and those
+    with constraints.
+    """
+    if options.get("aggregation") in (None, tf.VariableAggregation.NONE):
+        options["aggregation"] = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return create(**options)
+
+
+def shard(examples: tf.Tensor, replicas: int, replica: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns where a replica's part of a batch starts, and its size.
+
+    The first `examples % replicas` shards have one example more than the others.
+    """
+    least, extra = examples // replicas, examples % replicas
+    start = replica * least + tf.minimum(replica, extra)
+    return start, least + tf.cast(replica < extra, tf.int32)
+
+
+class _Part(NamedTuple):
+    """What one replica makes of its shard of a batch of B examples.
+
+    Attributes:
+        loss: The shard's part of the batch's mean loss with penalties, float64.
+        hits: Examples that were classified right, int64.
+        gradients: Gradient of `loss`, a tensor per trainable variable, or None where it does
+            not reach.
+        state: Per other variable None where it stays; where it is a float, its move times the
+            shard's share of the batch; otherwise its new value.
+    """
+
+    loss: tf.Tensor
+    hits: tf.Tensor
+    gradients: list[tf.Tensor | None]
+    state: list[tf.Tensor | None]
+
+
+def _seed_offset(variable: keras.Variable, replica: tf.Tensor) -> tf.Tensor | None:
+    """Returns what a replica adds to a generator's (seed, position); None for other variables."""
+    if variable.name != "seed_generator_state":
+        return None
+    return tf.stack([tf.cast(replica * _SEED_STRIDE, variable.dtype), tf.zeros((), variable.dtype)])
+
+
+def _state_move(
+    old: tf.Tensor, given: tf.Tensor, new: tf.Tensor, share: tf.Tensor
+) -> tf.Tensor | None:
+    """Returns how a replica's shard moves a variable that is not trained, as `_Part` keeps it.
+
+    Args:
+        old: The variable's value.
+        given: What the model was given for it: `old`, and a replica's own seed.
+        new: What the model left in it.
+        share: The shard's share of the batch.
+    """
+    if new is given:
+        return None
+    if old.dtype.is_floating:
+        return tf.math.multiply_no_nan(new - old, tf.cast(share, old.dtype))
+    return new if given is old else new - (given - old)
+
+
+def _compute(
+    model: keras.Model,
+    images: tf.Tensor,
+    labels: tf.Tensor,
+    size: tf.Tensor,
+    batch: tf.Tensor,
+    replica: tf.Tensor,
+) -> _Part:
+    """Runs the model forward and back on a replica's shard; sets no variable.
+
+    Args:
+        model: The classifier.
+        images: The shard's examples as the model takes them; any one example if it is empty.
+        labels: Their integer classes.
+        size: Examples of the shard, maybe 0.
+        batch: Examples of the batch.
+        replica: The replica's number, from 0.
+    """
+    share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
+    present = tf.cast(size > 0, tf.float32)
+    weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
+    old = [tf.convert_to_tensor(variable.value) for variable in model.non_trainable_variables]
+    offsets = [_seed_offset(variable, replica) for variable in model.non_trainable_variables]
+    given = [
+        value if offset is None else value + offset
+        for value, offset in zip(old, offsets, strict=True)
+    ]
+    values = [
+        *zip(model.trainable_variables, weights, strict=True),
+        *zip(model.non_trainable_variables, given, strict=True),
+    ]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(weights)
+        # Keras's layers cannot set a mirrored variable from within a replica.
+        with keras.StatelessScope(values, True, False) as after:
+            outputs = model(images, training=True)
+            penalties = model.losses
+        example, hits = losses.example_losses(model)(labels, outputs)
+        mean = tf.reduce_sum(example) / tf.cast(batch, example.dtype)
+        parts = [tf.math.multiply_no_nan(mean, present)]
+        parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
+        loss = tf.add_n(parts)
+    gradients = tape.gradient(loss, weights)
+    state = [
+        _state_move(value, was, after.get_current_value(variable), share)
+        for variable, value, was in zip(model.non_trainable_variables, old, given, strict=True)
+    ]
+    hit = tf.math.count_nonzero(hits) * tf.cast(size > 0, tf.int64)
+    return _Part(tf.cast(loss, tf.float64), hit, gradients, state)
+
+
+class ReplicaLoop(StepLoop):
+    """The updates of one epoch, every batch divided among the current strategy's replicas.
+
+    To be made inside `scope`. The whole loop is one graph, as `StepLoop`'s: a call runs many
+    updates on all devices.
+
+    Args:
+        model: As `StepLoop` takes it, made inside `scope` too.
+        optimizer: As `StepLoop` takes it, made inside `scope` too.
+        images: As `StepLoop` takes them; every GPU gets a copy.
+        labels: As `StepLoop` takes them.
+        scale: As `StepLoop` takes it.
+        batch_size: Examples per update, on all replicas together.
+        update_norms: As `StepLoop` takes it.
+    """
+
+    def _make_update(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        images: np.ndarray,
+        labels: np.ndarray,
+        scale: float,
+        update_norms: bool,
+    ) -> Update:
+        strategy = tf.distribute.get_strategy()
+        replicas = strategy.num_replicas_in_sync
+        variables = model.trainable_variables
+        arrays = (images, np.asarray(labels, np.int32))
+        data = [_on_every_replica(strategy, array) for array in arrays]
+
+        def replica(batch: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple:
+            number = tf.distribute.get_replica_context().replica_id_in_sync_group
+            start, size = shard(tf.size(batch), replicas, number)
+            # An empty shard computes on the batch's last example, and counts for nothing.
+            start = tf.minimum(start, tf.size(batch) - 1)
+            rows = batch[start : start + tf.maximum(size, 1)]
+            examples = losses.scaled(tf.gather(images, rows), scale)
+            labels = tf.gather(labels, rows)
+            old = [tf.convert_to_tensor(variable.value) for variable in variables]
+            part = _compute(model, examples, labels, size, tf.size(batch), number)
+            optimizer.apply(part.gradients, variables)  # of their sum over the replicas
+            norms = [distance(old, variables)] if update_norms else []
+            return part.loss, part.hits, part.state, norms
+
+        def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            loss, hits, state, norms = strategy.run(replica, (batch, *data))
+            _move(strategy, model.non_trainable_variables, state)
+            total = _sum(strategy, loss) * tf.cast(tf.size(batch), tf.float64)
+            return total, _sum(strategy, hits), *(_first(strategy, norm) for norm in norms)
+
+        return update
+
+
+def _on_every_replica(
+    strategy: tf.distribute.Strategy, array: np.ndarray
+) -> tf.distribute.DistributedValues:
+    """Returns an array as a tensor on every replica's device; CPU devices share one."""
+    devices = strategy.extended.worker_devices
+
+    def place(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
+        with tf.device(devices[context.replica_id_in_sync_group]):
+            return tf.identity(first)
+
+    with tf.device(devices[0]):
+        first = tf.constant(array)
+    return strategy.experimental_distribute_values_from_function(place)
+
+
+def _sum(strategy: tf.distribute.Strategy, value: tf.distribute.DistributedValues) -> tf.Tensor:
+    return strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
+
+
+def _first(strategy: tf.distribute.Strategy, value: tf.distribute.DistributedValues) -> tf.Tensor:
+    return strategy.experimental_local_results(value)[0]
+
+
+def _move(
+    strategy: tf.distribute.Strategy,
+    variables: list[keras.Variable],
+    state: list[tf.distribute.DistributedValues | None],
+) -> None:
+    """Sets the variables that are not trained to what the replicas made of them together."""
+    for variable, value in zip(variables, state, strict=True):
+        if value is None:
+            continue
+        if tf.as_dtype(variable.dtype).is_floating:
+            variable.value.assign_add(_sum(strategy, value))
+        else:
+            variable.value.assign(_first(strategy, value))
+
+
+def make_loop(
+    factors: dict[str, Any],
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    *arguments: Any,
+    **options: Any,
+) -> StepLoop:
+    """Returns the loop of a training: `StepLoop`, or the same divided among its replicas.
+
+    Args:
+        factors: Factors of a run or a timing; `replicas`, `device` and the method's are read.
+        model: As `StepLoop` takes it; made inside `scope(factors)`, like the optimizer.
+        optimizer: As `StepLoop` takes it.
+        *arguments: What else `StepLoop` takes, in its order.
+        **options: What else it takes, by name.
+
+    Raises:
+        ValueError: If a batch that is divided is to be augmented, or used more than once.
+    """
+    method, divided = Method.of(factors), factors["replicas"] > 1
+    if divided and (method.name != "plain" or options.get("augment")):
+        raise ValueError("Expected method plain and no augmentation with several replicas.")
+    with scope(factors):  # the optimizer's own variables are made here
+        if divided:
+            return ReplicaLoop(model, optimizer, *arguments, **options)
+        return StepLoop(model, optimizer, *arguments, method=method, **options)

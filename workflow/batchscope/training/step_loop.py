@@ -1,0 +1,266 @@
+"""Training steps inside the graph: shared by training and by timing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from batchscope.training import losses
+from batchscope.training.update_methods import Method
+
+# Registry names are Keras's class names in lower case.
+_OPTIMIZERS = {
+    value.__name__.lower(): value
+    for value in vars(keras.optimizers).values()
+    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer)
+}
+
+
+Schedule = keras.optimizers.schedules.LearningRateSchedule
+# From a batch's examples, int32 of shape (b,), to the sum of its losses, float64, its hits, int64,
+# and the norm of the update, float32, where that is asked for.
+Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+
+
+PLAIN = Method()
+
+
+class Totals(NamedTuple):
+    """Sums over the examples of an epoch so far: of their losses, and of the correct ones."""
+
+    loss: float = 0.0
+    hits: int = 0
+
+
+def effective_learning_rate(factors: dict[str, Any]) -> float:
+    """Returns the rate a run is trained with, after its scaling rule.
+
+    With k = batch_size / base_batch_size: `linear` multiplies by k (Goyal et al. 2017,
+    arXiv 1706.02677, section 2.1), `sqrt` by the square root of k (Krizhevsky 2014,
+    arXiv 1404.5997, section 5), `none` by 1.
+    """
+    k = factors["batch_size"] / factors["base_batch_size"]
+    power = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}[factors["learning_rate_scaling"]]
+    return factors["learning_rate"] * k**power
+
+
+def warm_up(factors: dict[str, Any], steps: int) -> Schedule | None:
+    """Returns the rate of every update of a run that warms up; None where the rate is constant.
+
+    Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the first
+    `warmup_epochs` epochs, the rate goes in equal steps, one per update, from the unscaled
+    `learning_rate` of update 0 to the effective one, and stays there.
+
+    Args:
+        factors: Every factor of the run.
+        steps: Updates of an epoch.
+    """
+    if not factors["warmup_epochs"]:
+        return None
+    # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
+    return keras.optimizers.schedules.PolynomialDecay(
+        initial_learning_rate=factors["learning_rate"],
+        decay_steps=factors["warmup_epochs"] * steps,
+        end_learning_rate=effective_learning_rate(factors),
+        power=1.0,
+    )
+
+
+def make_optimizer(
+    factors: dict[str, Any], schedule: Schedule | None = None
+) -> keras.optimizers.Optimizer:
+    """Returns the Keras optimizer of a run.
+
+    Args:
+        factors: Every factor of the run.
+        schedule: The rate of every update; None for the effective rate throughout.
+    """
+    options: dict[str, Any] = {"learning_rate": schedule or effective_learning_rate(factors)}
+    if factors["momentum"]:
+        options["momentum"] = factors["momentum"]
+    if factors["nesterov"]:
+        options["nesterov"] = True
+    return _OPTIMIZERS[factors["optimizer"]](**options)
+
+
+def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
+    """Returns the order of the training examples in an epoch, int32 of shape (examples,).
+
+    A function of seed and epoch alone: a resumed training needs no generator's state, and
+    every batch size sees the examples of an epoch in the same order.
+    """
+    generator = np.random.default_rng([seed, epoch])
+    return generator.permutation(examples).astype(np.int32)
+
+
+def distance(old: list[tf.Tensor], variables: list[keras.Variable]) -> tf.Tensor:
+    """Returns the Euclidean distance of variables from their old values, a float32 scalar."""
+    halves = [
+        tf.cast(tf.nn.l2_loss(variable.value - before), tf.float64)  # one pass: sum of squares / 2
+        for before, variable in zip(old, variables, strict=True)
+    ]
+    return tf.cast(tf.sqrt(2.0 * tf.add_n(halves)), tf.float32)
+
+
+def steps_per_epoch(examples: int, batch_size: int) -> int:
+    """Returns the updates of an epoch; the last, smaller batch is one of them."""
+    return math.ceil(examples / batch_size)
+
+
+class StepLoop:
+    """The updates of one epoch as a loop inside the graph.
+
+    Args:
+        model: A built classifier.
+        optimizer: An optimizer; it is built for the model's trainable variables.
+        images: Training images, shape (n, height, width, channels), any dtype; kept on the
+            device as they are and turned into float32 batch by batch.
+        labels: Integer classes, shape (n,).
+        scale: Factor that turns the images into what the model is trained on.
+        batch_size: Examples per update; an int32 variable may be given another value between
+            calls of `run`, and nothing is traced again.
+        update_norms: Whether `run` returns the norm of every update.
+        whole_batches: Whether an epoch ends with its last whole batch, where it has one.
+        method: How an update uses its batch.
+        augment: Changes a batch of scaled images, shape (b, height, width, channels), before the
+            model sees them; None for no change.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        images: np.ndarray,
+        labels: np.ndarray,
+        scale: float,
+        batch_size: int | tf.Variable,
+        update_norms: bool = False,
+        whole_batches: bool = False,
+        method: Method = PLAIN,
+        augment: keras.layers.Layer | None = None,
+    ) -> None:
+        self.examples = len(images)
+        self.method, self.augment = method, augment
+        optimizer.build(model.trainable_variables)
+        update = self._make_update(model, optimizer, images, labels, scale, update_norms)
+
+        @tf.function(
+            autograph=False,  # nothing here to convert, and looking for it doubles the tracing
+            input_signature=[
+                tf.TensorSpec([self.examples], tf.int32),
+                tf.TensorSpec([], tf.int32),
+                tf.TensorSpec([], tf.int32),
+                tf.TensorSpec([], tf.float64),
+                tf.TensorSpec([], tf.int64),
+            ],
+        )
+        def run(
+            order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor
+        ) -> tuple[tf.Tensor, ...]:
+            start = step
+            size = tf.convert_to_tensor(batch_size)  # read once, where it is a variable
+            rest = 0 if whole_batches else size - 1
+            steps = tf.maximum(1, (self.examples + rest) // size)
+
+            def body(
+                step: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor, *norms: tf.TensorArray
+            ) -> tuple:
+                first = step % steps * size
+                batch = order[first : tf.minimum(first + size, self.examples)]
+                batch_loss, batch_hits, *norm = update(batch)
+                norms = [array.write(step - start, norm[0]) for array in norms]
+                return step + 1, loss + batch_loss, hits + batch_hits, *norms
+
+            def go_on(
+                step: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor, *norms: tf.TensorArray
+            ) -> tf.Tensor:
+                return tf.logical_and(step < stop, tf.math.is_finite(loss))
+
+            arrays = (
+                [tf.TensorArray(tf.float32, stop - start, element_shape=[])] if update_norms else []
+            )
+            # One step at a time: the next one needs this one's weights.
+            step, loss, hits, *arrays = tf.while_loop(
+                go_on, body, (step, loss, hits, *arrays), parallel_iterations=1
+            )
+            return step, loss, hits, *(array.stack()[: step - start] for array in arrays)
+
+        self._run = run
+
+    def _make_update(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        images: np.ndarray,
+        labels: np.ndarray,
+        scale: float,
+        update_norms: bool,
+    ) -> Update:
+        """Returns the update with a batch, as operations of the graph."""
+        variables = model.trainable_variables
+        all_images = tf.constant(images)
+        all_labels = tf.constant(np.asarray(labels, np.int32))
+        per_example = losses.example_losses(model)
+
+        def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            images = losses.scaled(tf.gather(all_images, batch), scale)
+            labels = tf.gather(all_labels, batch)
+            if self.augment:
+                images = self.augment(images, training=True)
+
+            def evaluate() -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+                values = [variable.value for variable in variables]
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(values)
+                    example, hits = per_example(labels, model(images, training=True))
+                    loss = tf.add_n([tf.reduce_mean(example), *model.losses])
+                return loss, hits, tape.gradient(loss, values)
+
+            # Reading costs nothing; the update then copies what is still held here.
+            old = [tf.identity(variable.value) for variable in variables] if update_norms else []
+            loss, hits = self.method.apply(evaluate, optimizer, model)
+            # The mean's own non-finite value must reach the total, whatever the penalties.
+            total = tf.cast(loss, tf.float64) * tf.cast(tf.size(batch), tf.float64)
+            norms = [distance(old, variables)] if update_norms else []
+            return total, tf.math.count_nonzero(hits), *norms
+
+        return update
+
+    def compile(self) -> None:
+        """Traces the loop, so that no later call pays for it."""
+        self._run.get_concrete_function()
+
+    def run(
+        self, order: np.ndarray | tf.Tensor, start: int, stop: int, totals: Totals
+    ) -> tuple[int, Totals, float, np.ndarray]:
+        """Runs the steps [start, stop) of an epoch, or up to one whose loss is not finite.
+
+        Args:
+            order: The epoch's order of examples, int32 of shape (n,).
+            start: First step.
+            stop: Step after the last. Steps beyond the epoch's last begin it anew.
+            totals: Sums over the epoch's steps before `start`. They are carried on step by
+                step, so that where an epoch is cut does not change a bit.
+
+        Returns:
+            Steps of the epoch done so far, the totals, the seconds that the call took, and the
+            Euclidean norm ||w_{k+1} - w_k|| over all trainable weights of each of its updates:
+            float32 of shape (steps,), or (0,) where norms are not asked for.
+        """
+        begun = time.perf_counter()
+        step, loss, hits, *norms = self._run(
+            tf.constant(order),
+            tf.constant(start, tf.int32),
+            tf.constant(stop, tf.int32),
+            tf.constant(totals.loss, tf.float64),
+            tf.constant(totals.hits, tf.int64),
+        )
+        done, new = int(step), Totals(float(loss), int(hits))  # waits for the device
+        taken = time.perf_counter() - begun
+        return done, new, taken, norms[0].numpy() if norms else np.empty(0, np.float32)

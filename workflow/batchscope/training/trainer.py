@@ -1,0 +1,432 @@
+"""One training run: factors in; weights, history and record out."""
+
+from __future__ import annotations
+
+import functools
+import math
+import shutil
+import signal
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from batchscope import datasets, disk
+from batchscope.catalogue import incompatible_factors, kept_epochs, run_names
+from batchscope.catalogue.versions import VERSIONS
+from batchscope.host import description
+from batchscope.store import records
+from batchscope.training import augmentations, checkpoint, distances, losses, models, replicas
+from batchscope.training.step_loop import (
+    Totals,
+    effective_learning_rate,
+    epoch_order,
+    make_optimizer,
+    steps_per_epoch,
+    warm_up,
+)
+
+# A Python signal handler only runs between calls into the graph.
+CHUNK_SECONDS = 5.0
+CHECKPOINT_SECONDS = 30.0
+
+
+class Interrupted(Exception):
+    """A signal asked the training to stop; its checkpoint is written."""
+
+
+@dataclass
+class Progress:
+    """Where a training stands; all of it goes into the checkpoint as text.
+
+    Attributes:
+        epoch: Epochs completed.
+        step: Steps done of the epoch after them.
+        loss: Sum of the losses over those steps' examples.
+        hits: Correct ones among those examples.
+        epoch_seconds: Seconds that those steps took.
+        contended_seconds: Seconds that all steps took, while other jobs shared the machine.
+        best_epoch: Epoch of the best weights; 0 before there is one.
+        best_value: The monitored value there.
+        resumed: Times that the training went on from a checkpoint.
+        history: One row per completed epoch.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    hits: int = 0
+    epoch_seconds: float = 0.0
+    contended_seconds: float = 0.0
+    best_epoch: int = 0
+    best_value: float = math.nan
+    resumed: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How a training is cut into calls; none of it changes a number.
+
+    Attributes:
+        chunk_seconds: The most seconds of steps in one call into the graph.
+        chunk_steps: The most steps in one call; None for no such limit.
+        checkpoint_seconds: Seconds between two checkpoints.
+    """
+
+    chunk_seconds: float = CHUNK_SECONDS
+    chunk_steps: int | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+
+class Training:
+    """A run's model, optimizer, data and progress.
+
+    Args:
+        run: The run's name.
+        results: The results folder, with the prepared data set in it.
+        model_file: The user's own model file, where the run's model is one.
+        limits: How the training is cut.
+
+    Raises:
+        UserError: If the data are missing, or are fewer than a batch.
+    """
+
+    def __init__(
+        self, run: str, results: Path, model_file: str | None = None, limits: Limits | None = None
+    ) -> None:
+        self.run = run
+        self.results = results
+        self.folder = records.run_folder(results, run)
+        self.factors = run_names.parse_run(run)
+        self.limits = limits or Limits()
+        self.data = datasets.load(results, self.factors["dataset"])
+        self.model = models.build(
+            self.factors["model"],
+            self.data.input_shape,
+            self.data.classes,
+            self.factors["seed"],
+            model_file,
+            replicas.scope(self.factors),
+        )
+        self.initial = models.weights(self.model)
+        self.images, self.labels = augmentations.extended(
+            self.factors["augmentation"], self.data.images("train"), self.data.labels("train")
+        )
+        self.examples = len(self.labels)
+        incompatible_factors.check_batch_size(
+            self.factors, self.factors["batch_size"], self.examples
+        )
+        self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
+        self.progress = Progress()
+        self.best: dict[str, np.ndarray] = {}
+        self.epoch_start = self.initial[0]  # trainable weights
+        self.norms: list[np.ndarray] = []  # of the updates, call by call
+        self.stopping = False
+        self._chunk = 1  # steps per call, until it is known how long they take
+        self._checkpointed = time.monotonic()
+
+    def _place(self) -> None:
+        """Puts the data on the device and builds the graphs: here memory may be refused."""
+        self.schedule = warm_up(self.factors, self.steps)
+        with replicas.scope(self.factors):
+            self.optimizer = make_optimizer(self.factors, self.schedule)
+        augment = augmentations.layer(self.factors["augmentation"], self.factors["seed"])
+        self.loop = replicas.make_loop(
+            self.factors,
+            self.model,
+            self.optimizer,
+            self.images,
+            self.labels,
+            self.data.scale,
+            self.factors["batch_size"],
+            update_norms=self.factors["update_norms"],
+            augment=augment,
+        )
+        self.validation = losses.Objective(
+            self.model,
+            self.data.images("validation"),
+            self.data.labels("validation"),
+            self.data.scale,
+        )
+        # `model.variables` has the generators of dropout, which `model.weights` leaves out.
+        self.variables = [*self.model.variables, *self.optimizer.variables]
+        self.variables += augment.variables if augment else []
+        self.loop.compile()
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self.folder / "checkpoint.npz"
+
+    @property
+    def _key(self) -> str:
+        return f"{VERSIONS['train']} {self.run}"
+
+    def stop(self, signum: int, frame: FrameType | None) -> None:
+        """Signal handler: stops the training after the current call into the graph."""
+        self.stopping = True
+
+    def fit(self) -> tuple[str, str, str]:
+        """Trains to the end, from the last checkpoint where there is one.
+
+        Returns:
+            Status, the reason for the end, and a sentence for people.
+
+        Raises:
+            Interrupted: If a signal stopped it; the checkpoint is written.
+        """
+        self._place()
+        self._resume()
+        while self.progress.epoch < self.factors["epochs"]:
+            if not self._train_epoch() or not self._end_epoch():
+                where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
+                return records.DIVERGED, "diverged", f"The loss was no longer finite at {where}."
+            if (loss := self._target_loss()) is not None:
+                return records.FINISHED, "train_loss", f"The training loss is {loss:.6g}."
+            waited = self.progress.epoch - self.progress.best_epoch
+            if 0 < self.factors["patience"] <= waited:
+                sentence = f"No better {self.factors['monitor']} for {waited} epochs."
+                return records.FINISHED, "patience", sentence
+            self._pause()
+        return records.FINISHED, "epochs", "All epochs were trained."
+
+    def _target_loss(self) -> float | None:
+        """Returns the training loss, dropout off, where it is at its target; else None.
+
+        The epoch's mean over its updates must be there as well as the weights at its end: an
+        update may have thrown these far from the mean.
+        """
+        target = self.factors["target_train_loss"]
+        if not target or self.progress.history[-1]["train_loss"] > target:
+            return None
+        loss = self._training_set.loss_and_accuracy()[0]
+        return loss if loss <= target else None
+
+    @functools.cached_property
+    def _training_set(self) -> losses.Objective:
+        """The loss over the training set as it is; built where a target asks for it."""
+        split = (self.data.images("train"), self.data.labels("train"))
+        return losses.Objective(self.model, *split, self.data.scale)
+
+    def _resume(self) -> None:
+        loaded = checkpoint.load(self._checkpoint, self._key, self.variables)
+        if loaded is None:  # what an older version left is not this training's
+            shutil.rmtree(self.folder / "epochs", ignore_errors=True)
+        else:
+            progress, groups = loaded
+            self.progress, self.best = Progress(**progress), groups.get("best", {})
+            self.progress.resumed += 1
+            self.norms = list(groups.get("updates", {}).values())
+            self.epoch_start = groups.get("epoch_start") or self._known_epoch_start()
+
+    def _known_epoch_start(self) -> dict[str, np.ndarray]:
+        """Returns the weights at the epoch's start where a checkpoint need not repeat them."""
+        if self.progress.step == 0:
+            return models.weights(self.model)[0]
+        return self.initial[0]
+
+    def _train_epoch(self) -> bool:
+        """Runs the rest of an epoch; returns whether every loss was finite."""
+        progress = self.progress
+        order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
+        while progress.step < self.steps:
+            start = progress.step
+            stop = min(start + self._chunk, self.steps)
+            totals = Totals(progress.loss, progress.hits)
+            progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
+            progress.loss, progress.hits = totals
+            self.norms.append(norms)
+            progress.epoch_seconds += seconds
+            progress.contended_seconds += seconds
+            if not math.isfinite(progress.loss):
+                return False
+            # Half of the limit: steps take longer when other jobs join.
+            fitting = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
+            self._chunk = max(1, min(fitting, self.limits.chunk_steps or fitting))
+            if progress.step < self.steps:
+                self._pause()
+        return True
+
+    def _end_epoch(self) -> bool:
+        """Records a completed epoch; returns whether weights and losses are finite."""
+        progress = self.progress
+        trainable, state = models.weights(self.model)
+        loss, accuracy = self.validation.loss_and_accuracy()
+        if not math.isfinite(loss) or not _finite(trainable):
+            return False
+        steps = (progress.epoch + 1) * self.steps
+        row = {
+            "epoch": progress.epoch + 1,
+            "step": steps,
+            "learning_rate": self._learning_rate(steps - 1),
+            "train_loss": progress.loss / self.examples,
+            "train_accuracy": progress.hits / self.examples,
+            "validation_loss": loss,
+            "validation_accuracy": accuracy,
+            "seconds": progress.epoch_seconds,
+            "epoch_distance": distances.distances(self.epoch_start, trainable)["distance"],
+            "weight_distance": distances.distances(self.initial[0], trainable)["distance"],
+        }
+        self.epoch_start = trainable
+        progress.history.append(row)
+        progress.epoch += 1
+        progress.step, progress.loss, progress.hits, progress.epoch_seconds = 0, 0.0, 0, 0.0
+        if _better(row[self.factors["monitor"]], progress.best_value, self.factors["monitor"]):
+            progress.best_value = row[self.factors["monitor"]]
+            progress.best_epoch = progress.epoch
+            self.best = records.weight_members(trainable, state)
+        if kept_epochs.is_stored(progress.epoch):
+            path = self.folder / "epochs" / f"{progress.epoch}.npz"
+            records.write_weights(path, trainable, state)
+        return True
+
+    def _learning_rate(self, update: int) -> float:
+        """Returns the rate that an update was made with."""
+        rate = self.schedule(update) if self.schedule else self.optimizer.learning_rate
+        return float(rate.numpy())
+
+    def _pause(self) -> None:
+        """Writes a checkpoint when one is due; obeys a signal.
+
+        Raises:
+            Interrupted: If a signal asked for it.
+        """
+        due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
+        if due or self.stopping:
+            progress = asdict(self.progress)
+            checkpoint.save(
+                self._checkpoint, self._key, progress, self.variables, self._kept_arrays()
+            )
+            self._checkpointed = time.monotonic()
+        if self.stopping:
+            raise Interrupted
+
+    def _kept_arrays(self) -> dict[str, dict[str, np.ndarray]]:
+        """Returns the arrays of a checkpoint beside the variables."""
+        self.norms = [self._update_norms()]
+        kept = {"best": self.best, "updates": {"norms": self.norms[0]}}
+        # At an epoch's start these are the variables, and in the first epoch the initial weights.
+        if self.progress.step and self.progress.epoch:
+            kept["epoch_start"] = self.epoch_start
+        return kept
+
+    def _update_norms(self) -> np.ndarray:
+        """Returns the norm of every update so far, float32; empty where they are not kept."""
+        return np.concatenate([np.empty(0, np.float32), *self.norms])
+
+    def write(self, status: str, reason: str, message: str) -> None:
+        """Writes weights, history and record of a run that is over; the record last."""
+        empty: dict[str, np.ndarray] = {}
+        out_of_memory = status == records.OUT_OF_MEMORY
+        trainable, state = (empty, empty) if out_of_memory else models.weights(self.model)
+        final = self.folder / "final.npz"
+        best = self.folder / "best.npz"
+        records.write_weights(final, trainable, state)
+        if (
+            self.best
+            and not out_of_memory
+            and not _same(self.best, records.weight_members(trainable, state))
+        ):
+            disk.write_arrays(best, self.best)
+        else:
+            disk.link(final, best)
+        initial = self._write_initial()
+        norms = np.empty(0, np.float32) if out_of_memory else self._update_norms()
+        disk.write_arrays(self.folder / "updates.npz", {"update_norms": norms})
+        progress = self.progress
+        disk.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
+        validation_losses = [row["validation_loss"] for row in progress.history]
+        has_target = bool(self.factors["target_train_loss"])
+        disk.write_json(
+            self.folder / "record.json",
+            {
+                "run": self.run,
+                "version": VERSIONS["train"],
+                "factors": self.factors,
+                "status": status,
+                "stop_reason": reason,
+                "message": message,
+                "reached_target": reason == "train_loss" if has_target else None,
+                "parameters": sum(value.size for value in self.initial[0].values()),
+                "epochs_run": progress.epoch,
+                "steps_run": progress.epoch * self.steps + progress.step,
+                "best_epoch": progress.best_epoch or None,
+                "best_monitor": progress.best_value,
+                "best_validation_loss": min(validation_losses, default=None),
+                "effective_learning_rate": effective_learning_rate(self.factors),
+                "contended_seconds": progress.contended_seconds,
+                "resumed": progress.resumed,
+                "threads": self.factors["threads"],
+                "device": self.factors["device"],
+                **replicas.describe(self.factors),
+                "weights": {
+                    "initial": disk.file_sha256(initial),
+                    "final": disk.file_sha256(final),
+                    "best": disk.file_sha256(best),
+                },
+                "versions": description.versions(),
+                "machine": description.describe(),
+                "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            },
+        )
+        self._checkpoint.unlink(missing_ok=True)
+
+    def _write_initial(self) -> Path:
+        """Writes the initial weights; all runs of a model and seed share one file."""
+        own = self.folder / "initial.npz"
+        records.write_weights(own, *self.initial)
+        shape = "x".join(map(str, self.data.input_shape))
+        name = f"{self.factors['model']}+{shape}+{self.data.classes}+seed={self.factors['seed']}"
+        shared = self.results / "initial" / f"{name}.npz"
+        if not shared.exists():
+            disk.link(own, shared)
+        elif disk.file_sha256(shared) == disk.file_sha256(own):
+            disk.link(shared, own)
+        return own
+
+
+def train(
+    run: str, results: Path, model_file: str | None = None, limits: Limits | None = None
+) -> str:
+    """Trains one run and writes its folder; returns its status.
+
+    A loss that is not finite and an allocator's refusal are results: they are recorded and
+    nothing is raised.
+
+    Raises:
+        Interrupted: If SIGTERM or SIGINT stopped the training; it goes on from its checkpoint
+            when it is started again.
+    """
+    training = Training(run, results, model_file, limits)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, training.stop)
+    try:
+        status, reason, message = training.fit()
+    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+        status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
+    training.write(status, reason, message)
+    return status
+
+
+def _refusal(error: Exception) -> str:
+    """Returns what an allocator says of the limit it met, without TensorFlow's trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "OOM" in line), (lines or ["Out of memory."])[0])
+
+
+def _better(value: float, best: float, monitor: str) -> bool:
+    if math.isnan(best):
+        return True
+    return value > best if monitor.endswith("accuracy") else value < best
+
+
+def _finite(arrays: dict[str, np.ndarray]) -> bool:
+    return all(np.isfinite(value).all() for value in arrays.values())
+
+
+def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in other)
