@@ -21,10 +21,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
-from training import seconds
 from update_norms import block
 
 from batchscope.host import tensorflow_start
+from training import seconds
 
 BLOCK_SECONDS = 0.5
 

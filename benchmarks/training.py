@@ -166,7 +166,8 @@ def load_mnist(path: str):
 def import_seconds() -> str:
     code = (
         "import sys, time; sys.path.insert(0, 'workflow');"
-        "from batchscope import backend; backend.start(); from batchscope import training;"
+        "from batchscope.host import tensorflow_start; tensorflow_start.start();"
+        "from batchscope.training import trainer;"
         "print(time.process_time())"
     )
     plain = "import time, tensorflow, keras; print(time.process_time())"

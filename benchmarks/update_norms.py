@@ -18,9 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
-from training import RATE, interleave, ratio, seconds
-
 from batchscope.host import tensorflow_start
+from training import RATE, interleave, ratio, seconds
 
 BLOCK_SECONDS = 0.5
 

@@ -89,3 +89,21 @@ def planned(project: Path, *arguments: str) -> dict[str, int]:
     counts = {line.split()[0]: int(line.split()[1]) for line in table[1].splitlines()}
     counts.pop("all", None)
     return counts
+
+
+def locked(name: str) -> dict[str, str]:
+    """Package -> version of a lock file, as it holds for Python 3.11 on Linux."""
+    from packaging.markers import Marker
+
+    environment = {
+        "python_version": "3.11",
+        "python_full_version": "3.11.9",
+        "sys_platform": "linux",
+        "platform_machine": "x86_64",
+    }
+    versions = {}
+    for line in (ROOT / name).read_text().splitlines():
+        match = re.match(r"([a-z0-9-]+)(?:\[.*\])?==([^\s;\\]+)(?: ; ([^\\]+))?", line)
+        if match and (not match[3] or Marker(match[3].strip()).evaluate(environment)):
+            versions[match[1]] = match[2]
+    return versions

@@ -104,10 +104,11 @@ def try_batch(arguments: argparse.Namespace) -> None:
 def install_framework(arguments: argparse.Namespace) -> None:
     from batchscope.host import framework_install
 
-    if arguments.output.resolve() != framework_environments.record(arguments.framework).resolve():
+    record = framework_environments.record(arguments.framework)
+    if arguments.output.resolve() != record.resolve():
         raise UserError(
-            f"--output: received {arguments.output}; {framework_environments.record(arguments.framework)} "
-            f"is expected, as {framework_environments.VARIABLE} has it."
+            f"--output: received {arguments.output}; {record} is expected, as "
+            f"{framework_environments.VARIABLE} has it."
         )
     framework_install.install(arguments.framework)
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from test_step_cost import SPARSE, noisy
 
 from batchscope.analysis import step_stairs
-from test_step_times import SPARSE, noisy
 
 DENSE = np.arange(1.0, 67.0)
 

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchscope import datasets, disk
+from batchscope import datasets, disk, project_files
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import arrays, patches, photographs, splits
 from batchscope.errors import ConfigError, UserError
@@ -173,7 +173,7 @@ def test_preparing_digits_imports_nothing_large(tmp_path):
         "large = {'tensorflow', 'keras', 'sklearn', 'scipy', 'pandas', 'PIL'} & set(sys.modules); "
         "assert not large, large"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(datasets.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=environment)
 
 
@@ -627,7 +627,7 @@ def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
         "os.replace = dying\n"
         "datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1])\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(datasets.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment)
     assert done.returncode == 9
     with pytest.raises(UserError, match="record.json: missing; run snakemake"):
@@ -644,7 +644,7 @@ def test_a_full_disk_is_an_error_and_no_signal(tmp_path):
         "try: datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1])\n"
         "except errors.UserError as error: print(error)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(datasets.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True
     )

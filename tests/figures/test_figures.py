@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import numpy as np
 import pandas
@@ -13,10 +12,10 @@ import pytest
 from PIL import Image
 
 import synthetic
-from batchscope import errors, figures
+from batchscope import errors, figures, project_files
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import measure_settings
-from batchscope.figures import REPORT, update_norms
+from batchscope.figures import update_norms
 from batchscope.figures.drawing import canvas
 from batchscope.tables import run_table
 
@@ -404,7 +403,7 @@ def test_an_unknown_figure_is_refused(two_rates, tmp_path):
 
 
 def test_captions_are_plain_enough_for_both_reports():
-    assert {path.stem for path in REPORT.glob("*.rst")} >= set(figures.FIGURES)
+    assert {path.stem for path in project_files.CAPTIONS.glob("*.rst")} >= set(figures.FIGURES)
     for name in figures.FIGURES:
         caption = figures.FIGURES[name].caption
         assert caption.endswith(".") and not set(caption) & set("`{}<>|*_")
@@ -416,7 +415,7 @@ def test_the_registry_needs_the_standard_library_alone():
         "figures.FIGURES['time'].caption;"
         "print(sorted({'numpy', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)))"
     )
-    workflow = Path(figures.__file__).parents[2]
+    workflow = project_files.WORKFLOW
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
     )

@@ -22,11 +22,11 @@ from batchscope.host import framework_environments, tensorflow_start
 
 tensorflow_start.start()
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
-from batchscope.timing import time_epoch  # noqa: E402
+from batchscope.timing import time_epoch
 from batchscope.training import losses, models
 
 DATA = Path(os.environ.get("BATCHSCOPE_DATA", "/nonexistent"))

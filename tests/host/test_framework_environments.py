@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import project
+from batchscope import project_files
 from batchscope.catalogue import framework_names
 from batchscope.errors import UserError
 from batchscope.host import framework_environments, framework_install
@@ -27,7 +28,7 @@ def place(tmp_path, monkeypatch) -> Path:
     locks.mkdir()
     for framework in EVERY:
         (locks / f"{framework}.lock").write_text("# nothing\n")
-    monkeypatch.setattr(framework_environments, "_LOCKS", locks)
+    monkeypatch.setattr(project_files, "LOCKS", locks)
     return tmp_path / "shared"
 
 
@@ -124,13 +125,12 @@ def test_wheels_without_cuda_where_there_is_no_gpu():
 
 @pytest.mark.parametrize("framework", EVERY)
 def test_pins_are_exact_and_agree_with_the_projects(framework):
-    from test_house import locked
 
     lines = (project.ROOT / "envs" / f"{framework}.lock").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     assert len(pins) == len([line for line in lines if line and not line.startswith("#")])
     assert {"numpy", "psutil", "nvidia-ml-py"} <= set(pins)
-    own = locked("requirements.lock")
+    own = project.locked("requirements.lock")
     shared = {"psutil", "nvidia-ml-py"} | ({"numpy"} if framework != "mxnet" else set())
     assert all(pins[name] == own[name] for name in shared)
     for requirement in framework_names.FRAMEWORKS[framework].gpu_requirements:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from test_training import DIGITS, assert_same_bits, run_name
+from digit_runs import DIGITS, assert_same_bits, run_name
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +33,8 @@ class Launcher:
 
     def __init__(self) -> None:
         code = (
-            "import os, sys; from pathlib import Path; from batchscope import warm;"
+            "import os, sys; from pathlib import Path;"
+            "from batchscope.host import warm_process as warm;"
             f"warm.launch(Path({str(ROOT / 'workflow')!r}));"
             "print(os.environ[warm.VARIABLE], flush=True); sys.stdin.read()"
         )
@@ -161,7 +162,7 @@ def test_without_the_process_a_job_imports_for_itself(results, tmp_path):
 
 def test_another_python_is_not_served(launcher, results):
     code = (
-        "import sys; sys.prefix = '/another'; from batchscope import warm;"
+        "import sys; sys.prefix = '/another'; from batchscope.host import warm_process as warm;"
         f"print(warm.ask(['evaluate', '--run', {run_name(epochs=7)!r}]))"
     )
     environment = {

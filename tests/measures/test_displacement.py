@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
+from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.measures import displacement
@@ -159,6 +159,6 @@ def test_a_measure_without_settings():
 
 def test_needs_no_tensorflow():
     code = "import sys, batchscope.measures.displacement; sys.exit('tensorflow' in sys.modules)"
-    path = str(displacement.__file__).rsplit("/batchscope", 1)[0]
+    path = str(project_files.WORKFLOW)
     finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
     assert finished.returncode == 0

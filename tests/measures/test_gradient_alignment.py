@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
+from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
@@ -288,6 +287,6 @@ def test_unfinished_run_has_null_values(tmp_path, status):
 def test_pure_functions_need_no_tensorflow():
     module = "batchscope.measures.gradient_alignment"
     code = f"import sys, {module}; sys.exit('tensorflow' in sys.modules)"
-    path = str(Path(gradient_alignment.__file__).parents[2])
+    path = str(project_files.WORKFLOW)
     finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
     assert finished.returncode == 0

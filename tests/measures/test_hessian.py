@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
+from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
@@ -18,10 +17,10 @@ from measured_run import COUNTS, RUN, write_run
 
 tensorflow_start.start()
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import keras
+import tensorflow as tf
 
-from batchscope.training.losses import Objective  # noqa: E402
+from batchscope.training.losses import Objective
 
 SETTINGS = measure_settings.parse_settings("hessian", "default")
 SHAPE = (4, 4, 1)
@@ -345,6 +344,6 @@ def test_unfinished_run_has_null_values(tmp_path, status):
 
 def test_pure_functions_need_no_tensorflow():
     code = "import sys, batchscope.measures.hessian; sys.exit('tensorflow' in sys.modules)"
-    path = str(Path(hessian.__file__).parents[2])
+    path = str(project_files.WORKFLOW)
     finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
     assert finished.returncode == 0

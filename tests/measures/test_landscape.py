@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
+from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.measures import landscape
@@ -402,6 +401,6 @@ def test_unfinished_run_has_null_values(tmp_path, status):
 
 def test_pure_functions_need_no_tensorflow():
     code = "import sys, batchscope.measures.landscape; sys.exit('tensorflow' in sys.modules)"
-    path = str(Path(landscape.__file__).parents[2])
+    path = str(project_files.WORKFLOW)
     finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
     assert finished.returncode == 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from batchscope import datasets, disk, measures
+from batchscope import datasets, disk, measures, project_files
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
 from batchscope.measures import evaluate, line
@@ -281,6 +280,6 @@ def test_fills_no_column():
 
 def test_pure_functions_need_no_tensorflow():
     code = "import sys, batchscope.measures.line; sys.exit('tensorflow' in sys.modules)"
-    path = str(Path(line.__file__).parents[2])
+    path = str(project_files.WORKFLOW)
     finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
     assert finished.returncode == 0

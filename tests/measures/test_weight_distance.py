@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
+from batchscope import disk, measures, project_files
 from batchscope.errors import UserError
-from batchscope.measures import weight_distance
 from batchscope.store import records
 from batchscope.training import distances
 from measured_run import RUN, write_run
@@ -113,6 +112,6 @@ def test_real_run(tmp_path):
 
 def test_needs_no_tensorflow():
     code = "import sys, batchscope.measures.weight_distance; sys.exit('tensorflow' in sys.modules)"
-    path = str(weight_distance.__file__).rsplit("/batchscope", 1)[0]
+    path = str(project_files.WORKFLOW)
     finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
     assert finished.returncode == 0

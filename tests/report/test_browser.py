@@ -21,9 +21,9 @@ from batchscope import report
 from batchscope.study import config
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs the package selenium")
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 ARGUMENTS = (
     "--headless=new",

@@ -11,12 +11,11 @@ import subprocess
 import sys
 import time
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
 import report_example
-from batchscope import report
+from batchscope import project_files, report
 from batchscope.analysis import intervals, paired_tests
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import run_names
@@ -441,7 +440,7 @@ def test_neither_tensorflow_nor_matplotlib_is_imported():
     code = "import sys, batchscope.report; print([m for m in sys.modules if m in " + (
         "('tensorflow', 'keras', 'matplotlib', 'sklearn')])"
     )
-    workflow = Path(report.__file__).parents[2]
+    workflow = project_files.WORKFLOW
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
     )

@@ -1,17 +1,16 @@
 """What exists, what is missing, and what the rest takes."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from batchscope import disk
+from batchscope import disk, project_files
 from batchscope.catalogue import run_names
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.store import estimates, job_files, records, status
-from batchscope.study import config, plan
+from batchscope.study import config
 
 CONFIG = """
 study: s
@@ -269,11 +268,11 @@ def test_plan_imports_the_standard_library_only():
     import sys
 
     code = (
-        "import sys; from batchscope import plan;"
+        "import sys; from batchscope.study import plan;"
         "loaded = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names);"
         "print(sorted(name for name in loaded if not name.startswith('_')))"
     )
-    workflow = Path(plan.__file__).parent.parent
+    workflow = project_files.WORKFLOW
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(command, cwd=workflow, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['batchscope']"

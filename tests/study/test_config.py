@@ -353,7 +353,8 @@ def test_other_flags_are_refused(value):
 
 def test_reading_needs_no_heavy_import():
     code = (
-        "import sys; from batchscope import config, status; config.study('config.yaml');"
+        "import sys; from batchscope.store import status; from batchscope.study import config;"
+        "config.study('config.yaml');"
         "heavy = {'tensorflow', 'keras', 'pandas', 'scipy', 'matplotlib', 'sklearn', 'snakemake'};"
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from batchscope import project_files
 from batchscope.study import model_files, plan
 from small_study import MODEL_FILE, config, forbid, problems
 
@@ -56,7 +57,8 @@ def test_one_model_under_two_names_is_one_run_twice():
 
 
 def test_built_in_models_are_those_of_the_networks_module():
-    tree = ast.parse((Path(plan.__file__).parent / "networks.py").read_text())
+    path = project_files.WORKFLOW / "batchscope" / "training" / "networks.py"
+    tree = ast.parse(path.read_text())
     (builders,) = (
         node.value
         for node in tree.body

@@ -7,13 +7,12 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pandas
 import pytest
 
 import synthetic
-from batchscope import disk, errors, measures
+from batchscope import disk, errors, measures, project_files
 from batchscope.analysis import outcome_answers, run_series
 from batchscope.catalogue import measure_settings, run_factors, run_names
 from batchscope.store import records
@@ -90,12 +89,13 @@ def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
 
 def test_the_tables_job_pays_for_no_framework():
     code = (
-        "import sys; from batchscope import measure_settings, measures, tables;"
+        "import sys; from batchscope import measures; from batchscope.catalogue import measure_settings;"
+        "from batchscope.tables import run_table;"
         "[measures.module(name).columns(measure_settings.parse_settings(name, 'default'))"
         " for name in measures.MODULES];"
         "print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))"
     )
-    workflow = Path(run_table.__file__).parents[1]
+    workflow = project_files.WORKFLOW
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
     )

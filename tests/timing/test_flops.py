@@ -6,18 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from batchscope import project_files
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start()
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from keras import layers  # noqa: E402
+import keras
+import tensorflow as tf
+from keras import layers
 
 from batchscope.timing.instruments import flops, peak
 from batchscope.training import models, networks
@@ -289,7 +289,7 @@ print(json.dumps(pairs))
 
 
 def test_the_peak_is_about_numpy_s_own():
-    library = str(Path(flops.__file__).parents[2])
+    library = str(project_files.WORKFLOW)
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     done = subprocess.run(
         [sys.executable, "-c", BESIDE_NUMPY, library],

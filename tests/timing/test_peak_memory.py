@@ -14,7 +14,7 @@ from batchscope.timing.instruments import peak_memory
 
 tensorflow_start.start()
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")

@@ -11,7 +11,7 @@ import pytest
 from batchscope.analysis import step_cost
 from batchscope.catalogue import measure_settings, sweep_names
 from batchscope.timing import throughput
-from test_training import DIGITS, door, run_name
+from digit_runs import DIGITS, door, run_name
 
 
 class Machine:

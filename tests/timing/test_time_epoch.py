@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from batchscope.timing import time_epoch as epoch
-from test_training import DIGITS, door, run_name
+from digit_runs import DIGITS, door, run_name
 
 
 def test_windows_follow_the_epoch_and_do_not_cross_its_end():

@@ -9,10 +9,10 @@ from batchscope.host import tensorflow_start
 
 tensorflow_start.start()
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import keras
+import tensorflow as tf
 
-from batchscope.training import losses  # noqa: E402
+from batchscope.training import losses
 
 SHAPE = (2, 2, 1)
 

@@ -15,9 +15,9 @@ from batchscope.store import records
 
 tensorflow_start.start()
 
-import keras  # noqa: E402
+import keras
 
-from batchscope.training import models  # noqa: E402
+from batchscope.training import models
 
 
 def conv(size, into, out):

@@ -12,8 +12,8 @@ import sys
 
 import pytest
 
-from test_backend import WORKFLOW
-from test_training import DIGITS, arrays, door, record, run_name, train
+from batchscope import project_files
+from digit_runs import DIGITS, arrays, door, record, run_name, train
 
 # `trained` makes a model and trains it on noise; 42 examples in batches of 10 end in a batch of
 # 2, and neither is a multiple of 4.
@@ -105,7 +105,7 @@ def passes():
     """A function that runs code after the preamble and fails as it does."""
     worker = subprocess.Popen(
         [sys.executable, "-c", PREAMBLE + WORKER],
-        env={**os.environ, "PYTHONPATH": WORKFLOW},
+        env={**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)},
         text=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

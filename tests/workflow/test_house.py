@@ -12,124 +12,21 @@ from pathlib import Path
 import pytest
 import yaml
 
+from batchscope import ROOMS
+from project import locked
+
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "workflow" / "batchscope"
 
-# Each module or package may import only those named before it in this order, and itself.
-LAYERS = (
-    "errors",
-    "parameters",
-    "names",
-    "measure_settings",
-    "snapshots",
-    "versions",
-    "problems",
-    "values",
-    "definitions",
-    "model_files",
-    "pairs",
-    "sweeps",
-    "environments",
-    "absence",
-    "published",
-    "outcomes",
-    "kinds",
-    "combinations",
-    "figure_names",
-    "reduction",
-    "reader",
-    "grids",
-    "experiment_keys",
-    "plan",
-    "config",
-    "records",
-    "installation",
-    "machine",
-    "outputs",
-    "estimates",
-    "status",
-    "backend",
-    "warm",
-    "jobs",
-    "datasets",
-    "networks",
-    "models",
-    "losses",
-    "methods",
-    "augmentations",
-    "loop",
-    "replicas",
-    "checkpoint",
-    "weight_distance",
-    "training",
-    "measures",
-    "frameworks",
-    "timing",
-    "frames",
-    "statistics",
-    "contrasts",
-    "margins",
-    "step_times",
-    "staircases",
-    "learning_rates",
-    "long_tables",
-    "timing_columns",
-    "timing_tables",
-    "tables",
-    "figures",
-    "report",
-)
 HEAVY = {
     *("tensorflow", "keras", "numpy", "pandas", "scipy", "matplotlib", "sklearn", "jinja2"),
     *("torch", "mxnet", "jax"),
 }
-# What each layer is made for (the architecture's table); a layer that is not named has no limit.
-OUTSIDE = {
-    "parameters": set(),
-    "names": set(),
-    "absence": set(),
-    "estimates": {"numpy"},
-    "measure_settings": set(),
-    "snapshots": set(),
-    "plan": set(),
-    "kinds": set(),
-    "combinations": set(),
-    "figure_names": set(),
-    "reduction": set(),
-    "reader": set(),
-    "grids": set(),
-    "experiment_keys": set(),
-    "model_files": set(),
-    "definitions": set(),
-    "pairs": set(),
-    "sweeps": set(),
-    "environments": set(),
-    "published": set(),
-    "outcomes": set(),
-    "problems": set(),
-    "values": set(),
-    "errors": set(),
-    "versions": set(),
-    "records": {"numpy"},
-    "config": set(),
-    "weight_distance": {"numpy"},
-    "frameworks": {"numpy", "torch", "mxnet", "jax"},
-    "statistics": {"numpy", "scipy", "pandas"},
-    "contrasts": {"pandas"},
-    "learning_rates": {"numpy", "pandas"},
-    "margins": {"numpy", "pandas"},
-    "step_times": {"numpy", "scipy"},
-    "staircases": {"numpy"},
-    "long_tables": {"numpy", "pandas"},
-    "timing_tables": {"numpy", "pandas"},
-    "tables": {"numpy", "pandas"},
-    "report": {"jinja2", "pandas"},
-}
 
 
-def modules(layer: str) -> list[Path]:
-    package = LIBRARY / layer
-    return sorted(package.rglob("*.py")) if package.is_dir() else [LIBRARY / f"{layer}.py"]
+def modules(room: str) -> list[Path]:
+    package = LIBRARY / room
+    return sorted(package.rglob("*.py")) if package.is_dir() else [LIBRARY / f"{room}.py"]
 
 
 def imported(path: Path) -> set[str]:
@@ -156,34 +53,42 @@ def type_checking_only(path: Path) -> set[str]:
     return found
 
 
-def test_every_module_has_its_layer():
+def test_every_module_is_in_a_room():
     found = {path.stem for path in LIBRARY.glob("*.py")} - {"__init__"}
     found |= {path.parent.name for path in LIBRARY.glob("*/__init__.py")}
-    assert found == set(LAYERS)
+    assert found == {*ROOMS}
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_imports_point_downward(layer):
-    allowed = set(LAYERS[: LAYERS.index(layer) + 1])
-    for path in modules(layer):
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_point_downward(room):
+    order = list(ROOMS)
+    allowed = {*order[: order.index(room) + 1]}
+    for path in modules(room):
         for name in imported(path):
             if name.startswith("batchscope."):
                 assert name.split(".")[1] in allowed, f"{path.name} imports {name}"
             assert not name.startswith("snakemake"), f"{path.name} imports {name}"
 
 
-@pytest.mark.parametrize("layer", OUTSIDE)
-def test_outside_imports(layer):
-    for path in modules(layer):
+@pytest.mark.parametrize("room", ROOMS)
+def test_outside_imports(room):
+    for path in modules(room):
         used = {name.split(".")[0] for name in imported(path) - type_checking_only(path)}
-        assert used & HEAVY <= OUTSIDE[layer], path.name
+        assert used & HEAVY <= {*ROOMS[room]}, path.name
+
+
+@pytest.mark.parametrize("package", [room for room in ROOMS if (LIBRARY / room).is_dir()])
+def test_every_package_says_what_lives_there_and_tests_mirror_it(package):
+    text = ast.get_docstring(ast.parse((LIBRARY / package / "__init__.py").read_text()))
+    assert len(re.findall(r"[.:](?=\s|$)", text)) >= 2, package
+    assert list((ROOT / "tests" / package).glob("test_*.py")), package
 
 
 def test_the_snakefile_pays_for_nothing_heavy():
     code = (
         "import sys; sys.path.insert(0, 'workflow');"
-        "from batchscope import jobs; jobs.Jobs.of(['config.yaml'], "
-        "__import__('batchscope.study.config').config.read('config.yaml'));"
+        "from batchscope import snakefile; snakefile.Jobs.of(['config.yaml'], "
+        "__import__('batchscope.study.config').study.config.read('config.yaml'));"
         "print(sorted(name for name in sys.modules if '.' not in name))"
     )
     done = subprocess.run(
@@ -192,24 +97,6 @@ def test_the_snakefile_pays_for_nothing_heavy():
     loaded = set(ast.literal_eval(done.stdout))
     # NumPy comes with the paths of the records; it is a tenth of a second.
     assert not loaded & (HEAVY - {"numpy"})
-
-
-def locked(name: str) -> dict[str, str]:
-    """Package -> version of a lock file, as it holds for Python 3.11 on Linux."""
-    from packaging.markers import Marker
-
-    environment = {
-        "python_version": "3.11",
-        "python_full_version": "3.11.9",
-        "sys_platform": "linux",
-        "platform_machine": "x86_64",
-    }
-    versions = {}
-    for line in (ROOT / name).read_text().splitlines():
-        match = re.match(r"([a-z0-9-]+)(?:\[.*\])?==([^\s;\\]+)(?: ; ([^\\]+))?", line)
-        if match and (not match[3] or Marker(match[3].strip()).evaluate(environment)):
-            versions[match[1]] = match[2]
-    return versions
 
 
 def test_the_project_pins_what_the_lock_holds():
@@ -302,7 +189,7 @@ def test_each_framework_imports_itself_alone():
 
 def test_what_times_the_steps_of_any_framework_imports_none():
     """It runs in the environment of each."""
-    shared = ("throughput", "utilisation", "subjects", "framework_subject")
+    shared = ("throughput", "utilisation", "steps/subjects", "steps/framework_subject")
     for name in shared:
         used = imported(LIBRARY / "timing" / f"{name}.py")
         assert {each.split(".")[0] for each in used} & HEAVY <= {"numpy"}, name

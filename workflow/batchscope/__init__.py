@@ -1,1 +1,26 @@
-"""Batchscope's library: what the batch size does to training."""
+"""Batchscope's library: rooms, ground first; each module imports from its own room and those above.
+
+What a room holds, and what it does not, says the docstring of its package.
+"""
+
+# Room -> what it may import from outside, of the libraries that are slow to import.
+ROOMS = {
+    "errors": (),
+    "problems": (),
+    "project_files": (),
+    "disk": ("numpy",),
+    "catalogue": (),
+    "host": ("numpy", "tensorflow", "keras"),
+    "study": (),
+    "store": ("numpy",),
+    "datasets": ("numpy", "sklearn"),
+    "training": ("numpy", "tensorflow", "keras"),
+    "frameworks": ("numpy", "torch", "mxnet", "jax"),
+    "measures": ("numpy", "scipy", "tensorflow", "keras"),
+    "timing": ("numpy", "tensorflow", "keras"),
+    "analysis": ("numpy", "scipy", "pandas"),
+    "tables": ("numpy", "pandas"),
+    "figures": ("numpy", "scipy", "pandas", "matplotlib"),
+    "report": ("jinja2", "pandas"),
+    "snakefile": (),
+}

@@ -1,4 +1,4 @@
-"""disk."""
+"""Files: atomic writes, JSON, CSV, npz, links; every reader says what to do with a damaged one."""
 
 from __future__ import annotations
 

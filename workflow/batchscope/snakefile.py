@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from batchscope import project_files
 from batchscope.catalogue import run_names, sweep_names
 from batchscope.errors import ConfigError, UserError
 from batchscope.host import absence, warm_process
@@ -81,7 +82,7 @@ def activate(gpus: bool) -> None:
 
 def prepare() -> None:
     """Starts the process that local jobs fork from (see batchscope.host.warm_process)."""
-    warm_process.launch(_HERE.parent)
+    warm_process.launch(project_files.WORKFLOW)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
-"""intervals."""
+"""Confidence intervals: Student's t, Hodges-Lehmann, ratios, binomial."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-if TYPE_CHECKING:
-    pass
 NAN = float("nan")
 
 

@@ -1,4 +1,4 @@
-"""Intervals, trend tests and the answers that an experiment gives.
+"""The answers that an experiment gives: each outcome with its slope, its test and a verdict.
 
 Runs are paired by seed: a seed fixes initial weights and data order at every batch size.
 Directions are stated beforehand, in `outcomes` or by the study, each with its source.

@@ -1,15 +1,13 @@
-"""paired_tests."""
+"""Tests of runs that are paired by seed: trends, differences, equivalence, Holm's adjustment."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
-if TYPE_CHECKING:
-    pass
 from batchscope.analysis import intervals
 
 LEAST_SEEDS = 6  # paired seeds below which no verdict is given

@@ -1,4 +1,4 @@
-"""framework_list."""
+"""The frameworks that are timed beside TensorFlow: one entry each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""run_factors."""
+"""The factors of a training run, and what an experiment of times may vary besides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The factors of a training run and the codec between factors and path names.
+"""The codec between the factors of a training run and its name in paths.
 
 Whatever changes a number stands in its path. A run is named by its factors::
 

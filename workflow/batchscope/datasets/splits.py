@@ -1,9 +1,9 @@
 """Which examples train, which validate, which test.
 
 In a stratified split the members of each class are shuffled by the split's seed, then dealt
-to train, validation and test as `batchscope.catalogue.dataset_definitions.split_counts` says. In one that is not
-(MNIST's) all examples are one group. Every split is then put in one shuffled order, so that
-classes do not follow one another.
+to train, validation and test as `split_counts` of batchscope.catalogue.dataset_definitions says.
+In one that is not (MNIST's) all examples are one group. Every split is then put in one shuffled
+order, so that classes do not follow one another.
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchscope import project_files
 from batchscope.catalogue import measure_settings
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure as Drawing
 
-REPORT = Path(__file__).parents[2] / "report"
 SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
 
@@ -54,7 +54,7 @@ class Figure:
     @property
     def caption(self) -> str:
         """What the figure shows: the text of workflow/report/{name}.rst."""
-        text = (REPORT / f"{self.name}.rst").read_text(encoding="utf-8")
+        text = (project_files.CAPTIONS / f"{self.name}.rst").read_text(encoding="utf-8")
         return " ".join(text.split())
 
     def select(self, tables: Tables) -> pandas.DataFrame:
@@ -82,7 +82,7 @@ def _empty() -> pandas.DataFrame:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tidy tables of one experiment, as batchscope.tables.run_table writes them: one {name}.csv each.
+    """The tidy tables of one experiment, as batchscope.tables writes them: one {name}.csv each.
 
     Only some experiments have rows in the later ones, those of timings among them.
     """

@@ -8,8 +8,9 @@ dropout where the Keras model has it. What differs is what each framework makes 
 `mxnet`    a hybridized Gluon block, autograd, `Trainer`: operations queued for an engine
 `jax`      one jitted function per batch size that takes the weights' buffers over
 
-Each runs in its own environment (`batchscope.host.framework_environments`), so that this package is imported
-there: nothing here may import TensorFlow, or another framework than the one that is asked for.
+Each runs in its own environment (batchscope.host.framework_environments), so that this package
+is imported there: nothing here may import TensorFlow, or another framework than the one that is
+asked for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The networks that every framework trains, described once and for all of them.
 
-Layers, sizes and names are those of the Keras models in `batchscope.training.networks`; arrays are laid
-out as Keras has them (images NHWC, kernels HWIO and (inputs, outputs)), and each framework
+Layers, sizes and names are those of the Keras models in `batchscope.training.networks`; arrays are
+laid out as Keras has them (images NHWC, kernels HWIO and (inputs, outputs)), and each framework
 converts them into its own. Where a framework has its channels first, what it flattens stands in
 another order, so that the rows of the dense kernel behind it must move with it.
 """

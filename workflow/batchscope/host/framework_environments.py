@@ -1,4 +1,4 @@
-"""The frameworks that are timed beside TensorFlow, each in a Python environment of its own.
+"""The Python environment of each framework that is timed beside TensorFlow.
 
 They cannot share one: their pins of NumPy exclude each other, and two of them in one process
 would contend for its threads. An environment lies in `.frameworks/{framework}/` below the working
@@ -14,13 +14,12 @@ import json
 import os
 from pathlib import Path
 
+from batchscope import project_files
 from batchscope.catalogue import framework_names
 
 VARIABLE = "BATCHSCOPE_FRAMEWORKS"
 FOLDER = ".frameworks"
 RECORD = "installed.json"
-
-_LOCKS = Path(__file__).resolve().parents[2] / "envs"
 
 
 def folder(framework: str) -> Path:
@@ -40,7 +39,7 @@ def record(framework: str) -> Path:
 
 def lock(framework: str) -> Path:
     """Returns the file with a framework's pins."""
-    return _LOCKS / f"{framework}.lock"
+    return project_files.LOCKS / f"{framework}.lock"
 
 
 def lock_digest(framework: str) -> str:

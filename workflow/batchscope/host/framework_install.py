@@ -82,7 +82,8 @@ def _clear(folder: Path) -> None:
     if any(folder.iterdir()) and not (folder / "pyvenv.cfg").exists():
         raise UserError(
             f"{folder}: received a folder that holds something else; an environment, an empty "
-            f"folder or none is expected. Remove it, or let {framework_environments.VARIABLE} name another."
+            "folder or none is expected. Remove it, or let "
+            f"{framework_environments.VARIABLE} name another."
         )
     shutil.rmtree(folder)
 

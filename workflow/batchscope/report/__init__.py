@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from batchscope import disk
+from batchscope import disk, project_files
 from batchscope.catalogue import figure_names, run_factors, sweep_names
 from batchscope.report import answers, claims, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
@@ -33,8 +33,9 @@ _EVERY_EPOCH = ("epoch_distance", *figure_names.EPOCH_FIGURES)
 
 __all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
 
-TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
-TEMPLATE_FILES = tuple(TEMPLATES / name for name in ("report.html.j2", "report.css", "report.js"))
+TEMPLATE_FILES = tuple(
+    project_files.TEMPLATES / name for name in ("report.html.j2", "report.css", "report.js")
+)
 
 
 def write(
@@ -74,7 +75,7 @@ def build(study: Study, inputs: Inputs) -> str:
     found = gaps.find(study, rows, inputs)
     script = _asset("report.js")
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+        loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -110,7 +111,7 @@ def build(study: Study, inputs: Inputs) -> str:
 
 def _asset(name: str) -> str:
     """Returns one of our own files; refuses what could end its element early."""
-    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    text = (project_files.TEMPLATES / name).read_text(encoding="utf-8")
     if "</" in text:
         raise ValueError(f"Expected no closing tag in {name}.")
     return text

@@ -1,4 +1,4 @@
-"""The files on disk: where they lie, their keys, status words, and atomic writes."""
+"""The files of finished work: where they lie, their keys, status words, and weights."""
 
 from __future__ import annotations
 

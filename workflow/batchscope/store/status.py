@@ -22,7 +22,8 @@ from batchscope.study import plan
 
 # Seconds of a core until a job that needs TensorFlow computes: of one that is timed, which has a
 # process of its own, interpreter, imports and compilation; of any other, which is forked from a
-# process with the imports behind it (see batchscope.host.warm_process), most of the 0.9 s of a small `evaluate`.
+# process with the imports behind it (see
+# batchscope.host.warm_process), most of the 0.9 s of a small `evaluate`.
 START_SECONDS, FORK_SECONDS = 4.0, 0.9
 _STARTS = {
     **dict.fromkeys(("train", *measure_settings.MEASURES), FORK_SECONDS),

@@ -1,0 +1,4 @@
+"""From a YAML file to a plan: read, checked, every problem told at once.
+
+Nothing here reads results or imports what runs.
+"""

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from batchscope import project_files
 from batchscope.catalogue import coercion, measure_settings, run_factors, sweep_names
 from batchscope.catalogue.parameters import Parameter
 from batchscope.errors import ConfigError, UserError
@@ -28,7 +29,6 @@ from batchscope.study import (
     value_reader,
 )
 
-SCHEMA_FILE = Path(__file__).parent.parent / "schemas" / "config.schema.yaml"
 SCALES = ("full", "reduced")
 
 _MAX_NODES = 200_000  # of a configuration; an alias counts as what it stands for
@@ -175,7 +175,7 @@ def _check_nodes(path: Path | str, config: Any) -> None:
 @functools.cache
 def schema() -> dict[str, Any]:
     """Returns the whole schema: the file, with the definitions made from the registries."""
-    document = yaml.safe_load(SCHEMA_FILE.read_text(encoding="utf-8"))
+    document = yaml.safe_load(project_files.SCHEMA.read_text(encoding="utf-8"))
     document["$defs"].update(_registry_definitions())
     return document
 

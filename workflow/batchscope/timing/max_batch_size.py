@@ -9,13 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from batchscope import project_files
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.store import records
 from batchscope.timing.largest import attempts, memory_limits, search
-
-DOOR = Path(__file__).resolve().parents[2] / "run.py"
 
 
 def command(
@@ -26,7 +25,7 @@ def command(
     model_file: Path | str | None,
 ) -> list[str]:
     """Returns the command line that tries one batch size."""
-    words = [sys.executable, str(DOOR), "try_batch", "--results", str(results)]
+    words = [sys.executable, str(project_files.DOOR), "try_batch", "--results", str(results)]
     words += ["--sweep", sweep.name, "--batch-size", str(batch_size)]
     if memory_mb is not None:
         words += ["--memory-mb", json.dumps(memory_mb)]

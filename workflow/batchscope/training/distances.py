@@ -1,4 +1,4 @@
-"""distances."""
+"""Distances between the weights of a model: overall, relative and by layer."""
 
 from __future__ import annotations
 

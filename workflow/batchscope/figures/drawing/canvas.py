@@ -19,11 +19,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from batchscope import project_files
 from batchscope.analysis import run_series
-from batchscope.figures import REPORT
 from batchscope.host import absence
 
-STYLE = REPORT / "batchscope.mplstyle"
+STYLE = project_files.CAPTIONS / "batchscope.mplstyle"
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
 FINISHED = "finished"
 # Okabe and Ito's colours, without yellow, which is lost on white. Markers and line styles

@@ -1,0 +1,4 @@
+"""What a timing reads from: clocks, samplers, counters, traces, peaks.
+
+What is timed lives in batchscope.timing.steps.
+"""

@@ -8,9 +8,9 @@
 
 All of them read the examples in the order 0 to n - 1, epoch after epoch; where the batch size
 does not divide n, an epoch's last batch is smaller, or left out. Loss and update are the same
-too (the model's cross-entropy of `batchscope.training.losses`, as a mean over the batch, plus the layers'
-penalties), so that the same initial weights lead to the same weights. They differ in what a step
-costs beyond its arithmetic.
+too (the model's cross-entropy of `batchscope.training.losses`, as a mean over the batch, plus the
+layers' penalties), so that the same initial weights lead to the same weights. They differ in what
+a step costs beyond its arithmetic.
 
 Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025), whose
 examples 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay before each

@@ -1,6 +1,6 @@
 """The numbers of a tiny run stay what they were, or their step's version is raised.
 
-`python tests/test_versions.py` writes the stored numbers anew.
+`python tests/training/test_versions.py` writes the stored numbers anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from test_training import DIGITS, door, record, run_name
+from digit_runs import DIGITS, door, record, run_name
 
 STORED = Path(__file__).parents[1] / "data" / "tiny_run.json"
 RUN = run_name(epochs=3, batch_size=64, update_norms=True)
@@ -58,7 +58,7 @@ def test_numbers_have_not_moved(now, step):
     if VERSIONS[step] == stored["versions"][step]:
         assert not moved, f"bump {VERSIONS[step]}: {now[step]} was {stored['numbers'][step]}"
     else:
-        pytest.fail(f"{VERSIONS[step]}: store its numbers: python tests/test_versions.py")
+        pytest.fail(f"{VERSIONS[step]}: store its numbers: python tests/training/test_versions.py")
 
 
 if __name__ == "__main__":
