@@ -84,9 +84,8 @@ def write(
             results, lacking, "sharpness", _settings(measures, "sharpness")
         ).unlink()
     for timing in {run_names.timing_name(run.factors) for run in study.runs.values()}:
-        place = records.timing_path(
-            results, study.machine, timing, _settings(measures, "time_epoch")
-        )
+        settings = _settings(measures, "time_epoch")
+        place = records.timing_path(results, study.machine, timing, settings, "time_epoch")
         _write_json(place, _timing(timing, measures["time_epoch"]))
     for name, experiment in study.experiments.items():
         place = results / "studies" / study.folder_name / name
@@ -268,5 +267,7 @@ def write_figures(folder: Path, drawn: list[str]) -> None:
         )
         (folder / f"{name}.csv").write_text("batch_size,value\n16,1\n", encoding="utf-8")
         caption = f"Every `point` of {name} & <i>seeds</i> is one run."
-        listing.append({"name": name, "title": figures.FIGURES[name].title, "caption": caption})
+        listing.append(
+            {"name": name, "title": figures.FIGURES[name].entry.title, "caption": caption}
+        )
     (folder / figures.LISTING).write_text(json.dumps(listing), encoding="utf-8")

@@ -13,13 +13,15 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings, parameters, run_names
+from batchscope.catalogue.measures import MEASURES as catalogue_measures
+from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import records
 
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
 MEASURES: dict[str, dict[str, Any]] = {
-    measure: {name: setting.birth for name, setting in settings.items()}
-    for measure, settings in measure_settings.MEASURES.items()
+    name: measure_settings.parse_settings(name, "default")
+    for name in (*catalogue_measures, *OF_TRAININGS)
 }
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
@@ -165,7 +167,7 @@ def _write_run(
     }
     disk.write_json(folder / "record.json", record)
     for measure, settings in experiment.measures.items():
-        if measure in measure_settings.PAIR_MEASURES:
+        if measure in experiment.pairs:
             continue
         path = records.measure_path(
             results, run, measure, measure_settings.settings_name(measure, settings)
@@ -176,7 +178,11 @@ def _write_run(
         if measure == "time_epoch":
             timing = run_names.timing_name(factors)
             path = records.timing_path(
-                results, planned.machine, timing, measure_settings.settings_name(measure, settings)
+                results,
+                planned.machine,
+                timing,
+                measure_settings.settings_name(measure, settings),
+                measure,
             )
         elif not finished:
             values, details = dict.fromkeys(values), {}

@@ -13,8 +13,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from batchscope.catalogue import framework_names, measure_settings, run_names, sweep_names
+from batchscope.catalogue import framework_names, run_names, sweep_names
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
 from batchscope.host import framework_environments, warm_process
 
@@ -44,28 +47,18 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    if arguments.step in NEED_TENSORFLOW:
+    entry = MEASURES[arguments.step]
+    if entry.data:
         factors = run_names.parse_run(arguments.run)
         # One thread: a sum's order, and so its last bits, must not depend on the machine.
         _start({"threads": 1, "device": factors["device"]})
     from batchscope import measures
 
-    rest = (arguments.settings, arguments.output, arguments.model_file)
-    if arguments.step in measure_settings.PAIR_MEASURES:
-        module = measures.module(arguments.step)
-        module.write(arguments.results, arguments.run, arguments.other, *rest)
-    else:
-        measures.write(arguments.step, arguments.results, arguments.run, *rest)
-
-
-def time_epoch(arguments: argparse.Namespace) -> None:
-    _start(run_names.parse_timing(arguments.timing))
-    from batchscope.timing import time_epoch as epoch
-
-    epoch.write(
+    runs = (arguments.run, arguments.other) if entry.pairs else (arguments.run,)
+    measures.write(
+        arguments.step,
         arguments.results,
-        arguments.machine,
-        arguments.timing,
+        runs,
         arguments.settings,
         arguments.output,
         arguments.model_file,
@@ -73,19 +66,24 @@ def time_epoch(arguments: argparse.Namespace) -> None:
 
 
 def timing(arguments: argparse.Namespace) -> None:
-    sweep = sweep_names.parse(arguments.sweep)
-    framework = sweep.factors["framework"]
-    if framework != framework_names.OWN:
-        _hand_over(framework)
-    elif arguments.step != "max_batch_size":  # its children start TensorFlow, each for itself
-        _start(sweep.factors)
+    entry = TIMINGS[arguments.step]
+    if entry.trains:
+        subject: Any = arguments.timing
+        factors = run_names.parse_timing(subject)
+    else:
+        subject = sweep_names.parse(arguments.sweep)
+        factors = subject.factors
+    if factors.get("framework", framework_names.OWN) != framework_names.OWN:
+        _hand_over(factors["framework"])
+    elif entry.batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
+        _start(factors)
     from batchscope import timing as timings
 
     timings.write(
         arguments.step,
         arguments.results,
         arguments.machine,
-        sweep,
+        subject,
         arguments.settings,
         arguments.output,
         arguments.model_file,
@@ -152,15 +150,18 @@ def plan(arguments: argparse.Namespace) -> None:
     print(status.main(arguments.config, arguments.scale, arguments.results))
 
 
-# Measures of runs; times are taken of configurations, by a step of their own.
-MEASURES = tuple(name for name in measure_settings.MEASURES if name != "time_epoch")
-NEED_TENSORFLOW = tuple(name for name in MEASURES if name not in measure_settings.LIGHT_MEASURES)
-WARM = ("train", *NEED_TENSORFLOW)
+def explain(arguments: argparse.Namespace) -> None:
+    from batchscope.catalogue import reference
+
+    text = reference.one(arguments.name) if arguments.name else reference.whole()
+    print(text, end="")
+
+
+WARM = ("train", *(name for name, entry in MEASURES.items() if entry.data))
 # Measures and timings -> the option that says what they are of.
 OF = {
     **dict.fromkeys(MEASURES, "run"),
-    "time_epoch": "timing",
-    **dict.fromkeys(measure_settings.TIMINGS, "sweep"),
+    **{name: "timing" if entry.trains else "sweep" for name, entry in TIMINGS.items()},
 }
 
 
@@ -208,6 +209,8 @@ def _parser() -> argparse.ArgumentParser:
     found = study("plan", plan, "Show what a study would run, what exists, time and disk.")
     found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
     found.add_argument("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster")
+    found = step("explain", explain, "Print what a factor, measure, column or figure is.")
+    found.add_argument("name", nargs="?", help="of all that a study may choose; all if left out")
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")
@@ -220,21 +223,16 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--chunk-steps", type=int, help="most steps in one call")
     found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
     _model_file(found)
-    for name in MEASURES:
-        whom = "two runs" if name in measure_settings.PAIR_MEASURES else "one run"
-        found = step(name, measure, f"Measure {name} of {whom}.")
+    for name, entry in MEASURES.items():
+        found = step(name, measure, entry.doc)
         found.add_argument("--run", required=True)
-        if name in measure_settings.PAIR_MEASURES:
+        if entry.pairs:
             found.add_argument("--other", required=True, help="the second run")
         _settings(found)
-    found = step("time_epoch", time_epoch, "Time the epochs of one configuration.")
-    found.add_argument("--machine", default="local")
-    found.add_argument("--timing", required=True)
-    _settings(found)
-    for name in measure_settings.TIMINGS:
-        found = step(name, timing, f"Measure {name} of one configuration, alone on the machine.")
+    for name, entry in TIMINGS.items():
+        found = step(name, timing, entry.doc)
         found.add_argument("--machine", default="local")
-        found.add_argument("--sweep", required=True, help="what is timed, as in paths")
+        found.add_argument(f"--{OF[name]}", required=True, help="what is timed, as in paths")
         _settings(found)
     found = step("try_batch", try_batch, "Try whether one batch fits into memory.")
     found.add_argument("--sweep", required=True, help="the configuration, as in paths")

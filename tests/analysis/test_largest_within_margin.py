@@ -159,7 +159,9 @@ LIMIT = {
 
 
 def drawn(rows, limits=(), stated=None):
-    frame = pandas.DataFrame(list(limits), columns=[*timing_columns.FIRST, *timing_columns.SWEEPS])
+    frame = pandas.DataFrame(
+        list(limits), columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
+    )
     empty = {field.name: pandas.DataFrame() for field in fields(figures.Tables)}
     table = largest_within_margin.table(rows, stated or {"test_accuracy": 0.03})
     made = figures.Tables(**{**empty, "margins": table, "limits": frame})

@@ -10,7 +10,7 @@ from scipy import stats
 
 import synthetic
 from batchscope.analysis import intervals, outcome_answers, paired_tests
-from batchscope.catalogue import outcomes
+from batchscope.catalogue import columns, outcomes
 from batchscope.tables import run_table
 
 
@@ -320,6 +320,6 @@ def test_nothing_finished_gives_no_answer(tmp_path):
 
 def test_every_outcome_is_a_documented_column():
     for name in outcomes.EXAMPLES:
-        assert run_table.describe(name) is not None
+        assert columns.describe(name) is not None
         assert outcomes.stated(name, "falls", "a document").column == name
     assert outcomes.stated("run", "falls", "") is None is outcomes.outcome("run")

@@ -1,22 +1,7 @@
 """The figures that an experiment may name."""
 
-from batchscope.catalogue import figure_names
 from batchscope.study import plan
 from small_study import config, problems
-
-
-def test_the_figures_that_a_study_may_name_are_the_registry():
-    from batchscope import figures
-
-    assert sorted(figures.FIGURES) == list(figure_names.FIGURES)
-    assert {name: item.measures for name, item in figures.FIGURES.items()} == figure_names.FIGURES
-
-
-def test_the_figures_by_number_of_epochs_are_those_of_the_registry():
-    from batchscope import figures
-
-    needing = {name for name, item in figures.FIGURES.items() if item.at_epochs}
-    assert needing == set(figure_names.EPOCH_FIGURES)
 
 
 def test_a_figure_by_number_of_epochs_needs_them():

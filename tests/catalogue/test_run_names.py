@@ -82,7 +82,10 @@ def test_golden_timing_name():
 @pytest.mark.parametrize(("measure", "settings", "name"), GOLDEN_SETTINGS)
 def test_golden_settings_names(measure, settings, name):
     assert measure_settings.settings_name(measure, settings) == name
-    births = {key: parameter.birth for key, parameter in measure_settings.MEASURES[measure].items()}
+    births = {
+        key: parameter.birth
+        for key, parameter in measure_settings.ENTRIES[measure].parameters.items()
+    }
     assert measure_settings.parse_settings(measure, name) == {**births, **settings}
 
 
@@ -117,9 +120,9 @@ def test_every_factor_survives_the_round_trip(factor):
         assert "," not in name and name == name.lower()
 
 
-@pytest.mark.parametrize("measure", measure_settings.MEASURES)
+@pytest.mark.parametrize("measure", measure_settings.ENTRIES)
 def test_every_setting_survives_the_round_trip(measure):
-    for key, parameter in measure_settings.MEASURES[measure].items():
+    for key, parameter in measure_settings.ENTRIES[measure].parameters.items():
         for value in _samples(parameter):
             settings = {key: (value,) if parameter.many else value}
             name = measure_settings.settings_name(measure, settings)
@@ -171,7 +174,10 @@ def test_names_have_an_end():
 
 
 def test_aliases_are_distinct_and_safe_in_paths():
-    for known in (run_factors.FACTORS, *measure_settings.MEASURES.values()):
+    for known in (
+        run_factors.FACTORS,
+        *(entry.parameters for entry in measure_settings.ENTRIES.values()),
+    ):
         aliases = [parameter.alias for parameter in known.values()]
         assert len(set(aliases)) == len(aliases)
         assert all(alias.isalnum() and alias.islower() for alias in aliases)
@@ -180,5 +186,5 @@ def test_aliases_are_distinct_and_safe_in_paths():
 def test_only_core_factors_lack_a_birth_value():
     core = [name for name, factor in run_factors.FACTORS.items() if factor.core]
     assert core == list(CORE)
-    for known in measure_settings.MEASURES.values():
+    for known in (entry.parameters for entry in measure_settings.ENTRIES.values()):
         assert not any(setting.core for setting in known.values())

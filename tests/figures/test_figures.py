@@ -14,7 +14,7 @@ from PIL import Image
 import synthetic
 from batchscope import errors, figures, project_files
 from batchscope.analysis import intervals, run_series
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import update_norms
 from batchscope.figures.drawing import canvas
 from batchscope.tables import run_table
@@ -24,7 +24,7 @@ RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 NAMES = [
     name
     for name, figure in figures.FIGURES.items()
-    if not set(figure.measures) & set(measure_settings.TIMINGS)
+    if not set(figure.entry.measures) & set(OF_SWEEPS)
 ]
 # Figures whose first panel is against batch size.
 AGAINST_BATCH_SIZE = (
@@ -100,7 +100,7 @@ def test_what_was_found_is_a_sentence_or_two_with_numbers(drawn):
 def test_the_files_are_sound(drawn, name):
     text = (drawn / f"{name}.svg").read_text()
     root = ElementTree.fromstring(text)
-    assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].title
+    assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].entry.title
     assert len(text) < 150_000
     assert "<text" not in text  # outlines: the same wherever it is opened
     assert "<image" not in text
@@ -113,7 +113,7 @@ def test_the_files_are_sound(drawn, name):
 def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
     figure = figures.FIGURES[name]
     drawing = figure.draw(run_series.read(drawn / f"{name}.csv"))
-    svg, png = canvas.svg_and_png(drawing, figure.title)
+    svg, png = canvas.svg_and_png(drawing, figure.entry.title)
     assert svg == (drawn / f"{name}.svg").read_text()
     assert png == (drawn / f"{name}.png").read_bytes()
 
@@ -124,7 +124,7 @@ def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
     figure = figures.FIGURES["best_losses"]
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
         drawing = figure.draw(figure.select(figures.read(two_rates)))
-        svg, _ = canvas.svg_and_png(drawing, figure.title)
+        svg, _ = canvas.svg_and_png(drawing, figure.entry.title)
     assert svg == (drawn / "best_losses.svg").read_text()
 
 
@@ -403,16 +403,15 @@ def test_an_unknown_figure_is_refused(two_rates, tmp_path):
 
 
 def test_captions_are_plain_enough_for_both_reports():
-    assert {path.stem for path in project_files.CAPTIONS.glob("*.rst")} >= set(figures.FIGURES)
     for name in figures.FIGURES:
-        caption = figures.FIGURES[name].caption
+        caption = figures.FIGURES[name].entry.caption
         assert caption.endswith(".") and not set(caption) & set("`{}<>|*_")
 
 
 def test_the_registry_needs_the_standard_library_alone():
     code = (
         "import sys; from batchscope import figures; figures.available(['evaluate']);"
-        "figures.FIGURES['time'].caption;"
+        "figures.FIGURES['time'].entry.caption;"
         "print(sorted({'numpy', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)))"
     )
     workflow = project_files.WORKFLOW

@@ -337,5 +337,5 @@ def test_it_is_drawn_where_frameworks_are_varied():
 def test_the_same_bytes_for_the_same_data():
     figure = figures.FIGURES["frameworks"]
     frame = reread(figure.select(read_tables(*TWO, numbers=DOCUMENT)))
-    files = [canvas.svg_and_png(figure.draw(frame), figure.title) for _ in range(2)]
+    files = [canvas.svg_and_png(figure.draw(frame), figure.entry.title) for _ in range(2)]
     assert files[0] == files[1]

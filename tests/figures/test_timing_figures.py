@@ -88,11 +88,11 @@ def tables(*made):
     """Returns the tables of an experiment, as they are read back from CSV files."""
     rows = [row for part, _ in made for row in part]
     summaries = [summary for _, summary in made]
-    columns = [*timing_columns.FIRST, *timing_columns.THROUGHPUT]
+    columns = [*timing_columns.FIRST, *timing_columns.COLUMNS["throughput.csv"]]
     written = {
         "throughput": pandas.DataFrame(rows, columns=columns),
         "sweeps": pandas.DataFrame(
-            summaries, columns=[*timing_columns.FIRST, *timing_columns.SWEEPS]
+            summaries, columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
         ),
     }
     read = {name: reread(frame) for name, frame in written.items()}
@@ -651,9 +651,9 @@ def test_the_noise_floor_of_several_series():
 @pytest.mark.parametrize("name", NAMES)
 def test_captions_and_the_same_picture_from_the_csv_alone(name):
     figure = figures.FIGURES[name]
-    assert figure.measures == ("throughput",) and "batch size" in figure.caption
+    assert figure.entry.measures == ("throughput",) and "batch size" in figure.entry.caption
     frame = figure.select(tables(sweep(**LIMITS), sweep(loop="eager", **fitted(2e-3, 5e-4))))
-    first = canvas.svg_and_png(figure.draw(frame), figure.title)
-    again = canvas.svg_and_png(figure.draw(reread(frame)), figure.title)
+    first = canvas.svg_and_png(figure.draw(frame), figure.entry.title)
+    again = canvas.svg_and_png(figure.draw(reread(frame)), figure.entry.title)
     assert first == again
     assert len(first[0]) < 150_000

@@ -11,7 +11,8 @@ from matplotlib.patches import Rectangle
 
 from batchscope import figures
 from batchscope.analysis import run_series
-from batchscope.catalogue import measure_settings, sweep_names, timing_columns
+from batchscope.catalogue import sweep_names, timing_columns
+from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import max_batch_size, profile, utilisation, utilisation_over_time
 from batchscope.figures.drawing import canvas
 
@@ -22,11 +23,11 @@ MODULES = {
     "profile": profile,
 }
 COLUMNS = {
-    "sweeps": timing_columns.SWEEPS,
-    "utilisation": timing_columns.UTILISATION,
-    "samples": timing_columns.SAMPLES,
-    "largest": timing_columns.LARGEST,
-    "profiles": timing_columns.PROFILES,
+    "sweeps": timing_columns.COLUMNS["sweeps.csv"],
+    "utilisation": timing_columns.COLUMNS["utilisation.csv"],
+    "samples": timing_columns.COLUMNS["samples.csv"],
+    "largest": timing_columns.COLUMNS["largest.csv"],
+    "profiles": timing_columns.COLUMNS["profiles.csv"],
 }
 SIZES = (1, 8, 64, 256)
 
@@ -227,9 +228,9 @@ def test_the_same_bytes_for_the_same_data():
     for name, module in MODULES.items():
         figure = figures.FIGURES[name]
         frame = reread(module.select(made))
-        files = [canvas.svg_and_png(figure.draw(frame), figure.title) for _ in range(2)]
+        files = [canvas.svg_and_png(figure.draw(frame), figure.entry.title) for _ in range(2)]
         assert files[0] == files[1]
-        assert figure.measures[0] in measure_settings.TIMINGS and len(figure.caption) > 100
+        assert figure.entry.measures[0] in OF_SWEEPS and len(figure.entry.caption) > 100
 
 
 def test_utilisation_has_medians_quartiles_and_the_machine():

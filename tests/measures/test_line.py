@@ -274,10 +274,6 @@ def test_other_initial_weights_are_refused(tmp_path):
         line.write(tmp_path, RUN, run_name(seed=4), "default", tmp_path / "out.json")
 
 
-def test_fills_no_column():
-    assert line.columns(measure_settings.parse_settings("line", "default")) == ()
-
-
 def test_pure_functions_need_no_tensorflow():
     code = "import sys, batchscope.measures.line; sys.exit('tensorflow' in sys.modules)"
     path = str(project_files.WORKFLOW)

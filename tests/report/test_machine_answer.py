@@ -10,12 +10,14 @@ from batchscope.analysis import step_stairs
 from batchscope.catalogue import timing_columns
 from batchscope.report import machine_answer
 
-NOTHING = pandas.DataFrame(columns=[*timing_columns.FIRST, *timing_columns.THROUGHPUT])
+NOTHING = pandas.DataFrame(
+    columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["throughput.csv"]]
+)
 KNEE = "Knee: batch size of 90 % of the plateau"
 
 
 def row(**values: object) -> dict[str, object]:
-    names = [*timing_columns.FIRST, *timing_columns.SWEEPS]
+    names = [*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
     given = {
         "machine": "local",
         "sweep": "s",

@@ -179,7 +179,7 @@ def measured(results, study, run, measure, seconds, word="finished"):
     name = run
     if measure == "time_epoch":
         name = run_names.timing_name(study.runs[run].factors)
-        path = records.timing_path(results, study.machine, name, "default")
+        path = records.timing_path(results, study.machine, name, "default", measure)
     else:
         path = records.measure_path(results, run, measure, "default")
     disk.write_json(path, {"status": word})

@@ -11,7 +11,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from batchscope.catalogue import dataset_definitions, measure_settings, run_factors
+from batchscope.catalogue import dataset_definitions, run_factors
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
 from batchscope.study import config, plan
 
@@ -104,17 +106,17 @@ def test_schema_has_the_factors_and_measures_of_the_registry():
     every = {*run_factors.FACTORS, *run_factors.TIMING_ONLY_FACTORS}
     assert set(defs["factors"]["properties"]) == every
     assert set(defs["factor_lists"]["properties"]) == every
-    assert set(defs["measures"]["properties"]) == set(measure_settings.MEASURES)
-    assert set(defs["timings"]["properties"]) == set(measure_settings.TIMINGS)
+    assert set(defs["measures"]["properties"]) == {*MEASURES, *OF_TRAININGS}
+    assert set(defs["timings"]["properties"]) == {*OF_SWEEPS}
     for name, factor in run_factors.FACTORS.items():
         if name != "seed":
             rule = defs["factors"]["properties"][name]
             assert rule["description"].startswith(factor.doc)
             assert rule.get("default") == factor.birth
-    for measure, settings in measure_settings.MEASURES.items():
+    for measure, entry in MEASURES.items():
         rules = defs["measures"]["properties"][measure]["properties"]
-        between = {"between"} if measure in measure_settings.PAIR_MEASURES else set()
-        assert set(rules) == set(settings) | between
+        between = {"between"} if entry.pairs else set()
+        assert set(rules) == {*entry.parameters} | between
 
 
 def _default(rule):

@@ -88,7 +88,7 @@ def test_measures_as_list_and_as_map_are_the_same():
     measures = [study.experiments["a"].measures for study in made]
     assert measures[0] == measures[1]
     assert list(measures[0]) == ["evaluate", "sharpness"]
-    assert set(measures[0]["sharpness"]) == set(measure_settings.MEASURES["sharpness"])
+    assert set(measures[0]["sharpness"]) == set(measure_settings.ENTRIES["sharpness"].parameters)
     assert measure_settings.settings_name("sharpness", measures[0]["sharpness"]) == "eps=0.001+ex=0"
 
 

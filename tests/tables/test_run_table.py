@@ -12,9 +12,10 @@ import pandas
 import pytest
 
 import synthetic
-from batchscope import disk, errors, measures, project_files
+from batchscope import disk, errors, project_files
 from batchscope.analysis import outcome_answers, run_series
-from batchscope.catalogue import measure_settings, run_factors, run_names
+from batchscope.catalogue import columns, measure_settings, run_factors, run_names
+from batchscope.catalogue.measures import MEASURES
 from batchscope.store import records
 from batchscope.tables import long_tables, run_table, timing_tables
 
@@ -57,10 +58,10 @@ def test_what_is_not_there_is_empty(written):
 def test_every_column_is_documented_and_in_the_documented_order(written):
     results, planned = written
     frame = run_table.collect(results, planned, "gap")
-    assert all(run_table.describe(name) for name in frame.columns)
-    places = [run_table._position(name) for name in frame.columns]
+    assert all(columns.describe(name) for name in frame.columns)
+    places = [columns.position(name) for name in frame.columns]
     assert places == sorted(places)
-    for column in run_table.COLUMNS.values():
+    for column in columns.COLUMNS.values():
         assert column.doc.endswith(".")
     assert set(run_factors.FACTORS) < set(frame.columns)
 
@@ -72,12 +73,11 @@ def test_the_columns_do_not_depend_on_what_exists(tmp_path, written):
     assert set(nothing["status"]) == {"missing"}
 
 
-@pytest.mark.parametrize("measure", measures.MODULES)
+@pytest.mark.parametrize("measure", MEASURES)
 def test_the_measures_fill_documented_columns(measure):
-    settings = measure_settings.parse_settings(measure, "default")
-    columns = measures.module(measure).columns(settings)
-    assert all(run_table.describe(name) for name in columns)
-    assert (columns == ()) == (measure in measure_settings.PAIR_MEASURES)
+    found = MEASURES[measure].columns_for(measure_settings.parse_settings(measure, "default"))
+    assert all(columns.describe(name) for name in found)
+    assert (found == ()) == MEASURES[measure].pairs
 
 
 def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
@@ -89,10 +89,7 @@ def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
 
 def test_the_tables_job_pays_for_no_framework():
     code = (
-        "import sys; from batchscope import measures; from batchscope.catalogue import measure_settings;"
-        "from batchscope.tables import run_table;"
-        "[measures.module(name).columns(measure_settings.parse_settings(name, 'default'))"
-        " for name in measures.MODULES];"
+        "import sys; from batchscope.tables import run_table;"
         "print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))"
     )
     workflow = project_files.WORKFLOW
@@ -111,7 +108,7 @@ def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
     disk.write_json(path, record)
     frame = run_table.collect(results, planned, "gap")
     assert frame.columns[-1] == "new_measure" and frame["new_measure"].iloc[0] == 4.5
-    assert run_table.describe("new_measure") is None
+    assert columns.describe("new_measure") is None
 
 
 def test_the_csv_reads_back_as_it_was(written, tmp_path):
@@ -313,9 +310,8 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
     run, timed = planned.experiments["gap"].runs[0], planned.experiments["gap"].measures
     shutil.copytree(records.run_folder(results, run), records.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
-    path = records.timing_path(
-        other, "theirs", timing, measure_settings.settings_name("time_epoch", timed["time_epoch"])
-    )
+    settings = measure_settings.settings_name("time_epoch", timed["time_epoch"])
+    path = records.timing_path(other, "theirs", timing, settings, "time_epoch")
     disk.write_json(path, {"values": {"seconds_per_epoch": 1.5}})
     planned.machines["cluster"] = (str(other), "theirs")
     frame = long_tables.at_epochs(results, planned, "gap")
@@ -356,11 +352,6 @@ def test_damaged_records_are_named(written):
     path.write_text("{")
     with pytest.raises(errors.UserError, match="expected JSON"):
         run_table.collect(results, planned, "gap")
-
-
-def test_the_readmes_table_names_every_column():
-    table = run_table.markdown()
-    assert all(f"| `{name}` |" in table for name in run_table.COLUMNS)
 
 
 def test_a_thousand_runs_are_collected_in_seconds(tmp_path, monkeypatch):

@@ -333,7 +333,7 @@ def test_nothing_measured_is_headers(written):
 def test_every_column_is_explained():
     assert set(timing_columns.COLUMNS) == set(timing_tables.TABLES)
     for columns in timing_columns.COLUMNS.values():
-        assert all(doc.endswith(".") for doc in columns.values())
+        assert all(column.doc.endswith(".") for column in columns.values())
 
 
 @pytest.fixture

@@ -29,8 +29,7 @@ ONE_SIZE = "one batch size"  # the verdict where there is no other to compare it
 
 def _outcomes(columns: list[str], claims: Mapping[str, Outcome]) -> list[Outcome]:
     """Returns what is asked about a frame's columns: the registry's, sharpness, claims, times."""
-    names = [*outcomes.OUTCOMES, *(name for name in columns if name not in outcomes.OUTCOMES)]
-    asked = [claims.get(name) or outcomes.outcome(name) for name in names if name in columns]
+    asked = [claims.get(name) or outcomes.outcome(name) for name in columns]
     known = [item for item in asked if item]
     return [item for item in known if not item.timed] + [item for item in known if item.timed]
 

@@ -1,49 +1,17 @@
-"""The figures that an experiment may name in `figures` and `published`, and what each needs.
-
-batchscope.figures, which draws them, is above this.
-"""
+"""What is wrong with the figures that an experiment names in `figures` and `published`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from batchscope.catalogue import coercion, measure_settings
+from batchscope.catalogue import coercion
+from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.problems import Place, Problem, listed, received
 
-FIGURES: dict[str, tuple[str, ...]] = {  # figure -> measures that it needs; a | b: either
-    "accuracy": ("evaluate",),
-    "accuracy_by_epochs": ("evaluate",),
-    "batch_size_limits": ("evaluate",),
-    "best_learning_rate": ("evaluate",),
-    "best_losses": (),
-    "displacement": ("displacement",),
-    "epoch_distance": ("weight_distance",),
-    "frameworks": ("utilisation", "throughput"),
-    "generalisation_gap": ("evaluate",),
-    "gradient_alignment": ("gradient_alignment",),
-    "hessian": ("hessian",),
-    "landscape": ("landscape",),
-    "landscape_lines": ("landscape",),
-    "learning_rate": (),
-    "line": ("line",),
-    "loss_curves": (),
-    "max_batch_size": ("max_batch_size",),
-    "profile": ("profile",),
-    "sam_sharpness": ("sam_sharpness",),
-    "sharpness": ("sharpness",),
-    "step_time": ("throughput",),
-    "throughput": ("throughput",),
-    "time": ("time_epoch",),
-    "training_time": ("time_epoch|throughput",),
-    "update_norms": ("displacement",),
-    "utilisation": ("utilisation",),
-    "utilisation_over_time": ("utilisation",),
-    "weight_distance": ("weight_distance",),
-    "weight_distance_by_layer": ("weight_distance",),
-}
-MARGIN_FIGURES = ("batch_size_limits",)  # which need margins besides
-EPOCH_FIGURES = ("accuracy_by_epochs", "training_time")  # which need at_epochs besides
+MARGIN_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.margins)
+EPOCH_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.at_epochs)
 
 
 def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> Iterator[Problem]:
@@ -96,7 +64,7 @@ def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[
     if not isinstance(name, str) or name not in FIGURES:
         yield received(place, name, "the name of a figure", FIGURES)
         return
-    needed = [one for one in FIGURES[name] if not {*one.split("|")} & {*measures}]
+    needed = [one for one in FIGURES[name].measures if not {*one.split("|")} & {*measures}]
     if needed:
         text = f"received '{name}' without what it needs; {listed(_homes(needed))} is expected."
         yield Problem(place, text)
@@ -106,8 +74,7 @@ def _homes(needed: list[str]) -> list[str]:
     """Returns `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
     return [
         " or ".join(
-            f"{name} in {'timing' if name in measure_settings.TIMINGS else 'measure'}"
-            for name in one.split("|")
+            f"{name} in {'timing' if name in OF_SWEEPS else 'measure'}" for name in one.split("|")
         )
         for one in needed
     ]

@@ -16,13 +16,14 @@ from batchscope.catalogue import (
     run_names,
     sweep_names,
 )
+from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.errors import UserError
 from batchscope.problems import listed, show
 
 # What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
 FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
 FRAMEWORK_OPTIMIZERS = ("sgd", "adam")
-FRAMEWORK_TIMINGS = ("throughput", "utilisation")
+FRAMEWORK_TIMINGS = tuple(name for name, entry in OF_SWEEPS.items() if entry.frameworks)
 
 Factors = dict[str, Any]
 Found = Iterator[tuple[str, str]]
@@ -51,7 +52,7 @@ def of_timing(factors: Factors, training_size: int | None, timings: Iterable[str
         timings: What is asked for of it.
     """
     # The search for the largest batch repeats the images where a batch has more.
-    searched = tuple(timings) == ("max_batch_size",)
+    searched = all(OF_SWEEPS[timing].batch_sizes == "searched" for timing in timings)
     yield from _step(factors, None if searched else training_size)
     yield from _loop(factors)
     yield from _framework(factors, tuple(timings))

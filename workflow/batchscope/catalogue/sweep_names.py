@@ -15,6 +15,7 @@ from typing import Any
 
 from batchscope.catalogue import parameters, run_factors, run_names
 from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.timings import OF_SWEEPS
 
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
 # 0 threads stand for every core that the job may use.
@@ -124,16 +125,17 @@ def group(combinations: Iterable[dict[str, Any]]) -> Iterator[Sweep]:
         yield Sweep(factors, tuple(sorted(set(sizes))))
 
 
-def jobs(measure: str, sweep: Sweep) -> Iterator[Sweep]:
-    """Yields what the jobs of a measure are of, given a sweep over all its batch sizes.
+def jobs(timing: str, sweep: Sweep) -> Iterator[Sweep]:
+    """Yields what the jobs of a timing are of, given a sweep over all its batch sizes.
 
-    A profile is of one batch size. The largest batch size is looked for among all, and memory
-    does not depend on what drives the steps.
+    Where a job looks for a batch size its sweep has none, and none of what drives the steps: a
+    batch fits into memory or not, whatever does.
     """
-    if measure == "max_batch_size":
+    batch_sizes = OF_SWEEPS[timing].batch_sizes
+    if batch_sizes == "searched":
         births = {name: factor.birth for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
         yield Sweep({**sweep.factors, **births})
-    elif measure == "profile":
+    elif batch_sizes == "each":
         for size in sweep.batch_sizes:
             yield Sweep(sweep.factors, (size,))
     else:

@@ -1,8 +1,9 @@
 """The figures of an experiment: tidy tables in, SVG, PNG and CSV out.
 
-This module holds the registry alone and imports no more than the standard library, so that the
-workflow can list figures without paying for matplotlib. Each figure is one module beside it,
-under the figure's name, with two functions, or three:
+What a figure is called, needs and shows stands in the catalogue; this module imports no more than
+the standard library, so that the workflow can list figures without paying for matplotlib. A figure
+of columns of runs.csv against batch size is drawn from its entry alone. Any other is one module
+beside this one, under the figure's name, with two functions, or three:
 
 - `select(tables) -> DataFrame`: the rows and columns that the figure shows (its CSV);
 - `draw(frame) -> matplotlib.figure.Figure`: the figure, from that frame alone;
@@ -16,10 +17,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from batchscope import project_files
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue import entries
+from batchscope.catalogue import figures as figure_entries
+from batchscope.catalogue.timings import OF_SWEEPS
 
 if TYPE_CHECKING:
     import pandas
@@ -31,47 +33,37 @@ LISTING = "figures.json"
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that can be drawn of every experiment with the right measures.
+    """A figure, as it is drawn.
 
     Attributes:
-        name: Name of its files, of its module, and of its caption under workflow/report.
-        title: Words for headings.
-        category: What it is listed under.
-        measures: Measures that the experiment must have asked for; `a|b` is either.
-        varied: Factors of which it must have several values.
-        at_epochs: Whether it must read several numbers of epochs from each training.
-        margins: Whether the experiment must state a margin.
+        entry: What the catalogue says of it.
     """
 
-    name: str
-    title: str
-    category: str
-    measures: tuple[str, ...] = ()
-    varied: tuple[str, ...] = ()
-    at_epochs: bool = False
-    margins: bool = False
-
-    @property
-    def caption(self) -> str:
-        """What the figure shows: the text of workflow/report/{name}.rst."""
-        text = (project_files.CAPTIONS / f"{self.name}.rst").read_text(encoding="utf-8")
-        return " ".join(text.split())
+    entry: entries.Figure
 
     def select(self, tables: Tables) -> pandas.DataFrame:
         """Returns the rows and columns that the figure shows."""
-        return _module(self.name).select(tables)
+        return self._drawer().select(tables)
 
     def draw(self, frame: pandas.DataFrame) -> Drawing:
         """Returns the figure, drawn from what `select` returned."""
         from batchscope.figures.drawing import canvas
 
         with canvas.style():
-            return _module(self.name).draw(frame)
+            return self._drawer().draw(frame)
 
     def found(self, frame: pandas.DataFrame) -> str:
         """Returns what the runs say, from what `select` returned; empty where nothing does."""
-        tell = getattr(_module(self.name), "found", None)
+        tell = getattr(self._drawer(), "found", None)
         return tell(frame) if tell else ""
+
+    def _drawer(self) -> Any:
+        """Returns the figure's module, or what draws its columns against batch size."""
+        if not self.entry.columns:
+            return importlib.import_module(f"{__name__}.{self.entry.name}")
+        from batchscope.figures.drawing import against_batch_size
+
+        return against_batch_size.Columns(self.entry.columns)
 
 
 def _empty() -> pandas.DataFrame:
@@ -107,75 +99,7 @@ class Tables:
     published: pandas.DataFrame = field(default_factory=_empty)
 
 
-FIGURES: dict[str, Figure] = {
-    figure.name: figure
-    for figure in (
-        Figure("loss_curves", "Loss curves", "Training"),
-        Figure("best_losses", "Best losses", "Training"),
-        Figure("learning_rate", "Learning rate", "Training", (), ("learning_rate",)),
-        Figure(
-            "best_learning_rate",
-            "Best learning rate",
-            "Quality",
-            ("evaluate",),
-            ("learning_rate",),
-        ),
-        Figure("accuracy", "Accuracy", "Quality", ("evaluate",)),
-        Figure(
-            "accuracy_by_epochs",
-            "Accuracy by number of epochs",
-            "Quality",
-            ("evaluate",),
-            at_epochs=True,
-        ),
-        Figure("generalisation_gap", "Generalisation gap", "Quality", ("evaluate",)),
-        Figure(
-            "batch_size_limits", "How large a batch may be", "Quality", ("evaluate",), margins=True
-        ),
-        Figure("time", "Time", "Time", ("time_epoch",)),
-        Figure("throughput", "Throughput", "Time", ("throughput",)),
-        Figure("step_time", "Time per step", "Time", ("throughput",)),
-        Figure(
-            "training_time",
-            "Training time by number of epochs",
-            "Time",
-            ("time_epoch|throughput",),
-            at_epochs=True,
-        ),
-        Figure("profile", "What the time goes to", "Time", ("profile",)),
-        Figure("utilisation", "Utilisation and memory", "Machine", ("utilisation",)),
-        Figure("utilisation_over_time", "Utilisation over time", "Machine", ("utilisation",)),
-        Figure(
-            "frameworks",
-            "Usage by framework",
-            "Machine",
-            ("utilisation", "throughput"),
-            ("framework",),
-        ),
-        Figure("max_batch_size", "Largest batch size", "Machine", ("max_batch_size",)),
-        Figure(
-            "weight_distance", "Distance from the initial weights", "Weights", ("weight_distance",)
-        ),
-        Figure(
-            "weight_distance_by_layer",
-            "Distance from the initial weights, by layer",
-            "Weights",
-            ("weight_distance",),
-        ),
-        Figure("displacement", "Number and size of the updates", "Weights", ("displacement",)),
-        Figure("epoch_distance", "Distance within an epoch", "Weights", ("weight_distance",)),
-        Figure("update_norms", "Sizes of the updates", "Weights", ("displacement",)),
-        Figure(
-            "gradient_alignment", "Alignment of gradients", "Gradients", ("gradient_alignment",)
-        ),
-        Figure("sharpness", "Sharpness", "Sharpness", ("sharpness",)),
-        Figure("sam_sharpness", "Sharpness along the gradient", "Sharpness", ("sam_sharpness",)),
-        Figure("hessian", "Curvature", "Sharpness", ("hessian",)),
-        Figure("line", "Line between two minimisers", "Landscape", ("line",)),
-        Figure("landscape", "Loss surface", "Landscape", ("landscape",)),
-        Figure("landscape_lines", "Loss along random directions", "Landscape", ("landscape",)),
-    )
-}
+FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}
 
 
 def available(
@@ -194,10 +118,10 @@ def available(
     """
     measures, varied = set(measures), set(varied)
     read_early, bounded = bool(list(at_epochs)), bool(list(margins))
-    trained = not measures or not measures <= set(measure_settings.TIMINGS)
+    trained = not measures or not measures <= set(OF_SWEEPS)
     return [
         name
-        for name, figure in FIGURES.items()
+        for name, figure in figure_entries.FIGURES.items()
         if (trained or figure.measures)
         and all(measures & set(one.split("|")) for one in figure.measures)
         and varied.issuperset(figure.varied)
@@ -243,21 +167,17 @@ def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, str
     from batchscope import disk
     from batchscope.figures.drawing import canvas
 
-    frame = figure.select(tables)
-    svg, png = canvas.svg_and_png(figure.draw(frame), figure.title)
-    with disk.atomic_path(folder / f"{figure.name}.csv") as temporary:
+    entry, frame = figure.entry, figure.select(tables)
+    svg, png = canvas.svg_and_png(figure.draw(frame), entry.title)
+    with disk.atomic_path(folder / f"{entry.name}.csv") as temporary:
         frame.to_csv(temporary, index=False, lineterminator="\n")
-    with disk.atomic_path(folder / f"{figure.name}.png") as temporary:
+    with disk.atomic_path(folder / f"{entry.name}.png") as temporary:
         temporary.write_bytes(png)
-    disk.write_text(folder / f"{figure.name}.svg", svg)
+    disk.write_text(folder / f"{entry.name}.svg", svg)
     return {
-        "name": figure.name,
-        "title": figure.title,
-        "category": figure.category,
-        "caption": figure.caption,
+        "name": entry.name,
+        "title": entry.title,
+        "category": entry.category,
+        "caption": entry.caption,
         "found": figure.found(frame),
     }
-
-
-def _module(name: str):
-    return importlib.import_module(f"batchscope.figures.{name}")

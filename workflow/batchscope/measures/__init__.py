@@ -1,10 +1,8 @@
 """One module per measure: pure functions, and `measure_run`, which measures a finished run.
 
-A new measure is one module with the two functions below, one line in `MODULES` and its
-settings in `measure_settings.MEASURES`::
+What a measure is called, takes and fills stands in its entry in batchscope.catalogue.measures. Its
+module, of the same name, has the function::
 
-    columns(settings) -> tuple[str, ...]
-        Columns of the tables that the measure fills, for its settings by full name.
     measure_run(results, run, settings, model_file=None) -> tuple[dict, dict]
         Column -> value, and the details of the record, of a run that finished.
 
@@ -21,37 +19,25 @@ from typing import Any
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings
+from batchscope.catalogue.measures import MEASURES
 from batchscope.store import records
-
-# Modules are imported when they are asked for: some need TensorFlow, some do not.
-MODULES = {
-    "evaluate": "batchscope.measures.evaluate",
-    "sharpness": "batchscope.measures.sharpness",
-    "weight_distance": "batchscope.measures.weight_distance",
-    "displacement": "batchscope.measures.displacement",
-    "gradient_alignment": "batchscope.measures.gradient_alignment",
-    "hessian": "batchscope.measures.hessian",
-    "sam_sharpness": "batchscope.measures.sam_sharpness",
-    "landscape": "batchscope.measures.landscape",
-    "line": "batchscope.measures.line",
-}
 
 
 def module(measure: str) -> ModuleType:
-    """Imports and returns the module of a measure.
+    """Imports and returns the module of a measure: some need TensorFlow, some do not.
 
     Raises:
         ValueError: If there is no such measure.
     """
-    if measure not in MODULES:
-        raise ValueError(f"Expected one of {', '.join(MODULES)}. Received: {measure!r}")
-    return importlib.import_module(MODULES[measure])
+    if measure not in MEASURES:
+        raise ValueError(f"Expected one of {', '.join(MEASURES)}. Received: {measure!r}")
+    return importlib.import_module(f"{__name__}.{measure}")
 
 
 def write(
     measure: str,
     results: Path | str,
-    run: str,
+    runs: tuple[str, ...],
     settings: str,
     output: Path | str,
     model_file: Path | str | None = None,
@@ -59,9 +45,9 @@ def write(
     """Measures a run and writes the record; of a run that did not finish, its status alone.
 
     Args:
-        measure: Name of a measure of one run.
+        measure: Name of the measure.
         results: The folder of all results.
-        run: Name of the run.
+        runs: Name of the run, or of both.
         settings: Name of the settings, as in the path.
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
@@ -71,13 +57,15 @@ def write(
     """
     found = module(measure)
     if hasattr(found, "write"):
-        found.write(results, run, settings, output, model_file)
+        found.write(results, *runs, settings, output, model_file)
         return
+    (run,) = runs
     parsed = measure_settings.parse_settings(measure, settings)
     status = disk.read_json(records.run_folder(results, run) / "record.json")["status"]
-    values: dict[str, float | None] = dict.fromkeys(found.columns(parsed))
+    values: dict[str, float | None] = dict.fromkeys(MEASURES[measure].columns_for(parsed))
     details: dict[str, Any] = {}
     if status == records.FINISHED:
-        values, details = found.measure_run(results, run, parsed, model_file)
+        measured, details = found.measure_run(results, run, parsed, model_file)
+        values.update(measured)
     record = records.measure_record(measure, run, parsed, status, values, **details)
     disk.write_json(output, record)

@@ -18,11 +18,6 @@ QUANTILES = (0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 SMALLEST, LARGEST, BINS_PER_DECADE = -8, 3, 20
 
 
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that the measure fills."""
-    return "updates", "update_norm_mean", "update_norm_median", "path_length", "straightness"
-
-
 def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
     """Returns how long and how straight the way of the weights was.
 

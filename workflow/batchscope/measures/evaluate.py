@@ -23,15 +23,6 @@ SMALLEST_LOSS = float(np.finfo(np.float32).eps)
 Evaluator = Callable[[np.ndarray, np.ndarray], tuple[float, float]]
 
 
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that the measure fills, whatever its settings."""
-    metrics = tuple(
-        f"{split}_{metric}" for split in records.SPLITS for metric in ("loss", "accuracy")
-    )
-    gaps = ("generalisation_gap", "generalisation_gap_accuracy", "generalisation_gap_ratio")
-    return metrics + gaps
-
-
 def generalisation_gaps(metrics: dict[str, float]) -> dict[str, float | None]:
     """Returns the three forms of the generalisation gap.
 
@@ -130,7 +121,7 @@ def measure_run(
         epochs_run = disk.read_json(folder / "record.json")["epochs_run"]
         if epoch > epochs_run:
             message = f"The training stopped after epoch {epochs_run}."
-            return dict.fromkeys(columns(settings)), {"message": message}
+            return {}, {"message": message}
         which = kept_epochs.weights_name(epoch, epochs_run)
         _check_kept(folder / f"{which}.npz", epoch, epochs_run)
     # Imported here: the pure function above needs no TensorFlow.

@@ -42,11 +42,6 @@ _TILE = 1 << 14  # weights per step of the products in float64: they stay in the
 Gradient = Callable[[int], np.ndarray]
 
 
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that the measure fills, whatever its settings."""
-    return tuple(f"gradient_cosine_{place}" for place in PLACES)
-
-
 def passes(examples: int, size: int, memory_mb: float) -> int:
     """Returns how often all gradients are computed, a share of their weights kept each time.
 
@@ -204,7 +199,7 @@ def measure_run(
     needed = passes(loss.examples, loss.size, settings["memory_mb"])
     middle = nearest_snapshot(folder, epochs_run)
     epochs = {"start": 0, "middle": middle, "end": epochs_run}
-    values: dict[str, float | None] = dict.fromkeys(columns(settings))
+    values: dict[str, float | None] = {}
     places = []
     for place, epoch in epochs.items():
         if epoch is None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
 from batchscope.measures.maximiser import NotFinite
@@ -36,16 +37,6 @@ BASIS = 10  # vectors of a Lanczos cycle: 80 bytes per weight
 _ANY = 1e300  # tolerance by which ARPACK hands back what one cycle has found
 
 Times = Callable[[np.ndarray], np.ndarray]
-
-
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that the measure fills, whatever its settings."""
-    return (
-        "hessian_top_eigenvalue",
-        "hessian_top_eigenvalue_error",
-        "hessian_trace",
-        "hessian_trace_error",
-    )
 
 
 @dataclass(frozen=True)
@@ -187,7 +178,7 @@ def measure(
         "probe_seed": PROBE_SEED,
         "probe_distribution": "Rademacher",
     }
-    return dict(zip(columns(settings), numbers, strict=True)), details
+    return dict(zip(MEASURES["hessian"].columns, numbers, strict=True)), details
 
 
 def measure_run(

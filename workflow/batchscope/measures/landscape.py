@@ -25,6 +25,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings
+from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
@@ -41,11 +42,6 @@ Plane = Callable[[Arrays, Arrays], Loss]
 # Fixed and the same for every run: runs are compared along directions of the same draws.
 DIRECTION_SEED = 0
 SAVE_SECONDS = 1.0  # at least, between two savings of the finished rows
-
-
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that the measure fills, whatever its settings."""
-    return ("landscape_rise",)
 
 
 def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
@@ -305,7 +301,7 @@ def write(
     """
     parsed = measure_settings.parse_settings("landscape", settings)
     status = disk.read_json(records.run_folder(results, run) / "record.json")["status"]
-    values: dict[str, float | None] = dict.fromkeys(columns(parsed))
+    values: dict[str, float | None] = dict.fromkeys(MEASURES["landscape"].columns)
     details: dict[str, Any] = {}
     arrays: Arrays = {}
     partial = Path(output).with_suffix(".rows.npz")

@@ -22,11 +22,6 @@ from batchscope.store import records
 Arrays = dict[str, np.ndarray]
 
 
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns that the measure fills in the table of runs: none, of two runs."""
-    return ()
-
-
 def positions(start: float, stop: float, points: int) -> np.ndarray:
     """Returns the alphas, float64 of shape (points,): evenly spaced, 0 and 1 exact if on it.
 

@@ -29,11 +29,6 @@ def column(rho: float) -> str:
     return f"sam_sharpness_{parameters.format_number(float(rho))}"
 
 
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that these settings fill."""
-    return tuple(column(rho) for rho in settings["rhos"])
-
-
 def measure(
     loss_and_gradient: LossAndGradient,
     loss: Callable[[np.ndarray], float],

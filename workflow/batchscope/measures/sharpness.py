@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchscope.catalogue import parameters, run_names
+from batchscope.catalogue.measures import MEASURES
 from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
 from batchscope.measures.subspace import Subspace
 
@@ -42,13 +43,6 @@ def sharpness(maximum: float, loss: float) -> float:
 def column(space: str, epsilon: float) -> str:
     """Returns the column of the tables for a space and a box size."""
     return f"sharpness_{space}_{parameters.format_number(float(epsilon))}"
-
-
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that these settings fill."""
-    return tuple(
-        column(space, epsilon) for space in settings["spaces"] for epsilon in settings["epsilons"]
-    )
 
 
 def subset(available: int, examples: int) -> np.ndarray:
@@ -100,7 +94,7 @@ def measure(
         "lower_bound": True,
         "start_seed": START_SEED,
     }
-    values: dict[str, float | None] = dict.fromkeys(columns(settings))
+    values: dict[str, float | None] = dict.fromkeys(MEASURES["sharpness"].columns_for(settings))
     searches = details["searches"] = {}
     for space in settings["spaces"]:
         function, at_zero, coordinates, described = _space(

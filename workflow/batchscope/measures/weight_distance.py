@@ -9,11 +9,6 @@ from batchscope.store import records
 from batchscope.training import distances
 
 
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that the measure fills, whatever its settings."""
-    return "weight_distance", "weight_distance_relative"
-
-
 def measure_run(
     results: Path | str,
     run: str,

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from batchscope import disk, project_files
 from batchscope.catalogue import figure_names, run_factors, sweep_names
+from batchscope.catalogue.figures import FIGURES
 from batchscope.report import answers, claims, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
 from batchscope.report.text import marked, moment, number, plain, plural
@@ -232,7 +233,7 @@ def _measured(figure: str, experiment: Experiment, rows: list[dict[str, str]]) -
     sizes = {row["train_examples"] for row in rows if row.get("train_examples")}
     size = int(sizes.pop()) if len(sizes) == 1 else None
     told = []
-    for measure in figure_names.FIGURES.get(figure, ()):
+    for measure in FIGURES[figure].measures if figure in FIGURES else ():
         settings = experiment.measures.get(measure, {})
         if "weights" in settings:
             told.append(f"{settings['weights']} weights")

@@ -16,6 +16,7 @@ import pandas
 from batchscope import disk, figures
 from batchscope.analysis import outcome_answers, run_series, series_differences
 from batchscope.catalogue import outcomes
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
 from batchscope.host.absence import Absence
 from batchscope.store import job_files, records
@@ -268,7 +269,7 @@ def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
     for experiment in study.experiments.values():
         for place in job_files.places(study, results):
             for job in job_files.measure_jobs(study, experiment, place.results, place.recorded):
-                if job.measure == "time_epoch" or job.sweep:
+                if job.measure in TIMINGS:
                     found[job.path] = place.machine
     return [
         _of_machine(disk.read_json(path), machine)

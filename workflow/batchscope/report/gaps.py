@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.host import absence
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.runs_table import distinct
@@ -103,7 +103,7 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         gaps.append(Gap(capital(word), text, by_status[status], mend))
     for measure, runs in inputs.missing_measures.items():
         items = [(run, "") for run in runs]
-        timed = measure in measure_settings.TIMINGS
+        timed = measure in OF_SWEEPS
         text, noun = (_MISSING_TIMING, "timing") if timed else (_MISSING_MEASURE, "run")
         gaps.append(Gap(f"Missing: {measure}", text, items, command, noun))
     for lacking, jobs in inputs.absent.items():

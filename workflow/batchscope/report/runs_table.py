@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from batchscope.catalogue import parameters, run_factors, run_names
+from batchscope.catalogue import columns, parameters, run_factors, run_names
 from batchscope.report.content import Rows
 from batchscope.report.text import ABSENT, common_decimals, format_number, marked, number, plain
 from batchscope.store import job_files, records
-from batchscope.tables import run_table
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -129,14 +128,14 @@ def distinct(rows: Rows) -> dict[str, dict[str, str]]:
 def build(rows: Rows) -> tuple[dict[str, Any], str]:
     """Returns the table, and the style rule that leaves out the columns that are not printed."""
     everything = [row for group in rows.values() for row in group]
-    columns = _columns(everything)
+    shown = _columns(everything)
     table = {
-        "columns": columns,
-        "rows": [[_cell(row, column) for column in columns] for row in everything],
+        "columns": shown,
+        "rows": [[_cell(row, column) for column in shown] for row in everything],
         "same": [(name, value) for name, value in _same(everything) if _telling(name, value)],
-        "selects": _selects(everything, columns),
+        "selects": _selects(everything, shown),
     }
-    return table, _print_rule(columns)
+    return table, _print_rule(shown)
 
 
 def _columns(rows: list[dict[str, str]]) -> list[Column]:
@@ -162,7 +161,7 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
 
 
 def _column(name: str, filled: set[str], usual: bool) -> Column:
-    documented = run_table.describe(name)
+    documented = columns.describe(name)
     values = [number(text) for text in filled]
     numeric = bool(filled) and None not in values
     if documented is not None:

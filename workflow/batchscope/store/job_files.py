@@ -10,6 +10,8 @@ from typing import Any
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings, run_names, sweep_names
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.host.absence import Absence
@@ -66,7 +68,7 @@ class MeasureJob:
         """What kind of job it is, for people."""
         if self.measure == "train":
             return "training"
-        return "timing" if self.sweep or self.measure == "time_epoch" else "measure"
+        return "timing" if self.measure in TIMINGS else "measure"
 
 
 def training_job(results: Path | str, run: str) -> MeasureJob:
@@ -103,7 +105,12 @@ def lacking(study: plan.Study, job: MeasureJob, results: Path | str) -> Absence 
     if job.sweep:
         factors.append(job.sweep.factors)
     found = next(filter(None, map(absence.of, factors)), None)
-    if found and job.measure in measure_settings.LIGHT_MEASURES and _trained(results, job):
+    if (
+        found
+        and job.measure in MEASURES
+        and not MEASURES[job.measure].data
+        and _trained(results, job)
+    ):
         return None
     return found
 
@@ -131,21 +138,21 @@ def _every_job(
 ) -> Iterator[MeasureJob]:
     for measure, values in experiment.measures.items():
         settings = measure_settings.settings_name(measure, values)
-        if measure in measure_settings.PAIR_MEASURES:
+        if measure in experiment.pairs:
             for pair in experiment.pairs[measure]:
                 path = records.pair_path(results, *pair, measure, settings)
                 yield MeasureJob(path, measure, pair)
             continue
         for run in experiment.runs:
-            if measure == "time_epoch":
+            if measure in TIMINGS:
                 timing = run_names.timing_name(study.runs[run].factors)
-                path = records.timing_path(results, machine, timing, settings)
+                path = records.timing_path(results, machine, timing, settings, measure)
             else:
                 path = records.measure_path(results, run, measure, settings)
             yield MeasureJob(path, measure, (run,))
-        if measure == "evaluate":
+        if measure in MEASURES and MEASURES[measure].at_epochs:
             for run, epoch in product(experiment.runs, experiment.at_epochs):
-                path = records.measure_path(results, run, measure, at_epoch(epoch))
+                path = records.measure_path(results, run, measure, at_epoch(measure, epoch))
                 yield MeasureJob(path, measure, (run,))
     yield from timing_jobs(experiment, results, machine)
 
@@ -164,9 +171,9 @@ def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[Measure
     return {what: list(jobs.values()) for what, jobs in found.items()}
 
 
-def at_epoch(epoch: int) -> str:
-    """Returns the name of evaluate's settings for the weights after an epoch."""
-    return measure_settings.settings_name("evaluate", {"epoch": epoch})
+def at_epoch(measure: str, epoch: int) -> str:
+    """Returns the name of a measure's settings for the weights after an epoch."""
+    return measure_settings.settings_name(measure, {"epoch": epoch})
 
 
 @dataclass(frozen=True)

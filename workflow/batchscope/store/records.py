@@ -68,7 +68,7 @@ def pair_path(results: Path | str, run: str, other: str, measure: str, settings:
 
 
 def timing_path(
-    results: Path | str, machine: str, timing: str, settings: str, measure: str = "time_epoch"
+    results: Path | str, machine: str, timing: str, settings: str, measure: str
 ) -> Path:
     """Returns the file of one timing measure, by machine and timing configuration."""
     return Path(results) / "timing" / machine / timing / measure / f"{settings}.json"

@@ -11,7 +11,8 @@ from itertools import chain
 from pathlib import Path
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
 from batchscope.host import absence
@@ -26,9 +27,9 @@ from batchscope.study import plan
 # batchscope.host.warm_process), most of the 0.9 s of a small `evaluate`.
 START_SECONDS, FORK_SECONDS = 4.0, 0.9
 _STARTS = {
-    **dict.fromkeys(("train", *measure_settings.MEASURES), FORK_SECONDS),
-    **dict.fromkeys(measure_settings.LIGHT_MEASURES, 0.0),
-    **dict.fromkeys(("time_epoch", *measure_settings.TIMINGS), START_SECONDS),
+    "train": FORK_SECONDS,
+    **{name: FORK_SECONDS if entry.data else 0.0 for name, entry in MEASURES.items()},
+    **dict.fromkeys(TIMINGS, START_SECONDS),
 }
 
 _STATUSES = (
@@ -212,7 +213,7 @@ def _measured_again(
     found = []
     for job in every if old else ():
         # The time of an epoch reads no run.
-        follows = job.measure != "time_epoch" and not runs.isdisjoint(job.runs)
+        follows = job.measure not in TIMINGS and not runs.isdisjoint(job.runs)
         if present[job.path] and (job.path in old or follows):
             found.append(job)
     return found

@@ -17,7 +17,9 @@ import yaml
 
 from batchscope import project_files
 from batchscope.catalogue import coercion, measure_settings, run_factors, sweep_names
+from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Place, Problem, merged, missing, received, show, unknown
 from batchscope.study import (
@@ -203,14 +205,15 @@ def _registry_definitions() -> dict[str, Any]:
         measure: _closed(
             "setting",
             "a map of settings, or nothing",
-            {name: parameter_schema(item) for name, item in parameters.items()},
+            {name: parameter_schema(item) for name, item in entry.parameters.items()},
         )
         | {"type": ["object", "null"]}
-        for measure, parameters in {**measure_settings.MEASURES, **measure_settings.TIMINGS}.items()
+        for measure, entry in measure_settings.ENTRIES.items()
     }
     no_epoch = {"not": {}, "expected": experiment_keys.EXPECTED_EPOCH}
-    settings["evaluate"]["properties"]["epoch"] = no_epoch
-    for measure in measure_settings.PAIR_MEASURES:
+    for measure in (name for name, entry in MEASURES.items() if entry.at_epochs):
+        settings[measure]["properties"]["epoch"] = no_epoch
+    for measure in (name for name, entry in MEASURES.items() if entry.pairs):
         settings[measure]["properties"]["between"] = {
             "description": "Factor -> its value in the first and in the second run of each pair.",
             "expected": run_pairs.EXPECTED,
@@ -238,8 +241,8 @@ def _registry_definitions() -> dict[str, Any]:
         "factor_lists": _closed(
             "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}
         ),
-        "measures": _one_of("measure", measure_settings.MEASURES, settings),
-        "timings": _one_of("timing", measure_settings.TIMINGS, settings),
+        "measures": _one_of("measure", {**MEASURES, **OF_TRAININGS}, settings),
+        "timings": _one_of("timing", OF_SWEEPS, settings),
     }
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from batchscope.catalogue import figure_names, kept_epochs, measure_settings, outcomes
 from batchscope.catalogue.coercion import as_map
+from batchscope.catalogue.entries import Entry
+from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
+from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.problems import Place, Problem, received, unknown
 from batchscope.study import experiment_kinds, published_numbers, run_pairs
 from batchscope.study.value_reader import Broken, Reader
@@ -26,7 +29,7 @@ MARGIN_OUTCOMES = tuple(
 _MARGIN = Parameter("margins", "margins", "float", None, "Largest loss.", above=0)
 _EPOCH = Parameter("at_epochs", "at", "int", None, "Number of epochs.", minimum=1)
 
-Known = dict[str, dict[str, Parameter]]
+Known = Mapping[str, Entry]
 
 
 def measures(
@@ -38,7 +41,7 @@ def measures(
         reader: Reads the settings.
         place: Where `measure` or `timing` stands.
         raw: What it holds.
-        known: `measure_settings.MEASURES` or `measure_settings.TIMINGS`.
+        known: What may be asked for, by name.
     """
     result: dict[str, dict[str, Any]] = {}
     between: dict[str, run_pairs.Between] = {}
@@ -48,18 +51,18 @@ def measures(
             reader.findings.report(received(at, name, f"one of {', '.join(choices)}", choices))
             continue
         if name in result:
-            noun = "timing" if known is measure_settings.TIMINGS else "measure"
+            noun = "timing" if name in OF_SWEEPS else "measure"
             text = f"received '{name}' again; every {noun} once is expected."
             reader.findings.report(Problem(at, text))
             continue
-        if name in measure_settings.PAIR_MEASURES:
+        if name in MEASURES and MEASURES[name].pairs:
             found = _between(reader, (*at, "between"), as_map(settings).get("between"))
             if isinstance(found, Problem):
                 reader.findings.report(found)
             else:
                 between[name] = found
             settings = {key: value for key, value in as_map(settings).items() if key != "between"}
-        result[name] = _settings(reader, at, name, known[name], settings)
+        result[name] = _settings(reader, at, known[name], settings)
     return result, between
 
 
@@ -85,26 +88,25 @@ def _between(reader: Reader, place: Place, raw: Any) -> run_pairs.Between | Prob
     return run_pairs.read(place, raw, coerce)
 
 
-def _settings(
-    reader: Reader, place: Place, measure: str, known: dict[str, Parameter], given: Any
-) -> dict[str, Any]:
+def _settings(reader: Reader, place: Place, entry: Entry, given: Any) -> dict[str, Any]:
+    known = entry.parameters
     settings = {name: parameter.birth for name, parameter in known.items()}
     for name, raw in as_map(given).items():
         at = (*place, name)
         if name not in known:
             reader.findings.report(unknown(at, "setting", known))
             continue
-        if (measure, name) == ("evaluate", "epoch"):
+        if entry.at_epochs and name == "epoch":
             reader.findings.report(received(at, raw, EXPECTED_EPOCH))
             continue
         if reader.findings.unreadable(at):
             continue
         with contextlib.suppress(Broken):
             settings[name] = reader.setting(at, known[name], raw)
-    for name, text in measure_settings.problems(measure, settings):
+    for name, text in entry.problems(settings):
         reader.findings.report(Problem((*place, name), text))
     try:
-        measure_settings.settings_name(measure, settings)
+        measure_settings.settings_name(entry.name, settings)
     except ValueError:
         text = f"a name of at most {MAX_NAME_LENGTH} characters is expected."
         reader.findings.report(Problem(place, f"received too many settings to spell; {text}"))
@@ -130,9 +132,12 @@ def at_epochs(
     if not isinstance(raw, list) or not raw:
         reader.findings.report(received(at, raw, "a list of at least one number of epochs"))
         return ()
-    if not {"evaluate", "time_epoch", "throughput"} & {*measured}:
-        text = "received without what they are for; evaluate or time_epoch in measure, or "
-        reader.findings.report(Problem(at, f"{text}throughput in timing, is expected."))
+    served = {name for name, entry in measure_settings.ENTRIES.items() if entry.at_epochs}
+    if not served & {*measured}:
+        in_measure = " or ".join(sorted(served - {*OF_SWEEPS}))
+        in_timing = " or ".join(sorted(served & {*OF_SWEEPS}))
+        text = f"received without what they are for; {in_measure} in measure, or {in_timing} in "
+        reader.findings.report(Problem(at, f"{text}timing, is expected."))
     return reader.distinct(at, raw, lambda where, item: reader.value(where, _EPOCH, item))
 
 

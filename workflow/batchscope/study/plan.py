@@ -18,12 +18,13 @@ from batchscope.catalogue import (
     dataset_definitions,
     figure_names,
     incompatible_factors,
-    measure_settings,
     run_names,
     sweep_names,
 )
 from batchscope.catalogue.coercion import as_map
+from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
+from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
 from batchscope.problems import Findings, Place, Problem, merged, received, show, unmet
 from batchscope.study import (
@@ -306,7 +307,7 @@ class _Planner:
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
         place, reader = grid.place, self.reader
         measures, between = experiment_keys.measures(
-            reader, (*place, "measure"), body.get("measure"), measure_settings.MEASURES
+            reader, (*place, "measure"), body.get("measure"), {**MEASURES, **OF_TRAININGS}
         )
         self.findings.report(*figure_names.problems(place, body, measures))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
@@ -320,7 +321,7 @@ class _Planner:
         runs = self._expand(grid, measures)
         if not runs:
             return None
-        self._check_norms(place, runs, measures)
+        self._check_needs(place, runs, measures)
         horizons = {self.runs[run].factors["epochs"] for run in runs}
         unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, horizons)
         self.findings.report(*unkept)
@@ -355,7 +356,7 @@ class _Planner:
                 text = "received beside `timing`; an experiment that trains or one of times is"
                 self.findings.report(Problem((*place, key), f"{text} expected."))
         timings, _ = experiment_keys.measures(
-            reader, (*place, "timing"), body.get("timing"), measure_settings.TIMINGS
+            reader, (*place, "timing"), body.get("timing"), OF_SWEEPS
         )
         at_epochs = experiment_keys.at_epochs(reader, place, body, timings)
         self.findings.report(*figure_names.problems(place, body, timings))
@@ -416,7 +417,7 @@ class _Planner:
             return []
         runs: list[str] = []
         cases: dict[str, int] = {}  # run -> the case that gave it
-        timed = "time_epoch" in measures
+        timed = not OF_TRAININGS.keys().isdisjoint(measures)
         for index, factors, find in grid.combinations():
             size, source = (of.get(factors["dataset"]) for of in (self.sizes, self.sources))
             self._check(incompatible_factors.of_training(factors, size, source), find)
@@ -482,11 +483,12 @@ class _Planner:
             self.findings.report(Problem(between.place, text))
         return found
 
-    def _check_norms(self, place: Place, runs: list[str], measures: dict[str, Any]) -> None:
-        """What displacement adds up is kept by a training that was asked to."""
-        if "displacement" in measures:
-            lacking = [run for run in runs if not self.runs[run].factors["update_norms"]]
-            if lacking:
-                text = f"received runs without update_norms ({len(lacking)}); update_norms: true"
-                at = (*place, "measure", "displacement")
-                self.findings.report(Problem(at, f"{text} is expected, in set or defaults."))
+    def _check_needs(self, place: Place, runs: list[str], measures: dict[str, Any]) -> None:
+        """Some measures read what a training keeps only where it is asked to."""
+        for measure in measures.keys() & MEASURES.keys():
+            for factor, value in MEASURES[measure].factors.items():
+                lacking = [run for run in runs if self.runs[run].factors[factor] != value]
+                if lacking:
+                    text = f"received runs without {factor} ({len(lacking)}); {factor}: "
+                    text += f"{show(value)} is expected, in set or defaults."
+                    self.findings.report(Problem((*place, "measure", measure), text))

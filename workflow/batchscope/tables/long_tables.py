@@ -225,7 +225,7 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
 def _at_epochs(
     results: Path | str, study: Study, chosen: Experiment
 ) -> Iterator[tuple[dict[str, Any], Block]]:
-    if not {"evaluate", "time_epoch"} & {*chosen.measures}:
+    if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.measures):
         return
     epochs = list(chosen.at_epochs)
     for place in job_files.places(study, results):
@@ -257,7 +257,7 @@ def _evaluated(
     """Returns what evaluate measured of the weights after an epoch, which may be nothing."""
     if "evaluate" not in experiment.measures:
         return {}
-    path = records.measure_path(results, run, "evaluate", job_files.at_epoch(epoch))
+    path = records.measure_path(results, run, "evaluate", job_files.at_epoch("evaluate", epoch))
     found = (read_record(path) or {}).get("values", {})
     return {name: value for name, value in found.items() if value is not None}
 
@@ -266,7 +266,7 @@ def _seconds_per_epoch(place: job_files.Place, timing: str, experiment: Experime
     if "time_epoch" not in experiment.measures:
         return NAN
     settings = measure_settings.settings_name("time_epoch", experiment.measures["time_epoch"])
-    path = records.timing_path(place.results, place.recorded, timing, settings)
+    path = records.timing_path(place.results, place.recorded, timing, settings, "time_epoch")
     found = (read_record(path) or {}).get("values", {}).get("seconds_per_epoch")
     return NAN if found is None else found
 

@@ -6,17 +6,16 @@ Figures, statistics and report read these tables and never the records behind th
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import measures
 from batchscope.analysis import largest_within_margin, run_series
-from batchscope.catalogue import measure_settings, run_factors, run_names, sweep_names
+from batchscope.catalogue import columns, measure_settings, run_factors, run_names, sweep_names
+from batchscope.catalogue.entries import Column
+from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables, timing_tables
 
@@ -28,123 +27,6 @@ PUBLISHED = "published.csv"
 NAN = float("nan")
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of runs.csv: what it holds, and its unit (or an empty string)."""
-
-    doc: str
-    unit: str = ""
-    kind: str = "float"  # or int, str, bool
-
-
-def _factor_columns() -> dict[str, Column]:
-    factors = {}
-    for name, factor in run_factors.FACTORS.items():
-        doc = f"Factor: {factor.doc[0].lower()}{factor.doc[1:]}"
-        factors[name] = Column(doc, factor.unit, factor.kind)
-        if name in ("dataset", "model"):
-            what = "data set's definition" if name == "dataset" else "user's model file"
-            digest = f"Digest of the {what} (8 hexadecimal digits); empty where there is none."
-            factors[f"{name}_digest"] = Column(digest, kind="str")
-    return factors
-
-
-def _split_columns() -> dict[str, Column]:
-    found = {}
-    for split in records.SPLITS:
-        found[f"{split}_loss"] = Column(f"Mean loss over the {split} split, dropout off.")
-        found[f"{split}_accuracy"] = Column(
-            f"Share of the {split} split that is classified rightly, dropout off.", "share"
-        )
-    return found
-
-
-# Every column of runs.csv, in the table's order; `{...}` stands for a setting of the measure.
-COLUMNS: dict[str, Column] = {
-    "run": Column("Name of the run: its folder under results/runs.", kind="str"),
-    "study": Column("Name of the study.", kind="str"),
-    "experiment": Column("Name of the experiment.", kind="str"),
-    "machine": Column("Name of the machine, as in the configuration.", kind="str"),
-    **_factor_columns(),
-    "status": Column(
-        "finished, diverged, out_of_memory, off_target where the training loss missed "
-        "target_train_loss, missing, or no_gpu where no GPU is within reach.",
-        kind="str",
-    ),
-    "message": Column("What the run says about its status.", kind="str"),
-    **_split_columns(),
-    "generalisation_gap": Column("test_loss - train_loss."),
-    "generalisation_gap_accuracy": Column("train_accuracy - test_accuracy.", "share"),
-    "generalisation_gap_ratio": Column(
-        "test_loss / train_loss; empty where the training loss is no more than rounding."
-    ),
-    "best_validation_loss": Column("Lowest validation loss at the end of an epoch."),
-    "best_train_loss": Column(
-        "Lowest training loss of an epoch: the mean over its updates, dropout on."
-    ),
-    "best_epoch": Column("Epoch whose weights are kept as the best.", kind="int"),
-    "epochs_run": Column("Epochs until the training stopped.", "epochs", "int"),
-    "steps_run": Column("Updates until the training stopped.", "updates", "int"),
-    "stop_reason": Column("epochs, patience, train_loss, diverged or out_of_memory.", kind="str"),
-    "reached_target": Column(
-        "1 where the training loss reached target_train_loss, over the last epoch and with the "
-        "weights at its end, 0 where not; empty without one.",
-        kind="int",
-    ),
-    "effective_learning_rate": Column("Learning rate after scaling."),
-    "parameters": Column("Trainable weights of the model.", kind="int"),
-    "seconds_per_epoch": Column(
-        "Time of one epoch, validation apart: median of a timing job that had the machine to "
-        "itself.",
-        "s",
-    ),
-    "seconds_per_epoch_q1": Column("Lower quartile of the timing job's blocks.", "s"),
-    "seconds_per_epoch_q3": Column("Upper quartile of the timing job's blocks.", "s"),
-    "images_per_second": Column("Training images per second in the timing job.", "images/s"),
-    "train_seconds": Column("epochs_run * seconds_per_epoch: validation apart.", "s"),
-    "contended_seconds": Column(
-        "What the training measured of itself while others ran; in no figure.", "s"
-    ),
-    "weight_distance": Column("Euclidean distance of the weights from the initial ones."),
-    "weight_distance_relative": Column(
-        "weight_distance over the Euclidean norm of the initial weights."
-    ),
-    "updates": Column("Updates whose norms were kept.", "updates", "int"),
-    "update_norm_mean": Column("Mean Euclidean norm of an update, ||w after - w before||."),
-    "update_norm_median": Column("Median Euclidean norm of an update."),
-    "path_length": Column("Sum of the norms of all updates."),
-    "straightness": Column(
-        "Distance from first to last weights over path_length: 1 for a straight way."
-    ),
-    **{
-        f"gradient_cosine_{place}": Column(
-            f"Mean cosine between the gradients of two different training examples, at the {place} "
-            "of the training."
-        )
-        for place in ("start", "middle", "end")
-    },
-    "sharpness_{space}_{epsilon}": Column(
-        "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space or a "
-        "random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric 2.1).",
-        "% of 1 + loss",
-    ),
-    "sam_sharpness_{rho}": Column(
-        "Rise of the loss at one step of length rho along its gradient (Foret et al. 2021)."
-    ),
-    "hessian_top_eigenvalue": Column("Largest eigenvalue of the training loss's Hessian."),
-    "hessian_top_eigenvalue_error": Column(
-        "Euclidean norm of H v - lambda v: an eigenvalue lies no further away than that."
-    ),
-    "hessian_trace": Column("Trace of the Hessian: the mean over random probes (Hutchinson)."),
-    "hessian_trace_error": Column("Standard error of that mean."),
-    "landscape_rise": Column(
-        "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r half of "
-        "the span of the landscape, in filter-normalised units (Li et al. 2018)."
-    ),
-    "train_examples": Column("Examples in the training split.", "examples", "int"),
-    "validation_examples": Column("Examples in the validation split.", "examples", "int"),
-    "test_examples": Column("Examples in the test split.", "examples", "int"),
-}
 # Columns of published.csv; a factor is empty where the document's series is not named by it.
 _SERIES_FACTORS = tuple(
     name
@@ -160,49 +42,6 @@ PUBLISHED_COLUMNS: dict[str, str] = {
     "column": "What the number is of.",
     "value": "The number, as published.",
 }
-_RECORD_COLUMNS = (
-    "message",
-    "best_validation_loss",
-    "best_epoch",
-    "epochs_run",
-    "steps_run",
-    "stop_reason",
-    "reached_target",
-    "effective_learning_rate",
-    "parameters",
-    "contended_seconds",
-)
-_PATTERNS = {
-    name: re.compile(re.sub(r"\\\{\w+\\\}", r"[a-z0-9.-]+", re.escape(name)))
-    for name in COLUMNS
-    if "{" in name
-}
-
-
-def describe(column: str) -> Column | None:
-    """Returns what a column holds, or None for one that is not documented."""
-    name = _registered(column)
-    return COLUMNS[name] if name else None
-
-
-def markdown() -> str:
-    """Returns the columns of runs.csv as a Markdown table, for the README."""
-    lines = ["| column | unit | what it holds |", "|---|---|---|"]
-    lines += [f"| `{name}` | {item.unit} | {item.doc} |" for name, item in COLUMNS.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _registered(column: str) -> str | None:
-    if column in COLUMNS:
-        return column
-    return next((name for name, form in _PATTERNS.items() if form.fullmatch(column)), None)
-
-
-def _position(column: str) -> int:
-    """Returns a column's place in the table; what is not documented comes last."""
-    order = list(COLUMNS)
-    name = _registered(column)
-    return order.index(name) if name else len(order)
 
 
 def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -230,16 +69,10 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
                     continue
                 row["status"] = job_files.unrecorded(run_names.parse_run(run))
             rows.append(row)
-    columns = [name for name in COLUMNS if name not in _PATTERNS]
-    for measure, settings in chosen.measures.items():
-        if measure in measures.MODULES:  # a timing's columns are all fixed
-            columns += measures.module(measure).columns(settings)
-    frame = pandas.DataFrame(rows, columns=_ordered([*columns, *_keys(rows)]))
+    # A record of another version may have columns that are not documented.
+    found = [*columns.of_measures(chosen.measures), *_keys(rows)]
+    frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(found), key=columns.position))
     return frame.astype({name: _dtype(name) for name in frame.columns})
-
-
-def _ordered(columns: list[str]) -> list[str]:
-    return sorted(dict.fromkeys(columns), key=_position)  # stable: settings keep their order
 
 
 def _keys(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -248,7 +81,7 @@ def _keys(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _dtype(column: str) -> str:
-    kind = (describe(column) or Column("")).kind
+    kind = (columns.describe(column) or Column("")).kind
     if kind == "int":
         return "Int64"  # whole numbers that may be missing
     return {"str": "object", "bool": "bool"}.get(kind, "float64")
@@ -268,7 +101,7 @@ class _Reader:
         row: dict[str, Any] = {"status": records.MISSING, **self._examples(run)}
         if record is not None:
             row["status"] = long_tables.shown_status(record)
-            row.update({name: record.get(name) for name in _RECORD_COLUMNS})
+            row.update({name: record.get(name) for name in columns.OF_RECORD})
             row["best_train_loss"] = _lowest(long_tables.history(self.results, run), "train_loss")
         for measure, settings in wanted.items():
             row.update(self._measure(run, measure, settings))
@@ -276,12 +109,13 @@ class _Reader:
         return row
 
     def _measure(self, run: str, measure: str, settings: dict[str, Any]) -> dict[str, Any]:
-        if measure in measure_settings.PAIR_MEASURES:
-            return {}  # of two runs: a long table of its own
         name = measure_settings.settings_name(measure, settings)
-        if measure == "time_epoch":
+        if measure not in MEASURES:
             timing = run_names.timing_name(run_names.parse_run(run))
-            record = self._once(records.timing_path(self.results, self.machine, timing, name))
+            path = records.timing_path(self.results, self.machine, timing, name, measure)
+            record = self._once(path)
+        elif MEASURES[measure].pairs:
+            return {}  # a long table of its own
         else:
             record = long_tables.read_record(records.measure_path(self.results, run, measure, name))
         return record["values"] if record else {}

@@ -16,18 +16,7 @@ import pandas
 
 from batchscope.analysis import step_cost, step_stairs
 from batchscope.catalogue import run_factors, run_names, sweep_names
-from batchscope.catalogue.timing_columns import (
-    FIRST,
-    GPU_USED,
-    LARGEST,
-    PROFILES,
-    QUARTILES,
-    SAMPLES,
-    SWEEPS,
-    THROUGHPUT,
-    TRAINING_TIMES,
-    UTILISATION,
-)
+from batchscope.catalogue.timing_columns import COLUMNS, FIRST, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files
 from batchscope.tables import long_tables
@@ -39,7 +28,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Peaks = dict[tuple[Any, ...], list[float]]
 
-# Columns of SWEEPS -> what they are called in the record of a largest batch.
+# Columns of COLUMNS["sweeps.csv"] -> what they are called in the record of a largest batch.
 _LARGEST = {
     "max_batch_size": "largest",
     "max_batch_size_bound": "bound",
@@ -120,7 +109,7 @@ def throughput(results: Path | str, study: Study, experiment: str) -> pandas.Dat
         for timing in find(results, study, experiment, "throughput")
         for size in timing.record["sizes"]
     ]
-    return _frame(THROUGHPUT, rows)
+    return _frame(COLUMNS["throughput.csv"], rows)
 
 
 def _speed(size: dict[str, Any], examples: int | None) -> Row:
@@ -145,7 +134,7 @@ def _speed(size: dict[str, Any], examples: int | None) -> Row:
         row[f"images_per_second{quartile}"] = size["batch_size"] / inverse
     row["foreign_cores"] = float(np.median([block["foreign_cores"] for block in blocks]))
     row["seconds_per_epoch"] = examples * median / size["batch_size"]
-    return _used(size, THROUGHPUT) | row
+    return _used(size, COLUMNS["throughput.csv"]) | row
 
 
 def _used(entry: dict[str, Any], columns: Iterable[str]) -> Row:
@@ -165,7 +154,7 @@ def _sampled(entry: dict[str, Any]) -> Row:
     sampled = entry.get("utilisation") or {}
     if sampled.get("gpu_settled") is not False:
         return sampled
-    of_gpu = tuple(GPU_USED)  # and their quartiles
+    of_gpu = ("gpu_percent", "gpu_zero_share", "gpu_bandwidth_percent", "gpu_power_watts")
     return {name: value for name, value in sampled.items() if not name.startswith(of_gpu)}
 
 
@@ -183,13 +172,13 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
             rows += same
         for row in same:
             row.update(_largest(timing.record))
-    return _frame(SWEEPS, rows)
+    return _frame(COLUMNS["sweeps.csv"], rows)
 
 
 def limits(results: Path | str, study: Study, experiments: Iterable[str]) -> pandas.DataFrame:
     """Returns the rows of `summaries` of several experiments: what bounds a batch's size."""
     found = [summaries(results, study, experiment) for experiment in experiments]
-    return pandas.concat(found, ignore_index=True) if found else _frame(SWEEPS, [])
+    return pandas.concat(found, ignore_index=True) if found else _frame(COLUMNS["sweeps.csv"], [])
 
 
 def _subject(row: Row) -> tuple[Any, ...]:
@@ -336,8 +325,10 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
             others = values.get("foreign_cores")
             if others is not None:  # older records have no flag
                 values.setdefault("disturbed", others > DISTURBED_CORES)
-            rows.append({**timing.first, **{name: values.get(name) for name in UTILISATION}})
-    return _frame(UTILISATION, rows)
+            rows.append(
+                {**timing.first, **{name: values.get(name) for name in COLUMNS["utilisation.csv"]}}
+            )
+    return _frame(COLUMNS["utilisation.csv"], rows)
 
 
 def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -347,22 +338,28 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     """
     frames = []
     for timing in find(results, study, experiment, "utilisation"):
-        frame = pandas.DataFrame(timing.record["samples"]).reindex(columns=list(SAMPLES))
+        frame = pandas.DataFrame(timing.record["samples"]).reindex(
+            columns=list(COLUMNS["samples.csv"])
+        )
         # Older records have no other phases: there a lead-in counts as rest.
         phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
         frames.append(frame.assign(phase=phase, **timing.first))
     rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
-    return _typed(rows.reindex(columns=[*FIRST, *SAMPLES]))
+    return _typed(rows.reindex(columns=[*FIRST, *COLUMNS["samples.csv"]]))
 
 
 def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine, configuration and batch size that was tried, in order."""
     rows = [
-        {**timing.first, **{name: entry.get(name) for name in LARGEST}, **_used(entry, LARGEST)}
+        {
+            **timing.first,
+            **{name: entry.get(name) for name in COLUMNS["largest.csv"]},
+            **_used(entry, COLUMNS["largest.csv"]),
+        }
         for timing in find(results, study, experiment, "max_batch_size")
         for entry in timing.record["tries"]
     ]
-    return _frame(LARGEST, rows)
+    return _frame(COLUMNS["largest.csv"], rows)
 
 
 def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -374,14 +371,14 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
             "status": timing.record["status"],
             **{
                 name: timing.record.get(f"{name}_share", timing.record.get(name))
-                for name in PROFILES
+                for name in COLUMNS["profiles.csv"]
                 if name not in ("batch_size", "status")
             },
-            **_used(timing.record, PROFILES),
+            **_used(timing.record, COLUMNS["profiles.csv"]),
         }
         for timing in find(results, study, experiment, "profile")
     ]
-    return _frame(PROFILES, rows)
+    return _frame(COLUMNS["profiles.csv"], rows)
 
 
 def training_times(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -400,7 +397,7 @@ def training_times(results: Path | str, study: Study, experiment: str) -> pandas
             ends = {f"seconds_per_epoch{q}": epoch[q] for q in QUARTILES if q}
             rows.append({name: row[name] for name in (*FIRST, "batch_size", "status")})
             rows[-1] |= {**times, **ends}
-    return _frame(TRAINING_TIMES, rows)
+    return _frame(COLUMNS["training_times.csv"], rows)
 
 
 TABLES = {

@@ -1,7 +1,7 @@
-"""Timing jobs, each alone on the machine: `epoch` of a run's configuration, the others of sweeps.
+"""Timing jobs, each alone on the machine: of a training's configuration, or of a sweep.
 
-A timing of sweeps is one module with the function below, one line in `MODULES` and its settings
-in `measure_settings.TIMINGS`::
+What a timing is called, takes and fills stands in its entry in batchscope.catalogue.timings. Its
+module, of the same name, has a function `write` as below, or of sweeps::
 
     measure(results, sweep, settings, output, model_file=None) -> tuple[str, dict]
         Status and details of the record of a sweep, for settings by full name. What else it
@@ -17,46 +17,38 @@ from types import ModuleType
 from batchscope import disk
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.sweep_names import Sweep
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import description
 from batchscope.store import records
 
-# Modules are imported when they are asked for: the search for the largest batch size leaves
-# TensorFlow to its children.
-MODULES = {
-    "throughput": "batchscope.timing.throughput",
-    "utilisation": "batchscope.timing.utilisation",
-    "max_batch_size": "batchscope.timing.max_batch_size",
-    "profile": "batchscope.timing.profile",
-}
-
 
 def module(timing: str) -> ModuleType:
-    """Imports and returns the module of a timing of sweeps.
+    """Imports and returns the module of a timing: a search leaves TensorFlow to its children.
 
     Raises:
         ValueError: If there is no such timing.
     """
-    if timing not in MODULES:
-        raise ValueError(f"Expected one of {', '.join(MODULES)}. Received: {timing!r}")
-    return importlib.import_module(MODULES[timing])
+    if timing not in TIMINGS:
+        raise ValueError(f"Expected one of {', '.join(TIMINGS)}. Received: {timing!r}")
+    return importlib.import_module(f"{__name__}.{timing}")
 
 
 def write(
     timing: str,
     results: Path | str,
     machine_name: str,
-    sweep: Sweep,
+    subject: Sweep | str,
     settings: str,
     output: Path | str,
     model_file: Path | str | None = None,
 ) -> None:
-    """Measures a sweep and writes the record.
+    """Times a sweep, or a training's configuration, and writes the record.
 
     Args:
         timing: Name of the timing.
         results: The folder of all results.
         machine_name: Name of this machine in the configuration.
-        sweep: What is timed.
+        subject: What is timed: a sweep, or the name of a training's configuration.
         settings: Name of the settings, as in the path.
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
@@ -64,19 +56,23 @@ def write(
     Raises:
         UserError: If the data are missing, or the timing cannot be done here.
     """
+    found = module(timing)
+    if isinstance(subject, str):
+        found.write(results, machine_name, subject, settings, output, model_file)
+        return
     parsed = measure_settings.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = description.load(), description.describe()
-    status, details = module(timing).measure(results, sweep, parsed, output, model_file)
+    status, details = found.measure(results, subject, parsed, output, model_file)
     record = records.measure_record(
         timing,
-        sweep.name,
+        subject.name,
         parsed,
         status,
         {},
-        factors=sweep.factors,
-        device=sweep.factors["device"],
-        **{"threads": sweep.factors["threads"], **details},
+        factors=subject.factors,
+        device=subject.factors["device"],
+        **{"threads": subject.factors["threads"], **details},
         load={"before": before, "after": description.load()},
         versions=description.versions(),
         machine={"name": machine_name, **described},

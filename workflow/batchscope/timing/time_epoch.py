@@ -11,6 +11,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import incompatible_factors, measure_settings, run_factors, run_names
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import description
 from batchscope.store import records
 from batchscope.timing.instruments import samples
@@ -25,19 +26,7 @@ WARM_UP_SECONDS = 0.5
 # Small enough that no model diverges within a timing: a step's time does not depend on it.
 LEARNING_RATE = 1e-6
 
-COLUMNS = (
-    "seconds_per_epoch",
-    "seconds_per_epoch_q1",
-    "seconds_per_epoch_q3",
-    "images_per_second",
-)
-
 RunSteps = Callable[[int, int], float]
-
-
-def columns(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the columns of the tables that the measure fills."""
-    return COLUMNS
 
 
 def windows(steps_per_epoch: int, steps: int) -> Iterator[list[tuple[int, int]]]:
@@ -153,7 +142,7 @@ def write(
     incompatible_factors.check_batch_size(factors, factors["batch_size"], examples)
     before = description.load()
     blocks, status = [], records.FINISHED
-    values: dict[str, float | None] = dict.fromkeys(COLUMNS)
+    values: dict[str, float | None] = dict.fromkeys(TIMINGS["time_epoch"].columns)
     gpu = 0 if factors["device"] == "gpu" else None
     sampler = Sampler(cores=factors["threads"], gpu=gpu)
     try:

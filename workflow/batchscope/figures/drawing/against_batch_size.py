@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from batchscope.analysis import intervals as intervals_module
 from batchscope.analysis import run_series
-from batchscope.figures.drawing import canvas
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas, words
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
 _ALONE = 4.8  # inches: width of the panels where there is one in a row
@@ -26,6 +27,33 @@ class Panel:
     column: str
     title: str
     label: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A figure that its entry describes: columns of runs.csv, one panel each.
+
+    Attributes:
+        columns: Column -> heading and label of the axis.
+    """
+
+    columns: dict[str, tuple[str, str]]
+
+    def select(self, tables: Tables) -> pandas.DataFrame:
+        """Returns factors, status and the columns of every run."""
+        return select(tables.runs, list(self.columns))
+
+    def draw(self, frame: pandas.DataFrame) -> Figure:
+        """Returns the figure."""
+        return draw(frame, [Panel(name, *words) for name, words in self.columns.items()])
+
+    def found(self, frame: pandas.DataFrame) -> str:
+        """Returns the means at the ends of the batch sizes."""
+        told = (
+            words.sentence(frame, name, f"Mean {title[0].lower()}{title[1:]}", with_ratio=True)
+            for name, (title, _) in self.columns.items()
+        )
+        return " ".join(filter(None, told))
 
 
 class Place(NamedTuple):

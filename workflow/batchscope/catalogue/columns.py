@@ -1,0 +1,137 @@
+"""The columns of runs.csv: what a run is, what its record says, and what its measures fill."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from batchscope.catalogue import run_factors
+from batchscope.catalogue.entries import Column
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
+
+_CHANG = "Chang and Pathak 2020"
+
+
+def _factor_columns() -> dict[str, Column]:
+    factors = {}
+    for name, factor in run_factors.FACTORS.items():
+        doc = f"Factor: {factor.doc[0].lower()}{factor.doc[1:]}"
+        factors[name] = Column(doc, factor.unit, factor.kind)
+        if name in ("dataset", "model"):
+            what = "data set's definition" if name == "dataset" else "user's model file"
+            digest = f"Digest of the {what} (8 hexadecimal digits); empty where there is none."
+            factors[f"{name}_digest"] = Column(digest, kind="str")
+    return factors
+
+
+_IDENTITY = {
+    "run": Column("Name of the run: its folder under results/runs.", kind="str"),
+    "study": Column("Name of the study.", kind="str"),
+    "experiment": Column("Name of the experiment.", kind="str"),
+    "machine": Column("Name of the machine, as in the configuration.", kind="str"),
+    **_factor_columns(),
+    "status": Column(
+        "finished, diverged, out_of_memory, off_target where the training loss missed "
+        "target_train_loss, missing, or no_gpu where no GPU is within reach.",
+        kind="str",
+    ),
+}
+# Keys of a run's record that are columns.
+OF_RECORD = {
+    "message": Column("What the run says about its status.", kind="str"),
+    "best_validation_loss": Column(
+        "Lowest validation loss at the end of an epoch.",
+        label="Best validation loss",
+        direction="rises",
+        source=_CHANG,
+    ),
+    "best_epoch": Column("Epoch whose weights are kept as the best.", kind="int"),
+    "epochs_run": Column(
+        "Epochs until the training stopped.",
+        "epochs",
+        "int",
+        label="Epochs until the training stopped",
+        direction="rises",
+        source=_CHANG,
+    ),
+    "steps_run": Column("Updates until the training stopped.", "updates", "int"),
+    "stop_reason": Column("epochs, patience, train_loss, diverged or out_of_memory.", kind="str"),
+    "reached_target": Column(
+        "1 where the training loss reached target_train_loss, over the last epoch and with the "
+        "weights at its end, 0 where not; empty without one.",
+        kind="int",
+    ),
+    "effective_learning_rate": Column("Learning rate after scaling."),
+    "parameters": Column("Trainable weights of the model.", kind="int"),
+    "contended_seconds": Column(
+        "What the training measured of itself while others ran; in no figure.", "s"
+    ),
+}
+_DERIVED = {
+    "best_train_loss": Column(
+        "Lowest training loss of an epoch: the mean over its updates, dropout on.",
+        label="Best training loss",
+    ),
+    "train_seconds": Column(
+        "epochs_run * seconds_per_epoch: validation apart.",
+        "s",
+        label="Total training time",
+        direction="rises",
+        source=_CHANG,
+        timed=True,
+    ),
+}
+_EXAMPLES = {
+    "train_examples": Column("Examples in the training split.", "examples", "int"),
+    "validation_examples": Column("Examples in the validation split.", "examples", "int"),
+    "test_examples": Column("Examples in the test split.", "examples", "int"),
+}
+_ENTRIES = (*MEASURES.values(), *TIMINGS.values())
+# Every column, in the table's order; `{...}` stands for each value of a measure's setting.
+COLUMNS: dict[str, Column] = {
+    **_IDENTITY,
+    **dict(chain.from_iterable(entry.columns.items() for entry in _ENTRIES)),
+    **OF_RECORD,
+    **_DERIVED,
+    **_EXAMPLES,
+}
+PATTERNS = {
+    name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))
+    for name in COLUMNS
+    if "{" in name
+}
+
+
+def describe(column: str) -> Column | None:
+    """Returns what a column holds, its label filled in; None for one that is not documented."""
+    if column in COLUMNS and column not in PATTERNS:
+        return COLUMNS[column]
+    for name, pattern in PATTERNS.items():
+        if match := pattern.fullmatch(column):
+            found = COLUMNS[name]
+            words = {key: found.words.get(text, text) for key, text in match.groupdict().items()}
+            return replace(found, label=found.label.format(**words))
+    return None
+
+
+def position(column: str) -> int:
+    """Returns a column's place in the table; what is not documented comes last."""
+    for index, name in enumerate(COLUMNS):
+        if column == name or (name in PATTERNS and PATTERNS[name].fullmatch(column)):
+            return index
+    return len(COLUMNS)
+
+
+def of_measures(measures: dict[str, dict[str, Any]]) -> list[str]:
+    """Returns the columns of an experiment, whatever is measured in it so far, in order.
+
+    Args:
+        measures: Measure -> every setting, by full name.
+    """
+    entries = {**MEASURES, **TIMINGS}
+    fixed = [name for name in COLUMNS if name not in PATTERNS]
+    own = (entries[name].columns_for(settings) for name, settings in measures.items())
+    return sorted(dict.fromkeys([*fixed, *chain.from_iterable(own)]), key=position)

@@ -1,0 +1,204 @@
+"""What an entry of the catalogue says of a measure, a timing, a column or a figure.
+
+The entry is all that door, rules, schema, messages, tables, versions and reference know of it;
+the module of the same name in batchscope.measures, timing or figures does the work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from batchscope.catalogue.parameters import Parameter, format_value
+
+Settings = dict[str, Any]
+# Yields a setting, and in words what is wrong with it beside the others.
+Problems = Callable[[Settings], Iterator[tuple[str, str]]]
+
+
+def no_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yields nothing: of settings that go with each other whatever their values."""
+    yield from ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        doc: What it holds.
+        unit: Its unit, or an empty string.
+        kind: `float`, `int`, `str` or `bool`.
+        label: What people call it, of an outcome that a study may state something about; the
+            names in braces are those of the column's settings.
+        direction: What it does with growing batch size, `rises` or `falls`, where somebody has
+            stated it: then every study is asked.
+        source: Who stated it.
+        timed: Whether it rests on one timing job per configuration, so that seeds give it no
+            interval.
+        words: Setting's value -> words for it, in the label.
+    """
+
+    doc: str
+    unit: str = ""
+    kind: str = "float"
+    label: str = ""
+    direction: str = ""
+    source: str = ""
+    timed: bool = False
+    words: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that can be drawn of every experiment with the right measures.
+
+    Attributes:
+        name: Name of its files, and of its module in batchscope.figures.
+        title: Words for headings.
+        category: What it is listed under.
+        caption: What it shows and how to read it.
+        measures: Measures or timings that the experiment must have asked for; `a|b` is either.
+        varied: Factors of which it must have several values.
+        at_epochs: Whether it must read several numbers of epochs from each training.
+        margins: Whether the experiment must state a margin.
+        columns: Columns of runs.csv to draw against batch size, each with its heading and the
+            label of its axis; a figure that has them needs no module.
+    """
+
+    name: str
+    title: str
+    category: str
+    caption: str
+    measures: tuple[str, ...] = ()
+    varied: tuple[str, ...] = ()
+    at_epochs: bool = False
+    margins: bool = False
+    columns: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What measures and timings have in common.
+
+    Attributes:
+        name: Its name in the configuration, in paths, and of its rule and module.
+        version: Names the numbers that it gives: raised when these change, and only then.
+        doc: What it is, in a sentence.
+        settings: Its settings; every one has a birth value. Append; never reorder.
+        columns: Columns that it fills in runs.csv; `{...}` stands for each value of a setting.
+        problems: What its settings cannot be together.
+        figures: Figures of it alone.
+        at_epochs: Whether it gives something for each of an experiment's `at_epochs`; a measure
+            then has a setting `epoch`, and one more record for each.
+        also_writes: Suffixes of what it writes beside its record.
+        memory_mb: Memory that a cluster is asked for, MB.
+        minutes: Time that a cluster is asked for.
+        order: Where it stands in lists and tables.
+    """
+
+    name: str
+    version: str
+    doc: str
+    settings: tuple[Parameter, ...] = ()
+    columns: dict[str, Column] = field(default_factory=dict)
+    problems: Problems = no_problems
+    figures: tuple[Figure, ...] = ()
+    at_epochs: bool = False
+    also_writes: tuple[str, ...] = ()
+    memory_mb: int = 4000
+    minutes: int = 60
+    order: int = 100
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """Its settings by name."""
+        return {setting.name: setting for setting in self.settings}
+
+    def columns_for(self, settings: Settings) -> tuple[str, ...]:
+        """Returns the columns of runs.csv that it fills.
+
+        Args:
+            settings: Every setting, by full name.
+        """
+        found = []
+        for name in self.columns:
+            keys = re.findall(r"\{(\w+)\}", name)
+            texts = [
+                [_text(self.parameters[key], value) for value in settings[key]] for key in keys
+            ]
+            for values in itertools.product(*texts):
+                found.append(name.format(**dict(zip(keys, values, strict=True))))
+        return tuple(found)
+
+
+def _text(setting: Parameter, value: Any) -> str:
+    """Returns one value of a list as column names have it."""
+    return format_value(setting, (value,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(Entry):
+    """A measure of a finished run, or of two.
+
+    Attributes:
+        pairs: Whether it is of two runs, which `between` in the configuration names.
+        weights: Weights of the run that it reads: `initial`, `final`, `best`.
+        reads: Other files of the run that it reads.
+        data: Whether it reads the data set and builds the model, which takes TensorFlow.
+        factors: Factor -> the value that a run must have for it.
+    """
+
+    pairs: bool = False
+    weights: tuple[str, ...] = ("final", "best")
+    reads: tuple[str, ...] = ()
+    data: bool = True
+    factors: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(Entry):
+    """A timing, which has the machine to itself.
+
+    Attributes:
+        trains: Whether it times the configuration of a training, in an experiment that trains;
+            any other times a sweep over batch sizes, in an experiment of times.
+        batch_sizes: What one job of a sweep is of: `together` (all batch sizes, in turns), `each`
+            (one of them) or `searched` (it looks for one).
+        frameworks: Whether it takes frameworks beside TensorFlow.
+        tables: Table -> its columns beside those that say what was timed.
+    """
+
+    trains: bool = False
+    batch_sizes: str = "together"
+    frameworks: bool = False
+    tables: dict[str, dict[str, Column]] = field(default_factory=dict)
+
+
+Kind = TypeVar("Kind", bound=Entry)
+
+
+def discover(package: str, path: list[str], kind: type[Kind]) -> dict[str, Kind]:
+    """Returns the entries of a package, `ENTRY` in each of its modules, by name and in order.
+
+    Args:
+        package: Name of the package.
+        path: Its `__path__`.
+        kind: What its entries are.
+
+    Raises:
+        ValueError: If a module has no entry of its own name.
+    """
+    found = []
+    for module in pkgutil.iter_modules(path):
+        entry = getattr(importlib.import_module(f"{package}.{module.name}"), "ENTRY", None)
+        if not isinstance(entry, kind) or entry.name != module.name:
+            text = f"Expected ENTRY, a {kind.__name__} of that name, in {package}.{module.name}."
+            raise ValueError(f"{text} Received: {entry!r}")
+        found.append(entry)
+    return {entry.name: entry for entry in sorted(found, key=lambda each: (each.order, each.name))}

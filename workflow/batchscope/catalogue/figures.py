@@ -1,0 +1,150 @@
+"""The figures: those of a single measure or timing stand in its entry, all others here."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from batchscope.catalogue.entries import Figure
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
+
+_OF_SEVERAL = (
+    Figure(
+        "loss_curves",
+        "Loss curves",
+        "Training",
+        caption=(
+            "Training and validation loss by epoch, one colour per batch size. Thin lines "
+            "are single runs; thick lines are means over the seeds that still train, with a "
+            "95 % interval (Student's t). The training loss of an epoch is the mean over "
+            "its updates. A cross marks where a run diverged."
+        ),
+    ),
+    Figure(
+        "best_losses",
+        "Best losses",
+        "Training",
+        caption=(
+            "The lowest training and validation loss that each run reached, against batch "
+            "size. Every seed is a point; means carry a 95 % interval (Student's t)."
+        ),
+        columns={
+            "best_train_loss": ("Best training loss", "loss (nats)"),
+            "best_validation_loss": ("Best validation loss", "loss (nats)"),
+        },
+    ),
+    Figure(
+        "learning_rate",
+        "Learning rate",
+        "Training",
+        caption=(
+            "Lowest validation loss that each run reached: against the learning rate, after "
+            "scaling, with one line per batch size, and against the batch size with one "
+            "line per learning rate. Every seed is a point; means carry a 95 % interval "
+            "over seeds (Student's t). A ring marks the learning rate with the lowest mean "
+            "of its batch size."
+        ),
+        varied=("learning_rate",),
+    ),
+    Figure(
+        "best_learning_rate",
+        "Best learning rate",
+        "Quality",
+        caption=(
+            "Left: the learning rate, after scaling, with the lowest mean of the best "
+            "validation loss at each batch size (large marks), and the one that each seed "
+            "alone would choose (small points). Hollow marks with an arrow lie on the edge "
+            "of the grid, beyond which a better rate may lie. The line is rate = c (batch "
+            "size) to the power k, the mean of the fits of single seeds in log-log; grey "
+            "lines are the slopes of the linear and the square root rule. Middle and right: "
+            "loss and accuracy on test data at those rates, which had no part in choosing "
+            "them; every seed is a point and means carry a 95 % interval (Student's t)."
+        ),
+        measures=("evaluate",),
+        varied=("learning_rate",),
+    ),
+    Figure(
+        "accuracy_by_epochs",
+        "Accuracy by number of epochs",
+        "Quality",
+        caption=(
+            "Accuracy on the test data against batch size, one line for each number of "
+            "epochs. Each training is read at several epochs: its weights after that epoch "
+            "are evaluated with dropout off, and nothing is trained twice. Every seed is a "
+            "point and means carry a 95 % interval over seeds (Student's t). The 95 % "
+            "binomial error of an accuracy that is counted on so many test examples is told "
+            "below: no interval over seeds can undo it. A training that stopped before an "
+            "epoch has no point there."
+        ),
+        measures=("evaluate",),
+        at_epochs=True,
+    ),
+    Figure(
+        "batch_size_limits",
+        "How large a batch may be",
+        "Quality",
+        caption=(
+            "How large a batch may be, on one axis. A series' bar reaches from its best "
+            "batch size to the largest up to which every one lies within the margin of the "
+            "best, by two one-sided paired t-tests at 5 % (equivalence), going upwards "
+            "until one does not; the number is that batch size. A full circle lies within "
+            "the margin, a hollow one is not resolved by these seeds, a cross lies beyond "
+            "it. Limits of the machine come from timing experiments: the largest batch that "
+            "fits into memory, and the knee, the smallest batch from which on throughput "
+            "stays at 90 % of its plateau."
+        ),
+        measures=("evaluate",),
+        margins=True,
+    ),
+    Figure(
+        "training_time",
+        "Training time by number of epochs",
+        "Time",
+        caption=(
+            "Training time against batch size, one line for each number of epochs: epochs "
+            "times time per epoch, validation apart. The time per epoch is the median of a "
+            "timing job that had the machine to itself, and the bars are its quartiles "
+            "times the epochs. The dotted line is the time of the fewest epochs at the "
+            "smallest batch size: what lies below it trains longer in less time. "
+            "Configurations that differ in device, threads or anything else that a step "
+            "takes longer for have a panel each."
+        ),
+        measures=("time_epoch|throughput",),
+        at_epochs=True,
+    ),
+    Figure(
+        "frameworks",
+        "Usage by framework",
+        "Machine",
+        caption=(
+            "How busy the machine was, what memory was held and how many images were "
+            "trained on per second, against batch size, with one line per framework and "
+            "whatever else is varied. On a GPU utilisation is NVML's: the percentage of "
+            "time in which a kernel ran, and memory what all processes held on that GPU. On "
+            "a CPU it is the process's CPU time over that of the cores that it was given, "
+            "and the process's peak resident memory: that is not what a document measured "
+            "on a GPU, and the two cannot be set against each other. Points are medians, of "
+            "samples within one training for utilisation and of blocks that were timed in "
+            "turns for images per second; bars are quartiles of these, and no interval over "
+            "repetitions. Memory is one peak, which a framework's allocator need not give "
+            "back for a smaller batch. A framework that is not installed has no line. Where "
+            "a document's numbers are known, a second, shaded row of panels has them as "
+            "published, on scales of their own: same lines, another machine."
+        ),
+        measures=("utilisation", "throughput"),
+        varied=("framework",),
+    ),
+)
+# In the order of a report.
+_CATEGORIES = (
+    *("Training", "Quality", "Time", "Machine", "Weights", "Gradients", "Sharpness", "Landscape"),
+)
+
+
+def _in_order() -> list[Figure]:
+    entries = chain(MEASURES.values(), TIMINGS.values())
+    found = [*chain.from_iterable(entry.figures for entry in entries), *_OF_SEVERAL]
+    return sorted(found, key=lambda figure: _CATEGORIES.index(figure.category))
+
+
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in _in_order()}

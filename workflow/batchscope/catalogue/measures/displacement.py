@@ -1,0 +1,66 @@
+"""Number, size and straightness of the updates: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Measure
+
+ENTRY = Measure(
+    name="displacement",
+    version="displacement-v1",
+    doc=(
+        "That distance as number of updates, times their mean norm, times the "
+        "straightness of the way; its logarithm is their exact sum."
+    ),
+    columns={
+        "updates": Column(
+            "Updates whose norms were kept.", unit="updates", kind="int", label="Number of updates"
+        ),
+        "update_norm_mean": Column(
+            "Mean Euclidean norm of an update, ||w after - w before||.",
+            label="Mean norm of an update",
+        ),
+        "update_norm_median": Column(
+            "Median Euclidean norm of an update.", label="Median norm of an update"
+        ),
+        "path_length": Column("Sum of the norms of all updates.", label="Length of the path"),
+        "straightness": Column(
+            "Distance from first to last weights over path_length: 1 for a straight way.",
+            label="Straightness of the path",
+        ),
+    },
+    weights=("initial", "final"),
+    reads=("updates.npz",),
+    data=False,
+    factors={"update_norms": True},
+    figures=(
+        Figure(
+            "displacement",
+            "Number and size of the updates",
+            "Weights",
+            caption=(
+                "Fewer or smaller updates? The distance of the final weights from the initial "
+                "ones is the number of updates times their mean norm times the straightness of "
+                "the way, so its logarithm is the sum of three. Left: how much each of them "
+                "adds, in doublings, to the change from the smallest batch size; black is their "
+                "sum. Right: each by itself, relative to the smallest batch size. Runs are "
+                "paired by seed; means carry a 95 % interval (Student's t)."
+            ),
+            measures=("displacement",),
+        ),
+        Figure(
+            "update_norms",
+            "Sizes of the updates",
+            "Weights",
+            caption=(
+                "Left: the distribution of the Euclidean norms of all updates of a training, "
+                "one outline per batch size, in bins of equal width on a logarithmic axis; "
+                "shares are means over seeds, triangles mark medians. Right: the median against "
+                "batch size. Every seed is a point; means carry a 95 % interval (Student's t)."
+            ),
+            measures=("displacement",),
+        ),
+    ),
+    memory_mb=1000,
+    minutes=10,
+    order=4,
+)

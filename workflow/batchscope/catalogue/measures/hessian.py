@@ -1,0 +1,54 @@
+"""Curvature of the training loss: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.shared_settings import WEIGHTS, examples
+
+ENTRY = Measure(
+    name="hessian",
+    version="hessian-v1",
+    doc=(
+        "Largest eigenvalue (Lanczos) and trace (Hutchinson) of the training loss's "
+        "Hessian, each with its error."
+    ),
+    settings=(
+        WEIGHTS,
+        examples(2000),
+        Parameter("probes", "pr", "int", 20, "Random vectors behind the trace.", minimum=2),
+        Parameter(
+            "iterations", "it", "int", 100, "Most products of the Lanczos search.", minimum=5
+        ),
+    ),
+    columns={
+        "hessian_top_eigenvalue": Column(
+            "Largest eigenvalue of the training loss's Hessian.",
+            label="Largest eigenvalue of the Hessian",
+        ),
+        "hessian_top_eigenvalue_error": Column(
+            "Euclidean norm of H v - lambda v: an eigenvalue lies no further away than that."
+        ),
+        "hessian_trace": Column(
+            "Trace of the Hessian: the mean over random probes (Hutchinson).",
+            label="Trace of the Hessian",
+        ),
+        "hessian_trace_error": Column("Standard error of that mean."),
+    },
+    figures=(
+        Figure(
+            "hessian",
+            "Curvature",
+            "Sharpness",
+            caption=(
+                "The largest eigenvalue of the Hessian of the training loss (Lanczos) and its "
+                "trace (Hutchinson), against batch size. Every seed is a point; means carry a "
+                "95 % interval (Student's t). With a single seed the bars are the numerical "
+                "errors: the residual of the eigenvalue, the standard error of the trace."
+            ),
+            measures=("hessian",),
+        ),
+    ),
+    minutes=240,
+    order=6,
+)

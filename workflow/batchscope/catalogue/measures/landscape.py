@@ -1,0 +1,80 @@
+"""Loss surface: the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchscope.catalogue.entries import Column, Figure, Measure, Settings
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.shared_settings import WEIGHTS, examples
+
+
+def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings["points"] % 2 == 0:
+        text = f"received {settings['points']}; an odd number is expected: 0 is among the "
+        yield "points", f"{text}points."
+    if settings["pairs"] == settings["lines"] == 0:
+        text = "received no pairs and no lines; at least one of either is expected."
+        yield "pairs", text
+
+
+ENTRY = Measure(
+    name="landscape",
+    version="landscape-v1",
+    doc=(
+        "Surfaces and profiles of the training loss along filter-normalised random "
+        "directions (Li et al. 2018, arXiv 1712.09913)."
+    ),
+    settings=(
+        WEIGHTS,
+        examples(2000),
+        Parameter("points", "pt", "int", 51, "Points along each axis; odd.", minimum=3),
+        Parameter("span", "sp", "float", 1.0, "Largest distance along a direction.", above=0),
+        Parameter(
+            "pairs", "pa", "int", 1, "Surfaces, each over its own pair of directions.", minimum=0
+        ),
+        Parameter("lines", "ln", "int", 5, "One-dimensional profiles.", minimum=0),
+    ),
+    columns={
+        "landscape_rise": Column(
+            (
+                "Mean over random lines of (f(-r) + f(r)) / 2 - f(0), f the training loss and r "
+                "half of the span of the landscape, in filter-normalised units (Li et al. "
+                "2018)."
+            ),
+            label="Rise of the loss along random directions",
+        ),
+    },
+    also_writes=(".npz",),
+    problems=_problems,
+    figures=(
+        Figure(
+            "landscape",
+            "Loss surface",
+            "Landscape",
+            caption=(
+                "Training loss over a plane through the trained weights w: f(w + a d1 + b d2), "
+                "with two random directions whose filters have the norms of the model's own (Li "
+                "et al. 2018, arXiv 1712.09913). The cross marks w. All panels share their "
+                "levels and colours, so that closer lines are steeper slopes. Two directions "
+                "out of very many are shown: the one-dimensional profiles have more."
+            ),
+            measures=("landscape",),
+        ),
+        Figure(
+            "landscape_lines",
+            "Loss along random directions",
+            "Landscape",
+            caption=(
+                "Training loss along random directions through the trained weights w, filter by "
+                "filter of the norms of the model's own (Li et al. 2018, arXiv 1712.09913). "
+                "Left: rise over the loss at w, as the mean over each run's directions and then "
+                "over seeds, with a 95 % interval over seeds (Student's t). Right: the loss "
+                "itself; thin lines are single directions of single runs."
+            ),
+            measures=("landscape",),
+        ),
+    ),
+    minutes=480,
+    order=8,
+)

@@ -1,0 +1,61 @@
+"""Line between two minimisers: the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchscope.catalogue.entries import Figure, Measure, Settings
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.shared_settings import WEIGHTS
+
+
+def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings["start"] >= settings["stop"]:
+        text = f"received {settings['stop']:g}; a number above start, {settings['start']:g}, is"
+        yield "stop", f"{text} expected."
+
+
+ENTRY = Measure(
+    name="line",
+    version="line-v1",
+    doc=(
+        "Losses and accuracies along the straight line between two runs that start from "
+        "the same weights (Keskar et al. 2017, section 2.2.1)."
+    ),
+    settings=(
+        WEIGHTS,
+        Parameter(
+            "examples",
+            "ex",
+            "int",
+            0,
+            "Examples of each split; 0 or `all` for all.",
+            "examples",
+            minimum=0,
+            words=(("all", 0),),
+        ),
+        Parameter("points", "pt", "int", 25, "Points on the line.", minimum=2),
+        Parameter("start", "from", "float", -1.0, "First position; the small run is at 0."),
+        Parameter("stop", "to", "float", 2.0, "Last position; the large run is at 1."),
+    ),
+    pairs=True,
+    problems=_problems,
+    figures=(
+        Figure(
+            "line",
+            "Line between two minimisers",
+            "Landscape",
+            caption=(
+                "Loss and accuracy along the straight line (1 - α) w + α w' through two trained "
+                "models w (α = 0) and w' (α = 1), which started from the same weights (Keskar "
+                "et al. 2017, section 2.2.1). Batch normalisation, where there is any, takes "
+                "its statistics anew at every point. Thin lines are single seeds; thick lines "
+                "are means with a 95 % interval over seeds (Student's t)."
+            ),
+            measures=("line",),
+        ),
+    ),
+    memory_mb=2000,
+    minutes=120,
+    order=9,
+)

@@ -1,0 +1,41 @@
+"""Sharpness along the gradient: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.shared_settings import WEIGHTS, examples
+
+ENTRY = Measure(
+    name="sam_sharpness",
+    version="sam_sharpness-v1",
+    doc=(
+        "Rise of the loss after one step of length rho along the gradient (Foret et al. "
+        "2021, arXiv 2010.01412)."
+    ),
+    settings=(
+        WEIGHTS,
+        Parameter("rhos", "rho", "float", (0.05,), "Lengths of the step.", above=0, many=True),
+        examples(2000),
+    ),
+    columns={
+        "sam_sharpness_{rhos}": Column(
+            ("Rise of the loss at one step of length rho along its gradient (Foret et al. 2021)."),
+            label="SAM's sharpness, rho {rhos}",
+        ),
+    },
+    figures=(
+        Figure(
+            "sam_sharpness",
+            "Sharpness along the gradient",
+            "Sharpness",
+            caption=(
+                "The rise of the training loss after one step of length ρ along its gradient "
+                "(Foret et al. 2021), against batch size. Every seed is a point; means carry a "
+                "95 % interval (Student's t)."
+            ),
+            measures=("sam_sharpness",),
+        ),
+    ),
+    order=7,
+)

@@ -1,0 +1,66 @@
+"""Sharpness of the minimum: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.shared_settings import BATCH_NORM, WEIGHTS, examples
+
+ENTRY = Measure(
+    name="sharpness",
+    version="sharpness-v1",
+    doc=(
+        "Sharpness, metric 2.1 of Keskar et al. 2017 (arXiv 1609.04836): a lower bound "
+        "by L-BFGS-B from several starts."
+    ),
+    settings=(
+        WEIGHTS,
+        Parameter("epsilons", "eps", "float", (0.001, 0.0005), "Box sizes.", above=0, many=True),
+        Parameter(
+            "spaces",
+            "sp",
+            "str",
+            ("full", "subspace"),
+            "Spaces to search.",
+            choices=("full", "subspace"),
+            many=True,
+        ),
+        examples(2000),
+        Parameter("iterations", "it", "int", 10, "L-BFGS-B iterations per start.", minimum=1),
+        Parameter("starts", "st", "int", 4, "Starting points of the maximiser.", minimum=1),
+        Parameter("dimensions", "dim", "int", 100, "Columns of the subspace.", minimum=1),
+        BATCH_NORM,
+        Parameter("memory_mb", "mem", "int", 2048, "Limit on the subspace.", "MB", minimum=1),
+    ),
+    columns={
+        "sharpness_{spaces}_{epsilons}": Column(
+            (
+                "100 * (highest loss found in the box - loss) / (1 + loss), in the `full` space "
+                "or a random `subspace`, for a box of size epsilon (Keskar et al. 2017, metric "
+                "2.1)."
+            ),
+            unit="% of 1 + loss",
+            label="Sharpness, {spaces}, epsilon {epsilons}",
+            direction="rises",
+            source="Keskar et al. 2017, arXiv 1609.04836",
+            words={"full": "full space", "subspace": "random subspace"},
+        ),
+    },
+    figures=(
+        Figure(
+            "sharpness",
+            "Sharpness",
+            "Sharpness",
+            caption=(
+                "Sharpness (Keskar et al. 2017, metric 2.1) against batch size: 100 (highest "
+                "loss in a box around the weights - loss) / (1 + loss), in the full space and "
+                "in a random subspace, for each box size epsilon. The maximiser is stopped "
+                "early, so each value is a lower bound. Every seed is a point; means carry a 95 "
+                "% interval (Student's t)."
+            ),
+            measures=("sharpness",),
+        ),
+    ),
+    minutes=240,
+    order=2,
+)

@@ -1,0 +1,110 @@
+"""The reference: every factor, measure, timing, column and figure, as Markdown of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from batchscope.catalogue import columns, figures, run_factors, timing_columns
+from batchscope.catalogue.entries import Column, Entry
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.parameters import Parameter, format_value
+from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS, TIMINGS
+from batchscope.errors import UserError
+from batchscope.problems import nearest
+
+_HEAD = (
+    "# Reference\n\nPrinted by `python workflow/run.py explain`; `explain NAME` prints one entry."
+)
+
+
+def whole() -> str:
+    """Returns the whole reference."""
+    return "\n\n".join([_HEAD, *(text for section in _sections() for text in section)]) + "\n"
+
+
+def one(name: str) -> str:
+    """Returns what the reference says of a factor, measure, timing, column or figure.
+
+    Raises:
+        UserError: If there is none of that name.
+    """
+    found = [part for entry, part in _entries() if entry == name]
+    if not found:
+        known = dict.fromkeys(entry for entry, _ in _entries())
+        hint = f" Did you mean '{match}'?" if (match := nearest(name, known)) else ""
+        raise UserError(
+            f"explain: received {name!r}; a factor, measure, timing, column or figure is "
+            f"expected.{hint}"
+        )
+    return "\n\n".join(found) + "\n"
+
+
+def _sections() -> Iterable[list[str]]:
+    yield [
+        "## Factors",
+        "What a training is made of. A dash means that the factor must be given.",
+        _parameters("factor", run_factors.FACTORS.values()),
+    ]
+    yield [
+        "## Factors of times alone",
+        _parameters("factor", run_factors.TIMING_ONLY_FACTORS.values()),
+    ]
+    yield ["## Measures", *(_entry(entry) for entry in {**MEASURES, **OF_TRAININGS}.values())]
+    yield ["## Timings", *(_entry(entry) for entry in OF_SWEEPS.values())]
+    yield ["## Columns of runs.csv", _columns(columns.COLUMNS)]
+    yield [
+        "## Tables of timings",
+        *(f"### {name}\n\n{_columns(found)}" for name, found in timing_columns.COLUMNS.items()),
+    ]
+    yield ["## Figures", *(f"### {item.name}\n\n{item.caption}" for item in _FIGURES)]
+
+
+def _entries() -> Iterable[tuple[str, str]]:
+    """Yields name and text of everything that can be asked for."""
+    for factor in {**run_factors.FACTORS, **run_factors.TIMING_ONLY_FACTORS}.values():
+        yield factor.name, _parameters("factor", [factor])
+    for entry in {**MEASURES, **TIMINGS}.values():
+        yield entry.name, _entry(entry)
+    for name, column in columns.COLUMNS.items():
+        if name not in run_factors.FACTORS:
+            yield name, _columns({name: column})
+    for table, found in timing_columns.COLUMNS.items():
+        yield table, _columns(found)
+    for figure in _FIGURES:
+        yield figure.name, f"Figure {figure.name}: {figure.caption}"
+
+
+_FIGURES = tuple(figures.FIGURES.values())
+
+
+def _entry(entry: Entry) -> str:
+    parts = [f"### {entry.name}", entry.doc]
+    if entry.settings:
+        parts.append(_parameters("setting", entry.settings))
+    if entry.columns:
+        parts.append(_columns(entry.columns))
+    return "\n\n".join(parts)
+
+
+def _parameters(noun: str, parameters: Iterable[Parameter]) -> str:
+    rows = [
+        (
+            f"`{item.name}`",
+            f"`{item.alias}`",
+            "-" if item.birth is None else f"`{format_value(item, item.birth)}`",
+            item.doc,
+            item.expected.replace("|", "\\|"),
+        )
+        for item in parameters
+    ]
+    return _table((noun, "alias", "if left out", "what it is", "expected"), rows)
+
+
+def _columns(found: dict[str, Column]) -> str:
+    rows = [(f"`{name}`", item.unit, item.doc) for name, item in found.items()]
+    return _table(("column", "unit", "what it holds"), rows)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

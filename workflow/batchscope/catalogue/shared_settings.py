@@ -1,0 +1,31 @@
+"""Settings that several measures have."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.parameters import Parameter
+
+WEIGHTS = Parameter(
+    "weights", "w", "str", "final", "Which weights to measure.", choices=("final", "best")
+)
+BATCH_NORM = Parameter(
+    "batch_norm",
+    "bn",
+    "str",
+    "moving",
+    "Statistics that batch normalisation uses.",
+    choices=("moving", "batch"),
+)
+
+
+def examples(birth: int, doc: str = "Training examples behind the loss") -> Parameter:
+    """Returns the setting for how many examples a measure is of."""
+    return Parameter(
+        "examples",
+        "ex",
+        "int",
+        birth,
+        f"{doc}; 0 or `all` for all of them.",
+        "examples",
+        minimum=0,
+        words=(("all", 0),),
+    )

@@ -1,0 +1,79 @@
+"""Largest batch that fits: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Timing
+from batchscope.catalogue.parameters import Parameter
+
+ENTRY = Timing(
+    name="max_batch_size",
+    version="max_batch_size-v1",
+    doc=("The largest batch that fits into memory: each size is tried in a process of its own."),
+    settings=(
+        Parameter(
+            "limit_mb",
+            "lim",
+            "int",
+            0,
+            "Memory that may be taken; 0 for 90 % of what is free when the search starts.",
+            "MB",
+            minimum=0,
+        ),
+        Parameter("most", "most", "int", 65536, "Largest batch size to try.", minimum=1),
+        Parameter(
+            "resolution",
+            "res",
+            "float",
+            0.03125,
+            "Share of the answer within which the search may end.",
+            minimum=0,
+        ),
+    ),
+    batch_sizes="searched",
+    tables={
+        "largest.csv": {
+            "batch_size": Column("Batch size that was tried."),
+            "outcome": Column("fits, out_of_memory, over_limit or killed."),
+            "peak_mb": Column("Most memory taken, MB; of what did not fit a lower bound."),
+            "baseline_mb": Column("The same before the batch was there, MB."),
+            "seconds": Column("Time of the try, s."),
+            "message": Column("Why it did not fit."),
+            "process_percent_mean": Column(
+                "CPU utilisation over the try, its start and all its processes included, % of "
+                "its cores: mean, since their clock ticks too slowly for a median."
+            ),
+            "gpu_percent": Column(
+                "GPU utilisation, % of the time in which a kernel ran: median; empty, as the "
+                "three that follow, where nothing lasts longer than the 1 s that NVML averages "
+                "over."
+            ),
+            "gpu_zero_share": Column("Share of the time at 0 %."),
+            "gpu_bandwidth_percent": Column(
+                "% of the time in which GPU memory was read or written: median."
+            ),
+            "gpu_power_watts": Column("Mean power of the GPU, W."),
+            "gpu_memory_peak_mb": Column("Peak memory in use on the GPU, by all processes, MB."),
+            "foreign_cores": Column("Cores that other processes took during the try: mean."),
+        },
+    },
+    figures=(
+        Figure(
+            "max_batch_size",
+            "Largest batch size",
+            "Machine",
+            caption=(
+                "Every batch size that was tried, against the most memory that it took: two "
+                "training steps on one batch in a process of its own. The search doubles until "
+                "a size does not fit and then halves the gap, until it is within the "
+                "resolution. The dashed line is the limit; for a GPU without one it is the "
+                "GPU's own memory, and not drawn. The solid line is fixed memory plus memory "
+                "per image, fitted by least squares to the sizes that fit and stand out of the "
+                "lowest peak. Memory is resident memory on a CPU and that of TensorFlow's "
+                "allocator on a GPU. A ring stands on the largest size that fits."
+            ),
+            measures=("max_batch_size",),
+        ),
+    ),
+    minutes=240,
+    order=4,
+)

@@ -1,0 +1,228 @@
+"""Throughput: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Timing
+from batchscope.catalogue.parameters import Parameter
+
+ENTRY = Timing(
+    name="throughput",
+    version="throughput-v3",
+    doc=(
+        "Steps and images per second of every batch size, in short blocks that are timed in turns."
+    ),
+    settings=(
+        Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
+        Parameter(
+            "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
+        ),
+        Parameter(
+            "iterations",
+            "it",
+            "int",
+            0,
+            (
+                "Steps of every batch size in all its blocks together; 0 for what block_seconds "
+                "asks for."
+            ),
+            "steps",
+            minimum=0,
+        ),
+    ),
+    frameworks=True,
+    at_epochs=True,
+    tables={
+        "throughput.csv": {
+            "batch_size": Column("Images per step."),
+            "status": Column(
+                "finished, diverged, out_of_memory; or not_installed where the framework has no "
+                "environment here, or no_gpu where no GPU is within reach, and the rest of the "
+                "row is empty."
+            ),
+            "steps": Column("Steps of a block."),
+            "blocks": Column("Timed blocks."),
+            "disturbed_blocks": Column(
+                "Those during which other processes took more than 0.2 cores."
+            ),
+            "foreign_cores": Column("Cores that other processes took during a block: median."),
+            "seconds_per_step": Column("Time of a step, s: median of the blocks."),
+            "seconds_per_step_q1": Column("Time of a step, s: lower quartile of the blocks."),
+            "seconds_per_step_q3": Column("Time of a step, s: upper quartile of the blocks."),
+            "iterations_per_second": Column("Steps per second: median of the blocks."),
+            "iterations_per_second_q1": Column("Steps per second: lower quartile of the blocks."),
+            "iterations_per_second_q3": Column("Steps per second: upper quartile of the blocks."),
+            "images_per_second": Column("Images per second: median of the blocks."),
+            "images_per_second_q1": Column("Images per second: lower quartile of the blocks."),
+            "images_per_second_q3": Column("Images per second: upper quartile of the blocks."),
+            "train_examples": Column("Images of an epoch."),
+            "seconds_per_epoch": Column(
+                "train_examples over images_per_second, whole batches throughout, s."
+            ),
+            "process_percent": Column(
+                "CPU utilisation of the process during the blocks, % of its cores: median."
+            ),
+            "process_zero_share": Column(
+                "Share of their time without work of the process on the CPU."
+            ),
+            "gpu_percent": Column(
+                "GPU utilisation, % of the time in which a kernel ran: median; empty, as the "
+                "three that follow, where nothing lasts longer than the 1 s that NVML averages "
+                "over."
+            ),
+            "gpu_zero_share": Column("Share of the time at 0 %."),
+            "gpu_bandwidth_percent": Column(
+                "% of the time in which GPU memory was read or written: median."
+            ),
+            "gpu_power_watts": Column("Mean power of the GPU, W."),
+        },
+        "sweeps.csv": {
+            "status": Column(
+                "finished, diverged, out_of_memory; or not_installed where the framework has no "
+                "environment here, or no_gpu where no GPU is within reach, and the rest of the "
+                "row is empty."
+            ),
+            "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
+            "train_examples": Column("Images of an epoch."),
+            "sizes": Column("Batch sizes that were timed."),
+            "blocks": Column("Timed blocks of all of them."),
+            "disturbed_blocks": Column(
+                "Those during which other processes took more than 0.2 cores."
+            ),
+            "fixed_seconds": Column(
+                "Fixed cost of a step: a of the fit t = a + b * batch size, s."
+            ),
+            "fixed_seconds_low": Column("Lower end of its 95 % interval."),
+            "fixed_seconds_high": Column("Upper end of its 95 % interval."),
+            "seconds_per_image": Column("Cost per image: b of the fit, s."),
+            "seconds_per_image_low": Column("Lower end of its 95 % interval."),
+            "seconds_per_image_high": Column("Upper end of its 95 % interval."),
+            "fixed_seconds_error": Column(
+                "Standard error of the fixed cost, with sizes - 2 degrees of freedom."
+            ),
+            "fixed_seconds_without_delay": Column(
+                "Fixed cost of a step that was timed in the same turns without the delay, s; as "
+                "what follows, only with a delay."
+            ),
+            "recovered_delay_seconds": Column(
+                "What the delay added to the fixed cost of the fit: lines through the "
+                "differences of a round at no image, their Hodges-Lehmann estimate over rounds, "
+                "s."
+            ),
+            "recovered_delay_seconds_low": Column(
+                "Lower end of its 95 % interval, over rounds of turns; from six on."
+            ),
+            "recovered_delay_seconds_high": Column("Upper end of its 95 % interval."),
+            "paired_delay_seconds": Column(
+                "What the delay added to a step, without the fit: Hodges-Lehmann estimate over "
+                "the differences of all batch sizes and rounds, s."
+            ),
+            "paired_delay_seconds_low": Column(
+                "Lower end of its 95 % interval, over these differences."
+            ),
+            "paired_delay_seconds_high": Column("Upper end of its 95 % interval."),
+            "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
+            "line_residual": Column("Relative root-mean-square residual of the fit."),
+            "noise_floor": Column("Factor by which a batch size differs from itself."),
+            "highest_images_per_second": Column("Highest median throughput."),
+            "plateau_images_per_second": Column(
+                "Throughput that it tends to: 1 / b where the line fits, or else the median of "
+                "the sizes from half the largest on, unless these still rise."
+            ),
+            "knee_fitted": Column(
+                "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
+                "fits and it lies within the sizes."
+            ),
+            "knee_fitted_low": Column(
+                "Lower end of its 95 % interval: delta method for its logarithm."
+            ),
+            "knee_fitted_high": Column("Upper end of its 95 % interval."),
+            "knee_batch_size": Column(
+                "Smallest batch size whose throughput reaches 90 % of the plateau and after "
+                "which the upper quartile of none falls short of it."
+            ),
+            "still_rising": Column(
+                "Whether 90 % of the plateau lies beyond the largest batch size."
+            ),
+            "step_winner": Column(
+                "line, staircase, neither or not resolved: how the time of a step rises."
+            ),
+            "step_q": Column("Images per step of the best staircase."),
+            "step_alike": Column("Every q that fits as well, 1 for the line."),
+            "step_difference": Column("AICc of the line less that of the best staircase."),
+            "step_p": Column("How often a line with this noise gives so large a difference."),
+            "step_p_holm": Column(
+                "The larger of it and the best rival's, adjusted over the experiment's rows."
+            ),
+            "step_verdict": Column("The same in a sentence."),
+            "matmul_flops_per_second": Column(
+                "Peak of a matrix product, FLOP/s: the highest that the table's timings "
+                "measured on this machine, device, threads and type; in TensorFlow alone."
+            ),
+            "matmul_flops_per_second_lowest": Column("The lowest of these."),
+            "flops_per_image": Column(
+                "Operations of the model's products and convolutions per image and update."
+            ),
+            "ceiling_images_per_second": Column("The one over the other."),
+            "share_of_ceiling": Column("highest_images_per_second over it."),
+            "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
+            "max_batch_size_bound": Column(
+                "resolved, most_fits (all that may be tried fits) or nothing_fits."
+            ),
+            "memory_limit_mb": Column("Memory that it was allowed to take, MB."),
+            "memory_fixed_mb": Column(
+                "Memory beside the batch: a fit over the sizes that were tried, MB."
+            ),
+            "memory_mb_per_image": Column("Memory per image: the same fit, MB."),
+        },
+        "training_times.csv": {
+            "batch_size": Column("Images per step."),
+            "status": Column("finished, diverged or out_of_memory."),
+            "at_epoch": Column("Number of epochs, as the experiment asks for."),
+            "train_seconds": Column("at_epoch times the time of an epoch, validation apart, s."),
+            "seconds_per_epoch_q1": Column("Lower quartile of the time of an epoch, s."),
+            "seconds_per_epoch_q3": Column("Upper quartile of the time of an epoch, s."),
+        },
+    },
+    figures=(
+        Figure(
+            "throughput",
+            "Throughput",
+            "Time",
+            caption=(
+                "Left: training steps per second against batch size. Right: images per second. "
+                "Points are medians of blocks of steps that were timed in turns over all batch "
+                "sizes, alone on the machine; bars are quartiles of these blocks, and no "
+                "interval over repetitions. Open markers stand where other processes disturbed "
+                "a block. For one or two series the dashed line is 90 % of the plateau, the "
+                "highest median, and stands on the knee: the smallest batch size from which on "
+                "throughput stays above it. The dotted line is the ceiling: the peak of a "
+                "matrix product, measured in the same process, over the operations that the "
+                "model takes per image; where it is far above, it stands at the upper edge with "
+                "its value. Of more series the knee is a ring, and ceilings that agree are one "
+                "line. The noise floor is the 95 % quantile, over batch sizes, of the ratio "
+                "between two halves of the same blocks. A dense range of batch sizes has a "
+                "linear axis, on which a fall after every multiple of the same number shows."
+            ),
+            measures=("throughput",),
+        ),
+        Figure(
+            "step_time",
+            "Time per step",
+            "Time",
+            caption=(
+                "Left: time per step against batch size, median and quartiles of timed blocks, "
+                "with the line a + b × batch size that fits the medians best by relative "
+                "errors. Where batch sizes span much both axes are logarithmic, and the fixed "
+                "cost a is the floor on the left. Right: fixed cost per step a and cost per "
+                "image b of every series with 95 % intervals (Student's t over batch sizes), "
+                "which say how well a line fits these sizes and not how another machine would "
+                "do. Series are jobs of their own, one after the other: how the machine drifts "
+                "between two jobs is in no interval. A fixed cost below zero is shown as it was "
+                "fitted: the line then is no model of small batch sizes."
+            ),
+            measures=("throughput",),
+        ),
+    ),
+    minutes=240,
+    order=2,
+)

@@ -1,0 +1,60 @@
+"""Time of an epoch: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Timing
+from batchscope.catalogue.parameters import Parameter
+
+ENTRY = Timing(
+    name="time_epoch",
+    version="time_epoch-v1",
+    doc=(
+        "Seconds per epoch of a training's configuration: several blocks after a "
+        "warm-up, median and quartiles."
+    ),
+    settings=(
+        Parameter("blocks", "bl", "int", 7, "Timed blocks.", minimum=3),
+        Parameter(
+            "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
+        ),
+    ),
+    columns={
+        "seconds_per_epoch": Column(
+            (
+                "Time of one epoch, validation apart: median of a timing job that had the "
+                "machine to itself."
+            ),
+            unit="s",
+            label="Time per epoch",
+            direction="falls",
+            source="Chang and Pathak 2020",
+            timed=True,
+        ),
+        "seconds_per_epoch_q1": Column("Lower quartile of the timing job's blocks.", unit="s"),
+        "seconds_per_epoch_q3": Column("Upper quartile of the timing job's blocks.", unit="s"),
+        "images_per_second": Column(
+            "Training images per second in the timing job.", unit="images/s"
+        ),
+    },
+    trains=True,
+    at_epochs=True,
+    figures=(
+        Figure(
+            "time",
+            "Time",
+            "Time",
+            caption=(
+                "Left: time per epoch, median and quartiles of a timing job that had the "
+                "machine to itself. Middle: epochs until the training stopped. Right: total "
+                "training time, which is epochs run times time per epoch, validation apart. A "
+                "training that ran all the epochs it may without being stopped gives a lower "
+                "bound: hollow, with an arrow upwards. In the middle and on the right every "
+                "seed is a point and means carry a 95 % interval (Student's t)."
+            ),
+            measures=("time_epoch",),
+        ),
+    ),
+    memory_mb=2000,
+    minutes=30,
+    order=1,
+)

@@ -1,0 +1,127 @@
+"""Utilisation and memory: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Timing
+from batchscope.catalogue.parameters import Parameter
+
+ENTRY = Timing(
+    name="utilisation",
+    version="utilisation-v2",
+    doc=(
+        "Utilisation of CPU and GPU, and memory, sampled while one batch size after another trains."
+    ),
+    settings=(
+        Parameter("seconds", "sec", "float", 5.0, "Training at every batch size.", "s", above=0),
+        Parameter("pause_seconds", "pau", "float", 1.0, "Rest before each.", "s", minimum=0),
+        Parameter("interval", "int", "float", 0.1, "Between two samples.", "s", above=0),
+    ),
+    frameworks=True,
+    tables={
+        "utilisation.csv": {
+            "batch_size": Column("Images per step."),
+            "status": Column(
+                "finished, diverged, out_of_memory; or not_installed where the framework has no "
+                "environment here, or no_gpu where no GPU is within reach, and the rest of the "
+                "row is empty."
+            ),
+            "steps": Column("Steps of the training."),
+            "seconds": Column("Its time, s."),
+            "process_percent": Column(
+                "CPU utilisation of the process, % of its cores: median over time."
+            ),
+            "process_percent_q1": Column("Lower quartile over time."),
+            "process_percent_q3": Column("Upper quartile over time."),
+            "process_cores": Column("Cores in use: median over time."),
+            "process_zero_share": Column(
+                "Share of the time without work of the process on the CPU."
+            ),
+            "machine_percent": Column("CPU utilisation of the whole machine, %: median over time."),
+            "foreign_cores": Column("Cores that other processes took: mean."),
+            "disturbed": Column("Whether that is more than 0.2 cores, after up to two repeats."),
+            "memory_peak_mb": Column("Peak resident memory of the process, MB."),
+            "tensorflow_peak_mb": Column(
+                "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave out on "
+                "the device, MB; on a CPU without tensors below 256 KiB, and empty where all "
+                "are."
+            ),
+            "gpu_percent": Column(
+                "GPU utilisation, % of the time in which a kernel ran: median over time."
+            ),
+            "gpu_percent_q1": Column("Lower quartile over time."),
+            "gpu_percent_q3": Column("Upper quartile over time."),
+            "gpu_zero_share": Column("Share of the time at 0 %."),
+            "gpu_bandwidth_percent": Column(
+                "% of the time in which GPU memory was read or written: median."
+            ),
+            "gpu_memory_peak_mb": Column(
+                "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
+                "back, so that it does not fall with the batch size."
+            ),
+            "gpu_power_watts": Column("Mean power of the GPU, W."),
+            "gpu_energy_joules": Column("Energy of the GPU over the training, J."),
+            "joules_per_epoch": Column("The same for the images of an epoch, J."),
+        },
+        "samples.csv": {
+            "batch_size": Column("Batch size of the training at that time; empty between two."),
+            "phase": Column(
+                "training; lead_in, the first steps after a change of batch size; repeated, a "
+                "training that other processes disturbed and that was run again; empty while "
+                "resting."
+            ),
+            "seconds": Column("Time since the start, s."),
+            "process_percent": Column(
+                "CPU utilisation of the process since the sample before, % of its cores."
+            ),
+            "machine_percent": Column("CPU utilisation of the whole machine since then, %."),
+            "memory_mb": Column("Resident memory of the process, MB."),
+            "gpu_percent": Column("GPU utilisation, %."),
+            "gpu_bandwidth_percent": Column("Memory-bandwidth utilisation of the GPU, %."),
+            "gpu_memory_mb": Column("Memory in use on the GPU, MB."),
+            "gpu_power_watts": Column("Power of the GPU, W."),
+        },
+    },
+    figures=(
+        Figure(
+            "utilisation",
+            "Utilisation and memory",
+            "Machine",
+            caption=(
+                "How busy the machine was while a job trained for some seconds at every batch "
+                "size, against batch size; only what was known is shown. CPU utilisation is the "
+                "process's CPU time over that of the cores that it was given; the thin line is "
+                "the whole machine with all of its cores, so that others' work shows. GPU "
+                "utilisation is NVML's: the percentage of time in which a kernel ran, or in "
+                "which memory was read or written, and not how much of the GPU a kernel fills. "
+                "Points are medians of samples and bars quartiles of these samples within one "
+                "training, and no interval over repetitions. Open markers on solid lines stand "
+                "where other processes took a part of the machine although the training was "
+                "repeated. Peak memory is resident memory of the process, which its allocators "
+                "do not give back for a smaller batch; what TensorFlow's tensors held at once; "
+                "and what all processes held on the GPU. Time at zero is the share of samples "
+                "below 1 % of a core, or of the GPU's time. Energy is the GPU's over one "
+                "training, scaled to one epoch."
+            ),
+            measures=("utilisation",),
+        ),
+        Figure(
+            "utilisation_over_time",
+            "Utilisation over time",
+            "Machine",
+            caption=(
+                "Utilisation and memory through consecutive trainings of one job, which rests "
+                "before each; shaded spans are the trainings, with their batch size above. Work "
+                "outside of the spans is the first steps after a change of batch size, or a "
+                "training that others disturbed and that was repeated: neither counts as rest. "
+                "Every sample stands for the time since the one before it. CPU utilisation is "
+                "the process's CPU time over that of the cores that it was given, beside the "
+                "whole machine with all of its cores. GPU utilisation is the percentage of time "
+                "in which a kernel ran, as NVML averages it over up to a second, so that it "
+                "lags behind. Memory is resident memory of the process, and on the GPU that of "
+                "all processes."
+            ),
+            measures=("utilisation",),
+        ),
+    ),
+    order=3,
+)
