@@ -53,6 +53,7 @@ LAYERS = (
     "jobs",
     "datasets",
     "networks",
+    "user_models",
     "models",
     "losses",
     "methods",

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchscope import datasets, measure_settings, measures, names, records
+from batchscope import datasets, measure_settings, measures, model_files, names, records
 from batchscope.errors import UserError
 from batchscope.measures import evaluate, line
 from measured_run import COUNTS, DATASET, RUN, write_dataset
@@ -70,11 +70,9 @@ def write_run(results, run, seed, model_file=None, status="finished", initial="o
 
 
 def user_model(folder, text):
-    from batchscope import models
-
     path = folder / "own.py"
     path.write_text(text)
-    return path, f"own-{models.file_digest(path)}"
+    return path, f"own-{model_files.digest(path)}"
 
 
 def pair(results, model_file=None, model="small_cnn"):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batchscope import environments, measure_settings, names, sweeps, warm
-from batchscope.errors import UserError
+from batchscope.errors import ConfigError, UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
 
@@ -25,6 +25,26 @@ def prepare_data(arguments: argparse.Namespace) -> None:
 
     definition = json.loads(arguments.definition)
     datasets.prepare(arguments.dataset, definition, arguments.results)
+
+
+def check_models(arguments: argparse.Namespace) -> None:
+    from batchscope import config, outputs
+
+    study = config.study(arguments.config, arguments.scale)
+    own = outputs.own_models(study, arguments.results)
+    _start({"threads": 1, "device": "cpu"})
+    from batchscope import datasets, models
+
+    problems = []
+    for dataset, model in sorted(own):
+        try:
+            look = datasets.look(arguments.results, dataset, study.datasets[dataset])
+            if look is not None:
+                models.build(model, *look, 0, study.models[model])
+        except UserError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -205,6 +225,8 @@ def _parser() -> argparse.ArgumentParser:
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")
+    found = study("check_models", check_models, "Build a study's own models, before their data.")
+    found.add_argument("--config", required=True, help="the configuration file")
     found = step("install_framework", install_framework, "Install a framework beside TensorFlow.")
     found.add_argument("--framework", required=True, choices=tuple(environments.FRAMEWORKS))
     found.add_argument("--output", type=Path, required=True, help="its record")
@@ -274,6 +296,8 @@ def main(words: list[str]) -> None:
 
 def _alone(words: list[str]) -> bool:
     """Whether a step must have a process of its own: what is timed, a GPU, several threads."""
+    if words[:1] == ["check_models"]:
+        return False
     run = words[words.index("--run") + 1] if "--run" in words[:-1] else ""
     try:
         factors = names.parse_run(run)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -124,6 +126,21 @@ class Jobs:
         for line in (*study.warnings, *status.told(outputs.absent(study, RESULTS))):
             print(line, file=sys.stderr)
         return cls(study, paths[0], options["scale"], options["partial"])
+
+    def check_models(self) -> None:
+        """Builds the user's own models before any job; ends the process on a fault in one.
+
+        Their data need not be prepared. Nothing is built where all that is of them is made.
+        """
+        if self.partial or not outputs.own_models(self.study, RESULTS):
+            return
+        if importlib.util.find_spec("tensorflow") is None:
+            text = "not checked before their first job: TensorFlow is in the jobs' environment only"
+            print(f"models: {text}.", file=sys.stderr)
+            return
+        step = [str(_HERE.parent / "run.py"), "check_models", "--config", self.config_path]
+        if subprocess.run([sys.executable, *step, "--scale", self.scale]).returncode:
+            sys.exit(1)
 
     # Files ---------------------------------------------------------------------------------
 

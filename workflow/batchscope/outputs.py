@@ -146,6 +146,24 @@ def _every_job(
     yield from timing_jobs(experiment, results, machine)
 
 
+def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
+    """Returns data set and model of the user's own models that something is yet to be made of."""
+    found = set()
+    for experiment in study.experiments.values():
+        pairs = {(each["dataset"], each["model"]) for each in all_factors(study, experiment)}
+        own = {(dataset, model) for dataset, model in pairs if study.models[model]}
+        if own - found and not _made(study, experiment, results):
+            found |= own
+    return found
+
+
+def _made(study: plan.Study, experiment: plan.Experiment, results: Path | str) -> bool:
+    trainings = (training_job(results, run) for run in experiment.runs)
+    wanted = (job for job in trainings if not lacking(study, job, results))
+    jobs = chain(wanted, measure_jobs(study, experiment, results))
+    return all(job.path.exists() for job in jobs)
+
+
 def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[MeasureJob]]:
     """Returns what is not here -> the trainings, timings and measures that wait for it, each once.
 

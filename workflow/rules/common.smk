@@ -35,6 +35,7 @@ onstart:
     # Local jobs fork from one process that has TensorFlow imported; a cluster's import it.
     if workflow.local_exec:
         jobs.prepare()
+    STUDY.check_models()
 
 
 wildcard_constraints:

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import definitions, names, records
-from batchscope.datasets import arrays, patches, photographs, splits
+from batchscope.datasets import arrays, looks, patches, photographs, splits
 from batchscope.datasets.raw import Images, Raw, Request
 from batchscope.errors import UserError
 
@@ -118,6 +118,20 @@ def load(results: Path | str, token: str) -> Dataset:
         dataset.images(split)
         dataset.labels(split)
     return dataset
+
+
+def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.Look | None:
+    """Returns the shape of a data set's images and the number of its classes.
+
+    Where it is not prepared yet, what its definition and its files' headers tell, or None.
+
+    Raises:
+        UserError: If its prepared files do not fit its record.
+    """
+    if not (records.dataset_folder(results, token) / "record.json").exists():
+        return looks.known(definition)
+    dataset = load(results, token)
+    return dataset.input_shape, dataset.classes
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> None:

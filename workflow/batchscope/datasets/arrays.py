@@ -22,7 +22,8 @@ from batchscope.errors import UserError
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+# What a file that is no whole npz, idx or gzip raises when it is read.
+DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
 def digits(request: Request) -> Raw:
@@ -38,7 +39,7 @@ def digits(request: Request) -> Raw:
     path = scikit_learn_data() / "data" / "digits.csv.gz"
     try:
         table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise UserError(
             f"{request.where}: scikit-learn's digits cannot be read ({error}); install the "
             "project's dependencies again."
@@ -134,7 +135,7 @@ def _read_idx(where: str, path: Path, dimensions: int) -> np.ndarray:
         if path.suffix == ".gz":
             data = gzip.decompress(data)
         magic, *shape = struct.unpack_from(f">{1 + dimensions}I", data)
-    except (*_DAMAGED, struct.error) as error:
+    except (*DAMAGED, struct.error) as error:
         raise UserError(f"{where}: {path}: cannot be read ({error}).") from None
     start = 4 * (1 + dimensions)
     if magic != 0x0800 + dimensions or len(data) - start != math.prod(shape):
@@ -220,7 +221,7 @@ def _read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
             raise ValueError("one array")
         with archive:
             return {key: archive[key] for key in archive.files}
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise UserError(
             f"{where}: {path}: cannot be read ({error}); an npz of plain arrays is expected."
         ) from None

@@ -87,10 +87,7 @@ def image_folder(request: Request) -> Raw:
     path = request.needed_path("a folder with one folder of images per class")
     if not path.is_dir():
         raise UserError(f"{request.where}.path: {path} is a file; a folder is expected.")
-    folders = sorted(
-        (entry for entry in path.iterdir() if entry.is_dir() and not _hidden(entry)),
-        key=lambda entry: numeric_order(entry.name),
-    )
+    folders = class_folders(path)
     if len(folders) < 2:
         raise UserError(
             f"{request.where}.path: {path} has {len(folders)} folder(s); one folder per class, "
@@ -100,6 +97,12 @@ def image_folder(request: Request) -> Raw:
     images, labels, skipped = _read(request, files)
     source = str(request.definition["path"])
     return Raw(images, labels, [folder.name for folder in folders], source, skipped=skipped)
+
+
+def class_folders(path: Path) -> list[Path]:
+    """Returns the folders of classes in a folder, in the order of their classes."""
+    folders = (entry for entry in path.iterdir() if entry.is_dir() and not _hidden(entry))
+    return sorted(folders, key=lambda entry: numeric_order(entry.name))
 
 
 def _hidden(path: Path) -> bool:
