@@ -1,11 +1,13 @@
 """What the rules are told of a study."""
 
+from pathlib import Path
+
 import pytest
 
-from batchscope import jobs, plan
+from batchscope import absence, jobs, outputs, plan
 
 
-def made(**experiment) -> jobs.Jobs:
+def made(models=None, **experiment) -> jobs.Jobs:
     config = {
         "study": "s",
         "defaults": {
@@ -15,6 +17,7 @@ def made(**experiment) -> jobs.Jobs:
             "learning_rate": 0.1,
             "epochs": 2,
         },
+        "models": models or {},
         "experiments": {"a": {"vary": {"batch_size": [16, 32]}, "seeds": 1, **experiment}},
     }
     return jobs.Jobs(plan.make(config), "config.yaml", "full", False)
@@ -54,3 +57,29 @@ def test_tables_follow_every_file_that_they_read():
         f"results/runs/{large}/landscape/default.json",
         f"results/runs/{large}/landscape/default.npz",
     ]
+
+
+def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv(absence.VARIABLE, "")
+    monkeypatch.setattr(absence, "of", lambda factors: factors["device"] == "gpu" or None)
+    own = {"mine": str(Path(__file__).parent / "data" / "noisy_model.py")}
+    vary = {"model": ["small_cnn", "mine"], "batch_size": [16]}
+    study = made(own, vary=vary, measure=["evaluate"]).study
+    (token,) = [model for model, path in study.models.items() if path]
+    (dataset,) = study.datasets
+    assert outputs.own_models(study, tmp_path) == {(dataset, token)}
+    experiment = study.experiments["a"]
+    trainings = [outputs.training_job(tmp_path, run) for run in study.runs]
+    *paths, last = [
+        job.path for job in (*trainings, *outputs.measure_jobs(study, experiment, tmp_path))
+    ]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert outputs.own_models(study, tmp_path) == {(dataset, token)}
+    last.parent.mkdir(parents=True)
+    last.touch()
+    assert outputs.own_models(study, tmp_path) == set()
+    assert outputs.own_models(made(vary=vary | {"model": ["small_cnn"]}).study, tmp_path) == set()
+    # What waits for a GPU is not made here.
+    assert outputs.own_models(made(own, vary=vary, set={"device": "gpu"}).study, tmp_path) == set()

@@ -244,6 +244,38 @@ def test_a_users_own_model(edited):
     assert project.planned(edited) == {}
 
 
+def test_own_models_are_built_before_their_data_are_prepared(edited):
+    """Every fault at once, at its line, without a trace of the program; nothing stays locked."""
+    texts = {
+        "division": "def build(input_shape, classes):\n    return 1 / 0\n",
+        "units": (
+            "import keras\n\ndef build(input_shape, classes):\n    return keras.Sequential("
+            "[keras.layers.Flatten(), keras.layers.Dense(classes + 1)])\n"
+        ),
+    }
+    for name, text in texts.items():
+        (edited / f"{name}.py").write_text(text)
+
+    def change(config):
+        split = {"train": 100, "validation": 30, "test": 30, "seed": 0}
+        config["datasets"] = {"digits": {"source": "digits", "split": split}}
+        config["models"] = {name: f"{name}.py" for name in texts}
+        experiment(config)["vary"] = {"batch_size": [64], "model": [*texts, "small_cnn"]}
+
+    planned = configured(edited, change)
+    assert planned["prepare_data"] == 1
+    before = set(edited.glob("results/**/*"))
+    done = project.snakemake(edited, "--cores", "2")
+    assert done.returncode == 1
+    lines = done.stdout[done.stdout.index("division.py") :].strip().splitlines()
+    assert lines == [
+        "division.py:2: cannot be built for images (8, 8, 1): ZeroDivisionError: division by zero",
+        "units.py: gives output (None, 11); expected (None, 10).",
+    ]
+    assert set(edited.glob("results/**/*")) == before
+    assert project.planned(edited) == planned
+
+
 def test_divergence_stays_visible_and_the_study_ends(edited):
     def change(config):
         experiment(config)["vary"]["learning_rate"] = [0.05, 1e6]
