@@ -250,6 +250,7 @@ BODY = "def build(input_shape, classes):\n    return "
     [
         ("x = 1\n", r"own.py: expected a function build\(input_shape, classes\)"),
         ("raise RuntimeError('no')\n", "own.py:1: cannot be imported: RuntimeError: no"),
+        ("import sys\nsys.exit()\n", "own.py:2: cannot be imported: SystemExit"),
         ("import keras\nimport absent\n", "own.py:2: cannot be imported: ModuleNotFoundError"),
         ("def build():\n    pass\n", "own.py: cannot be built .*: TypeError: build"),
         (f"{HEAD}{BODY}1 / 0\n", "own.py:4: cannot be built .*: ZeroDivisionError"),

@@ -123,14 +123,14 @@ def _import(path: Path) -> ModuleType:
 
 @contextmanager
 def _telling(model_file: Path | str, what: str) -> Iterator[None]:
-    """Turns whatever a user's code raises into an error at its file and line."""
+    """Turns whatever a user's code raises, or its exit, into an error at its file and line."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{_place(error, model_file)}: {what}: {said(error)}") from error
 
 
-def _place(error: Exception, model_file: Path | str) -> str:
+def _place(error: BaseException, model_file: Path | str) -> str:
     """Returns the file and line of a user's code at which an error arose, or the file alone."""
     files = (Path(model_file), *model_files.local_modules(model_file).values())
     shown = {os.path.abspath(file): str(file) for file in files}
@@ -142,7 +142,7 @@ def _place(error: Exception, model_file: Path | str) -> str:
     return frames[-1] if frames else str(model_file)
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """Returns an error's type and its telling line: Keras puts headings above it."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).rpartition("Error encountered:")[2]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
