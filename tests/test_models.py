@@ -241,6 +241,24 @@ def test_the_users_own_model(tmp_path):
     assert models.load(tmp_path, run, model_file=path).count_params() == 195
 
 
+SUBCLASSED = """
+import keras
+from keras import layers
+
+class Net(keras.Model):
+    def __init__(self, classes):
+        super().__init__()
+        self.flatten = layers.Flatten()
+        self.drop = layers.Dropout(0.5)
+        self.norm = layers.BatchNormalization()
+        self.only = layers.Dense(classes, activation="softmax")
+
+    def call(self, images, training=False):
+        return self.only(self.norm(self.drop(self.flatten(images)), training=training))
+
+def build(input_shape, classes):
+    return Net(classes)
+"""
 HEAD = "import keras\nfrom keras import layers\n"
 BODY = "def build(input_shape, classes):\n    return "
 
@@ -263,6 +281,10 @@ BODY = "def build(input_shape, classes):\n    return "
             f"{HEAD}class Net(keras.Model):\n    def call(self, images):\n        "
             f"return images @ 7\n{BODY}Net()\n",
             r"own.py:5: cannot be built for images \(8, 8, 1\): \w+Error: ",
+        ),
+        (
+            SUBCLASSED.replace("        return", "        assert not training\n        return", 1),
+            r"own.py:14: cannot be called on images \(8, 8, 1\): AssertionError$",
         ),
         (
             f"{HEAD}class Net(keras.Model):\n    pass\n{BODY}Net()\n",
@@ -320,24 +342,6 @@ def test_a_users_file_that_changed_or_is_gone_is_refused(tmp_path):
         models.build(token, (8, 8, 1), 3, 0, None)
 
 
-SUBCLASSED = """
-import keras
-from keras import layers
-
-class Net(keras.Model):
-    def __init__(self, classes):
-        super().__init__()
-        self.flatten = layers.Flatten()
-        self.drop = layers.Dropout(0.5)
-        self.norm = layers.BatchNormalization()
-        self.only = layers.Dense(classes, activation="softmax")
-
-    def call(self, images, training=False):
-        return self.only(self.norm(self.drop(self.flatten(images)), training=training))
-
-def build(input_shape, classes):
-    return Net(classes)
-"""
 NO_INPUT = OWN.replace("keras.Input(input_shape),", "")
 
 

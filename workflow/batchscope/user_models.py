@@ -143,12 +143,12 @@ def _place(error: BaseException, model_file: Path | str) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Returns an error's type and its telling line: Keras puts headings above it."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).rpartition("Error encountered:")[2]
+    """Returns an error's type and its telling line, which Keras puts among others."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    text = text.rpartition("Error encountered:")[2].partition("Arguments received by")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("Exception encountered"):
-        lines = lines[1:]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+    told = [line for line in lines if not line.startswith("Exception encountered")]
+    return ": ".join([type(error).__name__, *told[:1]])
 
 
 def _input_shape(model: keras.Model) -> object:
@@ -193,26 +193,26 @@ def _fits(shape: object, input_shape: Shape) -> bool:
 
 
 def _wrong_outputs(model: keras.Model, input_shape: Shape) -> str | None:
-    """Returns what is wrong with outputs that cannot be trained on with a cross-entropy, or None.
+    """Returns why outputs cannot be trained on with a cross-entropy, or None.
 
-    Probabilities whose logits Keras has lost would be taken for logits; a cross-entropy over
-    classes takes the logits behind sigmoids for those of a softmax.
+    Probabilities whose logits Keras has lost would be taken for logits, and the logits behind
+    several sigmoids for those of a softmax.
     """
     several = model.output_shape[-1] > 1
     images = tf.ones((2, *input_shape))
-    last = []
+    last = []  # of the graphs of training and inference, which are made and not run
 
-    @tf.function
+    @tf.function(autograph=False)
     def trace(images: tf.Tensor) -> None:
-        last.append(model(images, training=False).op.type)
+        last.extend(model(images, training=training).op.type for training in (True, False))
 
     trace.get_concrete_function(images)
-    if several and last == ["Sigmoid"]:
+    if several and "Sigmoid" in last:
         return (
             f"received {model.output_shape[-1]} sigmoid units; expected one sigmoid unit for two "
             'classes, else units with activation="softmax" or no activation.'
         )
-    if not several and last == ["Softmax"]:
+    if not several and "Softmax" in last:
         return (
             "received a softmax over one unit, which is always 1; expected "
             'activation="sigmoid" or no activation.'
