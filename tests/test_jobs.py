@@ -1,10 +1,14 @@
 """What the rules are told of a study."""
 
+import importlib.util
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from batchscope import absence, jobs, outputs, plan
+
+OWN = {"mine": str(Path(__file__).parent / "data" / "noisy_model.py")}
 
 
 def made(models=None, **experiment) -> jobs.Jobs:
@@ -59,12 +63,29 @@ def test_tables_follow_every_file_that_they_read():
     ]
 
 
+@pytest.mark.parametrize(
+    ("models", "partial", "installed", "started"),
+    [(OWN, False, True, 1), (OWN, True, True, 0), (OWN, False, False, 0), ({}, False, True, 0)],
+)
+def test_own_models_are_built_where_they_can_be(
+    models, partial, installed, started, tmp_path, monkeypatch, capfd
+):
+    study = made(models, vary={"model": [*models, "small_cnn"]}, set={"batch_size": 8}).study
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
+    calls = []
+    done = subprocess.CompletedProcess([], returncode=0)
+    monkeypatch.setattr(subprocess, "run", lambda command: calls.append(command) or done)
+    jobs.Jobs(study, "config.yaml", "full", partial).check_models()
+    assert len(calls) == started
+    assert ("models: not checked before" in capfd.readouterr().err) == (not installed)
+
+
 def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
     monkeypatch.setenv(absence.VARIABLE, "")
     monkeypatch.setattr(absence, "of", lambda factors: factors["device"] == "gpu" or None)
-    own = {"mine": str(Path(__file__).parent / "data" / "noisy_model.py")}
     vary = {"model": ["small_cnn", "mine"], "batch_size": [16]}
-    study = made(own, vary=vary, measure=["evaluate"]).study
+    study = made(OWN, vary=vary, measure=["evaluate"]).study
     (token,) = [model for model, path in study.models.items() if path]
     (dataset,) = study.datasets
     assert outputs.own_models(study, tmp_path) == {(dataset, token)}
@@ -82,4 +103,4 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
     assert outputs.own_models(study, tmp_path) == set()
     assert outputs.own_models(made(vary=vary | {"model": ["small_cnn"]}).study, tmp_path) == set()
     # What waits for a GPU is not made here.
-    assert outputs.own_models(made(own, vary=vary, set={"device": "gpu"}).study, tmp_path) == set()
+    assert outputs.own_models(made(OWN, vary=vary, set={"device": "gpu"}).study, tmp_path) == set()

@@ -13,6 +13,7 @@ from batchscope.errors import UserError
 backend.start()
 
 import keras  # noqa: E402
+import tensorflow as tf  # noqa: E402
 
 from batchscope import losses, models  # noqa: E402
 
@@ -365,6 +366,19 @@ def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, 
         assert len(state) == 2
         assert not np.allclose(first(images, training=True), outputs)
         assert not (models.weights(first)[1][list(state)[0]] == state[list(state)[0]]).all()
+
+
+@pytest.mark.parametrize("text", [OWN, SUBCLASSED, NO_INPUT])
+def test_every_variable_is_made_in_the_given_scope(tmp_path, text):
+    made = []
+
+    def create(following, **arguments):
+        made.append(following(**arguments))
+        return made[-1]
+
+    path, token = own(tmp_path, text)
+    model = models.build(token, (8, 8, 1), 3, 0, path, tf.variable_creator_scope(create))
+    assert len(made) == len(model.variables) > 0
 
 
 def test_units_that_start_alike_are_known_as_sigmoids(tmp_path):

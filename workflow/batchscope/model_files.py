@@ -30,7 +30,7 @@ BUILT_IN_MODELS = (
 )
 
 # What is imported before any model file: a file of that name beside it is none of its modules.
-_IMPORTED = {*sys.stdlib_module_names, "keras", "numpy", "tensorflow"}
+_IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
 
 
 class _Unparsed(UserError):
