@@ -113,9 +113,10 @@ def install_framework(arguments: argparse.Namespace) -> None:
 
 
 def tabulate(arguments: argparse.Namespace) -> None:
-    from batchscope import config, tables
+    from batchscope import config, owners, tables
 
     study = config.study(arguments.config, arguments.scale)
+    owners.claim(arguments.output.parent, study.name, arguments.config)
     tables.write(arguments.results, study, arguments.experiment, arguments.output)
 
 

@@ -377,10 +377,13 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
     """Returns what would run of a configuration file, as text.
 
     Raises:
-        UserError: If the configuration has a problem or a record is damaged.
+        UserError: If the configuration has a problem, another file names the study too, or a record
+            is damaged.
     """
-    from batchscope import config  # YAML and the schema, which a library caller need not have
+    # YAML and the schema, which a library caller need not have.
+    from batchscope import config, owners
 
     recorded = functools.partial(records.training_images, results)
     study = config.study(config_path, scale, recorded)
+    owners.check(Path(results) / "studies" / study.folder_name, study.name, config_path)
     return describe(study, overview(study, results), config_path, absence.cores())
