@@ -74,7 +74,7 @@ def test_a_file_below_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [" + 500_000 * "1," + "]", "a file of more than 1000000 bytes"),
+        ("a: [" + 250_000 * "1," + "]", "a file of more than 500000 bytes"),
         ("a: [" + 20_000 * "1," + "]", ":1:40003: received more than 20000 values"),
         ("a: &a [" + 200 * "1," + "]\nb: [" + 100 * "*a," + "]", ":1:4: received more than 20000"),
     ],

@@ -49,8 +49,6 @@ GPU = Absence(
     "run it on a machine that has one, with its driver and tensorflow[and-cuda], or with --profile "
     "slurm; or set device: cpu",
 )
-
-
 CORES = Absence(
     NO_CORES,
     "Fewer cores than threads",

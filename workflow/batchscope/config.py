@@ -43,7 +43,7 @@ from batchscope.problems import (
 SCHEMA_FILE = Path(__file__).parent.parent / "schemas" / "config.schema.yaml"
 SCALES = ("full", "reduced")
 
-_MOST_BYTES = 1_000_000  # a hundred times a long study
+_MOST_BYTES = 500_000  # fifty times a long study
 _FILE = "a file that begins with `study:`"
 
 

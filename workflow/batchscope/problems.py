@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,9 +149,9 @@ def listed(words: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def within(place: Place, roots: Iterable[Place]) -> bool:
+def within(place: Place, roots: Collection[Place]) -> bool:
     """Whether a place is one of `roots` or lies below one."""
-    return any(place[: len(root)] == root for root in roots)
+    return any(place[:length] in roots for length in range(len(place) + 1))
 
 
 def merged(problems: Iterable[Problem]) -> list[Problem]:
@@ -176,14 +176,14 @@ class Findings:
     Attributes:
         problems: In the order of their finding; see `merged`.
         warnings: Lines on what does not stop a study, each once.
-        structure: As given.
+        structure: As given, as a set.
     """
 
     def __init__(self, structure: list[Place], replaced: list[Place]) -> None:
         self.problems: list[Problem] = []
         self.warnings: dict[str, None] = {}
-        self.structure = structure
-        self._replaced = replaced
+        self.structure = frozenset(structure)
+        self._replaced = frozenset(replaced)
 
     def _origin(self, place: Place) -> Place:
         return ("reduced", *place) if within(place, self._replaced) else place
