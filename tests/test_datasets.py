@@ -389,6 +389,11 @@ LABELS = np.arange(40) % 2
         ({"images": IMAGES, "labels": LABELS, "x_train": IMAGES}, "received images and x_train"),
         ({"images": IMAGES[0, 0], "labels": LABELS}, "images: received shape (4, 1); (n, height"),
         ({"images": IMAGES, "labels": LABELS[:9]}, "labels: received labels of shape (9,); (40,)"),
+        (
+            {"images": IMAGES, "labels": np.eye(2)[LABELS]},
+            "labels: received labels of shape (40, 2); (40,) is expected. One-hot labels become "
+            "numbers with labels.argmax(axis=1).",
+        ),
         ({"images": IMAGES, "labels": LABELS / 2}, "labels: received float64 labels; integers"),
         ({"images": IMAGES, "labels": LABELS - 1}, "labels: received label -1; 0 or more"),
         ({"images": IMAGES, "labels": LABELS * 2}, "labels: received labels 0 to 2 without 1"),
@@ -437,6 +442,30 @@ def test_a_file_that_is_no_npz_is_refused(tmp_path):
     assert "an npz of plain arrays is expected" in fault(tmp_path, own(tmp_path / "own.npy"))
     assert (
         fault(tmp_path, {"source": "npz"}) == "datasets.own.path: missing; an npz file is expected."
+    )
+
+
+@pytest.mark.parametrize("claimed", [None, 10**15 + 128])
+def test_an_array_that_claims_more_than_its_file_holds_is_refused(claimed, tmp_path, monkeypatch):
+    """Its header's shape is checked, and the size that the archive's directory claims for it."""
+    path, header = tmp_path / "own.npz", io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (10**15, 1, 1)}
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+    if claimed:
+        infolist = zipfile.ZipFile.infolist
+
+        def lying(archive):
+            for info in infolist(archive):
+                info.file_size = claimed
+            return infolist(archive)
+
+        monkeypatch.setattr(zipfile.ZipFile, "infolist", lying)
+    message = fault(tmp_path, own(path))
+    assert (
+        "cannot be read (images.npy claims 1000000000000000 bytes and has fewer); an npz" in message
     )
 
 

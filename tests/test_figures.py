@@ -230,6 +230,7 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         frame = figure.select(read)
         drawing = figure.draw(frame)
         drawing.draw_without_rendering()
+        assert not any("$" in text for text in texts(drawing)), figure.name
         found = figure.found(frame)
         if not status:
             assert found == "" or found.endswith(".")
@@ -239,6 +240,18 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
             assert found == "" or figure.name == "loss_curves"
             of_runs = figure.name in NAMES and figure.name != "loss_curves"
             assert "no finished run" in texts(drawing) or not of_runs
+
+
+@pytest.mark.parametrize("values", [[1e-3, 1.0], [0.0, 1e-3, 1.0], [0.5, 1.0], [0.0, 1e-9]])
+def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
+    """Texts are drawn as they are written: no label of an axis may be a formula."""
+    with canvas.style():
+        drawing, grid = canvas.panels(1, 1)
+        grid[0, 0].plot(values)
+        canvas.value_axis(grid[0, 0], values)
+        drawing.draw_without_rendering()
+    shown = [text for text in texts(drawing) if text != "0"]
+    assert len(shown) > 2 and not any("$" in text for text in shown)
 
 
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from batchscope import backend, model_files, names, records
+from batchscope import backend, combinations, model_files, names, records
 from batchscope.errors import UserError
 
 backend.start()
@@ -147,12 +147,14 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
     assert all((first[0][path] != other[0][path]).any() for path in first[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"), [("chang_vgg", (31, 31, 3)), ("campbell_cnn", (12, 12, 1))]
-)
-def test_images_that_are_too_small_are_refused(name, shape):
-    with pytest.raises(UserError, match=rf"model {name}: cannot be built for images \({shape[0]}"):
-        models.build(name, shape, 10, seed=0)
+@pytest.mark.parametrize("name", models.BUILDERS)
+def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
+    least = combinations.LEAST_SIDES.get(name, 1)
+    assert models.build(name, (least, least, 1), 10, seed=0).count_params()
+    if least > 1:
+        side = least - 1
+        with pytest.raises(UserError, match=rf"model {name}: cannot be built .*\({side}, {side}"):
+            models.build(name, (side, side, 1), 10, seed=0)
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -49,6 +49,7 @@ def test_of_an_empty_folder(study, tmp_path):
         "out_of_memory": 0,
         "missing": 7,
         "no_gpu": 0,
+        "no_cores": 0,
     }
     assert [row.missing_measures for row in found.experiments] == [
         {"evaluate": 6, "time_epoch": 3},
@@ -76,6 +77,7 @@ def test_of_a_study_half_done(study, tmp_path):
         "out_of_memory": 0,
         "missing": 4,
         "no_gpu": 0,
+        "no_cores": 0,
     }
     assert found.total.missing_measures["evaluate"] == 6
     assert found.missing_data == () and found.untimed_runs == 0

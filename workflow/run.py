@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import environments, measure_settings, names, sweeps, warm
+from batchscope import absence, environments, measure_settings, names, sweeps, warm
 from batchscope.errors import ConfigError, UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
@@ -93,6 +93,7 @@ def time_epoch(arguments: argparse.Namespace) -> None:
 
 def timing(arguments: argparse.Namespace) -> None:
     sweep = sweeps.parse(arguments.sweep)
+    absence.check_threads(sweep.factors["threads"])
     framework = sweep.factors["framework"]
     if framework != environments.OWN:
         _hand_over(framework)
@@ -132,9 +133,10 @@ def install_framework(arguments: argparse.Namespace) -> None:
 
 
 def tabulate(arguments: argparse.Namespace) -> None:
-    from batchscope import config, tables
+    from batchscope import config, owners, tables
 
     study = config.study(arguments.config, arguments.scale)
+    owners.claim(arguments.output.parent, study.name, arguments.config)
     tables.write(arguments.results, study, arguments.experiment, arguments.output)
 
 
@@ -159,7 +161,7 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def plan(arguments: argparse.Namespace) -> None:
-    from batchscope import absence, status
+    from batchscope import status
 
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
@@ -181,6 +183,7 @@ OF = {
 def _start(factors: dict) -> None:
     from batchscope import backend
 
+    absence.check_threads(factors["threads"])
     backend.start(factors["threads"], factors["device"], factors.get("replicas", 1))
 
 

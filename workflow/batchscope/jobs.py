@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope import absence, names, outputs, plan, records, status, sweeps, warm
+from batchscope import absence, names, outputs, owners, plan, records, status, sweeps, warm
 from batchscope import config as configuration
 from batchscope.errors import ConfigError, UserError
 
@@ -123,9 +123,11 @@ class Jobs:
         options = configuration.check_overrides(given, raw)
         recorded = functools.partial(records.training_images, RESULTS)
         study = configuration.study(paths[0], options["scale"], recorded)
+        made = cls(study, paths[0], options["scale"], options["partial"])
+        owners.check(made.folder, study.name, paths[0])
         for line in (*study.warnings, *status.told(outputs.absent(study, RESULTS))):
             print(line, file=sys.stderr)
-        return cls(study, paths[0], options["scale"], options["partial"])
+        return made
 
     def check_models(self) -> None:
         """Builds the user's own models before any job; ends the process on a fault in one.

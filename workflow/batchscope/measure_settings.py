@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from batchscope import parameters
+from batchscope import names, parameters
 from batchscope.parameters import Parameter
 
 _WEIGHTS = Parameter(
@@ -172,7 +172,11 @@ TIMINGS: dict[str, dict[str, Parameter]] = {
                 "MB",
                 minimum=0,
             ),
-            Parameter("most", "most", "int", 65536, "Largest batch size to try.", minimum=1),
+            Parameter(
+                *("most", "most", "int", 65536, "Largest batch size to try."),
+                minimum=1,
+                maximum=names.MOST_EXAMPLES,
+            ),
             Parameter(
                 "resolution",
                 "res",

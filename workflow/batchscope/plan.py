@@ -37,7 +37,9 @@ from batchscope.values import as_map
 
 MAX_RUNS = 1000
 _LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
-_RUN_COUNT = Parameter("max_runs", "max_runs", "int", None, "Most runs.", minimum=1)
+_RUN_COUNT = Parameter(
+    "max_runs", "max_runs", "int", None, "Most runs.", minimum=1, maximum=1_000_000
+)
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,11 @@ def _used(tokens: Iterable[tuple[str, ...]], known: dict[str, Any]) -> dict[str,
     return {token: by_token[token] for token in dict.fromkeys(chain(*tokens))}
 
 
+def _expanded(path: Any) -> Any:
+    """Returns a path with a user's home for `~`, and what is no text as it is."""
+    return os.path.expanduser(path) if isinstance(path, str) else path
+
+
 class _Planner:
     """One pass over a configuration; collects problems, warnings and runs."""
 
@@ -202,6 +209,7 @@ class _Planner:
         self.models: dict[str, tuple[str, str | None] | None] = {}
         self.sizes: dict[str, int | None] = {}  # training images by data set
         self.sources: dict[str, str] = {}
+        self.sides: dict[str, int | None] = {}  # height and width of images by data set
         self.reader = Reader(self.findings, self.datasets, self.models)
 
     # Sections.
@@ -238,7 +246,7 @@ class _Planner:
             runs=self.runs,
             warnings=tuple(self.findings.warnings),
             machines={
-                name: (os.path.normpath(body["results"]), body.get("machine", "local"))
+                name: (os.path.normpath(_expanded(body["results"])), body.get("machine", "local"))
                 for name, body in as_map(self.config.get("machines")).items()
             },
         )
@@ -257,12 +265,14 @@ class _Planner:
                 self.datasets[name] = (token, definition)
                 self.sizes[token] = self.recorded(token) or definitions.training_size(definition)
                 self.sources[token] = definition["source"]
+                self.sides[token] = definitions.image_side(definition)
 
     def _read_models(self) -> None:
         built_in = model_files.BUILT_IN_MODELS
         self.models.update({name: (name, None) for name in built_in})
         for name, path in as_map(self.config.get("models")).items():
             place = ("models", name)
+            path = _expanded(path)
             if name in built_in and path != name:
                 text = "a name of its own is expected: this one is a built-in model's."
                 self.findings.report(Problem(place, f"received {show(path)}; {text}"))
@@ -285,7 +295,7 @@ class _Planner:
             if name == own:
                 text = "received the name of this machine; a name of its own is expected: "
                 self.findings.report(Problem(place, f"{text}`machine` names this one."))
-            folder = as_map(body).get("results")
+            folder = _expanded(as_map(body).get("results"))
             if not isinstance(folder, str):
                 continue
             if os.path.normpath(folder) == "results":
@@ -334,7 +344,7 @@ class _Planner:
             datasets=tuple(dict.fromkeys(self.runs[run].factors["dataset"] for run in runs)),
             models=tuple(dict.fromkeys(self.runs[run].factors["model"] for run in runs)),
             pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
-            figures=tuple(body.get("figures", ())),
+            figures=figure_names.drawn(body),
             published=experiment_keys.words(body),
             numbers=numbers,
             claims=claims,
@@ -373,7 +383,7 @@ class _Planner:
             measures={},
             datasets=tuple(dict.fromkeys(sweep.factors["dataset"] for sweep in found)),
             models=tuple(dict.fromkeys(sweep.factors["model"] for sweep in found)),
-            figures=tuple(body.get("figures", ())),
+            figures=figure_names.drawn(body),
             published=experiment_keys.words(body),
             numbers=numbers,
             at_epochs=tuple(sorted(at_epochs)),
@@ -416,6 +426,7 @@ class _Planner:
         timed = "time_epoch" in measures
         for index, factors, find in grid.combinations():
             size, source = (of.get(factors["dataset"]) for of in (self.sizes, self.sources))
+            self._check_images(factors, find)
             self._check(combinations.of_training(factors, size, source), find)
             for seed in grid.seeds:
                 run = {**factors, "seed": seed}
@@ -436,6 +447,7 @@ class _Planner:
         found = []
         for _, factors, find in grid.combinations():
             size = self.sizes.get(factors["dataset"])
+            self._check_images(factors, find)
             self._check(combinations.of_timing(factors, size, timings), find)
             found.append(factors)
         grouped = tuple(sweeps.group(found))
@@ -453,6 +465,10 @@ class _Planner:
     def _check(self, wrong: Iterable[tuple[str, str]], find: Callable[[str], Place]) -> None:
         """Reports what is wrong with one combination."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
+
+    def _check_images(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        side = self.sides.get(factors["dataset"])
+        self._check(combinations.of_images(factors, side), find)
 
     def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
         try:

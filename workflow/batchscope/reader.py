@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from batchscope import kinds, values
+from batchscope import kinds, parameters, values
 from batchscope.parameters import Parameter
 from batchscope.problems import Findings, Place, Problem, received, show, unknown
 
@@ -142,7 +142,8 @@ class Reader:
             text = f"received a seed; {EXPECTED_SEED} is expected."
             self.findings.report(Problem(place, text))
         elif name not in kinds.EITHER.factors:
-            self.findings.report(unknown(place, "factor", kind.known))
+            aliases = parameters.aliases(kinds.EITHER.factors)
+            self.findings.report(unknown(place, "factor", kind.known, aliases))
         elif name not in kind.factors:
             self.findings.report(Problem(place, kind.why_not))
         else:

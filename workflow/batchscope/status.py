@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ _STARTS = {
 
 _STATUSES = (
     *(records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING),
-    absence.NO_GPU,
+    *(absence.NO_GPU, absence.NO_CORES),
 )
 
 
@@ -39,7 +38,7 @@ class ExperimentStatus:
     Attributes:
         name: Its name.
         runs: Its runs.
-        statuses: Status word -> runs; all five words are there.
+        statuses: Status word -> runs; all of these words are there.
         missing_measures: Measure -> files that are missing.
     """
 
@@ -264,9 +263,11 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
 
 
 def _table(rows: list[ExperimentStatus]) -> list[str]:
-    shown = _STATUSES[:-1]
-    if any(row.statuses[absence.NO_GPU] for row in rows):
-        shown = _STATUSES
+    shown = [
+        word
+        for word in _STATUSES
+        if word not in absence.WORDS or any(row.statuses[word] for row in rows)
+    ]
     head = ["experiment", "runs", *(word.replace("_", " ") for word in shown)]
     cells = [[*head, "measures missing"]]
     for row in rows:
@@ -376,14 +377,13 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
     """Returns what would run of a configuration file, as text.
 
     Raises:
-        UserError: If the configuration has a problem or a record is damaged.
+        UserError: If the configuration has a problem, another file names the study too, or a record
+            is damaged.
     """
-    from batchscope import config  # YAML and the schema, which a library caller need not have
+    # YAML and the schema, which a library caller need not have.
+    from batchscope import config, owners
 
     recorded = functools.partial(records.training_images, results)
     study = config.study(config_path, scale, recorded)
-    return describe(study, overview(study, results), config_path, _cores())
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    owners.check(Path(results) / "studies" / study.folder_name, study.name, config_path)
+    return describe(study, overview(study, results), config_path, absence.cores())

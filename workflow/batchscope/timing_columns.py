@@ -19,7 +19,8 @@ _OF_BLOCKS = {"": "median", "_q1": "lower quartile", "_q3": "upper quartile"}
 _STATUS = "finished, diverged or out_of_memory."
 _STATUS_HERE = (
     "finished, diverged, out_of_memory; or not_installed where the framework has no environment "
-    "here, or no_gpu where no GPU is within reach, and the rest of the row is empty."
+    "here, no_gpu where no GPU is within reach, or no_cores where it asks for more threads than "
+    "there are cores, and the rest of the row is empty."
 )
 # What samples say of a GPU. NVML averages over up to a second: of shorter pieces it tells what
 # came before them.

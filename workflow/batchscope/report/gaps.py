@@ -65,6 +65,11 @@ _LEFT_OUT = {
         "stored of them. On a machine with a GPU, its driver and tensorflow[and-cuda], this "
         "command makes what is missing; on a cluster --profile slurm in place of --cores does:"
     ),
+    absence.NO_CORES: (
+        "These ask for more threads than this machine has cores, so they were left out; nothing "
+        "failed, and nothing is stored of them. On a machine with as many cores this command makes "
+        "what is missing; on a cluster --profile slurm in place of --cores does:"
+    ),
 }
 
 
