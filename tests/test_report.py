@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import report_example
-from batchscope import config, names, plan, records, report, statistics
+from batchscope import config, names, outcomes, plan, records, report, statistics
 from batchscope.contrasts import Contrast
 from batchscope.errors import UserError
 from batchscope.report import answers, claims, content, gaps, places, runs_table, text
@@ -411,7 +411,7 @@ def test_factors_read_as_in_names(example):
 
 
 def test_thresholds_are_those_of_the_statistics():
-    assert f"below {statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired" in answers.READING
+    assert f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired" in answers.READING
 
 
 def test_thousand_runs_take_less_than_ten_seconds(tmp_path):

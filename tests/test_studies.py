@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchscope import config, figures, statistics
+from batchscope import config, figures, outcomes
 
 ROOT = Path(__file__).parents[1]
 FILES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
@@ -78,7 +78,7 @@ def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
         by_patience = {factors["patience"] for factors in runs}
         # One epoch that is timed, and trainings to one and the same loss, stop at that.
         assert by_patience == ({0} if name in {"parallel", "matched_loss"} else {10}), name
-        least = 1 if name in TIMES else 3 if name in FEW else statistics.LEAST_SEEDS
+        least = 1 if name in TIMES else 3 if name in FEW else outcomes.LEAST_SEEDS
         assert len(experiment.seeds) >= least, name
         assert len({factors["seed"] for factors in runs}) == len(experiment.seeds)
 
