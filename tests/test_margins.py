@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from batchscope import figures, frames, margins, timing_columns
+from batchscope.figures import words
 
 SEEDS = range(6)
 NOISE = np.array([-0.01, 0.004, 0.002, -0.003, 0.006, 0.001])
@@ -159,9 +160,9 @@ def test_wrong_verdicts_are_rare(losses, spread):
             "test_accuracy": values.ravel(),
         }
         found = margins.find(pandas.DataFrame(rows), "test_accuracy", 1.0)
-        words = np.array([size.verdict for size in found.sizes])
-        within += (words == "within") & (lost >= 1)
-        beyond += bool(((words == "beyond") & (lost <= 1)).any())
+        told = np.array([size.verdict for size in found.sizes])
+        within += (told == "within") & (lost >= 1)
+        beyond += bool(((told == "beyond") & (lost <= 1)).any())
         largest += found.largest in sizes[lost >= 1]
     limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / studies)
     assert within.max() / studies < limit
@@ -240,14 +241,18 @@ def test_limits_of_machine_and_series_stand_on_one_axis():
         "adam, robust updates",
     ]
     assert numbers(drawing) == ["900", "23.6", "64", "64", "64"]
+    first = frame[frame["batch_size"] == 128].iloc[0]
+    ends = [words.points(first[f"difference{end}"]) for end in ("", "_low", "_high")]
+    why = f"128 is beyond it: {ends[0]} against {first['deciding_batch_size']}, 90 % interval "
+    reach = f"64 (from 16 on; {why}{ends[1]} to {ends[2]})"
     assert found == (
         "Largest batch with a test accuracy within 3.0 points of every other's: "
-        "sgd, plain updates: 64 "
-        "(from 16 on; 128 is beyond it); adam, plain updates: 64 (from 16 on; 128 is beyond it); "
-        "adam, robust updates: 64 (from 16 on; 128 is beyond it). "
+        f"sgd, plain updates: {reach}; adam, plain updates: {reach}; "
+        f"adam, robust updates: {reach}. "
         "The largest batch that fits into 2000 MB of memory: 900. "
         "Throughput reaches 90 % of its plateau at 23.6."
     )
+    assert -12 < 100 * first["difference"] < -9
     assert frame["limit"].notna().sum() == 2
 
 

@@ -137,6 +137,7 @@ def test_verdicts_become_headlines():
             answer("Distance", "falls", "falls"),
             answer("Loss", "rises", series="adam"),
             answer("Time", "not tested", timed=True),
+            answer("Width", "rises, against what was stated", "falls"),
             answer("Accuracy", "not enough seeds (3 of 6)"),
         ]
     )
@@ -147,6 +148,7 @@ def test_verdicts_become_headlines():
             "adam: loss rises (0.50 [0.40, 0.60] per doubling).",
         ),
         ("Not resolved", "gap."),
+        ("Rises, against what was stated", "width (0.50 [0.40, 0.60] per doubling)."),
         ("Not enough seeds (3 of 6)", "accuracy."),
     ]
 

@@ -191,10 +191,10 @@ def _used(tokens: Iterable[tuple[str, ...]], known: dict[str, Any]) -> dict[str,
 def _trends(experiment: Experiment, sizes: int) -> int:
     """Returns how many trends over batch sizes an experiment may test at most."""
     sharpness = experiment.measures.get("sharpness", {"spaces": (), "epsilons": ()})
-    claims = chain.from_iterable(experiment.claims.values())
-    columns = len({*outcomes.OUTCOMES, *claims})
-    columns += len(sharpness["spaces"]) * len(sharpness["epsilons"])
-    return columns * len(experiment.runs) // (len(experiment.seeds) * sizes)
+    timed = {name for name, asked in outcomes.OUTCOMES.items() if asked.timed}
+    columns = {*outcomes.OUTCOMES, *chain.from_iterable(experiment.claims.values())} - timed
+    asked = len(columns) + len(sharpness["spaces"]) * len(sharpness["epsilons"])
+    return asked * len(experiment.runs) // (len(experiment.seeds) * sizes)
 
 
 class _Planner:

@@ -5,6 +5,7 @@ One horizontal axis of batch sizes; one row for every limit of the machine and f
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -123,7 +124,7 @@ def found(frame: pandas.DataFrame) -> str:
                 none += 1
             else:
                 few += 1
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         what = f"a {_words(outcome)} within {margin} of every other's"
         if parts:
             more = f" and {len(parts) - _MOST_TOLD} more" if len(parts) > _MOST_TOLD else ""
@@ -150,16 +151,21 @@ def _none_finished(frame: pandas.DataFrame) -> bool:
 
 
 def _reach(series: frames.Series) -> str:
-    """Returns `adam: 64 (from 16 on; 128 is not resolved)`."""
+    """Returns `adam: 64 (from 16 on; 128 is not resolved: ... against 32)`."""
     smallest, largest = (
         int(timings.one(series.frame, f"{end}_batch_size")) for end in ("smallest", "largest")
     )
     above = series.frame[series.frame["batch_size"] > largest].sort_values("batch_size")
     why = "the largest tried"
     if len(above):
+        first = above.iloc[0]
         words_ = {margins.BEYOND: "is beyond it", margins.FAILED: "has a failed run"}
-        verdict = words_.get(above["verdict"].iloc[0], "is not resolved")
-        why = f"{int(above['batch_size'].iloc[0])} {verdict}"
+        why = f"{int(first['batch_size'])} {words_.get(first['verdict'], 'is not resolved')}"
+        if pandas.notna(first["difference"]):
+            write = functools.partial(_amount, first["outcome"])
+            why += f": {write(first['difference'])} against {int(first['deciding_batch_size'])}, "
+            why += f"90 % interval {write(first['difference_low'])} to "
+            why += f"{write(first['difference_high'])}"
     name = f"{_told(series)}: " if series.factors else ""
     return f"{name}{largest} (from {smallest} on; {why})"
 
@@ -198,7 +204,7 @@ def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
     outcomes = list(_outcomes(frame))
     found = []
     for outcome, chosen in outcomes:
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         for series in frames.series(chosen):
             what = f"{_words(outcome)} within {margin}"
             told = _told(series)
@@ -288,19 +294,23 @@ def _words(outcome: str) -> str:
     return outcome.replace("_", " ")
 
 
-def _margin(outcome: str, margin: float) -> str:
-    return words.points(margin) if outcome.endswith("accuracy") else words.number(margin)
+def _amount(outcome: str, value: float) -> str:
+    return words.points(value) if outcome.endswith("accuracy") else words.number(value)
 
 
 def _note(frame: pandas.DataFrame) -> str:
     parts = []
     for outcome, chosen in _outcomes(frame):
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         parts.append(f"{_words(outcome)}: margin {margin}, stated beforehand")
     seeds = frame["seeds"].dropna()
     if len(seeds):
         parts.append(f"paired seeds: {int(seeds.max())}")
     if (frame["verdict"] == margins.FEW_SEEDS).any():
         parts.append(_MARKS[margins.FEW_SEEDS][2])
+    if frame["largest_batch_size"].notna().any():
+        parts.append(
+            "bar: from the smallest batch size within the margin up to the first that is not"
+        )
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
