@@ -308,9 +308,5 @@ def _note(frame: pandas.DataFrame) -> str:
         parts.append(f"paired seeds: {int(seeds.max())}")
     if (frame["verdict"] == margins.FEW_SEEDS).any():
         parts.append(_MARKS[margins.FEW_SEEDS][2])
-    if frame["largest_batch_size"].notna().any():
-        parts.append(
-            "bar: from the smallest batch size within the margin up to the first that is not"
-        )
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
