@@ -300,6 +300,9 @@ def test_epochs_that_nothing_stopped_are_bounds_and_in_no_test():
     (answer,) = statistics.answers(runs.assign(patience=10))
     assert (answer["verdict"], answer["p"], answer["p_holm"]) == ("not resolved", None, None)
     assert "6 of 6 runs at batch size 32, 6 of 6 at batch size 256 ran" in answer["note"]
+    falling = runs.assign(epochs=100 - runs["batch_size"] // 8, patience=10)
+    (answer,) = statistics.answers(falling.assign(epochs_run=falling["epochs"]))
+    assert answer["verdict"] == "not resolved"
 
 
 def test_runs_that_nothing_stopped_are_counted():

@@ -435,7 +435,9 @@ def _verdict(answer: dict[str, Any]) -> str:
         return ONE_SIZE
     if answer["pairs"] < answer["seeds_needed"]:
         return f"not enough seeds ({answer['pairs']} of {answer['seeds_needed']})"
-    if answer["p_holm"] is not None and answer["p_holm"] < LEVEL:
+    if answer["p_holm"] is None:
+        return NOT_RESOLVED  # bounds alone
+    if answer["p_holm"] < LEVEL:
         return answer["direction"]
     low, high = answer["slope"]["low"], answer["slope"]["high"]
     opposite, beyond = (FALLS, high < 0) if answer["direction"] == RISES else (RISES, low > 0)
