@@ -8,10 +8,10 @@ other one is shown to be better by more than the margin: Bonferroni over the oth
 the sizes that are judged, so that a series without any such size shows one in 5 % at most.
 "Not different" is never concluded from p > 0.05: that says as much of few seeds as of equal sizes.
 
-Sources: R. L. Berger, "Likelihood ratio tests and intersection-union tests", Institute of Statistics
-Mimeo Series 2288, North Carolina State University (1996); D. J. Schuirmann, "A comparison of the
-two one-sided tests procedure and the power approach for assessing the equivalence of average
-bioavailability", J. Pharmacokinet. Biopharm. 15 (1987), on one-sided tests of a margin.
+Sources: R. L. Berger, "Likelihood ratio tests and intersection-union tests", Institute of
+Statistics Mimeo Series 2288, North Carolina State University (1996); D. J. Schuirmann, "A
+comparison of the two one-sided tests procedure and the power approach for assessing the equivalence
+of average bioavailability", J. Pharmacokinet. Biopharm. 15 (1987), on one-sided tests of a margin.
 """
 
 from __future__ import annotations
