@@ -1,5 +1,6 @@
 """Every figure, of every shape of experiment, from its CSV alone and always the same."""
 
+import dataclasses
 import itertools
 import json
 import subprocess
@@ -508,6 +509,7 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
             "epochs_run": [30, 40, 60, 100],
             "train_seconds": [60.0, 80.0, 60.0, 100.0],
             "epochs": 100,
+            "patience": 10,
             "replicas": 1,
             "device": "cpu",
         }
@@ -529,6 +531,26 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         for axes in drawing.axes
     ]
     assert hollow == [[], [[100]], [[100.0]]]
+    # All of them, where the horizon was too short for every run; none, where it was chosen.
+    runs = frame.assign(epochs_run=100)
+    empty = {field.name: pandas.DataFrame() for field in dataclasses.fields(figures.Tables)}
+    every = time.draw(time.select(figures.Tables(**{**empty, "runs": runs})))
+    points = [
+        line.get_ydata().tolist()
+        for line in every.axes[2].lines
+        if line.get_markerfacecolor() == "white"
+    ]
+    assert points == [[60.0, 80.0, 60.0, 100.0]]
+    assert "lower bounds (hollow, with an arrow)" in every._supxlabel.get_text()
+    assert "lower bounds" in time.found(frame.assign(epochs_run=100))
+    chosen = time.draw(frame.assign(epochs_run=100, patience=0))
+    assert "none stopped early" in chosen._supxlabel.get_text()
+    assert not [
+        point
+        for line in chosen.axes[2].lines
+        if line.get_markerfacecolor() == "white"
+        for point in line.get_ydata()
+    ]
     stopped = frame.assign(epochs=101)
     assert "lower bound" not in time.found(stopped)
     assert "lower bound" not in time.draw(stopped)._supxlabel.get_text()

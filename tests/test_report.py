@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import report_example
-from batchscope import config, names, plan, records, report, statistics
+from batchscope import config, names, outcomes, plan, records, report, statistics
 from batchscope.contrasts import Contrast
 from batchscope.errors import UserError
 from batchscope.report import answers, claims, content, gaps, places, runs_table, text
@@ -137,6 +137,7 @@ def test_verdicts_become_headlines():
             answer("Distance", "falls", "falls"),
             answer("Loss", "rises", series="adam"),
             answer("Time", "not tested", timed=True),
+            answer("Width", "rises, against what was stated", "falls"),
             answer("Accuracy", "not enough seeds (3 of 6)"),
         ]
     )
@@ -147,6 +148,7 @@ def test_verdicts_become_headlines():
             "adam: loss rises (0.50 [0.40, 0.60] per doubling).",
         ),
         ("Not resolved", "gap."),
+        ("Rises, against what was stated", "width (0.50 [0.40, 0.60] per doubling)."),
         ("Not enough seeds (3 of 6)", "accuracy."),
     ]
 
@@ -411,7 +413,7 @@ def test_factors_read_as_in_names(example):
 
 
 def test_thresholds_are_those_of_the_statistics():
-    assert f"below {statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired" in answers.READING
+    assert f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired" in answers.READING
 
 
 def test_thousand_runs_take_less_than_ten_seconds(tmp_path):

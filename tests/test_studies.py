@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchscope import config, figures, statistics
+from batchscope import config, figures, outcomes
 
 ROOT = Path(__file__).parents[1]
 FILES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
@@ -38,7 +38,7 @@ def test_every_study_of_a_document_has_a_reduced_form():
 @pytest.mark.parametrize(("path", "scale"), PLANS)
 def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
     study = config.study(path, scale)
-    assert not study.warnings
+    assert all("expected for a verdict" in warning for warning in study.warnings)
     assert study.experiments
     for name, experiment in study.experiments.items():
         drawn, allowed = shown(experiment)
@@ -49,6 +49,15 @@ def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
         read = {measure for one in read for measure in one.split("|")}
         # What is evaluated stands in the answer and in the table of runs, too.
         assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_study_at_full_scale_has_the_seeds_to_decide_what_it_states(path):
+    study = config.study(path)
+    warned = " ".join(study.warnings)
+    for name, experiment in study.experiments.items():
+        if experiment.claims or experiment.margins:
+            assert f"experiments.{name}.seeds:" not in warned
 
 
 @pytest.mark.parametrize("path", REDUCED, ids=lambda path: path.stem)
@@ -71,6 +80,18 @@ def test_reduced_chang_and_pathak_keeps_enough_photographs():
     assert 2 * definition["per_class"] >= 2000
 
 
+def test_a_study_says_where_it_cannot_give_a_verdict():
+    warnings = of("keskar2017", "reduced").warnings
+    assert warnings == tuple(
+        f"reduced.experiments.{name}.seeds: received 3 seeds; at least 6 are expected for a "
+        "verdict on its 2 batch sizes."
+        for name in ("f1", "f1_batch_statistics", "f1_plain")
+    )
+    assert of("keskar2017").warnings == ()
+    assert {len(one.seeds) for one in of("keskar2017").experiments.values()} == {10}
+    assert len(of("chang2020").experiments["surfaces"].seeds) == 6
+
+
 def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
     study = of("chang2020", "reduced")
     for name, experiment in study.experiments.items():
@@ -78,7 +99,7 @@ def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
         by_patience = {factors["patience"] for factors in runs}
         # One epoch that is timed, and trainings to one and the same loss, stop at that.
         assert by_patience == ({0} if name in {"parallel", "matched_loss"} else {10}), name
-        least = 1 if name in TIMES else 3 if name in FEW else statistics.LEAST_SEEDS
+        least = 1 if name in TIMES else 3 if name in FEW else outcomes.LEAST_SEEDS
         assert len(experiment.seeds) >= least, name
         assert len({factors["seed"] for factors in runs}) == len(experiment.seeds)
 

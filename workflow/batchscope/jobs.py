@@ -51,13 +51,16 @@ def _code(*patterns: str) -> list[str]:
 
 TABLE_CODE = _code(
     *("tables.py", "long_tables.py", "timing_columns.py", "timing_tables.py", "step_times.py"),
-    *("staircases.py", "sweeps.py", "frames.py", "margins.py", "statistics.py"),
+    *("staircases.py", "sweeps.py", "frames.py", "margins.py", "outcomes.py", "statistics.py"),
 )
 FIGURE_CODE = _code(
-    *("figures/*.py", "frames.py", "statistics.py", "step_times.py", "learning_rates.py"),
+    *("figures/*.py", "frames.py", "outcomes.py", "statistics.py", "step_times.py"),
+    "learning_rates.py",
     "../report/*.rst",
 )
-REPORT_CODE = _code("report/*.py", "frames.py", "statistics.py", "../templates/*")
+REPORT_CODE = _code(
+    *("report/*.py", "frames.py", "outcomes.py", "statistics.py", "contrasts.py"), "../templates/*"
+)
 
 
 def activate(gpus: bool) -> None:

@@ -28,7 +28,7 @@ _ALIGNMENT = ("place", "epoch", "examples", "norm", "ratio", "independent")
 _LINES = ("other", "factor", "small", "large", "alpha", "split", "loss", "accuracy")
 _LANDSCAPES = ("kind", "index", "a", "b", "loss")
 _METRICS = tuple(f"{split}_{name}" for split in records.SPLITS for name in ("loss", "accuracy"))
-_AT_EPOCHS = ("machine", "at_epoch", *_METRICS, "train_seconds")
+AT_EPOCHS = ("machine", "at_epoch", *_METRICS, "train_seconds")
 _WHOLE = ("epoch", "step", "position", "count", "examples", "index", "at_epoch")
 
 Block = dict[str, Sequence[Any]]
@@ -217,7 +217,7 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
     stopped earlier never reached is empty.
     """
     chosen = study.experiments[experiment]
-    return _table(_AT_EPOCHS, _at_epochs(results, study, chosen))
+    return _table(AT_EPOCHS, _at_epochs(results, study, chosen))
 
 
 def _at_epochs(

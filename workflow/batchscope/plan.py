@@ -23,6 +23,7 @@ from batchscope import (
     measure_settings,
     model_files,
     names,
+    outcomes,
     pairs,
     published,
     reduction,
@@ -194,6 +195,15 @@ def _expanded(path: Any) -> Any:
     return os.path.expanduser(path) if isinstance(path, str) else path
 
 
+def _trends(experiment: Experiment, sizes: int) -> int:
+    """Returns how many trends over batch sizes an experiment may test at most."""
+    sharpness = experiment.measures.get("sharpness", {"spaces": (), "epsilons": ()})
+    timed = {name for name, asked in outcomes.OUTCOMES.items() if asked.timed}
+    columns = {*outcomes.OUTCOMES, *chain.from_iterable(experiment.claims.values())} - timed
+    asked = len(columns) + len(sharpness["spaces"]) * len(sharpness["epsilons"])
+    return asked * len(experiment.runs) // (len(experiment.seeds) * sizes)
+
+
 class _Planner:
     """One pass over a configuration; collects problems, warnings and runs."""
 
@@ -229,6 +239,7 @@ class _Planner:
                 plan_one = self._timing_experiment if timed else self._experiment
                 experiments[name] = plan_one(name, body, grid)
         self._check_total()
+        self._check_seeds([found for found in experiments.values() if found and found.runs])
         self._check_machines()
         if self.findings.problems or self.findings.structure:
             return None
@@ -417,6 +428,21 @@ class _Planner:
                 f"received {len(self.runs)} runs in all experiments; at most {limit} are expected."
             )
             self.findings.report(Problem(("max_runs",), text))
+
+    def _check_seeds(self, experiments: list[Experiment]) -> None:
+        """Warns of experiments with too few seeds for any verdict on a trend."""
+        sizes = {
+            found.name: len({self.runs[run].factors["batch_size"] for run in found.runs})
+            for found in experiments
+        }
+        asked = sum(_trends(found, sizes[found.name]) for found in experiments)
+        for found in experiments:
+            needed = outcomes.seeds_needed(sizes[found.name], asked)
+            count = len(found.seeds)
+            if sizes[found.name] > 1 and count < needed:
+                text = f"received {count} seed{'' if count == 1 else 's'}; at least {needed} are "
+                text += f"expected for a verdict on its {sizes[found.name]} batch sizes."
+                self.findings.warn(Problem(("experiments", found.name, "seeds"), text))
 
     def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> list[str]:
         if self._too_many(grid):

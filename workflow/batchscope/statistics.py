@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,17 +17,18 @@ import numpy as np
 from scipy import special
 
 from batchscope import frames, outcomes
-from batchscope.outcomes import Outcome
+from batchscope.outcomes import FALLS, LEVEL, RISES, Outcome, seeds_needed
 
 if TYPE_CHECKING:
     import pandas
 
-LEAST_SEEDS = 6  # paired seeds below which no verdict is given
-LEVEL = 0.05
+STOPS = ("patience", "target_train_loss")  # factors that stop a training where they are above 0
 # A training that ran all its epochs without being stopped gives no more than a lower bound.
 _UNTIL_STOPPED = ("epochs_run", "train_seconds")
-ONE_SIZE = "one batch size"  # the verdict where there is no other to compare it with
-EXACT_SIGN_FLIPS = 16  # pairs up to which every flip is counted: 65,536
+# Verdicts beside the directions.
+ONE_SIZE = "one batch size"  # there is no other to compare it with
+NOT_RESOLVED = "not resolved"
+AGAINST = ", against what was stated"  # after the opposite direction, told by the slope's interval
 NAN = float("nan")
 
 
@@ -150,36 +152,24 @@ def page_trend(values: np.ndarray, direction: str) -> float:
     return float(stats.page_trend_test(values).pvalue)
 
 
-def sign_flip(differences: Any, alternative: str = "two-sided", draws: int = 1 << 16) -> float:
-    """Returns the p-value of the sign-flip test that paired differences centre on zero.
-
-    Exact up to 16 pairs; beyond that by random flips from a fixed generator.
+def paired_t(differences: Any, direction: str) -> Any:
+    """Returns the p-value of the one-sided paired t-test that the mean difference is not zero.
 
     Args:
-        differences: Shape (pairs,).
-        alternative: `two-sided`, `rises` (mean above zero) or `falls`.
-        draws: Random flips beyond 16 pairs.
+        differences: Shape (pairs, ...), at least two pairs; each column is a test.
+        direction: `rises` (mean above zero) or `falls`, stated before the runs.
+
+    Returns:
+        Shape (...): where all differences are equal, 0 if they have the direction, else 1.
     """
-    differences = np.asarray(differences, float)
-    n = len(differences)
-    if n == 0:
-        return NAN
-    if alternative == "falls":
-        differences = -differences
-    if n <= EXACT_SIGN_FLIPS:
-        bits = np.arange(1 << n)[:, None] >> np.arange(n) & 1
-        sums, extra = (1 - 2 * bits) @ differences, 0
-    else:
-        generator = np.random.default_rng(0)
-        signs = generator.integers(0, 2, (draws, n), np.int8) * 2 - 1
-        sums, extra = signs @ differences, 1  # the flip that was observed
-    observed = differences.sum()
-    slack = 1e-12 * np.abs(differences).sum()  # sums in another order round otherwise
-    if alternative == "two-sided":
-        hits = np.abs(sums) >= abs(observed) - slack
-    else:
-        hits = sums >= observed - slack
-    return float((hits.sum() + extra) / (len(sums) + extra))
+    from scipy import stats  # half a second, which the figures need not pay for
+
+    values = np.asarray(differences, float) * _sign(direction)
+    # Equal differences have no variance, of which SciPy and NumPy warn.
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        p = stats.ttest_1samp(values, 0.0, alternative="greater").pvalue
+    return np.where(np.isnan(p), 1.0, p)
 
 
 def holm(p_values: Any) -> np.ndarray:
@@ -193,41 +183,6 @@ def holm(p_values: Any) -> np.ndarray:
     return adjusted
 
 
-class Equivalence(NamedTuple):
-    """Whether paired differences lie within a margin."""
-
-    equivalent: bool
-    p: float
-    interval: Interval  # at confidence 1 - 2 * level
-
-
-def equivalence(differences: Any, margin: float, level: float = LEVEL) -> Equivalence:
-    """Tests that the mean difference lies within +-margin: two one-sided paired t-tests.
-
-    Args:
-        differences: Shape (pairs,); those that are not finite are left out.
-        margin: Largest difference that counts as none, written down before the runs.
-        level: Size of each of the two tests.
-
-    Raises:
-        ValueError: If the margin is not positive.
-    """
-    if not margin > 0:
-        raise ValueError(f"Expected a positive margin. Received: {margin!r}")
-    differences = np.asarray(differences, float)
-    differences = differences[np.isfinite(differences)]
-    interval = t_interval(differences, 1 - 2 * level)
-    if interval.n < 2:
-        return Equivalence(False, NAN, interval)
-    error = float(differences.std(ddof=1)) / math.sqrt(interval.n)
-    if error == 0:
-        p = 0.0 if abs(interval.mean) < margin else 1.0
-    else:
-        nearest = min(interval.mean + margin, margin - interval.mean)
-        p = float(special.stdtr(interval.n - 1, -nearest / error))
-    return Equivalence(p < level, p, interval)
-
-
 def binomial_half_width(share: Any, items: Any) -> Any:
     """Returns 1.96 * sqrt(p(1-p)/n): the 95 % half width of a share counted on n items."""
     share = np.asarray(share, float)
@@ -235,7 +190,7 @@ def binomial_half_width(share: Any, items: Any) -> Any:
 
 
 def _sign(direction: str) -> int:
-    signs = {"rises": 1, "falls": -1}
+    signs = {RISES: 1, FALLS: -1}
     if direction not in signs:
         raise ValueError(f"Expected rises or falls. Received: {direction!r}")
     return signs[direction]
@@ -308,9 +263,9 @@ def answers(
         `label`, `unit`, `series` (words; empty for the only one), `factors`, `smallest` and
         `largest` (batch size, value, low, high, n), `slope` per doubling (value, low, high),
         `change` from smallest to largest in pairs (value, low, high), `seeds`, `pairs`
-        (complete ones), `batch_sizes`, `direction`, `source`, `test` (`page`, `sign_flip` or
-        None), `p`, `p_holm`, `ran_out` (of outcomes that end with the training), `verdict` and
-        `note`. Numbers that do not exist are None.
+        (complete ones), `batch_sizes`, `direction`, `source`, `test` (`page`, `paired_t` or
+        None), `p`, `p_holm`, `seeds_needed` (for a verdict), `ran_out` (of outcomes that end
+        with the training), `verdict` and `note`. Numbers that do not exist are None.
     """
     found: list[dict[str, Any]] = []
     tests: dict[Any, float] = {}  # by what they are of: each counts once
@@ -329,8 +284,10 @@ def answers(
                     keys.append(_tested(asked, group.frame) or len(keys))
                     tests[keys[-1]] = NAN if answer["p"] is None else answer["p"]
     adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
+    count = sum(math.isfinite(p) for p in tests.values())
     for answer, key in zip(found, keys, strict=True):
         answer["p_holm"] = _number(adjusted[key])
+        answer["seeds_needed"] = seeds_needed(len(answer["batch_sizes"]), count)
         answer["verdict"] = _verdict(answer)
         answer["note"] = _note(answer)
     return found
@@ -353,15 +310,17 @@ def _answer(asked: Outcome, group: frames.Series) -> dict[str, Any] | None:
     pairs = pair(group.frame, asked.column)
     if not pairs.batch_sizes:
         return None
-    if asked.column == "epochs_run" and all_ran_out(group.frame):
-        return None  # nothing could stop early: the horizon, not an outcome
+    if asked.column == "epochs_run" and epochs_chosen(group.frame):
+        return None  # the horizon, not an outcome
     complete, seeds = pairs.complete, len(pairs.seeds)
     slope = change = t_interval([])
     test, p = None, NAN
     if len(pairs.batch_sizes) > 1 and len(complete):
         slope = t_interval(slopes_per_doubling(complete, pairs.batch_sizes))
         change = t_interval(complete[:, -1] - complete[:, 0])
-        if not asked.timed:
+        # Where nothing stopped any run, their epochs are lower bounds alone.
+        bounds = asked.column == "epochs_run" and all_ran_out(group.frame)
+        if not (asked.timed or bounds):
             test, p = _trend(complete, asked.direction)
     if asked.timed:
         # Seeds share their configuration's timing: an interval over them would be false.
@@ -389,9 +348,17 @@ def _answer(asked: Outcome, group: frames.Series) -> dict[str, Any] | None:
 
 
 def all_ran_out(rows: pandas.DataFrame) -> bool:
-    """Returns whether some runs finished, and all of them after all their epochs."""
+    """Returns whether some runs finished, and all of them after all their epochs.
+
+    Rows hold `epochs_run` and `epochs`.
+    """
     finished = rows[rows["status"] == "finished"]
     return bool(len(finished) and (finished["epochs_run"] == finished["epochs"]).all())
+
+
+def epochs_chosen(rows: pandas.DataFrame) -> bool:
+    """Returns whether all finished runs ran all their epochs since nothing could stop them."""
+    return all_ran_out(rows) and not unstopped(rows).any()
 
 
 def unstopped(rows: pandas.DataFrame) -> pandas.Series:
@@ -400,8 +367,8 @@ def unstopped(rows: pandas.DataFrame) -> pandas.Series:
     Where nothing could, the epochs were chosen. Rows hold `epochs_run` and `epochs`.
     """
     ran = (rows["status"] == "finished") & (rows["epochs_run"] == rows["epochs"]).fillna(False)
-    rules = [name for name in ("patience", "target_train_loss") if name in rows]
-    return ran & (rows[rules] > 0).any(axis=1) if rules else ran
+    rules = [name for name in STOPS if name in rows]
+    return ran & (rows[rules] > 0).any(axis=1)
 
 
 def ran_out(rows: pandas.DataFrame) -> dict[int, tuple[int, int]]:
@@ -425,12 +392,12 @@ def ran_out_words(found: dict[int, tuple[int, int]]) -> str:
 
 
 def _trend(complete: np.ndarray, direction: str) -> tuple[str | None, float]:
-    """Returns the test's name and its p: Page's for three sizes or more, sign flips for two."""
+    """Returns the test's name and its p: Page's for three sizes or more, a t-test for two."""
     if len(complete) < 2:
         return None, NAN
     if complete.shape[1] > 2:
         return "page", page_trend(complete, direction)
-    return "sign_flip", sign_flip(complete[:, 1] - complete[:, 0], direction)
+    return "paired_t", float(paired_t(complete[:, 1] - complete[:, 0], direction))
 
 
 def _end(rows: pandas.DataFrame, asked: Outcome, pairs: Pairs, index: int) -> dict[str, Any]:
@@ -466,11 +433,15 @@ def _verdict(answer: dict[str, Any]) -> str:
         return "not tested"
     if len(answer["batch_sizes"]) < 2:
         return ONE_SIZE
-    if answer["pairs"] < LEAST_SEEDS:
-        return f"not enough seeds ({answer['pairs']} of {LEAST_SEEDS})"
-    if answer["p_holm"] is not None and answer["p_holm"] < LEVEL:
+    if answer["pairs"] < answer["seeds_needed"]:
+        return f"not enough seeds ({answer['pairs']} of {answer['seeds_needed']})"
+    if answer["p_holm"] is None:
+        return NOT_RESOLVED  # bounds alone
+    if answer["p_holm"] < LEVEL:
         return answer["direction"]
-    return "not resolved"
+    low, high = answer["slope"]["low"], answer["slope"]["high"]
+    opposite, beyond = (FALLS, high < 0) if answer["direction"] == RISES else (RISES, low > 0)
+    return f"{opposite}{AGAINST}" if beyond else NOT_RESOLVED
 
 
 def _note(answer: dict[str, Any]) -> str:
@@ -486,9 +457,4 @@ def _note(answer: dict[str, Any]) -> str:
     some_failed = answer["pairs"] < answer["seeds"]
     if some_failed and len(answer["batch_sizes"]) > 1 and not answer["timed"]:
         notes.append(f"{answer['pairs']} of {answer['seeds']} seeds finished at every batch size")
-    low, high = answer["slope"]["low"], answer["slope"]["high"]
-    if low is not None and answer["verdict"] == "not resolved" and low * high > 0:
-        way = "rises" if low > 0 else "falls"
-        if way != answer["direction"]:
-            notes.append(f"the interval of its slope says that it {way}, against what was stated")
     return "; ".join(notes)

@@ -5,6 +5,7 @@ One horizontal axis of batch sizes; one row for every limit of the machine and f
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -27,12 +28,11 @@ _LABEL = 34  # characters in a line
 _MOST_TOLD = 6  # series told one by one
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
-    margins.BEST: ("*", True, "best"),
-    margins.WITHIN: ("o", True, "within the margin of the best"),
+    margins.WITHIN: ("o", True, "within the margin of every other"),
     margins.NOT_RESOLVED: ("o", False, "not resolved"),
-    margins.BEYOND: ("X", True, "beyond the margin"),
+    margins.BEYOND: ("X", True, "worse than another by more than the margin"),
     margins.FAILED: ("x", True, "a run did not finish"),
-    margins.FEW_SEEDS: (".", True, "fewer than 6 seeds: no verdict"),
+    margins.FEW_SEEDS: (".", True, "fewer than 6 pairs: no verdict"),
 }
 _COLOURS = {margins.BEYOND: canvas.FAILED_COLOUR, margins.FAILED: canvas.FAILED_COLOUR}
 _MACHINE = canvas.COLOURS[1]
@@ -116,20 +116,26 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns how far each series reaches, and the machine's limits."""
     told = []
     for outcome, chosen in [] if _none_finished(frame) else _outcomes(frame):
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
-        parts, few = [], 0
+        parts, few, none = [], 0, 0
         for series in frames.series(chosen):
-            largest = timings.one(series.frame, "largest_batch_size")
-            few += pandas.isna(largest)
-            if pandas.notna(largest):
-                parts.append(_reach(series, int(largest)))
-        what = f"within {margin} of its best {_words(outcome)}"
+            if pandas.notna(timings.one(series.frame, "largest_batch_size")):
+                parts.append(_reach(series))
+            elif series.frame["verdict"].isin([margins.NOT_RESOLVED, margins.BEYOND]).any():
+                none += 1
+            else:
+                few += 1
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
+        what = f"a {_words(outcome)} within {margin} of every other's"
         if parts:
             more = f" and {len(parts) - _MOST_TOLD} more" if len(parts) > _MOST_TOLD else ""
-            told.append(f"Largest batch {what}: {'; '.join(parts[:_MOST_TOLD])}{more}.")
+            told.append(f"Largest batch with {what}: {'; '.join(parts[:_MOST_TOLD])}{more}.")
+        several = len(parts) + few + none > 1
+        if none:
+            whose = f" in {none} series" if several else ""
+            told.append(f"No batch size is shown to have {what}{whose}.")
         if few:
-            whose = f" of {few} series" if parts or few > 1 else ""
-            told.append(f"Too few seeds finished{whose} for a verdict {what}.")
+            whose = f" of {few} series" if several else ""
+            told.append(f"Too few pairs of runs finished{whose} for a verdict on {what}.")
     for row in frame[frame["limit"].notna()].to_dict("records"):
         told.append(_limit_sentence(row))
     return " ".join(dict.fromkeys(told))
@@ -144,17 +150,24 @@ def _none_finished(frame: pandas.DataFrame) -> bool:
     return bool(frame["mean"].isna().all())
 
 
-def _reach(series: frames.Series, largest: int) -> str:
-    """Returns `adam: 64 (best 16; at 128 not resolved)`."""
-    best = int(timings.one(series.frame, "best_batch_size"))
-    above = series.frame[series.frame["batch_size"] > largest]
+def _reach(series: frames.Series) -> str:
+    """Returns `adam: 64 (from 16 on; 128 is not resolved: ... against 32)`."""
+    smallest, largest = (
+        int(timings.one(series.frame, f"{end}_batch_size")) for end in ("smallest", "largest")
+    )
+    above = series.frame[series.frame["batch_size"] > largest].sort_values("batch_size")
     why = "the largest tried"
     if len(above):
-        first = above.sort_values("batch_size").iloc[0]
-        words_ = {margins.BEYOND: "beyond it", margins.FAILED: "a run failed"}
-        why = f"at {int(first['batch_size'])} {words_.get(first['verdict'], 'not resolved')}"
+        first = above.iloc[0]
+        words_ = {margins.BEYOND: "is beyond it", margins.FAILED: "has a failed run"}
+        why = f"{int(first['batch_size'])} {words_.get(first['verdict'], 'is not resolved')}"
+        if pandas.notna(first["difference"]):
+            write = functools.partial(_amount, first["outcome"])
+            why += f": {write(first['difference'])} against {int(first['deciding_batch_size'])}, "
+            why += f"90 % interval {write(first['difference_low'])} to "
+            why += f"{write(first['difference_high'])}"
     name = f"{_told(series)}: " if series.factors else ""
-    return f"{name}{largest} (best {best}; {why})"
+    return f"{name}{largest} (from {smallest} on; {why})"
 
 
 def _limit_sentence(row: dict[str, Any]) -> str:
@@ -191,7 +204,7 @@ def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
     outcomes = list(_outcomes(frame))
     found = []
     for outcome, chosen in outcomes:
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         for series in frames.series(chosen):
             what = f"{_words(outcome)} within {margin}"
             told = _told(series)
@@ -233,9 +246,9 @@ def _draw_limit(axes: Axes, row: _Row, height: int, known: pandas.Series) -> Non
 
 def _draw_series(axes: Axes, row: _Row, height: int) -> None:
     entries = row.entries.sort_values("batch_size")
-    best, largest = entries["best_batch_size"].iloc[0], entries["largest_batch_size"].iloc[0]
+    smallest, largest = (entries[f"{end}_batch_size"].iloc[0] for end in ("smallest", "largest"))
     if pandas.notna(largest):
-        ends = np.log2([float(best), float(largest)])
+        ends = np.log2([float(smallest), float(largest)])
         axes.plot(ends, [height] * 2, color=row.colour, linewidth=6, alpha=0.3, zorder=1)
         _beside(axes, str(int(largest)), ends[1], height, row.colour)
     for entry in entries.to_dict("records"):
@@ -266,7 +279,7 @@ def _look(verdict: str, colour: str) -> dict[str, Any]:
     colour = _COLOURS.get(verdict, colour)
     return {
         "marker": marker,
-        "markersize": 11 if marker == "*" else 6.5,
+        "markersize": 6.5,
         "color": colour,
         "markerfacecolor": colour if filled else "white",
         "markeredgewidth": 1.4 if not filled or marker == "x" else 0.5,
@@ -281,14 +294,14 @@ def _words(outcome: str) -> str:
     return outcome.replace("_", " ")
 
 
-def _margin(outcome: str, margin: float) -> str:
-    return words.points(margin) if outcome.endswith("accuracy") else words.number(margin)
+def _amount(outcome: str, value: float) -> str:
+    return words.points(value) if outcome.endswith("accuracy") else words.number(value)
 
 
 def _note(frame: pandas.DataFrame) -> str:
     parts = []
     for outcome, chosen in _outcomes(frame):
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         parts.append(f"{_words(outcome)}: margin {margin}, stated beforehand")
     seeds = frame["seeds"].dropna()
     if len(seeds):

@@ -29,7 +29,8 @@ def select(tables: Tables) -> pandas.DataFrame:
     if "epochs" not in frames.varying(tables.runs):
         columns.append("epochs")
     varying = frames.varying(tables.runs)
-    columns += [name for name in ("replicas", "device") if name not in varying]
+    told = ("replicas", "device", *statistics.STOPS)
+    columns += [name for name in told if name in tables.runs and name not in varying]
     return against_batch_size.select(tables.runs, columns)
 
 
@@ -38,9 +39,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(1, 3)
     groups = frames.series(frame)
     handles = _draw_timing(grid[0, 0], frame, groups)
-    mark = None if statistics.all_ran_out(frame) else _mark_bounds
     for axes, panel in zip(grid[0, 1:], (_STOP, _TOTAL), strict=True):
-        against_batch_size.draw_panel(axes, frame, panel, groups, mark)
+        against_batch_size.draw_panel(axes, frame, panel, groups, _mark_bounds)
         _from_zero(axes, frame[panel.column].to_numpy(float))
     canvas.lift_title(grid[0, 0], frame)  # beside the others
     canvas.grow(figure, canvas.failure_height(frame) / 72)
@@ -52,7 +52,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
     told = []
-    if not statistics.all_ran_out(frame):  # else the epochs were chosen
+    if not statistics.epochs_chosen(frame):
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
         told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds))
@@ -143,7 +143,7 @@ def _mark_bounds(
 
 
 def _horizon_note(frame: pandas.DataFrame) -> str:
-    if statistics.all_ran_out(frame):
+    if statistics.epochs_chosen(frame):
         return "Every finished training ran all its epochs: none stopped early."
     return _bounds_note(frame, " (hollow, with an arrow)")
 
@@ -155,7 +155,7 @@ def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
         found = statistics.ran_out_words(statistics.ran_out(group.frame))
         if found:
             told.append(f"{group.label}: {found}" if group.label else found)
-    if not told or statistics.all_ran_out(frame):
+    if not told:
         return ""
     if len(told) > _MOST_TOLD:
         told = ["some runs of most series ran to the last epoch that they may"]

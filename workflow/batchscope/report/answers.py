@@ -13,18 +13,21 @@ READING = (
     "once per configuration, the median with its quartiles. The change per doubling is the mean "
     "over seeds of the slope against the base-2 logarithm of the batch size. Paired seeds are "
     "those that finished at every batch size; they alone are compared. p tests the direction "
-    "that was stated beforehand: Page's trend test with seeds as blocks, or sign flips where "
-    "there are two batch sizes; adjusted by Holm's method over all tests of the study, each once. "
-    "\u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is below "
-    f"{statistics.LEVEL:g} with {statistics.LEAST_SEEDS} paired seeds or more. \u201cNot "
-    "resolved\u201d means that these seeds do not show it, and not that there is no difference."
+    "that was stated beforehand: Page's trend test with seeds as blocks, or a one-sided paired "
+    "t-test where there are two batch sizes; adjusted by Holm's method over all tests of the "
+    "study, each once. \u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is "
+    f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired seeds or more. \u201cAgainst "
+    "what was stated\u201d is said where the 95 % interval of the change per doubling lies on the "
+    "other side of zero; it is not adjusted, since the stated direction alone is tested. "
+    "\u201cNot resolved\u201d means that these seeds do not show it, and not that there is no "
+    "difference."
 )
 ONE_SIZE = statistics.ONE_SIZE
 DIFFERENCES = (
     "Means over seeds of the difference in pairs of runs with the same seed, with 95 % intervals "
-    "by Student's t. No test: a two-sided one of so few pairs would not outlive the adjustment."
+    "by Student's t. No test: nobody stated a direction for them beforehand."
 )
-_TESTS = {"page": "Page", "sign_flip": "sign flips"}
+_TESTS = {"page": "Page", "paired_t": "Paired t"}
 
 
 def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -37,10 +40,11 @@ def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         series = f"{answer['series']}: " if answer["series"] else ""
+        said, words = capital(answer["verdict"]), lower(answer["label"])
         if _resolved(answer):
-            said, words = "As the batch size grows", _effect(answer)
-        else:
-            said, words = capital(answer["verdict"]), lower(answer["label"])
+            said, words = "As the batch size grows", f"{words} {answer['direction']}"
+        if _resolved(answer) or answer["verdict"].endswith(statistics.AGAINST):
+            words += _slope(answer)
         lines.setdefault(said, []).append(series + words)
     return [(said, "; ".join(outcomes) + ".") for said, outcomes in lines.items()]
 
@@ -49,13 +53,12 @@ def _resolved(answer: dict[str, Any]) -> bool:
     return answer["verdict"] == answer["direction"]
 
 
-def _effect(answer: dict[str, Any]) -> str:
-    words = f"{lower(answer['label'])} {answer['direction']}"
+def _slope(answer: dict[str, Any]) -> str:
     slope = format_interval(*_bounds(answer["slope"]))
     if slope is None:
-        return words
+        return ""
     interval = f" [{slope.low}, {slope.high}]" if slope.low else ""
-    return f"{words} ({slope.value}{interval} per doubling)"
+    return f" ({slope.value}{interval} per doubling)"
 
 
 def groups(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:

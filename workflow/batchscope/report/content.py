@@ -13,9 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import contrasts, figures, frames, outcomes, outputs, records, statistics, tables
+from batchscope import (
+    contrasts,
+    figures,
+    frames,
+    long_tables,
+    outcomes,
+    outputs,
+    records,
+    statistics,
+    tables,
+)
 from batchscope.absence import Absence
 from batchscope.errors import UserError
+from batchscope.problems import listed
 
 if TYPE_CHECKING:
     from batchscope.plan import Study
@@ -129,7 +140,7 @@ def read(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
         rows=rows,
-        answers=_answers(study, found),
+        answers=answers(study, found),
         contrasts=compared,
         figures=drawn,
         runs=_read_runs(study, results),
@@ -171,15 +182,33 @@ def _read_rows(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def _answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
-    """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
-    answers: dict[str, list[dict[str, Any]]] = {}
+def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+    """Returns every experiment's answers; Holm's adjustment runs over all of the study's.
+
+    Args:
+        study: The plan.
+        found: The rows of runs.csv of its experiments.
+    """
+    by_experiment: dict[str, list[dict[str, Any]]] = {}
     filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
     if filled:
         rows = pandas.concat(filled, ignore_index=True)
         for answer in statistics.answers(rows, _stated(study)):
-            answers.setdefault(answer["experiment"], []).append(answer)
-    return answers
+            early = _early(study, answer)
+            answer["note"] = "; ".join(filter(None, [early, answer["note"]]))
+            by_experiment.setdefault(answer["experiment"], []).append(answer)
+    return by_experiment
+
+
+def _early(study: Study, answer: dict[str, Any]) -> str:
+    """Returns which of several numbers of epochs an answer is of, where there are others."""
+    experiment = study.experiments[answer["experiment"]]
+    ends = {study.runs[run].factors["epochs"] for run in experiment.runs}
+    others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
+    if not others or answer["outcome"] not in long_tables.AT_EPOCHS:
+        return ""
+    last = "" if others == ["1"] else "s"
+    return f"after all epochs of a training alone, not after {listed(others)} epoch{last}"
 
 
 def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:
