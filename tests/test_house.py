@@ -42,6 +42,7 @@ LAYERS = (
     "experiment_keys",
     "plan",
     "config",
+    "command_line",
     "records",
     "installation",
     "machine",

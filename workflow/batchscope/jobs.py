@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope import absence, names, outputs, plan, records, status, sweeps, warm
+from batchscope import absence, command_line, names, outputs, plan, records, status, sweeps, warm
 from batchscope import config as configuration
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import UserError
 
 RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
@@ -102,7 +102,7 @@ class Jobs:
         """Plans the study of Snakemake's configuration; ends the process on a problem in it.
 
         Args:
-            configfiles: Files that Snakemake read; one is expected.
+            configfiles: Files of `--configfile`; none for the default study.
             given: What Snakemake made of them and of `--config`.
         """
         try:
@@ -112,18 +112,14 @@ class Jobs:
 
     @classmethod
     def _of(cls, configfiles: list[str], given: dict[str, Any]) -> Jobs:
-        paths = list(dict.fromkeys(configfiles))
-        if len(paths) != 1:
-            raise ConfigError(
-                [f"--configfile: received {len(paths)} files; one study at a time is expected."]
-            )
-        raw = configuration.read(paths[0])
-        options = configuration.check_overrides(given, raw)
+        path = command_line.one_file(configfiles or [DEFAULT_CONFIG])
+        raw = configuration.read(path)
+        options = configuration.check_overrides({**raw, **given}, raw)
         recorded = functools.partial(records.training_images, RESULTS)
-        study = configuration.study(paths[0], options["scale"], recorded)
+        study = configuration.study(path, options["scale"], recorded)
         for line in (*study.warnings, *status.told(outputs.absent(study, RESULTS))):
             print(line, file=sys.stderr)
-        return cls(study, paths[0], options["scale"], options["partial"])
+        return cls(study, path, options["scale"], options["partial"])
 
     # Files ---------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from batchscope.versions import VERSIONS
 
 TOLD = workflow.global_resources
 jobs.activate(gpus="gpu" in TOLD and TOLD["gpu"].value > 0)
+# A study is run alone: --configfile replaces the default study, it is never merged with it. There
+# is no `configfile:` here, for Snakemake names no line of a broken file.
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's

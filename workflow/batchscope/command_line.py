@@ -1,0 +1,69 @@
+"""Snakemake's command line, as the default profile reads it before Snakemake does.
+
+Snakemake reads the files of `--configfile` before the Snakefile: of a broken one it names no
+line, and of some it prints a traceback. A profile may hold Python (its YTE template), and comes
+first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from batchscope import config
+from batchscope.errors import ConfigError, UserError
+
+
+def check(words: Sequence[str]) -> None:
+    """Ends the process, with every problem, if a configuration is not given as it must be.
+
+    Args:
+        words: Snakemake's arguments.
+    """
+    given = _read(words)
+    problems = []
+    for entry in given.config or ():
+        if "=" not in entry:
+            problems.append(
+                f"--config: received '{entry}'; KEY=VALUE is expected. "
+                f"{_targets_first('--config KEY=VALUE')}"
+            )
+    files = given.configfile or ()
+    try:
+        if files:
+            config.read(one_file(files))
+    except UserError as error:
+        problems.append(str(error))
+    if problems:
+        sys.exit("\n".join(problems))
+
+
+def one_file(files: Sequence[str]) -> str:
+    """Returns the one configuration file.
+
+    Raises:
+        ConfigError: If there are several: also a target behind `--configfile` is taken for one.
+    """
+    first, *others = dict.fromkeys(files)
+    if others:
+        raise ConfigError(
+            [
+                f"--configfile: received {1 + len(others)} files ({', '.join([first, *others])}); "
+                "one study at a time is expected. "
+                f"{_targets_first(f'--configfile {first}')}"
+            ]
+        )
+    return first
+
+
+def _targets_first(option: str) -> str:
+    return f"What is to be made stands before it: snakemake TARGET {option}."
+
+
+def _read(words: Sequence[str]) -> argparse.Namespace:
+    """Returns the options that concern us, read as Snakemake reads them."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="*", action="extend")
+    parser.add_argument("--config", "-C", nargs="*", action="extend")
+    return parser.parse_known_args(words)[0]
