@@ -58,6 +58,9 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
+FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
+
+
 @pytest.fixture(scope="module")
 def example(tmp_path_factory):
     """Returns plan, results, configuration and HTML of a study with every trouble."""
@@ -131,16 +134,18 @@ def test_verdicts_become_headlines():
         basis = {"label": label, "verdict": verdict, "direction": direction, "slope": slope}
         return {"series": "", "timed": False, **basis, **rest}
 
-    found = answers.headlines(
-        [
-            answer("Gap", "not resolved"),
-            answer("Distance", "falls", "falls"),
-            answer("Loss", "rises", series="adam"),
-            answer("Time", "not tested", timed=True),
-            answer("Accuracy", "not enough seeds (3 of 6)"),
-        ]
-    )
-    assert found == [
+    unresolved = [answer("Gap", "not resolved"), answer("Loss", "not resolved")]
+    given = [
+        unresolved[0],
+        answer("Distance", "falls", "falls"),
+        answer("Loss", "rises", series="adam"),
+        answer("Time", "not tested", timed=True),
+        answer("Accuracy", "not enough seeds (3 of 6)"),
+    ]
+    assert answers.in_short(given) == "as the batch size grows, distance falls; adam: loss rises"
+    assert answers.in_short(unresolved) == "not resolved for 2 outcomes"
+    assert answers.in_short(given[3:4]) == ""
+    assert answers.headlines(given) == [
         (
             "As the batch size grows",
             "distance falls (0.50 [0.40, 0.60] per doubling); "
@@ -149,6 +154,16 @@ def test_verdicts_become_headlines():
         ("Not resolved", "gap."),
         ("Not enough seeds (3 of 6)", "accuracy."),
     ]
+
+
+def test_the_headline_stands_beside_the_report(example, tmp_path):
+    results = example[1]
+    troubled = (results / "report.txt").read_text(encoding="utf-8")
+    assert troubled.startswith("The gap <u>found</u>: not enough seeds (3 of 6) for ")
+    assert troubled.endswith("(30 training runs in 1 experiment: " + FATES + ").\n")
+    assert troubled.count("\n") == 1
+    empty = report.headline(example[0], content.read(example[0], tmp_path, example[2], True))
+    assert empty == "30 training runs in 1 experiment: 30 missing."
 
 
 def test_resolved_answers_are_told(tmp_path):

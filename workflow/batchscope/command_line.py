@@ -39,6 +39,16 @@ def check(words: Sequence[str]) -> None:
         sys.exit("\n".join(problems))
 
 
+def wants_every_line(words: Sequence[str]) -> bool:
+    """Whether Snakemake's own log is asked for, in place of bars: -p, or -q, which picks its lines.
+
+    Args:
+        words: Snakemake's arguments.
+    """
+    given = _read(words)
+    return given.printshellcmds or given.quiet is not None
+
+
 def one_file(files: Sequence[str]) -> str:
     """Returns the one configuration file.
 
@@ -66,4 +76,7 @@ def _read(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="*", action="extend")
     parser.add_argument("--config", "-C", nargs="*", action="extend")
+    parser.add_argument("--printshellcmds", "-p", action="store_true")
+    parser.add_argument("--quiet", "-q", nargs="*")
+    parser.add_argument("-n", action="store_true")  # so that -np is read
     return parser.parse_known_args(words)[0]

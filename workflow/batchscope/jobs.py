@@ -136,6 +136,22 @@ class Jobs:
             return f"{RESULTS}/report.html"
         return f"{self.folder}/report.html"
 
+    @property
+    def headline(self) -> str:
+        """The file of the report's headline, beside it."""
+        return Path(self.report).with_suffix(".txt").as_posix()
+
+    def news(self, since: float) -> str:
+        """Returns where the report is and its headline; nothing of a report that is older.
+
+        Args:
+            since: Seconds since the epoch.
+        """
+        headline = Path(self.headline)
+        if not headline.exists() or headline.stat().st_mtime < since:
+            return ""
+        return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}"
+
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
         return [f"{RESULTS}/data/{token}/record.json" for token in self.study.datasets]

@@ -1,12 +1,14 @@
 """Glue: the study behind the rules. All that it calls lives in workflow/batchscope/jobs.py."""
 
 import sys
+import time
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import environments, jobs
 from batchscope.versions import VERSIONS
 
+STARTED = time.time()
 TOLD = workflow.global_resources
 jobs.activate(gpus="gpu" in TOLD and TOLD["gpu"].value > 0)
 # A study is run alone: --configfile replaces the default study, it is never merged with it. There
@@ -37,6 +39,11 @@ onstart:
     # Local jobs fork from one process that has TensorFlow imported; a cluster's import it.
     if workflow.local_exec:
         jobs.prepare()
+
+
+onsuccess:
+    if news := STUDY.news(STARTED):
+        logger.info(news)
 
 
 wildcard_constraints:

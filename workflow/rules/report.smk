@@ -8,7 +8,8 @@ rule report:
         config=STUDY.config_path,
         code=jobs.REPORT_CODE,
     output:
-        STUDY.report,
+        page=STUDY.report,
+        headline=STUDY.headline,
     log:
         f"logs/report/{STUDY.study.folder_name}.log",
     conda:
@@ -18,4 +19,4 @@ rule report:
         partial="--partial" if STUDY.partial else "",
     shell:
         "python workflow/run.py report --config {input.config:q} --scale {params.scale:q}"
-        " --output {output:q} {params.partial} > {log:q} 2>&1"
+        " --output {output.page:q} {params.partial} > {log:q} 2>&1"

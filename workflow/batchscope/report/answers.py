@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from batchscope import outcomes, statistics
@@ -24,6 +25,7 @@ DIFFERENCES = (
     "Means over seeds of the difference in pairs of runs with the same seed, with 95 % intervals "
     "by Student's t. No test: a two-sided one of so few pairs would not outlive the adjustment."
 )
+_GROWS = "as the batch size grows"
 _TESTS = {"page": "Page", "sign_flip": "sign flips"}
 
 
@@ -33,16 +35,37 @@ def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
     Times are left out: they have no seeds, and stand in the table. So is what has one batch size
     alone.
     """
+    found = _by_verdict(answers, _effect)
+    return [(capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
+
+
+def in_short(answers: list[dict[str, Any]]) -> str:
+    """Returns the first of these headlines as a clause without numbers; nothing without any."""
+    for said, outcomes in _by_verdict(answers, _direction).items():
+        if said == _GROWS:
+            return f"{said}, {'; '.join(outcomes)}"
+        return f"{said} for {plural(len(outcomes), 'outcome')}"
+    return ""
+
+
+def _by_verdict(
+    answers: list[dict[str, Any]], effect: Callable[[dict[str, Any]], str]
+) -> dict[str, list[str]]:
+    """Returns what is said -> the outcomes of which it is said, those with a verdict first."""
     tested = [answer for answer in answers if not answer["timed"] and answer["verdict"] != ONE_SIZE]
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         series = f"{answer['series']}: " if answer["series"] else ""
         if _resolved(answer):
-            said, words = "As the batch size grows", _effect(answer)
+            said, words = _GROWS, effect(answer)
         else:
-            said, words = capital(answer["verdict"]), lower(answer["label"])
+            said, words = answer["verdict"], lower(answer["label"])
         lines.setdefault(said, []).append(series + words)
-    return [(said, "; ".join(outcomes) + ".") for said, outcomes in lines.items()]
+    return lines
+
+
+def _direction(answer: dict[str, Any]) -> str:
+    return f"{lower(answer['label'])} {answer['direction']}"
 
 
 def _resolved(answer: dict[str, Any]) -> bool:
@@ -50,7 +73,7 @@ def _resolved(answer: dict[str, Any]) -> bool:
 
 
 def _effect(answer: dict[str, Any]) -> str:
-    words = f"{lower(answer['label'])} {answer['direction']}"
+    words = _direction(answer)
     slope = format_interval(*_bounds(answer["slope"]))
     if slope is None:
         return words
