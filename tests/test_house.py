@@ -49,6 +49,7 @@ LAYERS = (
     "outputs",
     "estimates",
     "status",
+    "progress",
     "backend",
     "warm",
     "jobs",

@@ -41,10 +41,10 @@ def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 def in_short(answers: list[dict[str, Any]]) -> str:
     """Returns the first of these headlines as a clause without numbers; nothing without any."""
-    for said, outcomes in _by_verdict(answers, _direction).items():
+    for said, found in _by_verdict(answers, _direction).items():
         if said == _GROWS:
-            return f"{said}, {'; '.join(outcomes)}"
-        return f"{said} for {plural(len(outcomes), 'outcome')}"
+            return f"{said}, {'; '.join(found)}"
+        return f"{said} for {plural(len(found), 'outcome')}"
     return ""
 
 
