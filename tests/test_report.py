@@ -238,7 +238,35 @@ def test_gaps_are_listed_with_what_mends_them(example):
         assert words in page.text
     assert "Missing: sharpness" in page.text
     inputs = report.read(study, results, path, partial=True)
-    assert inputs.missing_measures == {"sharpness": [list(study.runs)[8]]}
+    assert inputs.missing_measures == {"sharpness": {list(study.runs)[8]: ""}}
+
+
+def test_gaps_quote_the_logs_of_what_failed(tmp_path):
+    study, results, path = report_example.write(tmp_path)
+    lacking = list(study.runs)[8]
+    (missing,) = report.read(study, results, path, partial=True).missing_runs
+    logs = {
+        f"logs/train/{missing}.log": 'Traceback:\n  File "x"\n\nValueError: no <b>model</b>\n\n',
+        f"logs/sharpness/{lacking}/default.log": "",
+    }
+    for name, said in logs.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(said)
+    trained, measured = logs
+    inputs = report.read(study, results, path, partial=True)
+    assert inputs.missing_runs == {missing: f"ValueError: no <b>model</b> ({trained})"}
+    assert inputs.missing_measures == {"sharpness": {lacking: f"nothing ({measured})"}}
+    page = Page(report.build(study, inputs))
+    for run, said in {**inputs.missing_runs, **inputs.missing_measures["sharpness"]}.items():
+        assert f"{run}: {said}" in page.text
+    # Where the data are not there, the training never began: their log says why.
+    (tmp_path / trained).unlink()
+    (dataset,) = study.datasets
+    (results / "data" / dataset / "record.json").unlink()
+    (tmp_path / "logs" / "prepare_data").mkdir()
+    (tmp_path / "logs" / "prepare_data" / f"{dataset}.log").write_text("No disk.\n")
+    inputs = report.read(study, results, path, partial=True)
+    assert inputs.missing_runs == {missing: f"No disk. (logs/prepare_data/{dataset}.log)"}
 
 
 def test_data_and_machine_are_shown(example):

@@ -227,6 +227,21 @@ class Jobs:
         """Figure folders of every experiment."""
         return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
 
+    def quoted_logs(self) -> list[str]:
+        """Logs of what a partial report lacks: it quotes them."""
+        if not self.partial:
+            return []
+        trainings = (outputs.training_job(RESULTS, run) for run in self.study.runs)
+        measures = (
+            job
+            for experiment in self.study.experiments.values()
+            for job in outputs.measure_jobs(self.study, experiment, RESULTS)
+        )
+        wanted = [job.path for job in (*trainings, *measures)]
+        wanted += map(Path, self.data_records())
+        logs = {outputs.log_path(RESULTS, path) for path in wanted if not path.exists()}
+        return sorted(log.as_posix() for log in logs if log.exists())
+
     # Per job -------------------------------------------------------------------------------
 
     def definition(self, dataset: str) -> str:

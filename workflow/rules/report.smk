@@ -7,6 +7,7 @@ rule report:
         figures=STUDY.figures(),
         config=STUDY.config_path,
         code=jobs.REPORT_CODE,
+        logs=STUDY.quoted_logs(),
     output:
         page=STUDY.report,
         headline=STUDY.headline,
