@@ -44,6 +44,18 @@ def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
     assert progress.overview(folder.parents[1]) == f"some+run: e{line[1:-2]}"
 
 
+def test_the_log_of_a_long_training_stays_one_to_read(folder, monkeypatch, capsys):
+    words = range(0, 4 * 3600, 5)
+    clock(monkeypatch, 0, *words)
+    teller = progress.Teller(folder, epochs=len(words), steps=1)
+    written = []
+    monkeypatch.setattr(teller, "_write", written.append)
+    for epoch in range(len(words)):
+        teller.tell(epoch, 0, [])
+    assert len(written) == len(words) - 1
+    assert 100 < len(capsys.readouterr().out.splitlines()) < 150
+
+
 def test_who_runs_is_known_by_the_file_and_its_process(folder):
     results = folder.parents[1]
     assert progress.overview(results) == "No training runs now."

@@ -19,7 +19,8 @@ from batchscope.errors import UserError
 from batchscope.status import duration
 
 FILE = "progress.json"
-SECONDS = 5.0  # at least, between two lines
+SECONDS = 5.0  # at least, between two words to `watch`
+_SHARE = 1 / 20  # of a training's time, at least, between two lines: its log stays one to read
 _SILENT = 60.0  # seconds without a word after which a reader is told so
 
 
@@ -30,13 +31,13 @@ class Teller:
         folder: The run's folder.
         epochs: Horizon of the training.
         steps: Updates of an epoch.
-        seconds: At least, between two lines.
+        seconds: At least, between two words.
     """
 
     def __init__(self, folder: Path, epochs: int, steps: int, seconds: float = SECONDS) -> None:
         self._path = folder / FILE
         self._epochs, self._steps, self._seconds = epochs, steps, seconds
-        self._told = time.monotonic()
+        self._started = self._told = self._logged = time.monotonic()
         self._begun: tuple[float, int] | None = None  # when, and after how many updates
 
     @contextlib.contextmanager
@@ -75,8 +76,10 @@ class Teller:
         if done > before:
             left = (now - begun) / (done - before) * (self._epochs * self._steps - done)
             said += f"; about {duration(left)} left"
-        print(said[0].upper() + said[1:] + ".", flush=True)
         self._write(said)
+        if now - self._logged >= (now - self._started) * _SHARE:
+            self._logged = now
+            print(f"{said[0].upper()}{said[1:]}.", flush=True)
 
     def _write(self, said: str) -> None:
         process = {"host": platform.node(), "process": os.getpid()}
