@@ -115,3 +115,21 @@ def test_what_is_given_as_it_must_be(tmp_path, monkeypatch, words):
 def test_two_studies_are_refused_however_they_are_given():
     with pytest.raises(SystemExit, match="received 2 files"):
         command_line.check(["--configfile", "a.yaml", "--configfile", "b.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["-n"], False),
+        (["--profile", "slurm", "--conda-prefix", "p", "-j4", "-C", "partial=true"], False),
+        (["-p"], True),
+        (["-np"], True),
+        (["-pk"], True),
+        (["--printshellcmds"], True),
+        (["-q", "rules"], True),
+        (["--quiet=all"], True),
+    ],
+)
+def test_bars_give_way_to_every_line(words, wanted):
+    command_line.check(words)
+    assert command_line.wants_every_line(words) is wanted

@@ -8,11 +8,14 @@ first.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 
 from batchscope import config
 from batchscope.errors import ConfigError, UserError
+
+_EVERY_LINE = re.compile(r"--printshellcmds|--quiet(=.*)?|-[a-zA-Z]*[pq][a-zA-Z]*")
 
 
 def check(words: Sequence[str]) -> None:
@@ -21,7 +24,10 @@ def check(words: Sequence[str]) -> None:
     Args:
         words: Snakemake's arguments.
     """
-    given = _read(words)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="*", action="extend")
+    parser.add_argument("--config", "-C", nargs="*", action="extend")
+    given, _ = parser.parse_known_args(words)
     problems = []
     for entry in given.config or ():
         if "=" not in entry:
@@ -45,8 +51,7 @@ def wants_every_line(words: Sequence[str]) -> bool:
     Args:
         words: Snakemake's arguments.
     """
-    given = _read(words)
-    return given.printshellcmds or given.quiet is not None
+    return any(_EVERY_LINE.fullmatch(word) for word in words)
 
 
 def one_file(files: Sequence[str]) -> str:
@@ -69,14 +74,3 @@ def one_file(files: Sequence[str]) -> str:
 
 def _targets_first(option: str) -> str:
     return f"What is to be made stands before it: snakemake TARGET {option}."
-
-
-def _read(words: Sequence[str]) -> argparse.Namespace:
-    """Returns the options that concern us, read as Snakemake reads them."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--configfile", "--configfiles", nargs="*", action="extend")
-    parser.add_argument("--config", "-C", nargs="*", action="extend")
-    parser.add_argument("--printshellcmds", "-p", action="store_true")
-    parser.add_argument("--quiet", "-q", nargs="*")
-    parser.add_argument("-n", action="store_true")  # so that -np is read
-    return parser.parse_known_args(words)[0]
