@@ -121,7 +121,11 @@ def test_two_studies_are_refused_however_they_are_given():
     ("words", "wanted"),
     [
         (["-n"], False),
-        (["--profile", "slurm", "--conda-prefix", "p", "-j4", "-C", "partial=true"], False),
+        (["--workflow-profile", "x", "--conda-prefix", "p", "-j4", "-C", "partial=true"], False),
+        (["--profile", "slurm"], True),
+        (["--profile=slurm"], True),
+        (["-e", "slurm"], True),
+        (["--executor", "slurm"], True),
         (["-p"], True),
         (["-np"], True),
         (["-pk"], True),
@@ -130,6 +134,9 @@ def test_two_studies_are_refused_however_they_are_given():
         (["--quiet=all"], True),
     ],
 )
-def test_bars_give_way_to_every_line(words, wanted):
+def test_bars_give_way_to_every_line(words, wanted, monkeypatch):
+    monkeypatch.delenv("SNAKEMAKE_PROFILE", raising=False)
     command_line.check(words)
     assert command_line.wants_every_line(words) is wanted
+    monkeypatch.setenv("SNAKEMAKE_PROFILE", "slurm")
+    assert command_line.wants_every_line(words)

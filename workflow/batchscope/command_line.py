@@ -8,6 +8,7 @@ first.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,11 @@ from collections.abc import Sequence
 from batchscope import config
 from batchscope.errors import ConfigError, UserError
 
-_EVERY_LINE = re.compile(r"--printshellcmds|--quiet(=.*)?|-[a-zA-Z]*[pq][a-zA-Z]*")
+# Each job's command, some lines alone; another place for jobs: one that dies there before it has
+# a log makes the logger of bars print a traceback.
+_EVERY_LINE = re.compile(
+    r"--printshellcmds|--quiet(=.*)?|-[a-zA-Z]*[pq][a-zA-Z]*|--(profile|executor)(=.*)?|-e.*"
+)
 
 
 def check(words: Sequence[str]) -> None:
@@ -46,12 +51,12 @@ def check(words: Sequence[str]) -> None:
 
 
 def wants_every_line(words: Sequence[str]) -> bool:
-    """Whether Snakemake's own log is asked for, in place of bars: -p, or -q, which picks its lines.
+    """Whether Snakemake's own log is to be shown in place of bars: with -p, -q, or on a cluster.
 
     Args:
         words: Snakemake's arguments.
     """
-    return any(_EVERY_LINE.fullmatch(word) for word in words)
+    return "SNAKEMAKE_PROFILE" in os.environ or any(map(_EVERY_LINE.fullmatch, words))
 
 
 def one_file(files: Sequence[str]) -> str:
