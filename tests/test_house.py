@@ -114,6 +114,8 @@ OUTSIDE = {
     "versions": set(),
     "records": {"numpy"},
     "config": set(),
+    "command_line": set(),
+    "progress": set(),
     "weight_distance": {"numpy"},
     "frameworks": {"numpy", "torch", "mxnet", "jax"},
     "statistics": {"numpy", "scipy", "pandas"},
