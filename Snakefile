@@ -3,12 +3,6 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-# A study is run alone: --configfile replaces the default study, it is never merged with it.
-if not workflow.configfiles:
-
-    configfile: "config.yaml"
-
-
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"

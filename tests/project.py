@@ -80,7 +80,7 @@ def run(project: Path, *arguments: str) -> str:
 
 def planned(project: Path, *arguments: str) -> dict[str, int]:
     """Returns rule -> jobs that a run would start now; empty for `Nothing to be done`."""
-    done = snakemake(project, "-n", "--cores", "2", *arguments)
+    done = snakemake(project, "-n", "-p", "--cores", "2", *arguments)
     assert done.returncode == 0, done.stdout
     if "Nothing to be done" in done.stdout:
         return {}

@@ -1,14 +1,18 @@
 """What the rules are told of a study."""
 
+import dataclasses
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from batchscope import absence, jobs, outputs, plan
+from batchscope.versions import VERSIONS
 
 OWN = {"mine": str(Path(__file__).parent / "data" / "noisy_model.py")}
+RULES = Path(__file__).parents[1] / "workflow" / "rules"
 
 
 def made(models=None, **experiment) -> jobs.Jobs:
@@ -104,3 +108,27 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
     assert outputs.own_models(made(vary=vary | {"model": ["small_cnn"]}).study, tmp_path) == set()
     # What waits for a GPU is not made here.
     assert outputs.own_models(made(OWN, vary=vary, set={"device": "gpu"}).study, tmp_path) == set()
+
+
+@pytest.mark.parametrize("step", VERSIONS)
+def test_a_log_is_found_where_its_rule_writes_it(step):
+    rules = "".join(path.read_text() for path in sorted(RULES.glob("*.smk")))
+    body = re.search(rf"^rule {step}:\n((?:    .*\n|\n)+)", rules, re.M)[1]
+    record = re.search(r"output:\n.*?\"(results/[^\"]+\.json)\"", body, re.S)[1]
+    log = re.search(r"log:\n +\"([^\"]+)\"", body)[1]
+    assert outputs.log_path("results", record).as_posix() == log
+
+
+def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = made(measure=["evaluate"])
+    small, large = study.study.runs
+    logs = [f"logs/evaluate/{small}/default.log", f"logs/train/{large}.log"]
+    for log in [*logs, f"logs/train/{small}.log"]:
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
+        Path(log).touch()
+    trained = Path("results/runs") / small / "record.json"
+    trained.parent.mkdir(parents=True)
+    trained.touch()
+    assert study.quoted_logs() == []
+    assert dataclasses.replace(study, partial=True).quoted_logs() == logs

@@ -157,6 +157,7 @@ def submissions(tmp_path_factory) -> list[dict[str, str]]:
     found = project.submissions()
     assert found, project.tail()
     assert not (project.root / "warm").exists()
+    assert "Traceback" not in project.log.read_text()
     return found
 
 

@@ -203,6 +203,7 @@ def test_killed_at_several_points_ends_with_the_same_bits(results, dropout_run, 
     assert_same_bits(results / "runs" / run, folder)
     assert history(results / "runs" / run) == history(folder)
     assert not (folder / "checkpoint.npz").exists()
+    assert not (folder / "progress.json").exists()
 
 
 # Runs a step that dies, as by `kill -9`, when a function is called for the given time.
@@ -240,7 +241,7 @@ WRITING_THE_HISTORY = ("records", "write_rows", "1")  # after the weights, befor
 @pytest.mark.parametrize(
     ("call", "checkpoint_seconds", "left", "resumed"),
     [
-        (PAUSE_IN_THE_FIRST_EPOCH, "1000", set(), 0),
+        (PAUSE_IN_THE_FIRST_EPOCH, "1000", {"progress.json"}, 0),
         (WRITING_THE_HISTORY, "1000", {"final.npz", "best.npz", "epochs"}, 0),
         (WRITING_THE_HISTORY, "0", {"final.npz", "best.npz", "epochs", "checkpoint.npz"}, 1),
     ],

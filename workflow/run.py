@@ -1,14 +1,17 @@
 """The one door to every step: arguments, threads, error text; imports the step after that.
 
 Each job of the workflow is one call of this script, and its logged line can be pasted into a
-shell to repeat the job by hand. `python workflow/run.py plan` shows what a study would run.
+shell to repeat the job by hand. `python workflow/run.py plan` shows what a study would run, and
+`watch` how far the trainings are that run now.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -163,9 +166,23 @@ def report(arguments: argparse.Namespace) -> None:
 def plan(arguments: argparse.Namespace) -> None:
     from batchscope import status
 
+    _end_with_the_reader()
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     print(status.main(arguments.config, arguments.scale, arguments.results))
+
+
+def watch(arguments: argparse.Namespace) -> None:
+    from batchscope import progress
+
+    _end_with_the_reader()
+    clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            print(f"{clear}{progress.overview(arguments.results)}", flush=True)
+            if arguments.once:
+                return
+            time.sleep(arguments.seconds)
 
 
 # Measures of runs; times are taken of configurations, by a step of their own.
@@ -185,6 +202,11 @@ def _start(factors: dict) -> None:
 
     absence.check_threads(factors["threads"])
     backend.start(factors["threads"], factors["device"], factors.get("replicas", 1))
+
+
+def _end_with_the_reader() -> None:
+    """Lets what only prints end quietly where `head` has read enough."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def _hand_over(framework: str) -> None:
@@ -225,6 +247,9 @@ def _parser() -> argparse.ArgumentParser:
     found = study("plan", plan, "Show what a study would run, what exists, time and disk.")
     found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
     found.add_argument("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster")
+    found = step("watch", watch, "Show how far the trainings are that run now; ends with Ctrl-C.")
+    found.add_argument("--once", action="store_true", help="print it once, as for a pipe")
+    found.add_argument("--seconds", type=float, default=5.0, help="between two looks")
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")

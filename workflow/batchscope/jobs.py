@@ -13,9 +13,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from batchscope import absence, names, outputs, owners, plan, records, status, sweeps, warm
+from batchscope import (
+    absence,
+    command_line,
+    names,
+    outputs,
+    owners,
+    plan,
+    records,
+    status,
+    sweeps,
+    warm,
+)
 from batchscope import config as configuration
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import UserError
 
 RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
@@ -107,7 +118,7 @@ class Jobs:
         """Plans the study of Snakemake's configuration; ends the process on a problem in it.
 
         Args:
-            configfiles: Files that Snakemake read; one is expected.
+            configfiles: Files of `--configfile`; none for the default study.
             given: What Snakemake made of them and of `--config`.
         """
         try:
@@ -117,17 +128,13 @@ class Jobs:
 
     @classmethod
     def _of(cls, configfiles: list[str], given: dict[str, Any]) -> Jobs:
-        paths = list(dict.fromkeys(configfiles))
-        if len(paths) != 1:
-            raise ConfigError(
-                [f"--configfile: received {len(paths)} files; one study at a time is expected."]
-            )
-        raw = configuration.read(paths[0])
-        options = configuration.check_overrides(given, raw)
+        path = command_line.one_file(configfiles or [DEFAULT_CONFIG])
+        raw = configuration.read(path)
+        options = configuration.check_overrides({**raw, **given}, raw)
         recorded = functools.partial(records.training_images, RESULTS)
-        study = configuration.study(paths[0], options["scale"], recorded)
-        made = cls(study, paths[0], options["scale"], options["partial"])
-        owners.check(made.folder, study.name, paths[0])
+        study = configuration.study(path, options["scale"], recorded)
+        made = cls(study, path, options["scale"], options["partial"])
+        owners.check(made.folder, study.name, path)
         for line in (*study.warnings, *status.told(outputs.absent(study, RESULTS))):
             print(line, file=sys.stderr)
         return made
@@ -161,6 +168,22 @@ class Jobs:
         if default and not self.study.reduced:
             return f"{RESULTS}/report.html"
         return f"{self.folder}/report.html"
+
+    @property
+    def headline(self) -> str:
+        """The file of the report's headline, beside it."""
+        return Path(self.report).with_suffix(".txt").as_posix()
+
+    def news(self, since: float) -> str:
+        """Returns where the report is and its headline; nothing of a report that is older.
+
+        Args:
+            since: Seconds since the epoch.
+        """
+        headline = Path(self.headline)
+        if not headline.exists() or headline.stat().st_mtime < since:
+            return ""
+        return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}"
 
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
@@ -236,6 +259,21 @@ class Jobs:
     def figures(self) -> list[str]:
         """Figure folders of every experiment."""
         return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
+
+    def quoted_logs(self) -> list[str]:
+        """Logs of what a partial report lacks: it quotes them."""
+        if not self.partial:
+            return []
+        trainings = (outputs.training_job(RESULTS, run) for run in self.study.runs)
+        measures = (
+            job
+            for experiment in self.study.experiments.values()
+            for job in outputs.measure_jobs(self.study, experiment, RESULTS)
+        )
+        wanted = [job.path for job in (*trainings, *measures)]
+        wanted += map(Path, self.data_records())
+        logs = {outputs.log_path(RESULTS, path) for path in wanted if not path.exists()}
+        return sorted(log.as_posix() for log in logs if log.exists())
 
     # Per job -------------------------------------------------------------------------------
 

@@ -70,6 +70,23 @@ def training_job(results: Path | str, run: str) -> MeasureJob:
     return MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
 
 
+def log_path(results: Path | str, output: Path | str) -> Path:
+    """Returns the log of the job that writes a record, of data, a training, a measure or a timing.
+
+    Args:
+        results: The results folder; `logs` lies beside it.
+        output: The record's path.
+    """
+    kind, *folders, file = Path(output).relative_to(results).parts
+    if file == "record.json":
+        step = {"data": "prepare_data", "runs": "train"}[kind]
+        *folders, file = folders
+    else:
+        step = folders.pop(1 if kind == "runs" else 2).removesuffix("_to")
+        file = file.removesuffix(".json")
+    return Path(results).parent.joinpath("logs", step, *folders, f"{file}.log")
+
+
 def measure_jobs(
     study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str = ""
 ) -> Iterator[MeasureJob]:

@@ -37,6 +37,7 @@ from batchscope.loop import (
     steps_per_epoch,
     warm_up,
 )
+from batchscope.progress import Teller
 from batchscope.versions import VERSIONS
 
 # A Python signal handler only runs between calls into the graph.
@@ -130,6 +131,7 @@ class Training:
         combinations.check_batch_size(self.factors, self.factors["batch_size"], self.examples)
         self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
         self.progress = Progress()
+        self.teller = Teller(self.folder, self.factors["epochs"], self.steps)
         self.best: dict[str, np.ndarray] = {}
         self.epoch_start = self.initial[0]  # trainable weights
         self.norms: list[np.ndarray] = []  # of the updates, call by call
@@ -297,11 +299,12 @@ class Training:
         return float(rate.numpy())
 
     def _pause(self) -> None:
-        """Writes a checkpoint when one is due; obeys a signal.
+        """Says how far the training is, writes a checkpoint when one is due; obeys a signal.
 
         Raises:
             Interrupted: If a signal asked for it.
         """
+        self.teller.tell(self.progress.epoch, self.progress.step, self.progress.history)
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
         if due or self.stopping:
             progress = asdict(self.progress)
@@ -412,7 +415,8 @@ def train(
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, training.stop)
     try:
-        status, reason, message = training.fit()
+        with training.teller.running():
+            status, reason, message = training.fit()
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
     training.write(status, reason, message)

@@ -1,14 +1,18 @@
 """Glue: the study behind the rules. All that it calls lives in workflow/batchscope/jobs.py."""
 
 import sys
+import time
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope import environments, jobs
 from batchscope.versions import VERSIONS
 
+STARTED = time.time()
 TOLD = workflow.global_resources
 jobs.activate(gpus="gpu" in TOLD and TOLD["gpu"].value > 0)
+# A study is run alone: --configfile replaces the default study, it is never merged with it. There
+# is no `configfile:` here, for Snakemake names no line of a broken file.
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
@@ -36,6 +40,11 @@ onstart:
     if workflow.local_exec:
         jobs.prepare()
     STUDY.check_models()
+
+
+onsuccess:
+    if news := STUDY.news(STARTED):
+        logger.info(news)
 
 
 wildcard_constraints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from batchscope import outcomes, statistics
@@ -27,6 +28,7 @@ DIFFERENCES = (
     "Means over seeds of the difference in pairs of runs with the same seed, with 95 % intervals "
     "by Student's t. No test: nobody stated a direction for them beforehand."
 )
+_GROWS = "as the batch size grows"
 _TESTS = {"page": "Page", "paired_t": "Paired t"}
 
 
@@ -36,17 +38,34 @@ def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
     Times are left out: they have no seeds, and stand in the table. So is what has one batch size
     alone.
     """
+    found = _by_verdict(answers, _slope)
+    return [(capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
+
+
+def in_short(answers: list[dict[str, Any]]) -> str:
+    """Returns the first of these headlines as a clause without numbers; nothing without any."""
+    for said, found in _by_verdict(answers, lambda _: "").items():
+        if said == _GROWS:
+            return f"{said}, {'; '.join(found)}"
+        return f"{said} for {plural(len(found), 'outcome')}"
+    return ""
+
+
+def _by_verdict(
+    answers: list[dict[str, Any]], slope: Callable[[dict[str, Any]], str]
+) -> dict[str, list[str]]:
+    """Returns what is said -> the outcomes of which it is said, those with a verdict first."""
     tested = [answer for answer in answers if not answer["timed"] and answer["verdict"] != ONE_SIZE]
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         series = f"{answer['series']}: " if answer["series"] else ""
-        said, words = capital(answer["verdict"]), lower(answer["label"])
+        said, words = answer["verdict"], lower(answer["label"])
         if _resolved(answer):
-            said, words = "As the batch size grows", f"{words} {answer['direction']}"
+            said, words = _GROWS, f"{words} {answer['direction']}"
         if _resolved(answer) or answer["verdict"].endswith(statistics.AGAINST):
-            words += _slope(answer)
+            words += slope(answer)
         lines.setdefault(said, []).append(series + words)
-    return [(said, "; ".join(outcomes) + ".") for said, outcomes in lines.items()]
+    return lines
 
 
 def _resolved(answer: dict[str, Any]) -> bool:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
 
+_LAST_LINE = 400  # most characters that are quoted of a log's last line
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -77,7 +79,8 @@ class Inputs:
         sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
         throughput: Experiment of times -> the same by batch size, as throughput.csv.
         datasets: Data set's token -> its record, where there is one.
-        missing_measures: Measure -> finished runs, or sweeps, without its record.
+        missing_runs: Run without a record -> what its job's log says.
+        missing_measures: Measure -> finished run, or sweep, without its record -> the same of it.
         absent: What is not here -> the trainings and timings that wait for it.
         files: Paths of the tables, for people.
         partial: Whether the report was asked for with only a part of the results.
@@ -95,7 +98,8 @@ class Inputs:
     sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
     throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
-    missing_measures: dict[str, list[str]] = field(default_factory=dict)
+    missing_runs: dict[str, str] = field(default_factory=dict)
+    missing_measures: dict[str, dict[str, str]] = field(default_factory=dict)
     absent: dict[Absence, list[outputs.MeasureJob]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     partial: bool = False
@@ -153,6 +157,7 @@ def read(
             for token in study.datasets
             if (path := records.dataset_folder(results, token) / "record.json").exists()
         },
+        missing_runs=_missing_runs(study, results),
         missing_measures=_missing_measures(study, results, rows),
         absent=outputs.absent(study, results),
         files=files,
@@ -309,18 +314,44 @@ def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
     return {**record, "machine": {**described, "name": machine}}
 
 
-def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list[str]]:
-    """Returns measure -> finished runs of an experiment that asks for it, without its record.
+def _missing_runs(study: Study, results: Path) -> dict[str, str]:
+    """Returns run without a record -> what its job's log says, or that of its data."""
+    found = {}
+    for name, run in study.runs.items():
+        data = records.dataset_folder(results, run.factors["dataset"]) / "record.json"
+        record = records.run_folder(results, name) / "record.json"
+        if not record.exists():
+            waits_for = [] if data.exists() else [data]
+            found[name] = _last_words(results, record, *waits_for)
+    return found
 
-    Of a pair the first run stands for both; of a timing it is the sweep. What waits for
-    what is not here is not among them.
+
+def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, dict[str, str]]:
+    """Returns measure -> finished run of an experiment that asks for it, without its record.
+
+    With what the job's log says. Of a pair the first run stands for both; of a timing it is the
+    sweep. What waits for what is not here is not among them.
     """
-    missing: dict[str, dict[str, None]] = {}
+    missing: dict[str, dict[str, str]] = {}
     for name, experiment in study.experiments.items():
         own = [row for row in rows.get(name, ()) if row.get("machine") in (None, study.machine)]
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
         for job in outputs.measure_jobs(study, experiment, results):
             if finished.issuperset(job.runs) and not job.path.exists():
                 whose = job.sweep.name if job.sweep else job.runs[0]
-                missing.setdefault(job.measure, {})[whose] = None
-    return {measure: list(runs) for measure, runs in missing.items()}
+                missing.setdefault(job.measure, {})[whose] = _last_words(results, job.path)
+    return missing
+
+
+def _last_words(results: Path, *records_of_jobs: Path) -> str:
+    """Returns the last line and the path of the first log that is there, of jobs by their records.
+
+    Nothing where no job has begun.
+    """
+    for record in records_of_jobs:
+        log = outputs.log_path(results, record)
+        if log.exists():
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+            said = [line.strip() for line in lines if line.strip()] or ["nothing"]
+            return f"{said[-1][:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"
+    return ""
