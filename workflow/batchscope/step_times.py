@@ -42,7 +42,7 @@ class Fit(NamedTuple):
             end below 0.
         residual: Relative root-mean-square residual.
         sizes: Number of batch sizes.
-        fixed_error: Standard error of `fixed`, s, with `sizes` - 2 degrees of freedom.
+        fixed_error: Standard error of `fixed`, s.
     """
 
     fixed: Estimate
@@ -56,27 +56,34 @@ class Fit(NamedTuple):
 def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
     """Fits the fixed cost of a step and the cost per image.
 
-    The intervals are Student's t of weighted least squares on one median per batch size. They
-    hold for noise between blocks and for sizes that stray from the line one by one; a bootstrap
-    of the blocks within sizes would not see the second.
+    The intervals join two independent errors by the root of the sum of their squared half-widths
+    (Howe 1974, Journal of the American Statistical Association 69, 789). One is that of weighted
+    least squares on one median per batch size, Student's t over sizes: noise between blocks, and
+    sizes that stray from the line one by one. What changes the blocks of all sizes alike is not
+    in it. The other is Student's t over rounds: a machine that drifts from round to round, and
+    spikes. It scales both costs, and cancels in their ratio.
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
-        blocks: For each batch size its blocks, or their median, in seconds per step.
+        blocks: For each batch size its blocks, one per round and in the order of rounds, or one
+            median alone, in seconds per step.
 
     Returns:
-        The fit; without intervals for two batch sizes.
+        The fit; without intervals for two batch sizes, and without those of the costs for one
+        round.
 
     Raises:
-        ValueError: If there are fewer than two batch sizes, or a timing is not positive.
+        ValueError: If there are fewer than two batch sizes, a timing is not positive, or not
+            every batch size has every round.
     """
     sizes, seconds = medians_of("fixed_cost", batch_sizes, blocks)
     (a, b), covariance, residual = weighted_line(sizes, seconds)
-    errors = np.sqrt(np.diag(covariance)).tolist()
-    half = special.stdtrit(len(sizes) - 2, 1 - LEVEL / 2) if len(sizes) > 2 else NAN
+    half, (common, half_common) = _t(len(sizes) - 2), _common_error(blocks)
+    costs = np.array([a, b])
+    errors, shared = np.sqrt(np.diag(covariance)), common * np.abs(costs)
+    ends = np.hypot(half * errors, half_common * shared)
     fixed, per_image = (
-        Estimate(value, value - half * error, value + half * error)
-        for value, error in ((a, errors[0]), (b, errors[1]))
+        Estimate(*each) for each in np.column_stack([costs, costs - ends, costs + ends]).tolist()
     )
     half_batch = Estimate(NAN)
     if a > 0 and b > 0:
@@ -84,7 +91,34 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
         with np.errstate(over="ignore"):  # a that may well be 0: the interval has no upper end
             factor = float(np.exp(half * np.sqrt(slope @ covariance @ slope)))
         half_batch = Estimate(a / b, a / b / factor, a / b * factor)
-    return Fit(fixed, per_image, half_batch, residual, len(sizes), errors[0])
+    error = float(np.hypot(errors, shared)[0])
+    return Fit(fixed, per_image, half_batch, residual, len(sizes), error)
+
+
+def _t(freedom: int) -> float:
+    """Returns Student's t at the level; NaN without a degree of freedom."""
+    return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else NAN
+
+
+def _common_error(blocks: Sequence[Any]) -> tuple[float, float]:
+    """Returns the relative error of what all sizes have in common, and its Student's t.
+
+    A round is the mean logarithm of its blocks over their medians: unlike a median of them it
+    shows spikes, which draw the medians of all sizes the same way. The median of rounds errs by
+    sqrt(pi / 2) times as much as their mean, for normal ones.
+    """
+    counts = sorted({np.size(block) for block in blocks})
+    if len(counts) != 1:
+        raise ValueError(
+            f"fixed_cost: received {counts} blocks; as many of every batch size, one per round, "
+            "are expected."
+        )
+    if counts == [1]:
+        return NAN, NAN
+    table = np.asarray(blocks, float)
+    rounds = np.log(table / np.median(table, axis=1, keepdims=True)).mean(axis=0)
+    error = float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
+    return math.sqrt(math.pi / 2) * error, _t(len(rounds) - 1)
 
 
 def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:

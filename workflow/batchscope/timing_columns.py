@@ -68,7 +68,8 @@ SWEEPS: dict[str, str] = {
     "seconds_per_image": "Cost per image: b of the fit, s.",
     "seconds_per_image_low": "Lower end of its 95 % interval.",
     "seconds_per_image_high": "Upper end of its 95 % interval.",
-    "fixed_seconds_error": "Standard error of the fixed cost, with sizes - 2 degrees of freedom.",
+    "fixed_seconds_error": "Standard error of the fixed cost: that over sizes joined with that over "
+    "rounds.",
     "fixed_seconds_without_delay": "Fixed cost of a step that was timed in the same turns without "
     "the delay, s; as what follows, only with a delay.",
     "recovered_delay_seconds": "What the delay added to the fixed cost of the fit: lines through "

@@ -14,9 +14,9 @@ from batchscope.report.text import format_interval, format_number
 READING = (
     "Throughput is the median of timed blocks, alone on the machine, in turns over all batch "
     "sizes. The time of a step is fitted as fixed cost + cost per image \N{MULTIPLICATION SIGN} "
-    "batch size, by relative errors; intervals are 95 % (Student's t over batch sizes) and say "
-    "how well the line fits these sizes on this machine, not how another machine would do. The "
-    "plateau is what throughput tends to: one over the cost per image where the line fits, or "
+    "batch size, by relative errors; intervals are 95 % (Student's t over batch sizes, "
+    "joined with that over rounds of turns) and say how well the line fits these sizes on this "
+    "machine, not how another machine would do. The plateau is what throughput tends to: one over the cost per image where the line fits, or "
     "else the median of the largest sizes. The knee is where it reaches 90 % of that: 9 times "
     "fixed cost over cost per image by the fit (interval: delta method for its logarithm), and "
     "the smallest timed size after which no upper quartile of the blocks falls short. "
