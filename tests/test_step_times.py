@@ -297,6 +297,43 @@ def test_what_still_rises_has_no_knee_within_the_sizes(seconds, noise):
         assert found.batch_size is None and math.isnan(found.fitted.value)
 
 
+@pytest.mark.parametrize("seconds", [4.5 + SPARSE, 100 + SPARSE, SPARSE**0.6, SPARSE])
+def test_nothing_is_told_of_noise(seconds):
+    """Half of the noise floor is two standard errors of a median, and may be no more than 10 %."""
+    for seed in range(50):
+        blocks = list(seconds[:, None] * np.exp(noisy(np.zeros((17, 5)) + 1, 0.5, seed) - 1))
+        floor = step_times.noise_floor(*step_times.halves(blocks)).factor
+        assert step_times.too_noisy(floor)
+        found = step_times.knee(SPARSE, blocks, noise=floor)
+        assert math.isnan(found.plateau) and np.isnan(found.fitted).all()
+        assert found.batch_size is None and found.still_rising is None
+    quiet = step_times.knee(SPARSE, list(seconds), noise=1.2)
+    assert quiet == step_times.knee(SPARSE, list(seconds)) and quiet.still_rising is not None
+    assert not any(step_times.too_noisy(floor) for floor in (1.2, 1.0, math.nan, None))
+
+
+def test_a_knee_whose_interval_holds_every_size_is_not_told():
+    """Three sizes leave one degree of freedom: 5 % off one of them, and any may be the knee."""
+    sizes = np.array([4, 16, 64])
+    seconds = (2 + sizes) * [1, 0.95, 1]
+    fit = step_times.fixed_cost(sizes, list(seconds))
+    assert fit.residual < step_times.LINE_FITS
+    assert 9 * fit.half_batch.low < 4 < 9 * fit.half_batch.value < 64 < 9 * fit.half_batch.high
+    found = step_times.knee(sizes, list(seconds))
+    assert math.isnan(found.fitted.value) and found.batch_size == 16
+
+
+def test_what_falls_at_the_end_does_not_rise():
+    """A line that fits, with its knee beyond the sizes, though the last is short of the best."""
+    sizes = np.array([1, 2, 4, 8, 12, 15, 16, 17, 18, 24, 31, 32, 33, 34, 48, 50, 66.0])
+    seconds = 15 + sizes
+    assert step_times.knee(sizes, list(seconds)).still_rising
+    seconds[-1] *= 1.2
+    assert step_times.fixed_cost(sizes, list(seconds)).residual < step_times.LINE_FITS
+    found = step_times.knee(sizes, list(seconds))
+    assert not found.still_rising and found.batch_size is None
+
+
 def test_still_rising():
     """Without a line: by more than 10 % over half of the largest size."""
     sizes = [8, 16, 32]

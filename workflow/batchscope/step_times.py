@@ -21,6 +21,11 @@ LEVEL = 0.05
 NAN = float("nan")
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
 LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
+# Noise floor above which no level of the throughput is told. Two halves of the blocks differ with
+# twice the standard error of the median of all, so that half of the floor is about two standard
+# errors of a median: at 20 %, the 10 % that separate the share from the plateau.
+MOST_NOISE = 1.2
+TOO_NOISY = "too noisy to tell"
 
 
 class Estimate(NamedTuple):
@@ -192,13 +197,14 @@ class Knee(NamedTuple):
             share / (1 - share); NaN unless the line fits and it lies within the sizes.
         batch_size: The smallest batch size that reaches the share and after which none is short
             of it; None where none does.
-        still_rising: Whether the share is reached beyond the largest size.
+        still_rising: Whether the share is reached beyond the largest size; None where nothing can
+            be told for noise.
     """
 
     plateau: float
     fitted: Estimate
     batch_size: int | None
-    still_rising: bool
+    still_rising: bool | None
 
 
 def knee(
@@ -206,11 +212,13 @@ def knee(
 ) -> Knee:
     """Finds the plateau of the throughput and the batch size that reaches a share of it.
 
-    The line pools all sizes, so that no one decides. It fits where its residual is at most 5 %,
-    or half of the noise floor: two standard errors of a median, as halves scatter twice as much.
-    Elsewhere throughput still rises if the largest size beats the largest of at most half its
-    size by as much as a line with its knee at the largest size would: 10 % for half, and not by
-    less on a quiet machine or by more on a noisy one.
+    Nothing is told above a noise floor of 20 %. The line pools all sizes, so that no one decides.
+    It fits where its residual is at most 5 %, or half of the noise floor, about two standard
+    errors of a median. Its knee is told unless the interval holds every size. Elsewhere
+    throughput still rises if the largest size beats the largest of at most half its size by as
+    much as a line with its knee at the largest size would: 10 % for half, and not by less on a
+    quiet machine or by more on a noisy one. By either it rises only if the largest size is not
+    short of the best one.
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
@@ -223,19 +231,23 @@ def knee(
         ValueError: If a timing is not positive.
     """
     sizes, seconds = medians_of("knee", batch_sizes, blocks, least=1)
+    if too_noisy(noise):
+        return Knee(NAN, Estimate(NAN), None, None)
     speeds, largest = sizes / seconds, sizes[-1]
     plateau, fitted, rising = NAN, Estimate(NAN), False
+    holds = speeds[-1] >= share * speeds.max()
     fit = fixed_cost(sizes, list(seconds)) if len(sizes) > 2 else None
     if fit and fit.per_image.value > 0 and fit.residual <= max(LINE_FITS, math.log(noise) / 2):
         plateau = 1 / fit.per_image.value
         at = Estimate(*(share / (1 - share) * value for value in fit.half_batch))
-        rising = bool(at.value > largest)
-        fitted = at if sizes[0] <= at.value <= largest else fitted
+        rising = bool(at.value > largest and holds)
+        told = at.low > sizes[0] or at.high < largest
+        fitted = at if told and sizes[0] <= at.value <= largest else fitted
     else:
         half = np.flatnonzero(sizes <= largest / 2)
         before = half[-1] if len(half) else max(len(sizes) - 2, 0)
         least = share + (1 - share) * largest / sizes[before]
-        rising = bool(speeds[-1] > least * speeds[before] and speeds[-1] >= share * speeds.max())
+        rising = bool(speeds[-1] > least * speeds[before] and holds)
         plateau = NAN if rising else float(np.median(speeds[sizes >= largest / 2]))
     order = np.argsort(np.asarray(batch_sizes, float).ravel())
     quick = np.array([np.percentile(blocks[index], 25) for index in order])
@@ -251,6 +263,15 @@ class NoiseFloor(NamedTuple):
 
     ratio: float
     factor: float
+
+
+def too_noisy(noise: float | None) -> bool:
+    """Returns whether a noise floor is too high to tell a level of the throughput by.
+
+    Args:
+        noise: Factor of `noise_floor`; None or NaN where it is unknown.
+    """
+    return noise is not None and bool(noise > MOST_NOISE)
 
 
 def halves(blocks: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:
