@@ -203,6 +203,7 @@ LIMIT = {
     "knee_fitted": 23.6,
     "knee_batch_size": 24,
     "still_rising": False,
+    "noise_floor": 1.03,
 }
 
 
@@ -304,6 +305,14 @@ def test_no_knee_is_said_and_not_drawn():
     drawing, found, _ = drawn(runs(FOUR), [{**LIMIT, **none}])
     assert "none" in numbers(drawing)
     assert "stays at 90 % of its plateau from no batch size on: no knee." in found
+
+
+def test_a_throughput_that_is_too_noisy_has_no_knee():
+    nothing = dict.fromkeys(("knee_fitted", "knee_batch_size", "still_rising"), math.nan)
+    drawing, found, frame = drawn(runs(FOUR), [{**LIMIT, **nothing, "noise_floor": 8.1}])
+    assert numbers(drawing) == ["900", "too noisy to tell", "64"]
+    assert "Where throughput levels off is too noisy to tell." in found
+    assert frame.loc[frame["limit"] == "knee", "batch_size"].isna().all()
 
 
 def test_every_mark_has_its_words_in_the_legend():

@@ -218,6 +218,8 @@ def _step_time(timing: Timing, peaks: Peaks) -> Row:
     row["half_batch"], row["line_residual"] = fit.half_batch.value, fit.residual
     noise = step_times.noise_floor(*step_times.halves(blocks)).factor
     row["noise_floor"] = noise
+    if step_times.too_noisy(noise):
+        row["half_batch"] = row["ceiling_images_per_second"] = None
     speeds = (size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
     row["highest_images_per_second"] = max(speeds)
     knee = step_times.knee(sizes, blocks, noise=noise)

@@ -10,7 +10,7 @@ VERSIONS = {
     "evaluate": "evaluate-v1",
     "sharpness": "sharpness-v1",
     "weight_distance": "weight_distance-v1",
-    "time_epoch": "time_epoch-v1",
+    "time_epoch": "time_epoch-v2",
     "displacement": "displacement-v1",
     "gradient_alignment": "gradient_alignment-v3",
     "hessian": "hessian-v1",

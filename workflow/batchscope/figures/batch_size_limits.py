@@ -16,11 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from batchscope import frames, margins, names
+from batchscope import frames, margins, names, step_times
 from batchscope.figures import Tables, canvas, timings, words
 
 FITS, KNEE = "fits", "knee"
-NO_KNEE, RISES = "no_knee", "still_rising"
+NO_KNEE, RISES, NOISY = "no_knee", "still_rising", "too_noisy"
 _LIMIT_COLUMNS = ("bound", "memory_mb")
 _LOOP_FACTORS = tuple(names.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
@@ -69,7 +69,9 @@ def _machine_limits(table: pandas.DataFrame) -> Iterator[dict[str, Any]]:
             memory = {name: v for name, v in factors.items() if name not in _LOOP_FACTORS}
             told = {"bound": row["max_batch_size_bound"], "memory_mb": row["memory_limit_mb"]}
             yield {**memory, "limit": FITS, "batch_size": row["max_batch_size"], **told}
-        if pandas.notna(row["still_rising"]):
+        if step_times.too_noisy(row["noise_floor"]):
+            yield {**factors, "limit": KNEE, "bound": NOISY}
+        elif pandas.notna(row["still_rising"]):
             fitted = row["knee_fitted"]
             knee = row["knee_batch_size"] if pandas.isna(fitted) else fitted
             bound = NO_KNEE if pandas.isna(knee) else "resolved"
@@ -179,6 +181,8 @@ def _limit_sentence(row: dict[str, Any]) -> str:
         return f"The largest batch that fits into {memory}{where}: {int(row['batch_size'])}."
     if row["bound"] == NO_KNEE:
         return f"Throughput{where} stays at 90 % of its plateau from no batch size on: no knee."
+    if row["bound"] == NOISY:
+        return f"Where throughput{where} levels off is {step_times.TOO_NOISY}."
     if row["bound"] == RISES:
         return f"Throughput{where} still rises at the largest batch size timed: no knee."
     return f"Throughput{where} reaches 90 % of its plateau at {words.number(row['batch_size'])}."
@@ -231,8 +235,14 @@ def _draw_limit(axes: Axes, row: _Row, height: int, known: pandas.Series) -> Non
     entry = row.entries.iloc[0]
     left = np.log2(float(known.min())) - 0.5
     if pandas.isna(entry["batch_size"]):
-        beyond = "beyond what was timed" if entry["bound"] == RISES else "none"
-        axes.annotate(beyond, (left + 0.5, height), va="center", fontsize=8, color="#555555")
+        why = {RISES: "beyond what was timed", NOISY: step_times.TOO_NOISY}
+        axes.annotate(
+            why.get(entry["bound"], "none"),
+            (left + 0.5, height),
+            va="center",
+            fontsize=8,
+            color="#555555",
+        )
         return
     size = float(entry["batch_size"])
     at, more = np.log2(size), entry["bound"] == "most_fits"
