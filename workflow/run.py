@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import environments, measure_settings, names, sweeps, warm
+from batchscope import apart, environments, measure_settings, names, sweeps, warm
 from batchscope.errors import UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
@@ -283,6 +284,20 @@ def _alone(words: list[str]) -> bool:
     return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
 
 
+def _job(words: list[str]) -> int | None:
+    """Runs a step as a job, which ends with its Snakemake; returns its exit status."""
+    warm.follow()
+    status = None if _alone(words) else warm.ask(words)
+    if status is None:
+        if words[:1] != ["train"]:
+            return main(words)
+        status = apart.run(main, words)
+    if status >= 0:
+        return status
+    how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
+    print(f"The step was {how}.", file=sys.stderr)
+    return 128 - status
+
+
 if __name__ == "__main__":
-    status = None if _alone(sys.argv[1:]) else warm.ask(sys.argv[1:])
-    sys.exit(main(sys.argv[1:]) if status is None else status)
+    sys.exit(_job(sys.argv[1:]))

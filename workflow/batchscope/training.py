@@ -20,6 +20,7 @@ from batchscope import (
     checkpoint,
     combinations,
     datasets,
+    locks,
     losses,
     machine,
     models,
@@ -407,8 +408,14 @@ def train(
     Raises:
         Interrupted: If SIGTERM or SIGINT stopped the training; it goes on from its checkpoint
             when it is started again.
+        UserError: If another process is training the run.
     """
-    training = Training(run, results, model_file, limits)
+    lock = records.run_folder(results, run) / "training.lock"
+    with locks.held(lock, "train this run"):
+        return _train(Training(run, results, model_file, limits))
+
+
+def _train(training: Training) -> str:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, training.stop)
     try:
