@@ -149,15 +149,19 @@ def test_a_killed_job_takes_its_step_along(launcher, results):
     wait_for(lambda: still(folder / "checkpoint.npz"), 30)
 
 
-def test_a_killed_step_fails_its_job(launcher, results):
+@pytest.mark.parametrize(
+    ("signum", "status", "told"),
+    [(signal.SIGKILL, 137, "was killed"), (signal.SIGSEGV, 139, "was ended by SIGSEGV")],
+)
+def test_a_killed_step_fails_its_job(launcher, results, signum, status, told):
     before = set(copies(launcher))
-    process, _ = long_training(launcher, results, seed=13)
+    process, _ = long_training(launcher, results, seed=100 + signum)
     step = set(copies(launcher)) - before
     assert len(step) == 1
-    os.kill(step.pop(), signal.SIGKILL)
+    os.kill(step.pop(), signum)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 137
-    assert "killed" in errors
+    assert process.returncode == status
+    assert f"The step {told}." in errors
 
 
 def copies(launcher) -> list[int]:
