@@ -318,20 +318,18 @@ def test_killed_unlocked_and_finished(edited):
     assert table.count(",finished,") == 4
 
 
-def test_when_snakemake_alone_is_killed_its_jobs_end(edited):
+def test_when_snakemake_alone_is_killed_its_jobs_end(tmp_path):
     """Trainings with several threads, which have processes of their own, behind shells."""
-
-    def change(config):
-        experiment(config)["set"] = {"epochs": 400, "threads": 2}
-        experiment(config)["measure"] = ["evaluate"]
-
-    configured(edited, change)
-    command = [sys.executable, "-m", "snakemake", "--cores", "2"]
+    folder = project.copy(tmp_path / "project")
+    config = copy.deepcopy(project.TINY)
+    experiment(config)["set"] = {"epochs": 100_000, "threads": 2}
+    project.write_config(folder, config)
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "runs"]
     process = subprocess.Popen(
-        command, cwd=edited, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     limit = time.monotonic() + 120
-    while not list(edited.glob("results/runs/*ep=400*/epochs/*.npz")):
+    while not list(folder.glob("results/runs/*/epochs/*.npz")):
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.05)
     jobs = psutil.Process(process.pid).children(recursive=True)
