@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from batchscope import control_groups, memory_kills, model_files
 from batchscope.errors import UserError
 from test_training import DIGITS, arrays, run_name
+from test_warm import Launcher
 
 ROOT = Path(__file__).resolve().parents[1]
 MB = 10**6
@@ -242,18 +244,34 @@ def real_group():
         folder.rmdir()
 
 
-def test_the_kernels_own_kill_is_recorded(results, real_group):
+@pytest.mark.parametrize("warm", [False, True], ids=["a process of its own", "forked"])
+def test_the_kernels_own_kill_is_recorded(results, real_group, warm):
     model = ROOT / "tests" / "data" / "wide_model.py"
-    run = run_name(model=model_files.token("wide", str(model)), batch_size=500, epochs=1)
-    words = ("--results", str(results), "--run", run, "--model-file", str(model))
-    done = subprocess.run(
-        [sys.executable, "workflow/run.py", "train", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        preexec_fn=lambda: (real_group / "cgroup.procs").write_text(str(os.getpid())),
+    run = run_name(
+        model=model_files.token("wide", str(model)), batch_size=500, epochs=1, seed=int(warm)
     )
+    words = ("--results", str(results), "--run", run, "--model-file", str(model))
+
+    def enter(pid: int) -> None:
+        (real_group / "cgroup.procs").write_text(str(pid))
+
+    with contextlib.ExitStack() as stack:
+        environment = {**os.environ}
+        if warm:
+            launcher = Launcher()
+            stack.callback(launcher.warm.wait, 60)
+            stack.callback(launcher.kill)
+            enter(launcher.warm.pid)
+            environment["BATCHSCOPE_WARM"] = str(launcher.folder)
+        done = subprocess.run(
+            [sys.executable, "workflow/run.py", "train", *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=environment,
+            preexec_fn=lambda: enter(os.getpid()),
+        )
     assert done.returncode == 0, done.stderr
     record = json.loads((results / "runs" / run / "record.json").read_text())
     assert record["status"] == "out_of_memory"
