@@ -206,8 +206,8 @@ def test_jobs_end_with_the_process_that_launched_them_behind_a_shell_too(results
         _, errors = process.communicate(timeout=30)
         assert process.returncode == 137
         assert "killed" in errors
+        assert psutil.wait_procs(started, timeout=30)[1] == []
         assert still(folder / "checkpoint.npz")
-        assert not any(one.is_running() for one in started)
         wait_for(lambda: not made.folder.exists(), 60)
     finally:
         end(process, *started)
