@@ -258,7 +258,7 @@ def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == -signal.SIGKILL, done.stderr
     found = {path.name for path in folder.glob("*")}
-    assert found - {"initial.npz", "updates.npz"} == left
+    assert found - {"initial.npz", "updates.npz", "training.lock"} == left
     assert train(again, run, "--model-file", model)["resumed"] == resumed
     assert_same_bits(results / "runs" / run, folder)
     assert history(results / "runs" / run) == history(folder)
@@ -274,6 +274,22 @@ def test_a_checkpoint_of_something_else_is_ignored(results, dropout_run, tmp_pat
     done = train(again, run, "--model-file", model)
     assert done["resumed"] == 0
     assert_same_bits(results / "runs" / run, folder)
+
+
+def test_two_processes_do_not_train_one_run(results):
+    from batchscope import locks
+
+    run = run_name(epochs=1, seed=8)
+    folder = results / "runs" / run
+    with locks.held(folder / "training.lock", "train this run"):
+        words = ("--results", str(results), "--run", run)
+        second = door("train", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        output, _ = second.communicate(timeout=120)
+        assert second.returncode == 1
+        assert f"Wait until process {os.getpid()} on " in output and "Traceback" not in output
+        assert [path.name for path in folder.iterdir()] == ["training.lock"]
+    train(results, run)
+    assert not (folder / "training.lock").exists()
 
 
 def test_distances_of_the_epochs(results, dropout_run):

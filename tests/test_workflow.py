@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import csv
 import json
@@ -15,6 +16,7 @@ import time
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 import project
@@ -346,6 +348,33 @@ def test_killed_unlocked_and_finished(edited):
     assert project.planned(edited) == {}
     table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
     assert table.count(",finished,") == 4
+
+
+def test_when_snakemake_alone_is_killed_its_jobs_end(tmp_path):
+    """Trainings with several threads, which have processes of their own, behind shells."""
+    folder = project.copy(tmp_path / "project")
+    config = copy.deepcopy(project.TINY)
+    experiment(config)["set"] = {"epochs": 100_000, "threads": 2}
+    project.write_config(folder, config)
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "runs"]
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    limit = time.monotonic() + 120
+    while not list(folder.glob("results/runs/*/epochs/*.npz")):
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.05)
+    jobs = psutil.Process(process.pid).children(recursive=True)
+    assert any("train" in job.cmdline() for job in jobs)
+    process.kill()
+    process.wait()
+    try:
+        _, alive = psutil.wait_procs(jobs, timeout=60)
+        assert not alive
+    finally:
+        for job in jobs:
+            with contextlib.suppress(psutil.Error):
+                job.kill()
 
 
 def test_lint(finished):

@@ -17,7 +17,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from batchscope import absence, environments, measure_settings, names, sweeps, warm
+from batchscope import (
+    absence,
+    apart,
+    control_groups,
+    environments,
+    measure_settings,
+    names,
+    sweeps,
+    warm,
+)
 from batchscope.errors import ConfigError, UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
@@ -52,8 +61,16 @@ def check_models(arguments: argparse.Namespace) -> None:
 
 def train(arguments: argparse.Namespace) -> None:
     _start(names.parse_run(arguments.run))
-    from batchscope import training
+    from batchscope import memory_kills, records, training
 
+    folder = records.run_folder(arguments.results, arguments.run)
+    killed = memory_kills.record_or_retry(folder, arguments.killed_at_mb)
+    if killed:
+        status = training.record_kill(
+            arguments.run, arguments.results, killed, arguments.model_file
+        )
+        print(f"{arguments.run}: {status}. {killed}")
+        return
     limits = training.Limits(
         arguments.chunk_seconds, arguments.chunk_steps, arguments.checkpoint_seconds
     )
@@ -263,6 +280,7 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--chunk-seconds", type=float, default=5.0, help="most in one call")
     found.add_argument("--chunk-steps", type=int, help="most steps in one call")
     found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
+    found.add_argument("--killed-at-mb", type=float, help="the kernel killed it at this limit")
     _model_file(found)
     for name in MEASURES:
         whom = "two runs" if name in measure_settings.PAIR_MEASURES else "one run"
@@ -335,6 +353,33 @@ def _alone(words: list[str]) -> bool:
     return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
 
 
+def _job(words: list[str]) -> int | None:
+    """Runs a step as a job, which ends with its Snakemake; returns its exit status."""
+    warm.follow()
+    if words[:1] != ["train"]:
+        status = None if _alone(words) else warm.ask(words)
+        return main(words) if status is None else _told(status)
+    before = control_groups.count()
+    status = _copy(words)
+    if status == -signal.SIGKILL and (limit := control_groups.limit_met(before)):
+        status = _copy([*words, "--killed-at-mb", str(limit)])
+    return _told(status)
+
+
+def _copy(words: list[str]) -> int:
+    """Runs a step in a copy of the warm process, or else of this one; returns how that ended."""
+    status = None if _alone(words) else warm.ask(words)
+    return apart.run(main, words) if status is None else status
+
+
+def _told(status: int) -> int:
+    """Returns an exit status in place of the signal that ended a step, which is told."""
+    if status >= 0:
+        return status
+    how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
+    print(f"The step was {how}.", file=sys.stderr)
+    return 128 - status
+
+
 if __name__ == "__main__":
-    status = None if _alone(sys.argv[1:]) else warm.ask(sys.argv[1:])
-    sys.exit(main(sys.argv[1:]) if status is None else status)
+    sys.exit(_job(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import shutil
@@ -20,8 +21,10 @@ from batchscope import (
     checkpoint,
     combinations,
     datasets,
+    locks,
     losses,
     machine,
+    memory_kills,
     models,
     names,
     records,
@@ -232,6 +235,11 @@ class Training:
             self.norms = list(groups.get("updates", {}).values())
             self.epoch_start = groups.get("epoch_start") or self._known_epoch_start()
 
+    def resume_progress(self) -> None:
+        """Takes up how far the last checkpoint came, without its weights."""
+        if (loaded := checkpoint.load(self._checkpoint, self._key, [])) is not None:
+            self.progress = Progress(**loaded[0])
+
     def _known_epoch_start(self) -> dict[str, np.ndarray]:
         """Returns the weights at the epoch's start where a checkpoint need not repeat them."""
         if self.progress.step == 0:
@@ -384,6 +392,7 @@ class Training:
             },
         )
         self._checkpoint.unlink(missing_ok=True)
+        (self.folder / memory_kills.NOTE).unlink(missing_ok=True)
 
     def _write_initial(self) -> Path:
         """Writes the initial weights; all runs of a model and seed share one file."""
@@ -410,8 +419,34 @@ def train(
     Raises:
         Interrupted: If SIGTERM or SIGINT stopped the training; it goes on from its checkpoint
             when it is started again.
+        UserError: If another process is training the run.
     """
-    training = Training(run, results, model_file, limits)
+    with _alone(run, results):
+        return _train(Training(run, results, model_file, limits))
+
+
+def record_kill(run: str, results: Path, message: str, model_file: str | None = None) -> str:
+    """Records a run whose training the kernel killed for memory; returns its status.
+
+    Args:
+        run: The run's name.
+        results: The results folder.
+        message: What became of it, for people.
+        model_file: The user's own model file, where the run's model is one.
+    """
+    with _alone(run, results):
+        training = Training(run, results, model_file)
+        training.resume_progress()
+        training.write(records.OUT_OF_MEMORY, "out_of_memory", message)
+    return records.OUT_OF_MEMORY
+
+
+def _alone(run: str, results: Path) -> contextlib.AbstractContextManager[None]:
+    """Lets one process at a time into a run's folder."""
+    return locks.held(records.run_folder(results, run) / "training.lock", "train this run")
+
+
+def _train(training: Training) -> str:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, training.stop)
     try:

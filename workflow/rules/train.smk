@@ -19,7 +19,8 @@ rule train:
         "../../envs/batchscope.yaml"
     threads: RUN_THREADS
     resources:
-        mem_mb=lambda wildcards, attempt: 2000 * 2 ** (attempt - 1),
+        # The last attempt has no more than the one before: it records that this was not enough.
+        mem_mb=lambda wildcards, attempt: 2000 * 2 ** min(attempt - 1, 2),
         runtime=240,
         gpu=RUN_GPUS,
     params:

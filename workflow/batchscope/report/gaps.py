@@ -30,9 +30,10 @@ _MENDING = {
         "another learning_rate_scaling, may avoid it; either is a new run."
     ),
     records.OUT_OF_MEMORY: (
-        "The device refused the memory that a step takes. This is a result: it records a limit "
-        "of this machine and is not tried again. A smaller batch_size or a smaller model fits, "
-        "or a device with more memory: there, delete the run's folder and run again."
+        "The device refused the memory that a step takes, or the kernel killed the training for "
+        "memory. This is a result: it records a limit of this machine and is not tried again. A "
+        "smaller batch_size or a smaller model fits, or a device with more memory: there, delete "
+        "the run's folder and run again."
     ),
     records.OFF_TARGET: (
         "The training ended before its loss came down to target_train_loss. Runs are to be "
