@@ -436,8 +436,9 @@ def record_kill(run: str, results: Path, message: str, model_file: str | None = 
     """
     with _alone(run, results):
         training = Training(run, results, model_file)
-        training.resume_progress()
-        training.write(records.OUT_OF_MEMORY, "out_of_memory", message)
+        with training.teller.running():  # takes over what the killed one said of its progress
+            training.resume_progress()
+            training.write(records.OUT_OF_MEMORY, "out_of_memory", message)
     return records.OUT_OF_MEMORY
 
 
