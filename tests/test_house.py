@@ -50,7 +50,6 @@ LAYERS = (
     "status",
     "backend",
     "warm",
-    "jobs",
     "datasets",
     "networks",
     "models",
@@ -62,6 +61,7 @@ LAYERS = (
     "checkpoint",
     "weight_distance",
     "training",
+    "early_weights",
     "measures",
     "frameworks",
     "timing",
@@ -77,6 +77,7 @@ LAYERS = (
     "timing_tables",
     "tables",
     "figures",
+    "jobs",
     "report",
 )
 HEAVY = {

@@ -23,7 +23,7 @@ def shown(experiment) -> tuple[set[str], set[str]]:
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     measured = {**experiment.measures, **experiment.timings}
     allowed = figures.available(measured, varied, experiment.at_epochs, experiment.margins)
-    return set(experiment.figures or allowed), set(allowed)
+    return set(figures.drawn(experiment)), set(allowed)
 
 
 def of(name: str, scale: str = "full"):

@@ -8,10 +8,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import absence, names, outputs, plan, records, status, sweeps, warm
+from batchscope import absence, figures, names, outputs, plan, records, status, sweeps, warm
 from batchscope import config as configuration
 from batchscope.errors import ConfigError, UserError
 
@@ -211,11 +212,39 @@ class Jobs:
             f"{self.folder}/{name}/{table}" for name in self.study.experiments for table in TABLES
         ]
 
+    def figure_patterns(self, experiment: str) -> list[str]:
+        """Files of an experiment's figures, with wildcards for study and experiment."""
+        files = figures.files(figures.drawn(self.study.experiments[experiment]))
+        return [f"{RESULTS}/studies/{{study}}/{{experiment}}/figures/{file}" for file in files]
+
     def figures(self) -> list[str]:
-        """Figure folders of every experiment."""
-        return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
+        """Files of the figures of every experiment."""
+        return [
+            pattern.format(study=self.study.folder_name, experiment=name)
+            for name in self.study.experiments
+            for pattern in self.figure_patterns(name)
+        ]
+
+    def targets(self) -> list[str]:
+        """The report, and what is missing behind it: Snakemake looks at what is missing itself only
+        where nothing made of it is there.
+
+        In a partial report no data, runs and measures.
+        """
+        behind = [*self.tables(), *self.figures()]
+        if not self.partial:
+            needed = outputs.needed_data(self.study)
+            behind += [f"{RESULTS}/data/{token}/record.json" for token in needed]
+            behind += self.run_records()
+            behind += chain.from_iterable(map(self._records, self.study.experiments))
+        # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
+        return [self.report, *(path for path in dict.fromkeys(behind) if not os.path.exists(path))]
 
     # Per job -------------------------------------------------------------------------------
+
+    def note_epochs(self) -> None:
+        """Tells the trainings which weights before their last the study reads."""
+        outputs.note_epochs(self.study, RESULTS)
 
     def definition(self, dataset: str) -> str:
         """Definition of a data set, as JSON."""
@@ -245,6 +274,14 @@ class Jobs:
 def dataset_record(name: str) -> str:
     """Record of the data set of a run or of a timing configuration."""
     return f"{RESULTS}/data/{name.split('+')[0]}/record.json"
+
+
+def snapshot(run: str, measure: str, settings: str) -> list[str]:
+    """Weights before a run's last that a measure of it reads; mostly none."""
+    if settings == "default":  # most: a dry-run asks several times for every job
+        return []
+    epoch = outputs.epoch_read(measure, settings, _factors(run)["epochs"])
+    return [] if epoch is None else [outputs.snapshot_path(RESULTS, run, epoch).as_posix()]
 
 
 def gpus(name: str) -> int:

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from batchscope import absence, estimates, measure_settings, outputs, plan, records
@@ -137,7 +136,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     seconds = [history.seconds(run.factors) for run in (*missing, *again)]
     data = tuple(
         token
-        for token in _needed_data(study)
+        for token in outputs.needed_data(study)
         if not (records.dataset_folder(results, token) / "record.json").exists()
     )
     sizes = {token: estimates.data_bytes(study.datasets[token]) for token in data}
@@ -211,14 +210,6 @@ def _measured_again(
         if present[job.path] and (job.path in old or follows):
             found.append(job)
     return found
-
-
-def _needed_data(study: plan.Study) -> list[str]:
-    """Returns the data sets of what can be made here, in the study's order."""
-    experiments = study.experiments.values()
-    every = chain.from_iterable(outputs.all_factors(study, one) for one in experiments)
-    needed = {factors["dataset"] for factors in every if not absence.of(factors)}
-    return [token for token in study.datasets if token in needed]
 
 
 def _experiment(
