@@ -49,14 +49,20 @@ def write(
         return
     kept = outputs.snapshot_path(results, run, number)
     if not kept.exists():
-        _train_again(run, number, results, model_file, limits)
+        scratch = path.with_suffix(".training")  # with its checkpoint
+        _train_again(run, number, results, model_file, limits, scratch)
     if epoch == snapshots.MIDDLE:
         records.link(kept, path)
     os.utime(path)  # newer than the run's record, of which it is made
 
 
 def _train_again(
-    run: str, epoch: int, results: Path, model_file: str | None, limits: Limits | None
+    run: str,
+    epoch: int,
+    results: Path,
+    model_file: str | None,
+    limits: Limits | None,
+    scratch: Path,
 ) -> None:
     # Started and imported here: most weights are there, and need no TensorFlow.
     from batchscope import backend
@@ -65,14 +71,13 @@ def _train_again(
     backend.start(factors["threads"], factors["device"], factors["replicas"])
     from batchscope import models, training
 
-    path = outputs.snapshot_path(results, run, epoch)
     shorter = names.run_name({**factors, "epochs": epoch})
-    scratch = path.with_suffix(".training")  # with its checkpoint
     again = training.Training(shorter, results, model_file, limits, scratch)
     again.stop_on_signals()
     again.fit()
     _check_same(run, epoch, results, again.progress.history)
-    records.write_weights(path, *models.weights(again.model))
+    weights = models.weights(again.model)
+    records.write_weights(outputs.snapshot_path(results, run, epoch), *weights)
     shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -15,7 +15,7 @@ from batchscope import definitions, names, records, weight_counts
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
 _NOTED = "job_seconds.csv"  # measure, settings, data set, model, seconds
 _FLOAT_BYTES = 4
-_WEIGHT_FILES = 2  # final and best; both may be one, which nobody knows before
+WEIGHT_FILES = 2  # of every run, final and best; both may be one, which nobody knows before
 
 
 def subject(factors: dict[str, Any]) -> tuple[str, str]:
@@ -178,11 +178,6 @@ def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
         return known[low]
     share = math.log(batch_size / low) / math.log(high / low)
     return known[low] ** (1 - share) * known[high] ** share
-
-
-def weight_files(early: int) -> int:
-    """Returns the files of weights of a run: final, best, and those after epochs that are read."""
-    return _WEIGHT_FILES + early
 
 
 def data_bytes(definition: dict[str, Any]) -> float | None:

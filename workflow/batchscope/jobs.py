@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -143,7 +144,7 @@ class Jobs:
 
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
-        return [f"{RESULTS}/data/{token}/record.json" for token in self.study.datasets]
+        return [_data_record(token) for token in self.study.datasets]
 
     def run_records(self) -> list[str]:
         """Records of the study's runs, but of those that need what is not here."""
@@ -226,19 +227,39 @@ class Jobs:
         ]
 
     def targets(self) -> list[str]:
-        """The report, and what is missing behind it: Snakemake looks at what is missing itself only
-        where nothing made of it is there.
+        """The report, and what is missing behind it: data, records, tables and files of figures.
 
-        In a partial report no data, runs and measures.
+        Snakemake makes nothing again that is missing behind a report which is there. In a partial
+        report no data and no records are missing. Where data sets were deleted, they alone.
         """
         behind = [*self.tables(), *self.figures()]
         if not self.partial:
-            needed = outputs.needed_data(self.study)
-            behind += [f"{RESULTS}/data/{token}/record.json" for token in needed]
-            behind += self.run_records()
-            behind += chain.from_iterable(map(self._records, self.study.experiments))
+            if deleted := self._deleted_data():
+                names = ", ".join(Path(path).parent.name for path in deleted)
+                print(
+                    f"{names}: deleted; made alone now, the rest by the same command.",
+                    file=sys.stderr,
+                )
+                return deleted
+            behind += [*self._needed_data(), *self._every_record()]
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
-        return [self.report, *(path for path in dict.fromkeys(behind) if not os.path.exists(path))]
+        return [self.report, *_missing(behind)]
+
+    def _needed_data(self) -> list[str]:
+        return [_data_record(token) for token in outputs.needed_data(self.study)]
+
+    def _every_record(self) -> Iterator[str]:
+        return chain.from_iterable(map(self._records, self.study.experiments))
+
+    def _deleted_data(self) -> list[str]:
+        """Records of missing data sets that something here was made of.
+
+        Snakemake takes a file that it makes for a new one, and would make all of that again too.
+        """
+        missing = _missing(self._needed_data())
+        made = [path for path in self._every_record() if os.path.exists(path)] if missing else []
+        tokens = {part for path in made for part in re.findall(r"/([^/+]+)\+", path)}
+        return [path for path in missing if Path(path).parent.name in tokens]
 
     # Per job -------------------------------------------------------------------------------
 
@@ -273,7 +294,15 @@ class Jobs:
 
 def dataset_record(name: str) -> str:
     """Record of the data set of a run or of a timing configuration."""
-    return f"{RESULTS}/data/{name.split('+')[0]}/record.json"
+    return _data_record(name.split("+")[0])
+
+
+def _data_record(token: str) -> str:
+    return f"{RESULTS}/data/{token}/record.json"
+
+
+def _missing(paths: Iterable[str]) -> list[str]:
+    return [path for path in dict.fromkeys(paths) if not os.path.exists(path)]
 
 
 def snapshot(run: str, measure: str, settings: str) -> list[str]:

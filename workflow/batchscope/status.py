@@ -145,6 +145,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     )
     sizes = {token: estimates.data_bytes(study.datasets[token]) for token in data}
     weights = _weights(study, missing, every.values(), history)
+    weights += [_weight(study, history, study.runs[run]) for run, _ in to_epoch]
     unsized = [token for token, size in sizes.items() if size is None]
     unsized += [f"{model} on {dataset}" for (dataset, model), size in weights if size is None]
     repeated = _measured_again(every.values(), {run.name for run in again}, old, present)
@@ -188,13 +189,21 @@ def _weights(
     """
     read, initial, found = outputs.epochs_read(study, jobs), set(), []
     for run in missing:
-        subject, seed = estimates.subject(run.factors), run.factors["seed"]
-        files = estimates.weight_files(len(read.get(run.name, ())))
+        subject, one = _weight(study, history, run)
+        seed = run.factors["seed"]
+        files = estimates.WEIGHT_FILES + len(read.get(run.name, ()))
         files += (subject, seed) not in initial
         initial.add((subject, seed))
-        one = history.weight_bytes(run.factors, study.datasets[subject[0]])
         found.append((subject, None if one is None else files * one))
     return found
+
+
+def _weight(
+    study: plan.Study, history: estimates.History, run: plan.Run
+) -> tuple[tuple[str, str], float | None]:
+    """Returns data set and model, and the bytes of one file of its weights."""
+    definition = study.datasets[run.factors["dataset"]]
+    return estimates.subject(run.factors), history.weight_bytes(run.factors, definition)
 
 
 def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
