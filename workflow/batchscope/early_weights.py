@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscope import names, outputs, records, snapshots
+from batchscope import names, outputs, records
 from batchscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ def write(
     """Writes the weights of a run after an epoch, for what declares them as its input.
 
     What the training kept stays as it is; what it did not keep is trained again, to that epoch.
-    Of a run that did not finish, or never came there, the file holds no weights.
+    Of a run that did not finish, or was over by then, the file holds no weights.
 
     Args:
         run: Name of the run.
-        epoch: The epoch, or `snapshots.MIDDLE`.
+        epoch: The epoch, or `middle`.
         results: The results folder.
         model_file: The user's model file, where the run's model is one.
         limits: How a training is cut.
@@ -46,13 +46,12 @@ def write(
     number = outputs.snapshot_epoch(results, run, epoch)
     if number is None:
         records.write_weights(path, {}, {})
-        return
-    kept = outputs.snapshot_path(results, run, number)
-    if not kept.exists():
-        scratch = path.with_suffix(".training")  # with its checkpoint
-        _train_again(run, number, results, model_file, limits, scratch)
-    if epoch == snapshots.MIDDLE:
-        records.link(kept, path)
+    elif not path.exists():
+        kept = outputs.snapshot_path(results, run, number)
+        if kept.exists():
+            records.copy(kept, path)
+        else:
+            _train_again(run, number, results, model_file, limits, path)
     os.utime(path)  # newer than the run's record, of which it is made
 
 
@@ -62,7 +61,7 @@ def _train_again(
     results: Path,
     model_file: str | None,
     limits: Limits | None,
-    scratch: Path,
+    path: Path,
 ) -> None:
     # Started and imported here: most weights are there, and need no TensorFlow.
     from batchscope import backend
@@ -72,12 +71,12 @@ def _train_again(
     from batchscope import models, training
 
     shorter = names.run_name({**factors, "epochs": epoch})
+    scratch = path.with_suffix(".training")  # with its checkpoint
     again = training.Training(shorter, results, model_file, limits, scratch)
     again.stop_on_signals()
     again.fit()
     _check_same(run, epoch, results, again.progress.history)
-    weights = models.weights(again.model)
-    records.write_weights(outputs.snapshot_path(results, run, epoch), *weights)
+    records.write_weights(path, *models.weights(again.model))
     shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -274,9 +274,9 @@ def snapshot_path(results: Path | str, run: str, epoch: int | str) -> Path:
 
 
 def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | None:
-    """Returns the epoch behind a file of weights; None where a run has none to keep.
+    """Returns the epoch behind a file of weights; None where a run has none before its last.
 
-    That is a run that did not finish, or ended before the epoch.
+    That is a run that did not finish, or was over by then: its last weights are kept anyway.
 
     Raises:
         UserError: If its record is missing or damaged.
@@ -288,7 +288,7 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
     if "epochs_run" not in record:
         raise UserError(f"{path}: its record lacks 'epochs_run'; delete it and run again.")
     number = snapshots.middle(record["epochs_run"]) if epoch == snapshots.MIDDLE else epoch
-    return None if number is None or number > record["epochs_run"] else number
+    return None if number is None or number >= record["epochs_run"] else number
 
 
 def trained_again(
@@ -306,6 +306,7 @@ def trained_again(
         if (records.run_folder(results, run) / "record.json").exists():
             for epoch in epochs:
                 number = snapshot_epoch(results, run, epoch)
-                if number and not snapshot_path(results, run, number).exists():
+                kept = {snapshot_path(results, run, each) for each in (epoch, number)}
+                if number and not any(path.exists() for path in kept):
                     found[run, number] = None
     return list(found)

@@ -288,3 +288,9 @@ def link(source: Path | str, target: Path | str) -> None:
             os.link(source, temporary)
         except OSError:
             shutil.copyfile(source, temporary)
+
+
+def copy(source: Path | str, target: Path | str) -> None:
+    """Copies a file atomically."""
+    with atomic_path(target) as temporary:
+        shutil.copyfile(source, temporary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import shutil
 import signal
 import time
@@ -313,6 +314,14 @@ class Training:
                 path.unlink()
         return wanted
 
+    def _name_middle(self) -> None:
+        """Gives the weights of the middle the name by which they are read, whose epoch is known."""
+        kept = self._epochs / f"{snapshots.middle(self.progress.epoch)}.npz"
+        if snapshots.MIDDLE in self.read and kept.exists():
+            path = self._epochs / f"{snapshots.MIDDLE}.npz"
+            also_read = int(kept.stem) in self.read
+            (records.copy if also_read else os.replace)(kept, path)
+
     def _learning_rate(self, update: int) -> float:
         """Returns the rate that an update was made with."""
         rate = self.schedule(update) if self.schedule else self.optimizer.learning_rate
@@ -367,6 +376,7 @@ class Training:
         norms = np.empty(0, np.float32) if out_of_memory else self._update_norms()
         records.write_arrays(self.folder / "updates.npz", {"update_norms": norms})
         self._keep_wanted(over=True)
+        self._name_middle()
         progress = self.progress
         records.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
         validation_losses = [row["validation_loss"] for row in progress.history]
