@@ -229,8 +229,8 @@ class Jobs:
     def targets(self) -> list[str]:
         """The report, and what is missing behind it: data, records, tables and files of figures.
 
-        Snakemake makes nothing again that is missing behind a report which is there. In a partial
-        report no data and no records are missing. Where data sets were deleted, they alone.
+        Of itself, Snakemake makes nothing again that is missing behind a report which is there. A
+        partial report asks for no data and no records. Where data sets were deleted, they alone.
         """
         behind = [*self.tables(), *self.figures()]
         if not self.partial:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-Layer = tuple
+Layer = tuple[str | int, ...]
+Shape = tuple[int, ...]
 _SAME = "same"
 _DENSE_NORM = [layer for _ in range(5) for layer in (("dense", 512), ("norm",))]
 
@@ -56,7 +57,7 @@ _NETWORKS: dict[str, list[Layer]] = {
 }
 
 
-def stored(model: str, input_shape: tuple[int, int, int], classes: int) -> int | None:
+def stored(model: str, input_shape: Shape, classes: int) -> int | None:
     """Returns the weights in a file of a model's, trained or not; None for a user's own model.
 
     Args:
@@ -82,7 +83,9 @@ def stored(model: str, input_shape: tuple[int, int, int], classes: int) -> int |
     return count
 
 
-def _convolution(shape, filters: int, side: int, stride: int = 1, padding: str = "valid"):
+def _convolution(
+    shape: Shape, filters: int, side: int, stride: int = 1, padding: str = "valid"
+) -> tuple[int, Shape]:
     """Returns a convolution's weights and the shape of what it gives."""
     lost = 0 if padding == _SAME else side - 1
     height, width = (-(-(size - lost) // stride) for size in shape[:2])
