@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -406,6 +407,30 @@ def test_an_experiment_without_measures(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
     figures.write(folder, figures.available([]), tmp_path / "figures")
     assert (tmp_path / "figures" / "loss_curves.svg").exists()
+
+
+def test_a_folder_of_figures_is_never_there_in_part(two_rates, tmp_path, monkeypatch):
+    folder = tmp_path / "figures"
+    names = ["loss_curves", "accuracy"]
+    drawn = figures._write_figure
+
+    def interrupted(tables, figure, where):
+        if figure.name == "accuracy":
+            raise KeyboardInterrupt
+        return drawn(tables, figure, where)
+
+    for before in (set(), {"old.svg"}):
+        monkeypatch.setattr(figures, "_write_figure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            figures.write(two_rates, names, folder)
+        assert {path.name for path in folder.glob("*")} == before
+        monkeypatch.undo()
+        figures.write(two_rates, names, folder)  # and what it no longer has is gone
+        assert {path.name for path in folder.iterdir()} == set(figures.files(names))
+        assert [path.name for path in tmp_path.iterdir()] == ["figures"]
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / "old.svg").touch()
 
 
 def test_an_unknown_figure_is_refused(two_rates, tmp_path):

@@ -114,6 +114,61 @@ def test_nothing_edited_nothing_done(finished):
     assert "Nothing to be done" in project.run(finished)
 
 
+def test_whatever_is_deleted_behind_a_report_is_made_again(edited):
+    """What `plan` calls missing, and each file of the tables and figures."""
+    results = edited / "results"
+    study = results / "studies" / "tiny" / "batch_size"
+    report = results / "report.html"
+    for deleted, expected in (
+        (study / "figures" / "accuracy.svg", DRAWN),
+        (study / "figures" / "figures.json", DRAWN),
+        (study / "layers.csv", TABLES),
+        (next(results.glob("runs/*/sharpness/*.json")), {"sharpness": 1, **TABLES}),
+        (next(results.glob("timing/*/*/*/*.json")), {"time_epoch": 1, **TABLES}),
+        (next(results.glob("data/*")), {"prepare_data": 1}),
+        (next(results.glob("runs/*")), {**per_seed(1), **TABLES}),
+    ):
+        there = deleted.with_name("put_aside")
+        deleted.rename(there)
+        assert project.planned(edited) == expected, deleted
+        assert report.exists()
+        if deleted.parent.name not in ("runs", "figures"):
+            there.rename(deleted)
+            continue
+        shutil.rmtree(there) if there.is_dir() else there.unlink()
+        project.run(edited)
+        assert deleted.exists() and project.planned(edited) == {}
+
+
+def test_weights_after_an_epoch_that_another_study_reads(edited):
+    """They are kept where they are read; runs without them are trained again, to that epoch."""
+
+    def longer(config):
+        experiment(config).update(set={"epochs": 3}, measure=["evaluate"], seeds=1)
+
+    def early(config):
+        longer(config)
+        experiment(config)["at_epochs"] = [1, 3]
+
+    configured(edited, longer)
+    project.run(edited)
+    assert not list(edited.glob("results/runs/*/epochs"))
+    # After the last epoch they are the final ones.
+    assert configured(edited, early) == {"snapshot": 2, "evaluate": 4, **TABLES}
+    project.run(edited)
+    assert project.planned(edited) == {}
+    kept = list(edited.glob("results/runs/*/epochs/*"))
+    assert [path.name for path in kept] == ["1.npz"] * 2
+    for path in kept:  # measured: no more needed
+        path.unlink()
+    assert project.planned(edited) == {}
+    for run in edited.glob("results/runs/*ep=3*"):
+        shutil.rmtree(run)
+    project.run(edited)
+    assert [path.name for path in edited.glob("results/runs/*/epochs/*")] == ["1.npz"] * 2
+    assert "training" not in "".join(p.read_text() for p in edited.glob("logs/snapshot/*/*.log"))
+
+
 def test_one_more_batch_size_runs_only_the_new_jobs(edited):
     def change(config):
         experiment(config)["vary"]["batch_size"].append(128)
@@ -326,6 +381,7 @@ def test_killed_unlocked_and_finished(edited):
     def change(config):
         experiment(config)["set"] = {"epochs": 400}
         experiment(config)["measure"] = ["evaluate"]
+        experiment(config)["at_epochs"] = [1]  # its weights are there while a training runs
 
     configured(edited, change)
     command = [sys.executable, "-m", "snakemake", "--cores", "2"]

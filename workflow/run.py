@@ -27,7 +27,7 @@ from batchscope import (
     sweeps,
     warm,
 )
-from batchscope.errors import ConfigError, UserError
+from batchscope.errors import ConfigError, Interrupted, UserError
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
 
@@ -74,12 +74,15 @@ def train(arguments: argparse.Namespace) -> None:
     limits = training.Limits(
         arguments.chunk_seconds, arguments.chunk_steps, arguments.checkpoint_seconds
     )
-    try:
-        status = training.train(arguments.run, arguments.results, arguments.model_file, limits)
-    except training.Interrupted:
-        print("Stopped by a signal; goes on from its checkpoint when started again.")
-        sys.exit(INTERRUPTED)
+    status = training.train(arguments.run, arguments.results, arguments.model_file, limits)
     print(f"{arguments.run}: {status}")
+
+
+def snapshot(arguments: argparse.Namespace) -> None:
+    from batchscope import early_weights
+
+    epoch = int(arguments.epoch) if arguments.epoch.isdigit() else arguments.epoch
+    early_weights.write(arguments.run, epoch, arguments.results, arguments.model_file)
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -165,12 +168,7 @@ def draw(arguments: argparse.Namespace) -> None:
 
     study = config.study(arguments.config, arguments.scale)
     experiment = study.experiments[arguments.experiment]
-    varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
-    measured = {**experiment.measures, **experiment.timings}
-    wanted = experiment.figures or figures.available(
-        measured, varied, experiment.at_epochs, experiment.margins
-    )
-    figures.write(arguments.tables, wanted, arguments.output)
+    figures.write(arguments.tables, figures.drawn(experiment), arguments.output)
 
 
 def report(arguments: argparse.Namespace) -> None:
@@ -282,6 +280,10 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
     found.add_argument("--killed-at-mb", type=float, help="the kernel killed it at this limit")
     _model_file(found)
+    found = step("snapshot", snapshot, "Make one run's weights after an epoch before its last.")
+    found.add_argument("--run", required=True)
+    found.add_argument("--epoch", required=True, help="its number, or `middle`")
+    _model_file(found)
     for name in MEASURES:
         whom = "two runs" if name in measure_settings.PAIR_MEASURES else "one run"
         found = step(name, measure, f"Measure {name} of {whom}.")
@@ -332,6 +334,9 @@ def main(words: list[str]) -> None:
         arguments.call(arguments)
     except UserError as error:
         sys.exit(str(error))
+    except Interrupted:
+        print("Stopped by a signal; goes on from its checkpoint when started again.")
+        sys.exit(INTERRUPTED)
     if arguments.step in OF:
         from batchscope import estimates
 

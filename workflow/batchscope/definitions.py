@@ -140,6 +140,16 @@ def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
     return None
 
 
+def images(definition: dict[str, Any]) -> tuple[tuple[int, int, int], int] | None:
+    """Returns height, width, channels of the images and the classes; None where only files know."""
+    if definition["source"] in ("digits", "mnist"):
+        side = 8 if definition["source"] == "digits" else 28
+        return (side, side, 1), 10
+    if definition["source"] == "cats_vs_dogs":
+        return (definition["image_size"], definition["image_size"], 3), 2
+    return None
+
+
 def training_size(definition: dict[str, Any]) -> int | None:
     """Returns the number of training images, or None where only the files know.
 

@@ -6,16 +6,19 @@ import functools
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from batchscope import (
     absence,
     command_line,
+    figures,
     names,
     outputs,
     owners,
@@ -187,7 +190,7 @@ class Jobs:
 
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
-        return [f"{RESULTS}/data/{token}/record.json" for token in self.study.datasets]
+        return [_data_record(token) for token in self.study.datasets]
 
     def run_records(self) -> list[str]:
         """Records of the study's runs, but of those that need what is not here."""
@@ -256,9 +259,53 @@ class Jobs:
             f"{self.folder}/{name}/{table}" for name in self.study.experiments for table in TABLES
         ]
 
+    def figure_patterns(self, experiment: str) -> list[str]:
+        """Files of an experiment's figures, with wildcards for study and experiment."""
+        files = figures.files(figures.drawn(self.study.experiments[experiment]))
+        return [f"{RESULTS}/studies/{{study}}/{{experiment}}/figures/{file}" for file in files]
+
     def figures(self) -> list[str]:
-        """Figure folders of every experiment."""
-        return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
+        """Files of the figures of every experiment."""
+        return [
+            pattern.format(study=self.study.folder_name, experiment=name)
+            for name in self.study.experiments
+            for pattern in self.figure_patterns(name)
+        ]
+
+    def targets(self) -> list[str]:
+        """The report, and what is missing behind it: data, records, tables and files of figures.
+
+        Of itself, Snakemake makes nothing again that is missing behind a report which is there. A
+        partial report asks for no data and no records. Where data sets were deleted, they alone.
+        """
+        behind = [*self.tables(), *self.figures()]
+        if not self.partial:
+            if deleted := self._deleted_data():
+                names = ", ".join(Path(path).parent.name for path in deleted)
+                print(
+                    f"{names}: deleted; made alone now, the rest by the same command.",
+                    file=sys.stderr,
+                )
+                return deleted
+            behind += [*self._needed_data(), *self._every_record()]
+        # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
+        return [self.report, *_missing(behind)]
+
+    def _needed_data(self) -> list[str]:
+        return [_data_record(token) for token in outputs.needed_data(self.study)]
+
+    def _every_record(self) -> Iterator[str]:
+        return chain.from_iterable(map(self._records, self.study.experiments))
+
+    def _deleted_data(self) -> list[str]:
+        """Records of missing data sets that something here was made of.
+
+        Snakemake takes a file that it makes for a new one, and would make all of that again too.
+        """
+        missing = _missing(self._needed_data())
+        made = [path for path in self._every_record() if os.path.exists(path)] if missing else []
+        tokens = {part for path in made for part in re.findall(r"/([^/+]+)\+", path)}
+        return [path for path in missing if Path(path).parent.name in tokens]
 
     def quoted_logs(self) -> list[str]:
         """Logs of what a partial report lacks: it quotes them."""
@@ -276,6 +323,10 @@ class Jobs:
         return sorted(log.as_posix() for log in logs if log.exists())
 
     # Per job -------------------------------------------------------------------------------
+
+    def note_epochs(self) -> None:
+        """Tells the trainings which weights before their last the study reads."""
+        outputs.note_epochs(self.study, RESULTS)
 
     def definition(self, dataset: str) -> str:
         """Definition of a data set, as JSON."""
@@ -304,7 +355,23 @@ class Jobs:
 
 def dataset_record(name: str) -> str:
     """Record of the data set of a run or of a timing configuration."""
-    return f"{RESULTS}/data/{name.split('+')[0]}/record.json"
+    return _data_record(name.split("+")[0])
+
+
+def _data_record(token: str) -> str:
+    return f"{RESULTS}/data/{token}/record.json"
+
+
+def _missing(paths: Iterable[str]) -> list[str]:
+    return [path for path in dict.fromkeys(paths) if not os.path.exists(path)]
+
+
+def snapshot(run: str, measure: str, settings: str) -> list[str]:
+    """Weights before a run's last that a measure of it reads; mostly none."""
+    if settings == "default":  # most: a dry-run asks several times for every job
+        return []
+    epoch = outputs.epoch_read(measure, settings, _factors(run)["epochs"])
+    return [] if epoch is None else [outputs.snapshot_path(RESULTS, run, epoch).as_posix()]
 
 
 def gpus(name: str) -> int:

@@ -109,6 +109,24 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     _sync_folder(path.parent)
 
 
+@contextlib.contextmanager
+def atomic_folder(path: Path | str) -> Iterator[Path]:
+    """Yields an empty folder beside `path`, which replaces it when the block succeeds.
+
+    Whatever dies, `path` is the old folder, or none, or the whole new one.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+        new, old = Path(scratch) / "new", Path(scratch) / "old"
+        new.mkdir()
+        yield new
+        if path.exists():
+            os.replace(path, old)
+        os.replace(new, path)
+    _sync_folder(path.parent)
+
+
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -270,3 +288,9 @@ def link(source: Path | str, target: Path | str) -> None:
             os.link(source, temporary)
         except OSError:
             shutil.copyfile(source, temporary)
+
+
+def copy(source: Path | str, target: Path | str) -> None:
+    """Copies a file atomically."""
+    with atomic_path(target) as temporary:
+        shutil.copyfile(source, temporary)

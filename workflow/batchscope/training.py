@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 import shutil
 import signal
 import time
@@ -27,11 +28,13 @@ from batchscope import (
     memory_kills,
     models,
     names,
+    outputs,
     records,
     replicas,
     snapshots,
     weight_distance,
 )
+from batchscope.errors import Interrupted
 from batchscope.loop import (
     Totals,
     effective_learning_rate,
@@ -46,10 +49,6 @@ from batchscope.versions import VERSIONS
 # A Python signal handler only runs between calls into the graph.
 CHUNK_SECONDS = 5.0
 CHECKPOINT_SECONDS = 30.0
-
-
-class Interrupted(Exception):
-    """A signal asked the training to stop; its checkpoint is written."""
 
 
 @dataclass
@@ -104,17 +103,24 @@ class Training:
         results: The results folder, with the prepared data set in it.
         model_file: The user's own model file, where the run's model is one.
         limits: How the training is cut.
+        folder: Where its files lie; the run's own folder if left out.
 
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """
 
     def __init__(
-        self, run: str, results: Path, model_file: str | None = None, limits: Limits | None = None
+        self,
+        run: str,
+        results: Path,
+        model_file: str | None = None,
+        limits: Limits | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.run = run
         self.results = results
-        self.folder = records.run_folder(results, run)
+        self.folder = folder or records.run_folder(results, run)
+        self.read = () if folder else outputs.noted_epochs(results, run)
         self.factors = names.parse_run(run)
         self.limits = limits or Limits()
         self.data = datasets.load(results, self.factors["dataset"])
@@ -175,8 +181,17 @@ class Training:
         return self.folder / "checkpoint.npz"
 
     @property
+    def _epochs(self) -> Path:
+        return self.folder / "epochs"
+
+    @property
     def _key(self) -> str:
         return f"{VERSIONS['train']} {self.run}"
+
+    def stop_on_signals(self) -> None:
+        """Lets SIGTERM and SIGINT stop the training at its next checkpoint."""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self.stop)
 
     def stop(self, signum: int, frame: FrameType | None) -> None:
         """Signal handler: stops the training after the current call into the graph."""
@@ -227,7 +242,7 @@ class Training:
     def _resume(self) -> None:
         loaded = checkpoint.load(self._checkpoint, self._key, self.variables)
         if loaded is None:  # what an older version left is not this training's
-            shutil.rmtree(self.folder / "epochs", ignore_errors=True)
+            shutil.rmtree(self._epochs, ignore_errors=True)
         else:
             progress, groups = loaded
             self.progress, self.best = Progress(**progress), groups.get("best", {})
@@ -296,10 +311,26 @@ class Training:
             progress.best_value = row[self.factors["monitor"]]
             progress.best_epoch = progress.epoch
             self.best = records.weight_members(trainable, state)
-        if snapshots.is_stored(progress.epoch):
-            path = self.folder / "epochs" / f"{progress.epoch}.npz"
+        if progress.epoch in self._keep_wanted(over=False):
+            path = self._epochs / f"{progress.epoch}.npz"
             records.write_weights(path, trainable, state)
         return True
+
+    def _keep_wanted(self, over: bool) -> set[int]:
+        """Deletes the weights of epochs that nothing reads; returns the epochs that are read."""
+        wanted = snapshots.wanted(self.read, self.progress.epoch, over)
+        for path in self._epochs.glob("*.npz"):
+            if path.stem.isdigit() and int(path.stem) not in wanted:
+                path.unlink()
+        return wanted
+
+    def _name_middle(self) -> None:
+        """Gives the weights of the middle the name by which they are read, whose epoch is known."""
+        kept = self._epochs / f"{snapshots.middle(self.progress.epoch)}.npz"
+        if snapshots.MIDDLE in self.read and kept.exists():
+            path = self._epochs / f"{snapshots.MIDDLE}.npz"
+            also_read = int(kept.stem) in self.read
+            (records.copy if also_read else os.replace)(kept, path)
 
     def _learning_rate(self, update: int) -> float:
         """Returns the rate that an update was made with."""
@@ -355,6 +386,8 @@ class Training:
         initial = self._write_initial()
         norms = np.empty(0, np.float32) if out_of_memory else self._update_norms()
         records.write_arrays(self.folder / "updates.npz", {"update_norms": norms})
+        self._keep_wanted(over=True)
+        self._name_middle()
         progress = self.progress
         records.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
         validation_losses = [row["validation_loss"] for row in progress.history]
@@ -448,8 +481,7 @@ def _alone(run: str, results: Path) -> contextlib.AbstractContextManager[None]:
 
 
 def _train(training: Training) -> str:
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, training.stop)
+    training.stop_on_signals()
     try:
         with training.teller.running():
             status, reason, message = training.fit()

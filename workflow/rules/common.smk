@@ -36,6 +36,8 @@ SWEEP_MODEL = lambda wildcards: STUDY.model_file(wildcards.sweep)
 
 
 onstart:
+    # No part of a training's command: another study's would train every run again.
+    STUDY.note_epochs()
     # Local jobs fork from one process that has TensorFlow imported; a cluster's import it.
     if workflow.local_exec:
         jobs.prepare()
@@ -54,6 +56,7 @@ wildcard_constraints:
     timing=r"[a-z0-9_.=+-]+",
     sweep=r"[a-z0-9_.=+-]+",
     settings=r"[a-z0-9_.=+-]+",
+    epoch=r"[0-9]+|middle",
     # Of other machines nothing is made here.
     machine=STUDY.study.machine,
     study=r"[a-z0-9_-]+",
