@@ -24,7 +24,8 @@ def prepare_data(arguments: argparse.Namespace) -> None:
     from batchscope import datasets
 
     definition = json.loads(arguments.definition)
-    datasets.prepare(arguments.dataset, definition, arguments.results)
+    for warning in datasets.prepare(arguments.dataset, definition, arguments.results):
+        print(f"Warning: {warning}")
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -144,6 +145,11 @@ def plan(arguments: argparse.Namespace) -> None:
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     print(status.main(arguments.config, arguments.scale, arguments.results))
+    if arguments.verify:
+        from batchscope import config, verification
+
+        study = config.study(arguments.config, arguments.scale)
+        print(verification.verify(study, arguments.results))
 
 
 # Measures of runs; times are taken of configurations, by a step of their own.
@@ -202,6 +208,7 @@ def _parser() -> argparse.ArgumentParser:
     found = study("plan", plan, "Show what a study would run, what exists, time and disk.")
     found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
     found.add_argument("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster")
+    found.add_argument("--verify", action="store_true", help="check every recorded SHA-256")
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")

@@ -10,7 +10,6 @@ from typing import Any
 
 from batchscope import absence, measure_settings, names, plan, records, sweeps
 from batchscope.absence import Absence
-from batchscope.errors import UserError
 
 
 def all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dict[str, Any]]:
@@ -28,10 +27,7 @@ def run_status(results: Path | str, run: plan.Run) -> str:
     path = records.run_folder(results, run.name) / "record.json"
     if not path.exists():
         return unrecorded(run.factors)
-    record = records.read_json(path)
-    if "status" not in record:
-        raise UserError(f"{path}: its record lacks 'status'; delete it and run again.")
-    return record["status"]
+    return records.read_json(path, "status")["status"]
 
 
 def unrecorded(factors: dict[str, Any]) -> str:

@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from batchscope import absence, estimates, measure_settings, outputs, plan, records
+from batchscope import (
+    absence,
+    data_warnings,
+    estimates,
+    measure_settings,
+    outputs,
+    plan,
+    records,
+)
 from batchscope.absence import Absence
-from batchscope.errors import UserError
 from batchscope.outputs import MeasureJob
 from batchscope.versions import VERSIONS
 
@@ -68,6 +75,7 @@ class Overview:
         absent: What is not here -> trainings and timings that wait for it.
         trainings: Missing runs, and those that another version made.
         outdated: Step and version that made records -> how many, where it is not today's.
+        data_warnings: What to know of the prepared data sets, in sentences.
     """
 
     experiments: tuple[ExperimentStatus, ...]
@@ -84,6 +92,7 @@ class Overview:
     absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)
     trainings: int = 0
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
+    data_warnings: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -170,6 +179,9 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         absent=outputs.absent(study, results),
         trainings=len(seconds),
         outdated=Counter(old.values()),
+        data_warnings=tuple(
+            warning for token in study.datasets for warning in data_warnings.read(results, token)
+        ),
     )
 
 
@@ -183,10 +195,7 @@ def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
     """
     found = {}
     for job in made:
-        try:
-            version = records.read_json(job.path).get("version")
-        except UserError:
-            continue  # a damaged record is reported where its values are read
+        version = records.read_json(job.path).get("version")
         if isinstance(version, str) and version != VERSIONS[job.measure]:
             found[job.path] = (job.measure, version)
     return found
@@ -260,7 +269,8 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
         lines += [_time_line(found, cores), _disk_line(found), *_outdated_lines(found)]
     lines += told(found.absent)
-    return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
+    warnings = (*study.warnings, *found.data_warnings)
+    return "\n".join([*lines, *(f"Warning: {warning}" for warning in warnings)])
 
 
 def _table(rows: list[ExperimentStatus]) -> list[str]:

@@ -1,0 +1,48 @@
+"""Whether the files of a study are still what their records say: every byte is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from batchscope import datasets, plan, records
+from batchscope.errors import UserError
+
+
+def verify(study: plan.Study, results: Path | str) -> str:
+    """Checks the prepared arrays and the weights of a study's runs by their SHA-256.
+
+    Returns:
+        What was checked, in a sentence.
+
+    Raises:
+        UserError: If a file is missing or another one; it says so of every such file.
+    """
+    results, problems = Path(results), []
+    checks = [*_data(study, results), *_weights(study, results)]
+    for check in checks:
+        try:
+            check()
+        except UserError as error:
+            problems.append(str(error))
+    if problems:
+        raise UserError("\n".join(problems))
+    return f"Verified: the SHA-256 of {len(checks)} data sets and runs are those of their records."
+
+
+def _data(study: plan.Study, results: Path) -> Iterator[Callable[[], object]]:
+    for token in study.datasets:
+        if (records.dataset_folder(results, token) / "record.json").exists():
+            yield lambda token=token: datasets.load(results, token, verify=True)
+
+
+def _weights(study: plan.Study, results: Path) -> Iterator[Callable[[], object]]:
+    for run in study.runs:
+        folder = records.run_folder(results, run)
+        if (folder / "record.json").exists():
+            yield lambda folder=folder: _check_weights(folder)
+
+
+def _check_weights(folder: Path) -> None:
+    for name, sha256 in records.read_json(folder / "record.json", "weights")["weights"].items():
+        records.check_sha256(folder / f"{name}.npz", sha256)
