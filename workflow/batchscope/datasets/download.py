@@ -91,7 +91,8 @@ def _fetch(where: str, url: str, target: Path, sha256: str) -> None:
                 raise UserError(
                     f"{where}: {url} ended after {size} of {expected} bytes; try again, or {hint}."
                 )
-            _check(f"{where}: {url} ({kind}, {size} bytes)", temporary, sha256, f" Or {hint}.")
+            sent = f" The server sent {size} bytes of {kind}; {hint}."
+            _check(f"{where}: {url}", temporary, sha256, sent)
     except (OSError, urllib.error.URLError) as error:
         reason = getattr(error, "reason", None) or error
         raise UserError(f"{where}: {url} cannot be downloaded ({reason}); {hint}.") from None
