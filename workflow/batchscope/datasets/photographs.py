@@ -15,7 +15,6 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from batchscope import records
 from batchscope.datasets import download
 from batchscope.datasets.raw import OnDisk, Raw, Request
 from batchscope.errors import UserError
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 CATS_URL = (
     "https://download.microsoft.com/download/3/E/1/"
@@ -195,37 +191,27 @@ def decode(data: bytes, size: int, channels: int = 3) -> np.ndarray:
     Raises:
         Unsuitable: If a channel has more than 8 bits.
     """
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # damaged tags in files that read well
         with Image.open(io.BytesIO(data)) as image:
-            _check_depth(image)
-            plain = _upright(image).convert("RGB" if channels == 3 else "L")
+            _check_depth(image.mode)
+            plain = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
         stretched = plain.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(stretched).reshape(size, size, channels)
 
 
-def _check_depth(image: Image.Image) -> None:
+def _check_depth(mode: str) -> None:
     """Refuses what Pillow would cut off at 255 in place of scaling it: 16 bits, 32, floats."""
     from PIL import ImageMode
 
-    number = np.dtype(ImageMode.getmode(image.mode).typestr)
+    number = np.dtype(ImageMode.getmode(mode).typestr)
     if number.itemsize > 1:
         raise Unsuitable(
-            f"received pixels of {number.name} (mode {image.mode}); 8 bits per channel are "
+            f"received pixels of {number.name} (mode {mode}); 8 bits per channel are "
             "expected. Convert the images, or give their numbers as an npz of floats."
         )
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    from PIL import ImageOps
-
-    try:
-        image.getexif()
-    except Exception:  # damaged tags in a file that reads well turn nothing
-        return image
-    return ImageOps.exif_transpose(image)
 
 
 def _reason(error: Exception) -> str:
