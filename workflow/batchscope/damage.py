@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 from batchscope.errors import UserError
+
+# Errors of the system that a damaged archive leads to, by places that are none; any other says
+# nothing about the file, which is then not to be deleted.
+_OF_CONTENT = (None, errno.EINVAL)
 
 
 def fault(
@@ -37,15 +42,15 @@ def reading(path: Path | str, expected: str, delete: Path | str | None = None) -
     """
     try:
         yield
-    except UserError:
+    except (UserError, MemoryError):
         raise
     except FileNotFoundError:
         whole = delete and Path(delete).exists()
         mend = f"delete {delete} and run snakemake again" if whole else "run snakemake to make it"
         raise UserError(f"{path}: missing; {mend}.") from None
-    except PermissionError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
     except Exception as error:  # zipfile, NumPy, json and csv raise nearly anything
+        if isinstance(error, OSError) and error.errno not in _OF_CONTENT:
+            raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
         empty = Path(path).is_file() and not Path(path).stat().st_size
         reason = " ".join(str(error).split()) or type(error).__name__
         received = "an empty file" if empty else f"a damaged file ({reason})"

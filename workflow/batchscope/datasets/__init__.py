@@ -154,7 +154,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     found = data_warnings.read(results, token)
-    runs = sorted(path.name for path in (Path(results) / "runs").glob(f"{token}+*"))
+    runs = list((Path(results) / "runs").glob(f"{token}+*"))
     if again and runs:
         found.append(
             f"{where}: its arrays are no longer those that {len(runs)} run(s) in "

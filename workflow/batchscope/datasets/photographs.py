@@ -27,7 +27,7 @@ CATS_URL = (
     "https://download.microsoft.com/download/3/E/1/"
     "3E1C3F21-ECDB-4869-8368-6DEBA77B919F/kagglecatsanddogs_5340.zip"
 )
-# Microsoft publishes none; this is that of TensorFlow Datasets and of GoMLX.
+# Microsoft publishes none; this is the one in GoMLX, examples/dogsvscats.
 CATS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
 # In this order: a cat is 0, a dog is 1.
 CATS_CLASSES = ("Cat", "Dog")
