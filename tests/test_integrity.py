@@ -210,7 +210,7 @@ def study(tmp_path):
 
 def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path, study):
     results = tmp_path / "results"
-    assert "0 data sets and runs" in verification.verify(study, results)
+    assert "0 data set(s)" in verification.verify(study, results)
     (token,), (run,) = study.datasets, study.runs
     datasets.prepare(token, DIGITS, results)
     folder, data = records.run_folder(results, run), records.dataset_folder(results, token)
@@ -218,7 +218,9 @@ def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path, study):
         records.write_weights(folder / f"{name}.npz", {name: np.ones(9)}, {})
     sha256 = {path.stem: records.file_sha256(path) for path in folder.glob("*.npz")}
     records.write_json(folder / "record.json", {"status": "finished", "weights": sha256})
-    assert "2 data sets and runs" in verification.verify(study, results)
+    assert verification.verify(study, results) == (
+        "Verified by SHA-256: the arrays of 1 data set(s), the weights of 1 run(s)."
+    )
     alter(data / "train_images.npy")
     record = json.loads((data / "record.json").read_text())
     datasets.checksums.note(data, record["sha256"])  # as if neither size nor times had changed

@@ -19,15 +19,16 @@ def verify(study: plan.Study, results: Path | str) -> str:
         UserError: If a file is missing or another one; it says so of every such file.
     """
     results, problems = Path(results), []
-    checks = [*_data(study, results), *_weights(study, results)]
-    for check in checks:
+    data, runs = list(_data(study, results)), list(_weights(study, results))
+    for check in (*data, *runs):
         try:
             check()
         except UserError as error:
             problems.append(str(error))
     if problems:
         raise UserError("\n".join(problems))
-    return f"Verified: the SHA-256 of {len(checks)} data sets and runs are those of their records."
+    counts = f"the arrays of {len(data)} data set(s), the weights of {len(runs)} run(s)"
+    return f"Verified by SHA-256: {counts}."
 
 
 def _data(study: plan.Study, results: Path) -> Iterator[Callable[[], object]]:
