@@ -83,9 +83,12 @@ FILES = {
     "figures": ("figures/figures.json", reported),
     "image": ("figures/a.svg", reported),
 }
-# What else is deleted with it, where it is not the file alone.
+# What Snakemake misses in place of the file.
 MENDS = {
-    "snapshot": "{run}/record.json",
+    **dict.fromkeys(
+        ("history in runs.csv", "history in curves", "updates", "initial", "final", "snapshot"),
+        "{run}/record.json",
+    ),
     "images": f"data/{DATASET}",
     "labels": f"data/{DATASET}",
     "figures": "figures",
@@ -155,6 +158,18 @@ def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
         finally:
             path.write_text(kept)
         assert f"{path}: received a damaged file {reason}" in str(caught.value)
+
+
+def test_a_trained_run_without_its_history_is_said(whole):
+    results, study, run = whole
+    path = records.run_folder(results, run) / "history.csv"
+    kept = path.read_text()
+    path.unlink()
+    try:
+        with pytest.raises(UserError, match=r"csv: missing; delete .*record\.json and run"):
+            table("history.csv")(results, study, run)
+    finally:
+        path.write_text(kept)
 
 
 def test_a_bit_that_flipped_in_weights_is_found(whole):

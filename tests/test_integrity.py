@@ -231,7 +231,7 @@ def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path, study):
     first, second = str(caught.value).splitlines()
     assert first.startswith(f"{data / 'train_images.npy'}: received SHA-256")
     assert second.startswith(f"{folder / 'best.npz'}: received SHA-256")
-    assert second.endswith("Delete it and run snakemake again.")
+    assert second.endswith(f"Delete {folder / 'record.json'} and run snakemake again.")
 
 
 # Downloads.

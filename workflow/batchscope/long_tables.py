@@ -51,20 +51,16 @@ def factors(run: str) -> dict[str, Any]:
 
 
 def history(results: Path | str, run: str) -> list[dict[str, float]]:
-    """Returns the rows of a trained run's history, none where there is no file.
-
-    A field that is empty is NaN.
+    """Returns the rows of a trained run's history; a field that is empty is NaN.
 
     Raises:
-        UserError: If it is damaged, or has not the epochs of the run's record.
+        UserError: If it is missing or damaged, or has not the epochs of the run's record.
     """
     folder = records.run_folder(results, run)
-    path = folder / "history.csv"
-    if not path.exists():
-        return []
-    rows = records.read_rows(path, "epoch", "train_loss")
-    epochs = records.read_json(folder / "record.json", "epochs_run")["epochs_run"]
-    with damage.reading(path, f"a row for each of the {epochs} epochs in the run's record"):
+    path, record = folder / "history.csv", records.run_record(folder)
+    rows = records.read_rows(path, "epoch", "train_loss", delete=record)
+    epochs = records.read_json(record, "epochs_run")["epochs_run"]
+    with damage.reading(path, f"a row for each of the {epochs} epochs in its record", record):
         if len(rows) != epochs:
             raise ValueError(f"{len(rows)} rows")
         return [{name: float(text) if text else NAN for name, text in row.items()} for row in rows]

@@ -68,6 +68,14 @@ def run_folder(results: Path | str, run: str) -> Path:
     return Path(results) / "runs" / run
 
 
+def run_record(folder: Path | str) -> Path:
+    """Returns the record in a run's folder.
+
+    Snakemake misses no other file there: whatever is damaged, the record is what to delete.
+    """
+    return Path(folder) / "record.json"
+
+
 def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
     """Returns the file of one measure of a run, by the name of its settings."""
     return run_folder(results, run) / measure / f"{settings}.json"
@@ -177,17 +185,18 @@ def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, 
     write_text(path, text.getvalue())
 
 
-def read_csv(path: Path | str, *columns: str) -> str:
+def read_csv(path: Path | str, *columns: str, delete: Path | str | None = None) -> str:
     """Reads a table as text.
 
     Args:
         path: The file.
         *columns: What the caller needs of it.
+        delete: What to delete so that it is made again, where it is not the file itself.
 
     Raises:
         UserError: If the file is missing, lacks a column, or was cut.
     """
-    with damage.reading(path, "a CSV table"):
+    with damage.reading(path, "a CSV table", delete):
         text = Path(path).read_text(encoding="utf-8")
         _check_names(next(csv.reader(io.StringIO(text))), columns)
         if not text.endswith("\n"):
@@ -195,10 +204,12 @@ def read_csv(path: Path | str, *columns: str) -> str:
     return text
 
 
-def read_rows(path: Path | str, *columns: str) -> list[dict[str, str]]:
+def read_rows(
+    path: Path | str, *columns: str, delete: Path | str | None = None
+) -> list[dict[str, str]]:
     """Reads the rows of a table, by column; raises as `read_csv` does."""
-    text = read_csv(path, *columns)
-    with damage.reading(path, "a CSV table"):
+    text = read_csv(path, *columns, delete=delete)
+    with damage.reading(path, "a CSV table", delete):
         header, *rows = csv.reader(io.StringIO(text), strict=True)
         return [dict(zip(header, row, strict=True)) for row in rows]
 
@@ -299,12 +310,15 @@ def map_array(
 
 
 def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Reads what `write_weights` wrote: trainable weights and state, in the model's order."""
+    """Reads what `write_weights` wrote of a run: trainable weights and state, in the model's order.
+
+    Raises:
+        UserError: If the file is missing or damaged.
+    """
     folder = Path(path).parent
-    # No rule promises the weights of an epoch: they are made with the run's record.
-    delete = folder.parent / "record.json" if folder.name == "epochs" else None
+    record = run_record(folder.parent if folder.name == "epochs" else folder)
     trainable, state = {}, {}
-    for key, value in read_arrays(path, delete=delete).items():
+    for key, value in read_arrays(path, delete=record).items():
         kind, _, name = key.partition(":")
         (trainable if kind == "trainable" else state)[name] = value
     return trainable, state

@@ -40,10 +40,11 @@ def _data(study: plan.Study, results: Path) -> Iterator[Callable[[], object]]:
 def _weights(study: plan.Study, results: Path) -> Iterator[Callable[[], object]]:
     for run in study.runs:
         folder = records.run_folder(results, run)
-        if (folder / "record.json").exists():
+        if records.run_record(folder).exists():
             yield lambda folder=folder: _check_weights(folder)
 
 
 def _check_weights(folder: Path) -> None:
-    for name, sha256 in records.read_json(folder / "record.json", "weights")["weights"].items():
-        records.check_sha256(folder / f"{name}.npz", sha256)
+    record = records.run_record(folder)
+    for name, sha256 in records.read_json(record, "weights")["weights"].items():
+        records.check_sha256(folder / f"{name}.npz", sha256, delete=record)
