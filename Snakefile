@@ -23,6 +23,8 @@ rule all:
     default_target: True
     input:
         STUDY.report,
+        # Snakemake misses what lies behind a report that is there only where it is asked for.
+        STUDY.behind_the_report(),
 
 
 rule data:

@@ -215,6 +215,11 @@ class Jobs:
         """Figure folders of every experiment."""
         return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
 
+    def behind_the_report(self) -> list[str]:
+        """Every table, figure folder and record that the report is made from, each once."""
+        inputs = (path for name in self.study.experiments for path in self.table_inputs(name))
+        return [*self.tables(), *self.figures(), *dict.fromkeys(inputs)]
+
     # Per job -------------------------------------------------------------------------------
 
     def definition(self, dataset: str) -> str:
