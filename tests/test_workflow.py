@@ -112,6 +112,22 @@ def test_nothing_edited_nothing_done(finished):
     assert "Nothing to be done" in project.run(finished)
 
 
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("results/runs/*/record.json", {**per_seed(1), **TABLES}),
+        ("results/runs/*/evaluate/*.json", {"evaluate": 1, **TABLES}),
+        ("results/studies/tiny/batch_size/runs.csv", TABLES),
+        ("results/studies/tiny/batch_size/figures", DRAWN),
+    ],
+)
+def test_what_is_deleted_behind_the_report_is_made_again(edited, file, expected):
+    """So a damaged file is mended by deleting it."""
+    found = sorted(edited.glob(file))[0]
+    found.rename(edited / "deleted")
+    assert project.planned(edited) == expected
+
+
 def test_one_more_batch_size_runs_only_the_new_jobs(edited):
     def change(config):
         experiment(config)["vary"]["batch_size"].append(128)
