@@ -135,7 +135,7 @@ def test_digits(tmp_path):
         assert records.file_sha256(data.folder / file) == sha256
     assert data.record["bytes"] == 1797 * 64
     assert sorted(path.name for path in data.folder.iterdir()) == sorted(
-        [*data.record["sha256"], "record.json"]
+        [*data.record["sha256"], "record.json", "verified.json"]
     )
 
 
@@ -639,7 +639,7 @@ def test_an_incomplete_folder_is_overwritten_and_others_files_stay(tmp_path):
     assert (folder / "prepare.log").read_text() == "kept"
 
 
-@pytest.mark.parametrize("moment", [1, 4, 12, 13])
+@pytest.mark.parametrize("moment", [1, 4, 12, 13, 14])
 def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
     # The process dies at its n-th rename, as if it had been killed there.
     code = (
@@ -685,9 +685,10 @@ def test_load_checks_the_files_against_the_record(tmp_path):
     file = data.folder / "test_images.npy"
     whole = file.read_bytes()
     for content, message in (
-        (whole[:-8], "test_images.npy: cannot be read"),
-        (b"", "test_images.npy: cannot be read"),
-        ((data.folder / "train_images.npy").read_bytes(), r"received shape \(1087, 8, 8, 1\)"),
+        (whole[:-8], r"test_images.npy: received a damaged file \(mmap length is greater"),
+        (b"", "test_images.npy: received an empty file"),
+        ((data.folder / "train_images.npy").read_bytes(), r"array of shape \(1087, 8, 8, 1\)"),
+        (whole[:-8] + bytes(8), "test_images.npy: received SHA-256"),
     ):
         file.write_bytes(content)
         with pytest.raises(UserError, match=message):
@@ -696,7 +697,7 @@ def test_load_checks_the_files_against_the_record(tmp_path):
     record = json.loads((data.folder / "record.json").read_text())
     del record["scale"]
     (data.folder / "record.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"its record lacks \['scale'\]; delete"):
+    with pytest.raises(UserError, match=r"record.json: received a damaged file \(without scale\)"):
         datasets.load(results, token)
 
 

@@ -356,7 +356,10 @@ def test_a_record_without_a_status_is_damaged(study, tmp_path):
     records.write_json(path, {})
     with pytest.raises(UserError) as raised:
         status.overview(study, tmp_path)
-    assert str(raised.value) == f"{path}: its record lacks 'status'; delete it and run again."
+    assert str(raised.value) == (
+        f"{path}: received a damaged file (without status); a JSON record is expected. Delete it "
+        "and run snakemake again."
+    )
 
 
 def test_a_damaged_record_of_another_study_tells_nothing(study, tmp_path):

@@ -36,7 +36,8 @@ def prepare_data(arguments: argparse.Namespace) -> None:
     from batchscope import datasets
 
     definition = json.loads(arguments.definition)
-    datasets.prepare(arguments.dataset, definition, arguments.results)
+    for warning in datasets.prepare(arguments.dataset, definition, arguments.results):
+        print(f"Warning: {warning}")
 
 
 def check_models(arguments: argparse.Namespace) -> None:
@@ -185,6 +186,11 @@ def plan(arguments: argparse.Namespace) -> None:
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     print(status.main(arguments.config, arguments.scale, arguments.results))
+    if arguments.verify:
+        from batchscope import config, verification
+
+        study = config.study(arguments.config, arguments.scale)
+        print(verification.verify(study, arguments.results))
 
 
 def watch(arguments: argparse.Namespace) -> None:
@@ -262,6 +268,7 @@ def _parser() -> argparse.ArgumentParser:
     found = study("plan", plan, "Show what a study would run, what exists, time and disk.")
     found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
     found.add_argument("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster")
+    found.add_argument("--verify", action="store_true", help="check every recorded SHA-256")
     found = step("watch", watch, "Show how far the trainings are that run now; ends with Ctrl-C.")
     found.add_argument("--once", action="store_true", help="print it once, as for a pipe")
     found.add_argument("--seconds", type=float, default=5.0, help="between two looks")

@@ -6,7 +6,6 @@ those of a training of 2 epochs.
 
 from __future__ import annotations
 
-import csv
 import os
 import shutil
 from pathlib import Path
@@ -82,9 +81,9 @@ def _train_again(
 
 def _check_same(run: str, epoch: int, results: Path, history: list[dict]) -> None:
     """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
-    path = records.run_folder(results, run) / "history.csv"
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    folder = records.run_folder(results, run)
+    path = folder / "history.csv"
+    rows = records.read_rows(path, delete=records.run_record(folder))
     numbers = [column for column in records.HISTORY_COLUMNS if column != "seconds"]
     found = [[str(row[column]) for column in numbers] for row in history[:epoch]]
     expected = [[row.get(column) for column in numbers] for row in rows[:epoch]]

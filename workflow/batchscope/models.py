@@ -123,9 +123,8 @@ def load(
         UserError: If files are missing or do not fit each other.
     """
     factors = names.parse_run(run)
-    data = records.read_json(
-        records.dataset_folder(results, str(factors["dataset"])) / "record.json"
-    )
+    folder = records.dataset_folder(results, str(factors["dataset"]))
+    data = records.read_json(folder / "record.json", "input_shape", "classes")
     height, width, channels = data["input_shape"]
     model = build(
         str(factors["model"]),

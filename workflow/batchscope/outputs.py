@@ -11,7 +11,6 @@ from typing import Any
 
 from batchscope import absence, measure_settings, names, plan, records, snapshots, sweeps
 from batchscope.absence import Absence
-from batchscope.errors import UserError
 
 
 def all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dict[str, Any]]:
@@ -29,10 +28,7 @@ def run_status(results: Path | str, run: plan.Run) -> str:
     path = records.run_folder(results, run.name) / "record.json"
     if not path.exists():
         return unrecorded(run.factors)
-    record = records.read_json(path)
-    if "status" not in record:
-        raise UserError(f"{path}: its record lacks 'status'; delete it and run again.")
-    return record["status"]
+    return records.read_json(path, "status")["status"]
 
 
 def unrecorded(factors: dict[str, Any]) -> str:
@@ -317,11 +313,10 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
         UserError: If its record is missing or damaged.
     """
     path = records.run_folder(results, run) / "record.json"
-    record = records.read_json(path)
-    if record.get("status") != records.FINISHED:
+    record = records.read_json(path, "status")
+    if record["status"] != records.FINISHED:
         return None
-    if "epochs_run" not in record:
-        raise UserError(f"{path}: its record lacks 'epochs_run'; delete it and run again.")
+    record = records.read_json(path, "epochs_run")
     number = snapshots.middle(record["epochs_run"]) if epoch == snapshots.MIDDLE else epoch
     return None if number is None or number >= record["epochs_run"] else number
 

@@ -8,9 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batchscope import absence, estimates, measure_settings, outputs, plan, records
+from batchscope import (
+    absence,
+    data_warnings,
+    estimates,
+    measure_settings,
+    outputs,
+    plan,
+    records,
+)
 from batchscope.absence import Absence
-from batchscope.errors import UserError
 from batchscope.outputs import MeasureJob
 from batchscope.versions import VERSIONS
 
@@ -67,6 +74,7 @@ class Overview:
         trainings: Missing runs, those that another version made, and `to_epoch`.
         to_epoch: Trainings of finished runs to an epoch whose weights are missing and read.
         outdated: Step and version that made records -> how many, where it is not today's.
+        data_warnings: What to know of the prepared data sets, in sentences.
     """
 
     experiments: tuple[ExperimentStatus, ...]
@@ -84,6 +92,7 @@ class Overview:
     trainings: int = 0
     to_epoch: int = 0
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
+    data_warnings: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -173,6 +182,9 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         trainings=len(seconds),
         to_epoch=len(to_epoch),
         outdated=Counter(old.values()),
+        data_warnings=tuple(
+            warning for token in study.datasets for warning in data_warnings.read(results, token)
+        ),
     )
 
 
@@ -215,10 +227,7 @@ def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
     """
     found = {}
     for job in made:
-        try:
-            version = records.read_json(job.path).get("version")
-        except UserError:
-            continue  # a damaged record is reported where its values are read
+        version = records.read_json(job.path).get("version")
         if isinstance(version, str) and version != VERSIONS[job.measure]:
             found[job.path] = (job.measure, version)
     return found
@@ -290,7 +299,8 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
             )
         lines += [_time_line(found, cores), _disk_line(found), *_outdated_lines(found)]
     lines += told(found.absent)
-    return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
+    warnings = (*study.warnings, *found.data_warnings)
+    return "\n".join([*lines, *(f"Warning: {warning}" for warning in warnings)])
 
 
 def _table(rows: list[ExperimentStatus]) -> list[str]:

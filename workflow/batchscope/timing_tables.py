@@ -89,8 +89,9 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
     chosen = study.experiments[experiment]
     for place in outputs.places(study, results):
         for job in outputs.timing_jobs(chosen, place.results, place.recorded):
-            record = long_tables.read_record(job.path) if job.measure == measure else None
-            here = job.measure == measure and place.machine == study.machine
+            wanted = job.measure == measure
+            record = long_tables.read_record(job.path, "status") if wanted else None
+            here = wanted and place.machine == study.machine
             if record is None and here and (lacking := absence.of(job.sweep.factors)):
                 record = _absent(job.sweep, lacking.status)
             if record is not None:

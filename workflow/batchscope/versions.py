@@ -5,7 +5,7 @@ step's one parameter, so that edits that change no number recompute nothing.
 """
 
 VERSIONS = {
-    "prepare_data": "prepare_data-v1",
+    "prepare_data": "prepare_data-v2",
     "train": "train-v3",
     "evaluate": "evaluate-v1",
     "sharpness": "sharpness-v1",

@@ -182,11 +182,11 @@ def npz(request: Request) -> Raw:
     )
     return Raw(
         images,
-        labels,
+        labels.astype(np.int32),  # now that none is too large for it
         [str(index) for index in range(classes)],
         str(request.definition["path"]),
         {path.name: records.file_sha256(path)},
-        given=sets,
+        given={name: (other, labels.astype(np.int32)) for name, (other, labels) in sets.items()},
     )
 
 
@@ -208,7 +208,7 @@ def _pair(
         labels = labels[:, 0]
     _check_images(f"{where}: {images_key}", images)
     _check_labels(f"{where}: {labels_key}", labels, len(images))
-    return _stored(images, f"{where}: {images_key}"), labels.astype(np.int32)
+    return _stored(images, f"{where}: {images_key}"), labels
 
 
 def _look(images: np.ndarray) -> str:

@@ -124,7 +124,7 @@ def measure_run(
     which, epoch = settings["weights"], settings["epoch"]
     if epoch:
         folder = records.run_folder(results, run)
-        epochs_run = records.read_json(folder / "record.json")["epochs_run"]
+        epochs_run = records.read_json(folder / "record.json", "epochs_run")["epochs_run"]
         if epoch > epochs_run:
             message = f"The training stopped after epoch {epochs_run}."
             return dict.fromkeys(columns(settings)), {"message": message}

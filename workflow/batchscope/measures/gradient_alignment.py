@@ -183,7 +183,7 @@ def measure_run(
     from batchscope import models
 
     folder = records.run_folder(results, run)
-    epochs_run = records.read_json(folder / "record.json")["epochs_run"]
+    epochs_run = records.read_json(folder / "record.json", "epochs_run")["epochs_run"]
     loss, described = sharpness.objective(results, run, settings, model_file, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])
     middle = snapshots.middle(epochs_run)

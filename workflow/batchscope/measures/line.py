@@ -91,7 +91,7 @@ def write(
     parsed = measure_settings.parse_settings("line", settings)
     _check_model(run, other)
     found = [
-        records.read_json(records.run_folder(results, name) / "record.json")
+        records.read_json(records.run_folder(results, name) / "record.json", "status", "weights")
         for name in (run, other)
     ]
     unfinished = [record["status"] for record in found if record["status"] != records.FINISHED]

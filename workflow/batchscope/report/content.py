@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import json
 import os
 import re
@@ -15,6 +14,7 @@ import pandas
 
 from batchscope import (
     contrasts,
+    damage,
     figures,
     frames,
     long_tables,
@@ -129,7 +129,7 @@ def read(
         folder = results / "studies" / study.folder_name / name
         path = folder / tables.RUNS
         if path.exists():
-            rows[name] = _read_rows(path)
+            rows[name] = records.read_rows(path, "run", "status")
             found.append(frames.read(path))
             if len(found[-1]) and (differences := contrasts.contrast(found[-1])):
                 compared[name] = differences
@@ -178,15 +178,6 @@ def _nearest(path: Path | str) -> str:
     return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
 
 
-def _read_rows(path: Path) -> list[dict[str, str]]:
-    with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        rows = [{key: value or "" for key, value in row.items() if key} for row in reader]
-    if not {"run", "status"}.issubset(reader.fieldnames or ()):
-        raise UserError(f"{path}: expected the columns run and status; delete it and run again.")
-    return rows
-
-
 def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
     """Returns every experiment's answers; Holm's adjustment runs over all of the study's.
 
@@ -233,14 +224,9 @@ def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
     listing = folder / figures.LISTING
     if not listing.exists() and partial:
         return []
-    try:
+    with damage.reading(listing, "a list of figures", folder):
         entries = json.loads(listing.read_text(encoding="utf-8"))
         return [_figure(folder, entry, results) for entry in entries]
-    except FileNotFoundError as error:
-        raise UserError(f"{error.filename}: missing; run snakemake to make it.") from None
-    except (ValueError, TypeError, KeyError):
-        message = "expected a list of figures; delete its folder and run again."
-        raise UserError(f"{listing}: {message}") from None
 
 
 def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
@@ -261,7 +247,10 @@ def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
 
 def _embedded(path: Path) -> tuple[str, int | None, int | None]:
     """Returns an image's `data:` address, and its width and height in CSS pixels."""
-    content, kind = path.read_bytes(), "svg+xml"
+    with damage.reading(path, "an SVG image", path.parent):
+        content, kind = path.read_bytes(), "svg+xml"
+        if not content.rstrip().endswith(b"</svg>"):
+            raise ValueError("it has no end")
     number = rb"([\d.]+)"
     form = rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ " + number + rb" " + number + rb"\""
     match = re.search(form, content[:8192])
@@ -277,7 +266,7 @@ def _embedded(path: Path) -> tuple[str, int | None, int | None]:
 def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
     paths = {run: records.run_folder(results, run) / "record.json" for run in study.runs}
     return {
-        run: _of_machine(records.read_json(path), study.machine)
+        run: _of_machine(records.read_json(path, "status"), study.machine)
         for run, path in paths.items()
         if path.exists()
     }
@@ -288,7 +277,9 @@ def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
     for place in list(outputs.places(study, results))[1:]:
         paths = [records.run_folder(place.results, run) / "record.json" for run in study.runs]
         found += [
-            _of_machine(records.read_json(path), place.machine) for path in paths if path.exists()
+            _of_machine(records.read_json(path, "status"), place.machine)
+            for path in paths
+            if path.exists()
         ]
     return found
 
@@ -301,7 +292,7 @@ def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
                 if job.measure == "time_epoch" or job.sweep:
                     found[job.path] = place.machine
     return [
-        _of_machine(records.read_json(path), machine)
+        _of_machine(records.read_json(path, "status"), machine)
         for path, machine in found.items()
         if path.exists()
     ]

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from batchscope import names
+from batchscope import data_warnings, names
 from batchscope.report.content import Inputs
 from batchscope.report.text import format_number, is_number, plain, plural, size
 
@@ -61,6 +61,7 @@ def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
         "checksums": list((record.get("sha256") or {}).items()),
         "skipped": skipped[:SKIPPED_SHOWN],
         "skipped_count": record.get("skipped_count") or len(skipped),
+        "warnings": list(data_warnings.warnings(token, record)),
     }
 
 
