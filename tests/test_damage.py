@@ -86,7 +86,7 @@ FILES = {
 # What Snakemake misses in place of the file.
 MENDS = {
     **dict.fromkeys(
-        ("history in runs.csv", "history in curves", "updates", "initial", "final", "snapshot"),
+        ("history in runs.csv", "history in curves", "updates", "initial", "final"),
         "{run}/record.json",
     ),
     "images": f"data/{DATASET}",

@@ -90,7 +90,7 @@ def test_weights_of_another_machine_are_refused(copied):
     header, first, *rest = history.read_text().splitlines()
     loss = first.split(",")[3]
     first = first.replace(loss, loss[:-1] + ("1" if loss[-1] != "1" else "2"))
-    history.write_text("\n".join([header, first, *rest]))
+    history.write_text("\n".join([header, first, *rest, ""]))
     code, output = snapshot(folder, run, 2, "--model-file", model)
     assert code == 1 and "received another history of 2 epochs" in output
     assert "Traceback" not in output and not path.exists()

@@ -283,7 +283,7 @@ def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
     assert lines[5].split() == ["all", "7", "0", "0", "0", "7", "evaluate", "7,", "time_epoch", "3"]
     assert "Data to prepare: digits-065f9c58." in lines
     assert any("unknown for 7 runs" in line for line in lines)
-    assert lines[-1] == "Disk needed: about 534 kB."
+    assert "Disk needed: about 534 kB." in lines
 
 
 def test_records_of_another_version_tell_nothing(study, tmp_path):

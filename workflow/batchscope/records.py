@@ -334,9 +334,10 @@ def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.
         UserError: If the file is missing or damaged.
     """
     folder = Path(path).parent
-    record = run_record(folder.parent if folder.name == "epochs" else folder)
+    # Weights after an epoch are made by themselves, all others with their run.
+    delete = None if folder.name == "epochs" else run_record(folder)
     trainable, state = {}, {}
-    for key, value in read_arrays(path, delete=record).items():
+    for key, value in read_arrays(path, delete=delete).items():
         kind, _, name = key.partition(":")
         (trainable if kind == "trainable" else state)[name] = value
     return trainable, state
