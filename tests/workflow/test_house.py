@@ -41,18 +41,31 @@ LAYERS = (
     "grids",
     "experiment_keys",
     "plan",
+    "strict_yaml",
     "config",
+    "command_line",
+    "damage",
     "records",
+    "data_warnings",
+    "owners",
+    "control_groups",
+    "memory_kills",
     "installation",
     "machine",
     "outputs",
+    "weight_counts",
     "estimates",
     "status",
+    "progress",
     "backend",
+    "locks",
+    "lifetime",
+    "apart",
     "warm",
-    "jobs",
     "datasets",
+    "verification",
     "networks",
+    "user_models",
     "models",
     "losses",
     "methods",
@@ -62,6 +75,7 @@ LAYERS = (
     "checkpoint",
     "weight_distance",
     "training",
+    "early_weights",
     "measures",
     "frameworks",
     "timing",
@@ -77,6 +91,7 @@ LAYERS = (
     "timing_tables",
     "tables",
     "figures",
+    "jobs",
     "report",
 )
 HEAVY = {
@@ -91,6 +106,8 @@ OUTSIDE = {
     "estimates": {"numpy"},
     "measure_settings": set(),
     "snapshots": set(),
+    "weight_counts": set(),
+    "outputs": set(),
     "plan": set(),
     "kinds": set(),
     "combinations": set(),
@@ -110,8 +127,15 @@ OUTSIDE = {
     "values": set(),
     "errors": set(),
     "versions": set(),
+    "damage": set(),
+    "data_warnings": set(),
     "records": {"numpy"},
+    "owners": set(),
+    "strict_yaml": set(),
+    "control_groups": set(),
     "config": set(),
+    "command_line": set(),
+    "progress": set(),
     "weight_distance": {"numpy"},
     "frameworks": {"numpy", "torch", "mxnet", "jax"},
     "statistics": {"numpy", "scipy", "pandas"},
@@ -227,7 +251,10 @@ def test_the_project_pins_what_the_lock_holds():
 def test_conda_twins_never_drift_from_the_lock():
     conda_names = {"matplotlib-base": "matplotlib", "python": None}
     # What starts the jobs, and no job imports.
-    managing = {"snakemake", "snakemake-executor-plugin-slurm"}
+    managing = {
+        *("snakemake", "snakemake-executor-plugin-slurm"),
+        "snakemake-logger-plugin-rich",
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     dependencies = {pin.split("==")[0] for pin in project["project"]["dependencies"]}
     lock = locked("requirements.lock")

@@ -18,3 +18,4 @@ rule prepare_data:
     shell:
         "python workflow/run.py prepare_data --dataset {wildcards.dataset:q}"
         " --definition {params.definition:q} > {log:q} 2>&1"
+        " && cat {log:q} >&2"

@@ -6,6 +6,7 @@ rule evaluate:
         record="results/runs/{run}/record.json",
         final="results/runs/{run}/final.npz",
         best="results/runs/{run}/best.npz",
+        early=lambda wildcards: jobs.snapshot(wildcards.run, "evaluate", wildcards.settings),
         data=ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
         model=ancient(RUN_MODEL),
     output:
@@ -100,6 +101,7 @@ rule gradient_alignment:
     input:
         record="results/runs/{run}/record.json",
         final="results/runs/{run}/final.npz",
+        middle="results/runs/{run}/epochs/middle.npz",
         initial=ancient("results/runs/{run}/initial.npz"),
         data=ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
         model=ancient(RUN_MODEL),

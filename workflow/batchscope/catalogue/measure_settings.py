@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from batchscope.catalogue import parameters
+from batchscope.catalogue import parameters, run_names
 from batchscope.catalogue.parameters import Parameter
 
 _WEIGHTS = Parameter(
@@ -172,7 +172,11 @@ TIMINGS: dict[str, dict[str, Parameter]] = {
                 "MB",
                 minimum=0,
             ),
-            Parameter("most", "most", "int", 65536, "Largest batch size to try.", minimum=1),
+            Parameter(
+                *("most", "most", "int", 65536, "Largest batch size to try."),
+                minimum=1,
+                maximum=run_names.MOST_EXAMPLES,
+            ),
             Parameter(
                 "resolution",
                 "res",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchscope.catalogue import run_names
 from batchscope.catalogue.parameters import Parameter
 
 OPTIMIZERS = (
@@ -21,17 +22,24 @@ OPTIMIZERS = (
     "sgd",
 )
 
-
 FACTORS: dict[str, Parameter] = {
     factor.name: factor
     for factor in (
         # Core: always spelled, in this order; data set and model without their alias.
         Parameter("dataset", "data", "str", None, "Data set, by its name under `datasets`."),
         Parameter("model", "model", "str", None, "Model, by its name."),
-        Parameter("batch_size", "bs", "int", None, "Examples per update.", "examples", minimum=1),
+        Parameter(
+            *("batch_size", "bs", "int", None, "Examples per update.", "examples"),
+            minimum=1,
+            maximum=run_names.MOST_EXAMPLES,
+        ),
         Parameter("learning_rate", "lr", "float", None, "Rate before any scaling.", above=0),
         Parameter("optimizer", "opt", "str", None, "Keras optimizer.", choices=OPTIMIZERS),
-        Parameter("epochs", "ep", "int", None, "Horizon of the training.", "epochs", minimum=1),
+        Parameter(
+            *("epochs", "ep", "int", None, "Horizon of the training.", "epochs"),
+            minimum=1,
+            maximum=run_names.MOST_EPOCHS,
+        ),
         Parameter(
             "seed",
             "seed",
@@ -68,6 +76,7 @@ FACTORS: dict[str, Parameter] = {
             "Epochs without improvement after which a training stops; 0 never stops it.",
             "epochs",
             minimum=0,
+            maximum=run_names.MOST_EPOCHS,
         ),
         Parameter(
             "learning_rate_scaling",
@@ -78,10 +87,20 @@ FACTORS: dict[str, Parameter] = {
             choices=("none", "linear", "sqrt"),
         ),
         Parameter(
-            "base_batch_size", "bbs", "int", 32, "Batch size that the rate is for.", minimum=1
+            "base_batch_size",
+            "bbs",
+            "int",
+            32,
+            "Batch size that the rate is for.",
+            minimum=1,
+            maximum=run_names.MOST_EXAMPLES,
         ),
         Parameter("device", "dev", "str", "cpu", "Where to train.", choices=("cpu", "gpu")),
-        Parameter("threads", "th", "int", 1, "Threads of a training.", "threads", minimum=1),
+        Parameter(
+            *("threads", "th", "int", 1, "Threads of a training.", "threads"),
+            minimum=1,
+            maximum=run_names.MOST_THREADS,
+        ),
         Parameter(
             "warmup_epochs",
             "wu",
@@ -90,6 +109,7 @@ FACTORS: dict[str, Parameter] = {
             "Epochs over which the rate rises from the unscaled to the scaled one.",
             "epochs",
             minimum=0,
+            maximum=run_names.MOST_EPOCHS,
         ),
         Parameter(
             "target_train_loss",
@@ -108,6 +128,7 @@ FACTORS: dict[str, Parameter] = {
             1,
             "Devices among which every batch is divided (tf.distribute.MirroredStrategy).",
             minimum=1,
+            maximum=run_names.MOST_DEVICES,
         ),
         Parameter(
             "augmentation",
@@ -141,6 +162,7 @@ FACTORS: dict[str, Parameter] = {
             "Steps on every batch, for conservative.",
             "steps",
             minimum=1,
+            maximum=run_names.MOST_STEPS,
         ),
         Parameter(
             "rho",

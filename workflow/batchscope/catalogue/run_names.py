@@ -20,6 +20,9 @@ from typing import Any
 from batchscope.catalogue import parameters, run_factors
 from batchscope.catalogue.parameters import Parameter, Value
 
+# Far above what anyone runs: more is a slip of the hand.
+MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
+MOST_THREADS, MOST_DEVICES = 4096, 1024
 _TIMING_CORE = ("dataset", "model", "batch_size", "optimizer", "device", "threads")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchscope.analysis import step_cost
 from batchscope.catalogue import sweep_names
 
 # What a row is of: the machine, the sweep and its factors.
@@ -19,7 +20,8 @@ _OF_BLOCKS = {"": "median", "_q1": "lower quartile", "_q3": "upper quartile"}
 _STATUS = "finished, diverged or out_of_memory."
 _STATUS_HERE = (
     "finished, diverged, out_of_memory; or not_installed where the framework has no environment "
-    "here, or no_gpu where no GPU is within reach, and the rest of the row is empty."
+    "here, no_gpu where no GPU is within reach, or no_cores where it asks for more threads than "
+    "there are cores, and the rest of the row is empty."
 )
 # What samples say of a GPU. NVML averages over up to a second: of shorter pieces it tells what
 # came before them.
@@ -68,7 +70,8 @@ SWEEPS: dict[str, str] = {
     "seconds_per_image": "Cost per image: b of the fit, s.",
     "seconds_per_image_low": "Lower end of its 95 % interval.",
     "seconds_per_image_high": "Upper end of its 95 % interval.",
-    "fixed_seconds_error": "Standard error of the fixed cost, with sizes - 2 degrees of freedom.",
+    "fixed_seconds_error": "Standard error of the fixed cost: that over sizes joined with that "
+    "over rounds.",
     "fixed_seconds_without_delay": "Fixed cost of a step that was timed in the same turns without "
     "the delay, s; as what follows, only with a delay.",
     "recovered_delay_seconds": "What the delay added to the fixed cost of the fit: lines through "
@@ -82,7 +85,9 @@ SWEEPS: dict[str, str] = {
     "paired_delay_seconds_high": "Upper end of its 95 % interval.",
     "half_batch": "Batch size a / b, at which half of a step is fixed cost.",
     "line_residual": "Relative root-mean-square residual of the fit.",
-    "noise_floor": "Factor by which a batch size differs from itself.",
+    "noise_floor": "Factor by which a batch size differs from itself; above "
+    f"{step_cost.MOST_NOISE:g}, half_batch, plateau, knee, still_rising and ceiling are empty: "
+    f"{step_cost.TOO_NOISY}.",
     "highest_images_per_second": "Highest median throughput.",
     "plateau_images_per_second": "Throughput that it tends to: 1 / b where the line fits, or else "
     "the median of the sizes from half the largest on, unless these still rise.",
@@ -105,7 +110,8 @@ SWEEPS: dict[str, str] = {
     "matmul_flops_per_second_lowest": "The lowest of these.",
     "flops_per_image": "Operations of the model's products and convolutions per image and update.",
     "ceiling_images_per_second": "The one over the other.",
-    "share_of_ceiling": "highest_images_per_second over it.",
+    "share_of_ceiling": "highest_images_per_second over it; above 1, the peak that was measured is "
+    "no ceiling.",
     "max_batch_size": "Largest batch size that was seen to fit into memory.",
     "max_batch_size_bound": "resolved, most_fits (all that may be tried fits) or nothing_fits.",
     "memory_limit_mb": "Memory that it was allowed to take, MB.",

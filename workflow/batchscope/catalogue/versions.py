@@ -5,12 +5,12 @@ step's one parameter, so that edits that change no number recompute nothing.
 """
 
 VERSIONS = {
-    "prepare_data": "prepare_data-v1",
+    "prepare_data": "prepare_data-v2",
     "train": "train-v3",
     "evaluate": "evaluate-v1",
     "sharpness": "sharpness-v1",
     "weight_distance": "weight_distance-v1",
-    "time_epoch": "time_epoch-v1",
+    "time_epoch": "time_epoch-v2",
     "displacement": "displacement-v1",
     "gradient_alignment": "gradient_alignment-v3",
     "hessian": "hessian-v1",

@@ -74,7 +74,8 @@ def write(
         found.write(results, run, settings, output, model_file)
         return
     parsed = measure_settings.parse_settings(measure, settings)
-    status = disk.read_json(records.run_folder(results, run) / "record.json")["status"]
+    path = records.run_folder(results, run) / "record.json"
+    status = disk.read_json(path, "status")["status"]
     values: dict[str, float | None] = dict.fromkeys(found.columns(parsed))
     details: dict[str, Any] = {}
     if status == records.FINISHED:

@@ -166,6 +166,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
         axes.set_ylim(positive.min() / margin, top * margin)
     elif values.min() == 0:
         axes.set_yscale("symlog", linthresh=positive.min())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
 
 
 def few_log_labels(axis: Axis, span: float) -> None:
