@@ -3,12 +3,6 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-# A study is run alone: --configfile replaces the default study, it is never merged with it.
-if not workflow.configfiles:
-
-    configfile: "config.yaml"
-
-
 include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/train.smk"
@@ -20,16 +14,20 @@ include: "workflow/rules/report.smk"
 
 
 rule all:
+    """The report, and whatever is missing behind it."""
     default_target: True
     input:
-        STUDY.report,
+        # A function: other targets, the jobs of a cluster among them, do without it.
+        lambda wildcards: STUDY.targets(),
 
 
 rule data:
+    """The data sets of the study."""
     input:
         STUDY.data_records(),
 
 
 rule runs:
+    """The trainings of the study."""
     input:
         STUDY.run_records(),

@@ -35,7 +35,8 @@ def write_dataset(results: Path, classes: int = 3) -> None:
         images = random.integers(0, 17, (count, 8, 8, 1), np.uint8)
         np.save(folder / f"{split}_images.npy", images)
         np.save(folder / f"{split}_labels.npy", random.integers(0, classes, count).astype(np.int32))
-    record = {"dataset": DATASET, "scale": 1 / 16, "classes": classes}
+    sha256 = {path.name: disk.file_sha256(path) for path in folder.glob("*.npy")}
+    record = {"dataset": DATASET, "scale": 1 / 16, "classes": classes, "sha256": sha256}
     disk.write_json(folder / "record.json", record | {"input_shape": [8, 8, 1], "counts": COUNTS})
 
 

@@ -80,13 +80,17 @@ def run(project: Path, *arguments: str) -> str:
 
 def planned(project: Path, *arguments: str) -> dict[str, int]:
     """Returns rule -> jobs that a run would start now; empty for `Nothing to be done`."""
-    done = snakemake(project, "-n", "--cores", "2", *arguments)
+    done = snakemake(project, "-n", "-p", "--cores", "2", *arguments)
     assert done.returncode == 0, done.stdout
     if "Nothing to be done" in done.stdout:
         return {}
     table = re.search(r"^job +count\n-+ +-+\n(.*?)^total +\d+$", done.stdout, re.M | re.S)
     assert table, done.stdout
-    counts = {line.split()[0]: int(line.split()[1]) for line in table[1].splitlines()}
+    counts: dict[str, int] = {}
+    for line in table[1].splitlines():
+        rule, count = line.split()
+        rule = "figures" if rule.startswith("figures_") else rule  # one per experiment
+        counts[rule] = counts.get(rule, 0) + int(count)
     counts.pop("all", None)
     return counts
 

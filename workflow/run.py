@@ -1,14 +1,17 @@
 """The one door to every step: arguments, threads, error text; imports the step after that.
 
 Each job of the workflow is one call of this script, and its logged line can be pasted into a
-shell to repeat the job by hand. `python workflow/run.py plan` shows what a study would run.
+shell to repeat the job by hand. `python workflow/run.py plan` shows what a study would run, and
+`watch` how far the trainings are that run now.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,8 +21,8 @@ from typing import Any
 from batchscope.catalogue import framework_names, run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.errors import UserError
-from batchscope.host import framework_environments, warm_process
+from batchscope.errors import ConfigError, Interrupted, UserError
+from batchscope.host import absence, apart, control_groups, framework_environments, warm_process
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
 
@@ -28,22 +31,55 @@ def prepare_data(arguments: argparse.Namespace) -> None:
     from batchscope import datasets
 
     definition = json.loads(arguments.definition)
-    datasets.prepare(arguments.dataset, definition, arguments.results)
+    for warning in datasets.prepare(arguments.dataset, definition, arguments.results):
+        print(f"Warning: {warning}")
+
+
+def check_models(arguments: argparse.Namespace) -> None:
+    from batchscope.store import job_files
+    from batchscope.study import config
+
+    study = config.study(arguments.config, arguments.scale)
+    own = job_files.own_models(study, arguments.results)
+    _start({"threads": 1, "device": "cpu"})
+    from batchscope import datasets
+    from batchscope.training import models
+
+    problems = []
+    for dataset, model in sorted(own):
+        try:
+            look = datasets.look(arguments.results, dataset, study.datasets[dataset])
+            if look is not None:
+                models.build(model, *look, 0, study.models[model])
+        except UserError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
 
 
 def train(arguments: argparse.Namespace) -> None:
     _start(run_names.parse_run(arguments.run))
+    from batchscope.store import memory_kills, records
     from batchscope.training import trainer
 
+    folder = records.run_folder(arguments.results, arguments.run)
+    killed = memory_kills.record_or_retry(folder, arguments.killed_at_mb)
+    if killed:
+        status = trainer.record_kill(arguments.run, arguments.results, killed, arguments.model_file)
+        print(f"{arguments.run}: {status}. {killed}")
+        return
     limits = trainer.Limits(
         arguments.chunk_seconds, arguments.chunk_steps, arguments.checkpoint_seconds
     )
-    try:
-        status = trainer.train(arguments.run, arguments.results, arguments.model_file, limits)
-    except trainer.Interrupted:
-        print("Stopped by a signal; goes on from its checkpoint when started again.")
-        sys.exit(INTERRUPTED)
+    status = trainer.train(arguments.run, arguments.results, arguments.model_file, limits)
     print(f"{arguments.run}: {status}")
+
+
+def snapshot(arguments: argparse.Namespace) -> None:
+    from batchscope.training import early_weights
+
+    epoch = int(arguments.epoch) if arguments.epoch.isdigit() else arguments.epoch
+    early_weights.write(arguments.run, epoch, arguments.results, arguments.model_file)
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -73,6 +109,7 @@ def timing(arguments: argparse.Namespace) -> None:
     else:
         subject = sweep_names.parse(arguments.sweep)
         factors = subject.factors
+    absence.check_threads(factors["threads"])
     if factors.get("framework", framework_names.OWN) != framework_names.OWN:
         _hand_over(factors["framework"])
     elif entry.batch_sizes != "searched":  # the tries of a search start TensorFlow themselves
@@ -112,10 +149,12 @@ def install_framework(arguments: argparse.Namespace) -> None:
 
 
 def tabulate(arguments: argparse.Namespace) -> None:
+    from batchscope.store import owners
     from batchscope.study import config
     from batchscope.tables import run_table
 
     study = config.study(arguments.config, arguments.scale)
+    owners.claim(arguments.output.parent, study.name, arguments.config)
     run_table.write(arguments.results, study, arguments.experiment, arguments.output)
 
 
@@ -125,12 +164,7 @@ def draw(arguments: argparse.Namespace) -> None:
 
     study = config.study(arguments.config, arguments.scale)
     experiment = study.experiments[arguments.experiment]
-    varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
-    measured = {**experiment.measures, **experiment.timings}
-    wanted = experiment.figures or figures.available(
-        measured, varied, experiment.at_epochs, experiment.margins
-    )
-    figures.write(arguments.tables, wanted, arguments.output)
+    figures.write(arguments.tables, figures.drawn(experiment), arguments.output)
 
 
 def report(arguments: argparse.Namespace) -> None:
@@ -142,12 +176,31 @@ def report(arguments: argparse.Namespace) -> None:
 
 
 def plan(arguments: argparse.Namespace) -> None:
-    from batchscope.host import absence
     from batchscope.store import status
 
+    _end_with_the_reader()
     if arguments.gpus:
         os.environ[absence.VARIABLE] = "true"
     print(status.main(arguments.config, arguments.scale, arguments.results))
+    if arguments.verify:
+        from batchscope.datasets import verification
+        from batchscope.study import config
+
+        study = config.study(arguments.config, arguments.scale)
+        print(verification.verify(study, arguments.results))
+
+
+def watch(arguments: argparse.Namespace) -> None:
+    from batchscope.store import progress
+
+    _end_with_the_reader()
+    clear = "\033[H\033[2J" if sys.stdout.isatty() and not arguments.once else ""
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            print(f"{clear}{progress.overview(arguments.results)}", flush=True)
+            if arguments.once:
+                return
+            time.sleep(arguments.seconds)
 
 
 def explain(arguments: argparse.Namespace) -> None:
@@ -168,7 +221,13 @@ OF = {
 def _start(factors: dict) -> None:
     from batchscope.host import tensorflow_start
 
+    absence.check_threads(factors["threads"])
     tensorflow_start.start(factors["threads"], factors["device"], factors.get("replicas", 1))
+
+
+def _end_with_the_reader() -> None:
+    """Lets what only prints end quietly where `head` has read enough."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def _hand_over(framework: str) -> None:
@@ -209,11 +268,17 @@ def _parser() -> argparse.ArgumentParser:
     found = study("plan", plan, "Show what a study would run, what exists, time and disk.")
     found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
     found.add_argument("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster")
+    found.add_argument("--verify", action="store_true", help="check every recorded SHA-256")
+    found = step("watch", watch, "Show how far the trainings are that run now; ends with Ctrl-C.")
+    found.add_argument("--once", action="store_true", help="print it once, as for a pipe")
+    found.add_argument("--seconds", type=float, default=5.0, help="between two looks")
     found = step("explain", explain, "Print what a factor, measure, column or figure is.")
     found.add_argument("name", nargs="?", help="of all that a study may choose; all if left out")
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")
+    found = study("check_models", check_models, "Build a study's own models, before their data.")
+    found.add_argument("--config", required=True, help="the configuration file")
     found = step("install_framework", install_framework, "Install a framework beside TensorFlow.")
     found.add_argument("--framework", required=True, choices=tuple(framework_names.FRAMEWORKS))
     found.add_argument("--output", type=Path, required=True, help="its record")
@@ -222,6 +287,11 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--chunk-seconds", type=float, default=5.0, help="most in one call")
     found.add_argument("--chunk-steps", type=int, help="most steps in one call")
     found.add_argument("--checkpoint-seconds", type=float, default=30.0, help="between two")
+    found.add_argument("--killed-at-mb", type=float, help="the kernel killed it at this limit")
+    _model_file(found)
+    found = step("snapshot", snapshot, "Make one run's weights after an epoch before its last.")
+    found.add_argument("--run", required=True)
+    found.add_argument("--epoch", required=True, help="its number, or `middle`")
     _model_file(found)
     for name, entry in MEASURES.items():
         found = step(name, measure, entry.doc)
@@ -268,6 +338,9 @@ def main(words: list[str]) -> None:
         arguments.call(arguments)
     except UserError as error:
         sys.exit(str(error))
+    except Interrupted:
+        print("Stopped by a signal; goes on from its checkpoint when started again.")
+        sys.exit(INTERRUPTED)
     if arguments.step in OF:
         from batchscope.store import estimates
 
@@ -278,6 +351,8 @@ def main(words: list[str]) -> None:
 
 def _alone(words: list[str]) -> bool:
     """Whether a step must have a process of its own: what is timed, a GPU, several threads."""
+    if words[:1] == ["check_models"]:
+        return False
     run = words[words.index("--run") + 1] if "--run" in words[:-1] else ""
     try:
         factors = run_names.parse_run(run)
@@ -287,6 +362,33 @@ def _alone(words: list[str]) -> bool:
     return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
 
 
+def _job(words: list[str]) -> int | None:
+    """Runs a step as a job, which ends with its Snakemake; returns its exit status."""
+    warm_process.follow()
+    if words[:1] != ["train"]:
+        status = None if _alone(words) else warm_process.ask(words)
+        return main(words) if status is None else _told(status)
+    before = control_groups.count()
+    status = _copy(words)
+    if status == -signal.SIGKILL and (limit := control_groups.limit_met(before)):
+        status = _copy([*words, "--killed-at-mb", str(limit)])
+    return _told(status)
+
+
+def _copy(words: list[str]) -> int:
+    """Runs a step in a copy of the warm process, or else of this one; returns how that ended."""
+    status = None if _alone(words) else warm_process.ask(words)
+    return apart.run(main, words) if status is None else status
+
+
+def _told(status: int) -> int:
+    """Returns an exit status in place of the signal that ended a step, which is told."""
+    if status >= 0:
+        return status
+    how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
+    print(f"The step was {how}.", file=sys.stderr)
+    return 128 - status
+
+
 if __name__ == "__main__":
-    status = None if _alone(sys.argv[1:]) else warm_process.ask(sys.argv[1:])
-    sys.exit(main(sys.argv[1:]) if status is None else status)
+    sys.exit(_job(sys.argv[1:]))

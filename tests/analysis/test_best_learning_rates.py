@@ -71,7 +71,8 @@ def test_the_exponent_of_a_known_optimum_is_exact(power, factor):
     assert [choice.rate for choice in found] == pytest.approx(expected)
     assert all(choice.edge == "" and choice.runs == 3 for choice in found)
     fit = best_learning_rates.exponent(found)
-    assert fit.interval == pytest.approx((power, power, power, 3))
+    # Three sizes two doublings apart, rates one apart: half a step moves the slope by 2 / 8.
+    assert fit.interval == pytest.approx((power, power - 0.25, power + 0.25, 3))
     assert fit.factor == pytest.approx(factor)
     assert (fit.bound, fit.on_edge, fit.points) == ("", 0, 9)
 
@@ -89,7 +90,10 @@ def test_each_seed_gives_an_exponent():
     fit = best_learning_rates.exponent(best_learning_rates.choices(frame))
     # 0, 1/2 and 1: mean 1/2, standard error 1/2 / sqrt(3), t of 2 degrees of freedom 4.303.
     assert fit.interval.mean == pytest.approx(0.5)
-    assert fit.interval.high - 0.5 == pytest.approx(4.3027 * 0.5 / 3**0.5, rel=1e-4)
+    # Two sizes two doublings apart: half a step of the grid at both moves the slope by 1 / 2.
+    half = 4.3027 * 0.5 / 3**0.5 + 0.5
+    assert fit.interval.high - 0.5 == pytest.approx(half, rel=1e-4)
+    assert 0.5 - fit.interval.low == pytest.approx(half, rel=1e-4)
     assert fit.interval.n == 3
 
 
@@ -135,6 +139,25 @@ def test_the_resolution_is_half_a_step_at_every_batch_size():
     found = best_learning_rates.choices(runs(lambda *_: 0.04))
     # Doublings centre to -1.5, -0.5, 0.5, 1.5: half a step each moves the slope by 2 / 5.
     assert best_learning_rates.exponent(found).resolution == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("step", [1, 2])
+def test_the_interval_of_the_exponent_covers(step, spread):
+    """Optima that fall anywhere between the rates; their luck by seed, in doublings."""
+    rng, sizes, studies, covered = np.random.default_rng(5), [32, 64, 128, 256], 100, 0
+    rates = [2.0**power for power in range(-16, 17, step)]
+    for _ in range(studies):
+        power, first = rng.uniform(0, 1), rng.uniform(-3, 3)
+        luck = rng.normal(0, spread, (3, len(sizes)))
+
+        def optimum(size, seed, power=power, first=first, luck=luck):
+            return 2 ** (first + power * math.log2(size / 32) + luck[seed, sizes.index(size)])
+
+        found = best_learning_rates.choices(runs(optimum, rates, sizes))
+        _, low, high, _ = best_learning_rates.exponent(found).interval
+        covered += low <= power <= high
+    assert covered >= 0.95 * studies - 3 * math.sqrt(0.95 * 0.05 * studies)
 
 
 def test_a_rate_next_to_divergence_is_not_on_the_edge():

@@ -17,8 +17,13 @@ def noisy(seconds, noise, seed=0, blocks=None):
     return (seconds if blocks is None else seconds[:, None]) * (1 + scatter)
 
 
+def rounds(medians, count=2):
+    """Returns blocks that are alike in every round."""
+    return [[seconds] * count for seconds in medians]
+
+
 def test_exact_timings_give_their_costs_in_any_order():
-    fit = step_cost.fixed_cost(POWERS[::-1], list(0.02 + 0.001 * POWERS[::-1]))
+    fit = step_cost.fixed_cost(POWERS[::-1], rounds(0.02 + 0.001 * POWERS[::-1]))
     assert fit.fixed == pytest.approx((0.02, 0.02, 0.02))
     assert fit.per_image == pytest.approx((0.001, 0.001, 0.001))
     assert fit.half_batch == pytest.approx((20, 20, 20))
@@ -27,7 +32,7 @@ def test_exact_timings_give_their_costs_in_any_order():
 
 def test_the_weights_are_relative():
     # Weights 1, 1 and 1/4, by hand: 9a + 15b = 10 and 15a + 29b = 18, so a = 5/9 and b = 1/3.
-    fit = step_cost.fixed_cost([1, 2, 3], [1.0, 1.0, 2.0])
+    fit = step_cost.fixed_cost([1, 2, 3], rounds([1.0, 1.0, 2.0]))
     assert (fit.fixed.value, fit.per_image.value) == pytest.approx((5 / 9, 1 / 3))
     assert fit.half_batch.value == pytest.approx(5 / 3)
     # Relative residuals 1/9, -2/9 and 2/9; the inverse matrix has 4 * 29 / 36 for a.
@@ -44,21 +49,81 @@ def test_a_negative_fixed_cost_is_told_and_halves_nothing():
 
 
 def test_blocks_count_by_their_median():
-    blocks = [[0.03, 0.9, 0.03], [0.04, 0.04, 0.01], [0.06], 0.1]
+    blocks = [[0.03, 0.9, 0.03], [0.04, 0.04, 0.01], [0.06] * 3, [0.1, 0.2, 0.05]]
     assert step_cost.fixed_cost([10, 20, 40, 80], blocks).fixed.value == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize(("between", "sizes"), [(0.05, 0.0), (0.01, 0.03)])
-def test_intervals_cover_noise_of_blocks_and_of_sizes(between, sizes):
-    generator, true, hits = np.random.default_rng(1), 0.01 + 1e-4 * POWERS, np.zeros(2)
-    for seed in range(400):
-        seconds = true * (1 + sizes * generator.standard_normal(len(true)))
-        fit = step_cost.fixed_cost(POWERS, noisy(seconds, between, seed, blocks=5))
-        hits += [
-            fit.fixed.low < 0.01 < fit.fixed.high,
-            fit.per_image.low < 1e-4 < fit.per_image.high,
-        ]
-    assert hits / 400 == pytest.approx([0.95, 0.95], abs=0.035)
+def made(generator, sizes, count, noise=0.02, strays=0.0, drift=0.0, spikes=0.0):
+    """Returns blocks of 10 ms + 0.1 ms per image, shape (sizes, rounds).
+
+    Args:
+        generator: The source of all chances.
+        sizes: Batch sizes.
+        count: Rounds.
+        noise: Relative scatter of a block.
+        strays: Relative scatter of the sizes around the line.
+        drift: Relative scatter of the rounds, in common to all sizes.
+        spikes: Share of the blocks that take half as long again.
+    """
+    seconds = (0.01 + 1e-4 * sizes) * (1 + strays * generator.standard_normal(len(sizes)))
+    seconds = seconds[:, None] * np.exp(drift * generator.standard_normal(count))
+    seconds = seconds * (1 + noise * generator.standard_normal(seconds.shape))
+    return seconds * np.where(generator.random(seconds.shape) < spikes, 1.5, 1.0)
+
+
+def covered(sizes, count, **how):
+    """Returns the shares of 400 fits whose intervals hold a, b and a / b."""
+    generator, hits = np.random.default_rng(1), np.zeros(3)
+    for _ in range(400):
+        fit = step_cost.fixed_cost(sizes, list(made(generator, sizes, count, **how)))
+        true = (fit.fixed, 0.01), (fit.per_image, 1e-4), (fit.half_batch, 100)
+        hits += [found.low < value < found.high for found, value in true]
+    return hits / 400
+
+
+@pytest.mark.parametrize("count", [5, 9])
+@pytest.mark.parametrize("sizes", [POWERS, SPARSE, POWERS[2::2]])
+def test_intervals_cover_noise_of_blocks_and_of_sizes(sizes, count):
+    """Under noise of the blocks alone conservatively: what rounds have in common counts twice."""
+    found = covered(sizes, count)
+    assert (found >= 0.92).all() and (found <= 0.995).all()
+    assert covered(sizes, count, noise=0.01, strays=0.03) == pytest.approx([0.95] * 3, abs=0.03)
+
+
+@pytest.mark.parametrize("count", [5, 9])
+@pytest.mark.parametrize("sizes", [POWERS, SPARSE, POWERS[2::2]])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"drift": 0.05},
+        {"drift": 0.05, "strays": 0.03},
+        {"drift": 0.2, "noise": 0.005},
+        {"spikes": 0.15},
+        {"spikes": 0.15, "drift": 0.05},
+    ],
+    ids=["drift", "drift and strays", "much drift", "spikes", "spikes and drift"],
+)
+def test_intervals_cover_a_drift_of_all_sizes_and_spikes(how, sizes, count):
+    assert (covered(sizes, count, **how) >= 0.92).all()
+
+
+def test_the_error_that_sizes_have_in_common_by_hand():
+    """A line without strays in two rounds, the second of which takes twice as long."""
+    line = 0.02 + 0.001 * POWERS
+    fit = step_cost.fixed_cost(POWERS, np.outer(line, [1.0, 2.0]))
+    assert (fit.fixed.value, fit.per_image.value) == pytest.approx((0.03, 0.0015))
+    # The logarithms' standard error is log(2) / 2, and Student's t with one degree 12.7062.
+    error = math.sqrt(math.pi / 2) * math.log(2) / 2
+    assert fit.fixed_error == pytest.approx(0.03 * error)
+    assert fit.per_image.high / fit.per_image.value - 1 == pytest.approx(12.7062 * error)
+    assert fit.half_batch == pytest.approx((20, 20, 20))
+    once = step_cost.fixed_cost(POWERS, list(line))
+    assert math.isnan(once.fixed.low) and once.half_batch == pytest.approx((20, 20, 20))
+
+
+def test_every_size_has_every_round():
+    with pytest.raises(ValueError, match=r"fixed_cost: received \[1, 2\] blocks; as many of every"):
+        step_cost.fixed_cost([16, 32], [[1.0, 1.0], [2.0]])
 
 
 def test_two_sizes_have_no_interval_and_one_has_no_line():
@@ -230,6 +295,43 @@ def test_what_still_rises_has_no_knee_within_the_sizes(seconds, noise):
         found = step_cost.knee(SPARSE, blocks, noise=floor)
         assert found.still_rising
         assert found.batch_size is None and math.isnan(found.fitted.value)
+
+
+@pytest.mark.parametrize("seconds", [4.5 + SPARSE, 100 + SPARSE, SPARSE**0.6, SPARSE])
+def test_nothing_is_told_of_noise(seconds):
+    """Half of the noise floor is two standard errors of a median, and may be no more than 10 %."""
+    for seed in range(50):
+        blocks = list(seconds[:, None] * np.exp(noisy(np.zeros((17, 5)) + 1, 0.5, seed) - 1))
+        floor = step_cost.noise_floor(*step_cost.halves(blocks)).factor
+        assert step_cost.too_noisy(floor)
+        found = step_cost.knee(SPARSE, blocks, noise=floor)
+        assert math.isnan(found.plateau) and np.isnan(found.fitted).all()
+        assert found.batch_size is None and found.still_rising is None
+    quiet = step_cost.knee(SPARSE, list(seconds), noise=1.2)
+    assert quiet == step_cost.knee(SPARSE, list(seconds)) and quiet.still_rising is not None
+    assert not any(step_cost.too_noisy(floor) for floor in (1.2, 1.0, math.nan, None))
+
+
+def test_a_knee_whose_interval_holds_every_size_is_not_told():
+    """Three sizes leave one degree of freedom: 5 % off one of them, and any may be the knee."""
+    sizes = np.array([4, 16, 64])
+    seconds = (2 + sizes) * [1, 0.95, 1]
+    fit = step_cost.fixed_cost(sizes, list(seconds))
+    assert fit.residual < step_cost.LINE_FITS
+    assert 9 * fit.half_batch.low < 4 < 9 * fit.half_batch.value < 64 < 9 * fit.half_batch.high
+    found = step_cost.knee(sizes, list(seconds))
+    assert math.isnan(found.fitted.value) and found.batch_size == 16
+
+
+def test_what_falls_at_the_end_does_not_rise():
+    """A line that fits, with its knee beyond the sizes, though the last is short of the best."""
+    sizes = np.array([1, 2, 4, 8, 12, 15, 16, 17, 18, 24, 31, 32, 33, 34, 48, 50, 66.0])
+    seconds = 15 + sizes
+    assert step_cost.knee(sizes, list(seconds)).still_rising
+    seconds[-1] *= 1.2
+    assert step_cost.fixed_cost(sizes, list(seconds)).residual < step_cost.LINE_FITS
+    found = step_cost.knee(sizes, list(seconds))
+    assert not found.still_rising and found.batch_size is None
 
 
 def test_still_rising():

@@ -1,4 +1,4 @@
-"""After which epochs weights are kept."""
+"""After which epochs weights are kept, and who reads them."""
 
 import pytest
 
@@ -21,11 +21,44 @@ def test_kept_epochs(epochs, kept):
     assert kept_epochs.kept_epochs(epochs) == kept
 
 
-@pytest.mark.parametrize("epochs", range(1, 70))
-def test_what_is_promised_is_what_training_stores(epochs):
-    stored = tuple(epoch for epoch in range(1, epochs + 1) if kept_epochs.is_stored(epoch))
-    assert kept_epochs.stored_epochs(epochs) == stored
-    assert set(kept_epochs.kept_epochs(epochs)) == {*stored, epochs}
+@pytest.mark.parametrize(
+    ("epochs_run", "epoch"),
+    [(10, 5), (24, 8), (26, 16), (3, 1), (2, 1), (1, None), (0, None)],
+)
+def test_the_middle_is_the_nearest_epoch_that_is_no_end(epochs_run, epoch):
+    assert kept_epochs.middle(epochs_run) == epoch  # of 24 both are four off: the earlier
+
+
+def test_nothing_is_kept_that_nobody_reads():
+    assert kept_epochs.wanted((), 8, over=False) == kept_epochs.wanted((), 8, over=True) == set()
+    assert kept_epochs.wanted((2, 7), 5, over=False) == {2}
+
+
+@pytest.mark.parametrize("last", range(70))
+def test_the_middle_of_every_end_was_kept_until_then(last):
+    """A training learns its end when it comes: what it drops before is no later middle."""
+    kept: set[int] = set()
+    for epoch in range(1, last + 1):
+        wanted = kept_epochs.wanted((kept_epochs.MIDDLE,), epoch, over=False)
+        kept = {each for each in (*kept, epoch) if each in wanted}
+        assert len(kept) <= 4
+    wanted = kept_epochs.wanted((kept_epochs.MIDDLE,), last, over=True)
+    assert wanted <= kept
+    assert wanted == ({kept_epochs.middle(last)} - {None})
+
+
+@pytest.mark.parametrize(
+    ("measure", "epoch", "read"),
+    [
+        ("evaluate", 3, 3),
+        ("evaluate", 5, None),  # the last weights are kept anyway
+        ("evaluate", 0, None),
+        ("gradient_alignment", 0, kept_epochs.MIDDLE),
+        ("sharpness", 0, None),
+    ],
+)
+def test_what_a_measure_reads_of_five_epochs(measure, epoch, read):
+    assert kept_epochs.read_by(measure, epoch, 5) == read
 
 
 def test_where_weights_lie():

@@ -138,7 +138,7 @@ def test_digits(tmp_path):
         assert disk.file_sha256(data.folder / file) == sha256
     assert data.record["bytes"] == 1797 * 64
     assert sorted(path.name for path in data.folder.iterdir()) == sorted(
-        [*data.record["sha256"], "record.json"]
+        [*data.record["sha256"], "record.json", "verified.json"]
     )
 
 
@@ -392,6 +392,11 @@ LABELS = np.arange(40) % 2
         ({"images": IMAGES, "labels": LABELS, "x_train": IMAGES}, "received images and x_train"),
         ({"images": IMAGES[0, 0], "labels": LABELS}, "images: received shape (4, 1); (n, height"),
         ({"images": IMAGES, "labels": LABELS[:9]}, "labels: received labels of shape (9,); (40,)"),
+        (
+            {"images": IMAGES, "labels": np.eye(2)[LABELS]},
+            "labels: received labels of shape (40, 2); (40,) is expected. One-hot labels become "
+            "numbers with labels.argmax(axis=1).",
+        ),
         ({"images": IMAGES, "labels": LABELS / 2}, "labels: received float64 labels; integers"),
         ({"images": IMAGES, "labels": LABELS - 1}, "labels: received label -1; 0 or more"),
         ({"images": IMAGES, "labels": LABELS * 2}, "labels: received labels 0 to 2 without 1"),
@@ -440,6 +445,30 @@ def test_a_file_that_is_no_npz_is_refused(tmp_path):
     assert "an npz of plain arrays is expected" in fault(tmp_path, own(tmp_path / "own.npy"))
     assert (
         fault(tmp_path, {"source": "npz"}) == "datasets.own.path: missing; an npz file is expected."
+    )
+
+
+@pytest.mark.parametrize("claimed", [None, 10**15 + 128])
+def test_an_array_that_claims_more_than_its_file_holds_is_refused(claimed, tmp_path, monkeypatch):
+    """Its header's shape is checked, and the size that the archive's directory claims for it."""
+    path, header = tmp_path / "own.npz", io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": (10**15, 1, 1)}
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+    if claimed:
+        infolist = zipfile.ZipFile.infolist
+
+        def lying(archive):
+            for info in infolist(archive):
+                info.file_size = claimed
+            return infolist(archive)
+
+        monkeypatch.setattr(zipfile.ZipFile, "infolist", lying)
+    message = fault(tmp_path, own(path))
+    assert (
+        "cannot be read (images.npy claims 1000000000000000 bytes and has fewer); an npz" in message
     )
 
 
@@ -613,7 +642,7 @@ def test_an_incomplete_folder_is_overwritten_and_others_files_stay(tmp_path):
     assert (folder / "prepare.log").read_text() == "kept"
 
 
-@pytest.mark.parametrize("moment", [1, 4, 12, 13])
+@pytest.mark.parametrize("moment", [1, 4, 12, 13, 14])
 def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
     # The process dies at its n-th rename, as if it had been killed there.
     code = (
@@ -659,9 +688,10 @@ def test_load_checks_the_files_against_the_record(tmp_path):
     file = data.folder / "test_images.npy"
     whole = file.read_bytes()
     for content, message in (
-        (whole[:-8], "test_images.npy: cannot be read"),
-        (b"", "test_images.npy: cannot be read"),
-        ((data.folder / "train_images.npy").read_bytes(), r"received shape \(1087, 8, 8, 1\)"),
+        (whole[:-8], r"test_images.npy: received a damaged file \(mmap length is greater"),
+        (b"", "test_images.npy: received an empty file"),
+        ((data.folder / "train_images.npy").read_bytes(), r"array of shape \(1087, 8, 8, 1\)"),
+        (whole[:-8] + bytes(8), "test_images.npy: received SHA-256"),
     ):
         file.write_bytes(content)
         with pytest.raises(UserError, match=message):
@@ -670,7 +700,7 @@ def test_load_checks_the_files_against_the_record(tmp_path):
     record = json.loads((data.folder / "record.json").read_text())
     del record["scale"]
     (data.folder / "record.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"its record lacks \['scale'\]; delete"):
+    with pytest.raises(UserError, match=r"record.json: received a damaged file \(without scale\)"):
         datasets.load(results, token)
 
 

@@ -1,7 +1,9 @@
 """Every figure, of every shape of experiment, from its CSV alone and always the same."""
 
+import dataclasses
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -233,6 +235,7 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         frame = figure.select(read)
         drawing = figure.draw(frame)
         drawing.draw_without_rendering()
+        assert not any("$" in text for text in texts(drawing)), figure.name
         found = figure.found(frame)
         if not status:
             assert found == "" or found.endswith(".")
@@ -242,6 +245,18 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
             assert found == "" or figure.name == "loss_curves"
             of_runs = figure.name in NAMES and figure.name != "loss_curves"
             assert "no finished run" in texts(drawing) or not of_runs
+
+
+@pytest.mark.parametrize("values", [[1e-3, 1.0], [0.0, 1e-3, 1.0], [0.5, 1.0], [0.0, 1e-9]])
+def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
+    """Texts are drawn as they are written: no label of an axis may be a formula."""
+    with canvas.style():
+        drawing, grid = canvas.panels(1, 1)
+        grid[0, 0].plot(values)
+        canvas.value_axis(grid[0, 0], values)
+        drawing.draw_without_rendering()
+    shown = [text for text in texts(drawing) if text != "0"]
+    assert len(shown) > 2 and not any("$" in text for text in shown)
 
 
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
@@ -397,6 +412,30 @@ def test_an_experiment_without_measures(tmp_path):
     assert (tmp_path / "figures" / "loss_curves.svg").exists()
 
 
+def test_a_folder_of_figures_is_never_there_in_part(two_rates, tmp_path, monkeypatch):
+    folder = tmp_path / "figures"
+    names = ["loss_curves", "accuracy"]
+    drawn = figures._write_figure
+
+    def interrupted(tables, figure, where):
+        if figure.name == "accuracy":
+            raise KeyboardInterrupt
+        return drawn(tables, figure, where)
+
+    for before in (set(), {"old.svg"}):
+        monkeypatch.setattr(figures, "_write_figure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            figures.write(two_rates, names, folder)
+        assert {path.name for path in folder.glob("*")} == before
+        monkeypatch.undo()
+        figures.write(two_rates, names, folder)  # and what it no longer has is gone
+        assert {path.name for path in folder.iterdir()} == set(figures.files(names))
+        assert [path.name for path in tmp_path.iterdir()] == ["figures"]
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / "old.svg").touch()
+
+
 def test_an_unknown_figure_is_refused(two_rates, tmp_path):
     with pytest.raises(errors.UserError, match="figures: received 'speed'; one of loss_curves"):
         figures.write(two_rates, ["speed"], tmp_path)
@@ -497,6 +536,7 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
             "epochs_run": [30, 40, 60, 100],
             "train_seconds": [60.0, 80.0, 60.0, 100.0],
             "epochs": 100,
+            "patience": 10,
             "replicas": 1,
             "device": "cpu",
         }
@@ -518,6 +558,26 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         for axes in drawing.axes
     ]
     assert hollow == [[], [[100]], [[100.0]]]
+    # All of them, where the horizon was too short for every run; none, where it was chosen.
+    runs = frame.assign(epochs_run=100)
+    empty = {field.name: pandas.DataFrame() for field in dataclasses.fields(figures.Tables)}
+    every = time.draw(time.select(figures.Tables(**{**empty, "runs": runs})))
+    points = [
+        line.get_ydata().tolist()
+        for line in every.axes[2].lines
+        if line.get_markerfacecolor() == "white"
+    ]
+    assert points == [[60.0, 80.0, 60.0, 100.0]]
+    assert "lower bounds (hollow, with an arrow)" in every._supxlabel.get_text()
+    assert "lower bounds" in time.found(frame.assign(epochs_run=100))
+    chosen = time.draw(frame.assign(epochs_run=100, patience=0))
+    assert "none stopped early" in chosen._supxlabel.get_text()
+    assert not [
+        point
+        for line in chosen.axes[2].lines
+        if line.get_markerfacecolor() == "white"
+        for point in line.get_ydata()
+    ]
     stopped = frame.assign(epochs=101)
     assert "lower bound" not in time.found(stopped)
     assert "lower bound" not in time.draw(stopped)._supxlabel.get_text()

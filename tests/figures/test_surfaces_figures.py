@@ -452,7 +452,7 @@ def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
     assert means[0] == pytest.approx(at_32.mean())
     found = best_learning_rate.found(frame)
     assert f"0.02 at batch size 32 (mean test accuracy {words.percent(at_32.mean())}" in found
-    assert "to the power 0.70 (the same for every seed, 3 seeds" in found
+    assert "to the power 0.70 (95 % interval 0" in found
     assert {"linear rule (k = 1)", "square root rule (k = 1/2)"} <= texts(drawing)
 
 

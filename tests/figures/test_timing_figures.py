@@ -271,6 +271,59 @@ def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
     )
 
 
+def test_still_rises_names_the_largest_size_with_its_own_value():
+    """The size before it was as fast, by 0.1 %: what rises is the line."""
+
+    def time(size):
+        return (2e-3 + 5e-4 * size) * (0.98 if size == 48 else 1.02 if size == 64 else 1.0)
+
+    given = sweep((*POWERS[:-1], 48, 64), time, **{**LIMITS, **RISING})
+    _, frame, found = drawn("throughput", given)
+    assert frame.set_index("batch_size")["images_per_second"].idxmax() == 48
+    assert found.startswith("Throughput still rises at the largest batch size, 64: 1850 images/s.")
+
+
+NOISY = {
+    **LIMITS,
+    **NO_KNEE,
+    "knee_fitted_low": math.nan,
+    "knee_fitted_high": math.nan,
+    "plateau_images_per_second": math.nan,
+    "still_rising": None,
+    "ceiling_images_per_second": math.nan,
+    "share_of_ceiling": math.nan,
+    "noise_floor": 8.1,
+}
+
+
+def test_nothing_is_drawn_of_noise():
+    drawing, _, found = drawn("throughput", sweep(**NOISY))
+    assert levels(drawing.axes[1]) == []
+    assert "Where throughput levels off is too noisy to tell, so no line at 90 %." in note(drawing)
+    assert "No plateau within" not in note(drawing)
+    assert found == (
+        "Where throughput levels off is too noisy to tell. No steps seen: a straight line, 0.50% "
+        "residual. A batch size differs from itself by up to 710.0 % (noise floor)."
+    )
+    drawing, _, _ = drawn("throughput", sweep(**NOISY), sweep(loop="eager", **LIMITS))
+    assert "so no line at 90 % (loop in the graph)." in note(drawing)
+    assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_ceiling_that_was_exceeded_is_none(count):
+    exceeded = {"ceiling_images_per_second": 1832.0, "share_of_ceiling": 1.026}
+    made = [sweep(loop=loop, **{**LIMITS, **exceeded}) for loop in LOOPS[:count]]
+    drawing, _, found = drawn("throughput", *made)
+    assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900] * count)
+    assert "No ceiling, since more than it was reached" in note(drawing)
+    if count < 3:
+        assert (
+            "The highest is 102.6 % of the 1830 images/s that the measured peak of a matrix "
+            "product allows: that is no ceiling."
+        ) in found
+
+
 def test_a_line_that_is_not_drawn_is_said_to_be_missing():
     above = {**LIMITS, **RISING, "plateau_images_per_second": 90000.0}
     drawing, _, _ = drawn("throughput", sweep(**above))

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import project
+import run as door
 from batchscope import disk, snakefile
 from batchscope.host import absence
 from batchscope.store import job_files, records, status
@@ -144,6 +145,49 @@ def test_the_plan_of_what_waits_for_a_gpu_alone(tmp_path, monkeypatch):
     text = status.main("study.yaml", "full", "results")
     assert "All that can be made here exists" in text and "Data to prepare" not in text
     assert "No NVIDIA GPU, for which 2 trainings wait; " in text
+
+
+def test_more_threads_than_cores_wait_where_jobs_run_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(absence.VARIABLE, "")
+    monkeypatch.setattr(absence, "cores", lambda: 2)
+    threads = {
+        "trained": {**TRAINED, "vary": {"batch_size": [16], "threads": [1, 2, 1000]}},
+        "timed": {"vary": {"batch_size": [1, 2], "threads": ["all", 3]}, "timing": "throughput"},
+    }
+    Path("study.yaml").write_text(yaml.safe_dump({**STUDY, "experiments": threads}))
+    text = status.main("study.yaml", "full", "results")
+    assert "Fewer cores than threads, for which 2 trainings and 1 timing wait; " in text
+    assert "no cores" in text
+    found = config.study("study.yaml")
+    made = snakefile.Jobs(found, "study.yaml", "full", False)
+    assert len(made.run_records()) == 4
+    assert not any("th=1000" in path for path in made.table_inputs("trained"))
+    assert not any("th=3" in path for path in made.table_inputs("timed"))
+    rows = timing_tables.summaries("results", found, "timed")
+    assert rows.loc[rows["threads"] == 3, "status"].tolist() == ["no_cores"]
+    monkeypatch.setenv(absence.VARIABLE, "true")  # a node decides
+    assert "Fewer cores" not in status.main("study.yaml", "full", "results")
+    assert len(made.run_records()) == 6
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--run", "digits+small_cnn+bs=8+lr=1+opt=sgd+ep=1+seed=0+th=3"],
+        ["time_epoch", "--timing", "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3", "--output", "x"],
+        ["throughput", "--sweep", "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3", "--output", "x"],
+        [*("throughput", "--output", "x", "--sweep")]
+        + ["digits+campbell_cnn+bs=8+opt=sgd+dev=cpu+th=3+fw=jax"],
+    ],
+)
+def test_a_job_refuses_more_threads_than_there_are_cores(words, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(absence, "cores", lambda: 2)
+    with pytest.raises(SystemExit) as caught:
+        door.main(words)
+    expected = "at most 2 are expected, the cores that the job may use here."
+    assert str(caught.value) == f"threads: received 3; {expected}"
 
 
 def test_no_search_for_the_largest_batch_has_its_row(tmp_path, monkeypatch):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from digit_runs import DIGITS, assert_same_bits, run_name
@@ -17,9 +20,14 @@ from digit_runs import DIGITS, assert_same_bits, run_name
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def door(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.Popen:
+def door(
+    *words: str, cwd: Path = ROOT, shell: bool = False, **environment: str
+) -> subprocess.Popen:
+    command = [sys.executable, str(ROOT / "workflow" / "run.py"), *words]
+    if shell:  # one that waits for the step, as between Snakemake and most jobs
+        command = ["/bin/sh", "-c", f"{shlex.join(command)}; exit $?"]
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "workflow" / "run.py"), *words],
+        command,
         cwd=cwd,
         text=True,
         stdout=subprocess.PIPE,
@@ -46,15 +54,19 @@ class Launcher:
             text=True,
             env=environment,
         )
-        self.address = self.process.stdout.readline().strip()
+        self.folder = Path(self.process.stdout.readline().strip())
+        self.warm = psutil.Process(self.process.pid).children()[0]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 @pytest.fixture(scope="module")
 def launcher():
     made = Launcher()
     yield made
-    made.process.kill()
-    made.process.wait()
+    made.kill()
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +92,7 @@ def test_a_step_has_the_same_bits(launcher, results, tmp_path):
     copy = door(
         *("train", "--run", run, "--results", os.path.relpath(results, results.parent)),
         cwd=results.parent,  # the copy works where its job does
-        BATCHSCOPE_WARM=launcher.address,
+        BATCHSCOPE_WARM=str(launcher.folder),
     )
     output, errors = copy.communicate(timeout=120)
     assert (copy.returncode, errors) == (0, "")
@@ -92,7 +104,7 @@ def test_an_error_is_told_and_fails(launcher, results):
     process = door(
         *("evaluate", "--run", run_name(epochs=7), "--results", str(results)),
         *("--output", str(results / "no.json")),
-        BATCHSCOPE_WARM=launcher.address,
+        BATCHSCOPE_WARM=str(launcher.folder),
     )
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 1
@@ -100,12 +112,15 @@ def test_an_error_is_told_and_fails(launcher, results):
     assert "record.json: missing" in errors and "Traceback" not in errors
 
 
-def long_training(launcher, results, seed: int) -> tuple[subprocess.Popen, Path]:
-    run = run_name(batch_size=1, epochs=500, seed=seed)
+def long_training(
+    launcher, results, seed: int, shell: bool = False, **factors
+) -> tuple[subprocess.Popen, Path]:
+    run = run_name(batch_size=1, epochs=500, seed=seed, **factors)
     process = door(
         *("train", "--run", run, "--results", str(results)),
         *("--chunk-steps", "20", "--checkpoint-seconds", "0"),
-        BATCHSCOPE_WARM=launcher.address,
+        shell=shell,
+        BATCHSCOPE_WARM=str(launcher.folder),
     )
     folder = results / "runs" / run
     wait_for(lambda: (folder / "checkpoint.npz").exists())
@@ -135,29 +150,36 @@ def test_a_killed_job_takes_its_step_along(launcher, results):
     wait_for(lambda: still(folder / "checkpoint.npz"), 30)
 
 
-def test_a_killed_step_fails_its_job(launcher, results):
+@pytest.mark.parametrize(
+    ("signum", "status", "told"),
+    [(signal.SIGKILL, 137, "was killed"), (signal.SIGSEGV, 139, "was ended by SIGSEGV")],
+)
+def test_a_killed_step_fails_its_job(launcher, results, signum, status, told):
     before = set(copies(launcher))
-    process, _ = long_training(launcher, results, seed=13)
+    process, _ = long_training(launcher, results, seed=100 + signum)
     step = set(copies(launcher)) - before
     assert len(step) == 1
-    os.kill(step.pop(), signal.SIGKILL)
+    os.kill(step.pop(), signum)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 137
-    assert "killed" in errors
+    assert process.returncode == status
+    assert f"The step {told}." in errors
 
 
 def copies(launcher) -> list[int]:
-    import psutil
-
     return [child.pid for child in psutil.Process(launcher.process.pid).children(recursive=True)]
 
 
-def test_without_the_process_a_job_imports_for_itself(results, tmp_path):
+def test_without_the_process_a_job_imports_for_itself(results):
+    made = Launcher()
+    end(made.warm)
     process = door(
         *("train", "--run", run_name(epochs=1), "--results", str(results)),
-        BATCHSCOPE_WARM=str(tmp_path / "nobody"),
+        BATCHSCOPE_WARM=str(made.folder),
     )
-    assert process.wait(timeout=120) == 0
+    try:
+        assert process.wait(timeout=120) == 0
+    finally:
+        made.kill()
 
 
 def test_another_python_is_not_served(launcher, results):
@@ -168,22 +190,68 @@ def test_another_python_is_not_served(launcher, results):
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "workflow"),
-        "BATCHSCOPE_WARM": launcher.address,
+        "BATCHSCOPE_WARM": str(launcher.folder),
     }
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert done.stdout == b"None\n"
 
 
-def test_it_ends_with_the_process_that_launched_it_and_so_do_its_copies(results):
+@pytest.mark.parametrize("factors", [{}, {"threads": 2}], ids=["forked", "a process of its own"])
+def test_jobs_end_with_the_process_that_launched_them_behind_a_shell_too(results, factors):
     made = Launcher()
-    process, folder = long_training(made, results, seed=14)
-    made.process.send_signal(signal.SIGKILL)
-    made.process.wait()
-    wait_for(lambda: not Path(made.address).parent.exists(), 60)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 137
-    assert "killed" in errors
-    assert still(folder / "checkpoint.npz")
+    process, folder = long_training(made, results, seed=14, shell=True, **factors)
+    started = psutil.Process(process.pid).children(recursive=True)
+    assert started
+    made.kill()
+    try:
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 137
+        assert "killed" in errors
+        assert psutil.wait_procs(started, timeout=30)[1] == []
+        assert still(folder / "checkpoint.npz")
+        wait_for(lambda: not made.folder.exists(), 60)
+    finally:
+        end(process, *started)
+
+
+def end(*processes: subprocess.Popen | psutil.Process) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(results):
+    made = Launcher()
+    made.warm.suspend()
+    run = run_name(epochs=1, seed=15)
+    process = door(
+        *("train", "--run", run, "--results", str(results)), BATCHSCOPE_WARM=str(made.folder)
+    )
+    try:
+        # It has asked, and waits for the answer.
+        wait_for(lambda: psutil.Process(process.pid).net_connections("unix"))
+        assert process.poll() is None
+        made.kill()
+        made.warm.resume()
+        assert process.wait(60) != 0
+        assert not (results / "runs" / run).exists()
+    finally:
+        end(made.warm, process)
+
+
+def test_a_folder_that_was_left_behind_is_swept_by_the_next_and_one_in_use_is_not(launcher):
+    made = Launcher()
+    folder = made.folder
+    end(made.warm)
+    made.kill()
+    assert folder.is_dir()
+    again = Launcher()
+    try:
+        assert not folder.exists()
+        assert again.folder.is_dir() and launcher.folder.is_dir()
+    finally:
+        again.kill()
+    wait_for(lambda: not again.folder.exists(), 60)
 
 
 def test_what_is_timed_has_a_process_of_its_own():

@@ -185,30 +185,6 @@ def test_logistic_regression_by_hand():
 # The file.
 
 
-def epochs(folder, *stored):
-    (folder / "epochs").mkdir(parents=True)
-    for epoch in stored:
-        (folder / "epochs" / f"{epoch}.npz").touch()
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("stored", "epochs_run", "nearest"),
-    [
-        ((1, 2, 3, 4, 5, 8), 10, 5),
-        ((1, 2, 3, 4, 5, 8, 16), 24, 8),  # both are four epochs off: the earlier
-        ((1, 2, 3, 4, 5, 8, 16), 26, 16),
-        ((1, 2, 3), 3, 1),
-        ((1, 2, 3), 2, 1),  # the end is no middle
-        ((1,), 1, None),
-        ((), 1, None),
-    ],
-)
-def test_middle_is_the_nearest_stored_epoch(tmp_path, stored, epochs_run, nearest):
-    folder = epochs(tmp_path, *stored)
-    assert gradient_alignment.nearest_snapshot(folder, epochs_run) == nearest
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
@@ -217,8 +193,7 @@ def results(tmp_path_factory):
     run = records.run_folder(folder, RUN)
     disk.write_json(run / "record.json", {"run": RUN, "status": "finished", "epochs_run": 4})
     (run / "epochs").mkdir()
-    shutil.copy(run / "initial.npz", run / "epochs" / "1.npz")
-    shutil.copy(run / "final.npz", run / "epochs" / "2.npz")
+    shutil.copy(run / "final.npz", run / "epochs" / "middle.npz")
     return folder
 
 
@@ -264,7 +239,7 @@ def test_twice_the_same_bytes(results, tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_run_without_stored_epochs_has_no_middle(tmp_path):
+def test_run_of_one_epoch_has_no_middle(tmp_path):
     write_dataset(tmp_path)
     write_run(tmp_path)
     path = records.run_folder(tmp_path, RUN) / "record.json"

@@ -13,6 +13,7 @@ from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
 from batchscope.measures import evaluate, line
 from batchscope.store import records
+from batchscope.study import model_files
 from measured_run import COUNTS, DATASET, RUN, write_dataset
 
 NORMALISED = """
@@ -71,11 +72,9 @@ def write_run(results, run, seed, model_file=None, status="finished", initial="o
 
 
 def user_model(folder, text):
-    from batchscope.training import models
-
     path = folder / "own.py"
     path.write_text(text)
-    return path, f"own-{models.file_digest(path)}"
+    return path, f"own-{model_files.digest(path)}"
 
 
 def pair(results, model_file=None, model="small_cnn"):

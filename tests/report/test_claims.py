@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pandas
 import pytest
 
 import synthetic
 from batchscope.analysis import outcome_answers
-from batchscope.catalogue import outcomes
-from batchscope.report import claims
+from batchscope.catalogue import outcomes, run_names
+from batchscope.report import claims, content
 from batchscope.study import config, plan
 from batchscope.tables import run_table
 
@@ -22,7 +23,7 @@ def answer(verdict="not resolved", slope=(0.1, -0.1, 0.3), **rest):
     ends = {"smallest": end(16, 0.5), "largest": end(256, 0.9)}
     return {
         **{"outcome": "test_accuracy", "label": "Test accuracy", "series": "", "timed": False},
-        **{"verdict": verdict, "p_holm": 0.2, "note": "", **ends},
+        **{"verdict": verdict, "p_holm": 0.2, "note": "", "ran_out": {}, **ends},
         "slope": dict(zip(("value", "low", "high"), slope, strict=True)),
         "change": {"value": slope[0], "low": None, "high": None},
         **rest,
@@ -38,8 +39,7 @@ def end(batch_size, value):
     [
         ("rises", answer("rises", (0.2, 0.1, 0.3)), "Held"),
         ("rises", answer(), "Not resolved"),
-        ("rises", answer(slope=(-0.2, -0.3, -0.1)), "Not held"),
-        ("falls", answer(slope=(0.2, 0.1, 0.3)), "Not held"),
+        ("rises", answer("falls, against what was stated", (-0.2, -0.3, -0.1)), "Not held"),
         ("falls", answer(slope=(-0.2, -0.3, -0.1)), "Not resolved"),
         (
             "rises",
@@ -55,6 +55,24 @@ def test_a_verdict_claims_no_more_than_the_seeds_carry(stated, found, word):
     (verdict,) = claims.verdicts({"test_accuracy": stated}, [found, answer(outcome="other")])
     assert verdict.word == word
     assert verdict.text.startswith(f"test accuracy {stated} (0.5 at 16 and 0.9 at 256")
+
+
+@pytest.mark.parametrize(
+    "stated, change, ran_out, word",
+    [
+        ("rises", -0.2, {16: (6, 6), 256: (6, 6)}, "Not resolved"),
+        ("rises", 0.2, {16: (6, 6), 256: (6, 6)}, "Not resolved"),
+        ("rises", -0.2, {256: (1, 6)}, "Not resolved"),
+        ("falls", -0.2, {256: (1, 6)}, "Not resolved"),
+        # The true value lies above the bound, and that above the other one.
+        ("rises", 0.2, {256: (6, 6)}, "Seen, not tested"),
+        ("rises", -0.2, {16: (6, 6)}, "Not seen, not tested"),
+    ],
+)
+def test_a_time_of_runs_that_nothing_stopped_is_a_lower_bound(stated, change, ran_out, word):
+    found = answer("not tested", (change, None, None), timed=True, ran_out=ran_out)
+    (verdict,) = claims.verdicts({"test_accuracy": stated}, [found])
+    assert verdict.word == word
 
 
 def test_every_series_is_judged_with_its_numbers():
@@ -126,6 +144,29 @@ def test_the_plan_keeps_claims_apart_from_words():
     experiment = plan.make(written).experiments["gap"]
     assert experiment.claims == {"best_losses": {"best_validation_loss": "rises"}}
     assert experiment.published["best_losses"] == {"figure": "Figure 6", "found": "It rises."}
+
+
+@pytest.mark.parametrize(
+    "at_epochs, others", [([1], "1 epoch"), ([1, 2, 3, 5], "1, 2 and 3 epochs")]
+)
+def test_a_verdict_says_that_it_is_of_the_last_of_several_numbers_of_epochs(at_epochs, others):
+    stated = {"figure": "Figure 7", "found": "It falls.", "claims": {"test_accuracy": "falls"}}
+    written = study(accuracy=stated)
+    written["experiments"]["gap"]["set"]["epochs"] = 5
+    written["experiments"]["gap"]["at_epochs"] = at_epochs
+    planned = plan.make(written)
+    rows = [{**run_names.parse_run(run), "run": run, "status": "finished"} for run in planned.runs]
+    frame = pandas.DataFrame(rows).assign(experiment="gap", machine="local", test_accuracy=0.9)
+    frame["weight_distance"] = 1.0
+    found = {one["outcome"]: one for one in content.answers(planned, [frame])["gap"]}
+    note = f"after all epochs of a training alone, not after {others}"
+    assert found["test_accuracy"]["note"] == note
+    assert found["weight_distance"]["note"] == ""
+    (verdict,) = claims.verdicts({"test_accuracy": "falls"}, [*found.values()])
+    assert verdict.text.endswith(f"{note}).")
+    written["experiments"]["gap"]["at_epochs"] = [5]
+    (alone, *_) = content.answers(plan.make(written), [frame])["gap"]
+    assert alone["note"] == ""
 
 
 def test_they_change_no_table_and_no_run():

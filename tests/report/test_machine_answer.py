@@ -77,6 +77,19 @@ def test_a_knee_that_is_not_there_is_said_so():
     assert by_fit.startswith("40.2 [36.6, 44.2] by the fit; not resolved")
 
 
+def test_too_noisy_to_tell():
+    """Nothing that a level of the throughput is read from, and the noise floor itself."""
+    empty = {name: None for name in TIMED if name.startswith(("knee_", "plateau", "still"))}
+    counted = {"matmul_flops_per_second": 1.27e11, "flops_per_image": 1e7}
+    given = {**TIMED, **empty, **counted, "noise_floor": 8.1, "seconds_per_image": 1e-4}
+    found = answer(row(**given))
+    for label in ("Plateau", KNEE, "Half of a step is fixed cost at batch size", "Ceiling"):
+        assert found[label] == ["too noisy to tell"]
+    assert found["Noise floor"] == ["710.0 %"]
+    assert "Ceiling" not in answer(row(**{**given, **dict.fromkeys(counted)}))
+    assert "above a noise floor of 20 % no plateau" in machine_answer.READING
+
+
 def test_half_a_step_that_no_batch_size_has():
     label = "Half of a step is fixed cost at batch size"
     assert answer(row(**TIMED, half_batch=28.4))[label] == ["28"]
@@ -131,6 +144,8 @@ def test_the_ceiling_is_told_with_the_range_of_its_peaks():
     assert answer(row(**ceiling))["Ceiling"] == [told.format(" (measured from 32 on)")]
     one = {**ceiling, "matmul_flops_per_second_lowest": 1.27e11}
     assert answer(row(**one))["Ceiling"] == [told.format("")]
+    (exceeded,) = answer(row(**{**one, "share_of_ceiling": 1.026}))["Ceiling"]
+    assert exceeded.endswith("; 103 % of it reached, so it is no ceiling")
 
 
 def test_configurations_stand_side_by_side():

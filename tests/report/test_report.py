@@ -16,9 +16,9 @@ import pytest
 
 import report_example
 from batchscope import project_files, report
-from batchscope.analysis import intervals, paired_tests
+from batchscope.analysis import intervals
 from batchscope.analysis.series_differences import Contrast
-from batchscope.catalogue import run_names
+from batchscope.catalogue import outcomes, run_names
 from batchscope.errors import UserError
 from batchscope.report import answers, claims, content, gaps, places, runs_table, text
 from batchscope.store import records
@@ -59,6 +59,9 @@ class Page(HTMLParser):
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
+
+
+FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
 
 
 @pytest.fixture(scope="module")
@@ -134,24 +137,38 @@ def test_verdicts_become_headlines():
         basis = {"label": label, "verdict": verdict, "direction": direction, "slope": slope}
         return {"series": "", "timed": False, **basis, **rest}
 
-    found = answers.headlines(
-        [
-            answer("Gap", "not resolved"),
-            answer("Distance", "falls", "falls"),
-            answer("Loss", "rises", series="adam"),
-            answer("Time", "not tested", timed=True),
-            answer("Accuracy", "not enough seeds (3 of 6)"),
-        ]
-    )
-    assert found == [
+    unresolved = [answer("Gap", "not resolved"), answer("Loss", "not resolved")]
+    given = [
+        unresolved[0],
+        answer("Distance", "falls", "falls"),
+        answer("Loss", "rises", series="adam"),
+        answer("Time", "not tested", timed=True),
+        answer("Width", "rises, against what was stated", "falls"),
+        answer("Accuracy", "not enough seeds (3 of 6)"),
+    ]
+    assert answers.in_short(given) == "as the batch size grows, distance falls; adam: loss rises"
+    assert answers.in_short(unresolved) == "not resolved for 2 outcomes"
+    assert answers.in_short(given[3:4]) == ""
+    assert answers.headlines(given) == [
         (
             "As the batch size grows",
             "distance falls (0.50 [0.40, 0.60] per doubling); "
             "adam: loss rises (0.50 [0.40, 0.60] per doubling).",
         ),
         ("Not resolved", "gap."),
+        ("Rises, against what was stated", "width (0.50 [0.40, 0.60] per doubling)."),
         ("Not enough seeds (3 of 6)", "accuracy."),
     ]
+
+
+def test_the_headline_stands_beside_the_report(example, tmp_path):
+    results = example[1]
+    troubled = (results / "report.txt").read_text(encoding="utf-8")
+    assert troubled.startswith("The gap <u>found</u>: not enough seeds (3 of 6) for ")
+    assert troubled.endswith("(30 training runs in 1 experiment: " + FATES + ").\n")
+    assert troubled.count("\n") == 1
+    empty = report.headline(example[0], content.read(example[0], tmp_path, example[2], True))
+    assert empty == "30 training runs in 1 experiment: 30 missing."
 
 
 def test_resolved_answers_are_told(tmp_path):
@@ -226,7 +243,35 @@ def test_gaps_are_listed_with_what_mends_them(example):
         assert words in page.text
     assert "Missing: sharpness" in page.text
     inputs = report.read(study, results, path, partial=True)
-    assert inputs.missing_measures == {"sharpness": [list(study.runs)[8]]}
+    assert inputs.missing_measures == {"sharpness": {list(study.runs)[8]: ""}}
+
+
+def test_gaps_quote_the_logs_of_what_failed(tmp_path):
+    study, results, path = report_example.write(tmp_path)
+    lacking = list(study.runs)[8]
+    (missing,) = report.read(study, results, path, partial=True).missing_runs
+    logs = {
+        f"logs/train/{missing}.log": 'Traceback:\n  File "x"\n\nValueError: no <b>model</b>\n\n',
+        f"logs/sharpness/{lacking}/default.log": "",
+    }
+    for name, said in logs.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(said)
+    trained, measured = logs
+    inputs = report.read(study, results, path, partial=True)
+    assert inputs.missing_runs == {missing: f"ValueError: no <b>model</b> ({trained})"}
+    assert inputs.missing_measures == {"sharpness": {lacking: f"nothing ({measured})"}}
+    page = Page(report.build(study, inputs))
+    for run, said in {**inputs.missing_runs, **inputs.missing_measures["sharpness"]}.items():
+        assert f"{run}: {said}" in page.text
+    # Where the data are not there, the training never began: their log says why.
+    (tmp_path / trained).unlink()
+    (dataset,) = study.datasets
+    (results / "data" / dataset / "record.json").unlink()
+    (tmp_path / "logs" / "prepare_data").mkdir()
+    (tmp_path / "logs" / "prepare_data" / f"{dataset}.log").write_text("No disk.\n")
+    inputs = report.read(study, results, path, partial=True)
+    assert inputs.missing_runs == {missing: f"No disk. (logs/prepare_data/{dataset}.log)"}
 
 
 def test_data_and_machine_are_shown(example):
@@ -324,13 +369,13 @@ def test_damaged_inputs_are_named(tmp_path):
     study, results, path = report_example.write(tmp_path, seeds=2, troubles=False)
     place = results / "studies" / "example" / "gap"
     (place / "figures" / "time.svg").unlink()
-    with pytest.raises(UserError, match=r"time\.svg: missing; run snakemake"):
+    with pytest.raises(UserError, match=r"time\.svg: missing; delete .*figures and run"):
         report.read(study, results, path)
     (place / "figures" / "figures.json").write_text("[{}]")
-    with pytest.raises(UserError, match=r"figures\.json: expected a list of figures"):
+    with pytest.raises(UserError, match=r"figures\.json: .*; a list of figures is expected"):
         report.read(study, results, path)
     (place / "runs.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(UserError, match=r"runs\.csv: expected the columns run and status"):
+    with pytest.raises(UserError, match=r"runs\.csv: received a damaged file (.*run.*)"):
         report.read(study, results, path, partial=True)
 
 
@@ -414,7 +459,7 @@ def test_factors_read_as_in_names(example):
 
 
 def test_thresholds_are_those_of_the_statistics():
-    assert f"below {paired_tests.LEVEL:g} with {paired_tests.LEAST_SEEDS} paired" in answers.READING
+    assert f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired" in answers.READING
 
 
 def test_thousand_runs_take_less_than_ten_seconds(tmp_path):

@@ -23,20 +23,6 @@ def test_seconds_of_an_epoch_at_another_batch_size(known, batch_size, seconds):
     assert estimates.epoch_seconds(known, batch_size) == pytest.approx(seconds)
 
 
-def test_a_file_stored_once_counts_once(tmp_path):
-    (tmp_path / "final").write_bytes(bytes(100))
-    (tmp_path / "best").hardlink_to(tmp_path / "final")
-    assert estimates.folder_bytes(tmp_path) == 100
-
-
-@pytest.mark.parametrize(
-    ("epochs", "kept"), [(1, 1), (4, 4), (5, 5), (7, 5), (8, 6), (31, 7), (32, 8), (40, 8)]
-)
-def test_snapshots_are_those_that_training_keeps(epochs, kept):
-    assert estimates.weight_files(epochs) == 2 + kept
-    assert kept == sum(e <= 5 or e & (e - 1) == 0 for e in range(1, epochs + 1))
-
-
 def test_bytes_of_data(tmp_path):
     def size(**raw):
         return estimates.data_bytes(dataset_definitions.resolve(raw))
@@ -47,6 +33,10 @@ def test_bytes_of_data(tmp_path):
     cats = {"source": "cats_vs_dogs", "image_size": 64, "split": split}
     assert size(**cats, per_class=100) == 64 * 64 * 3 * 200
     assert size(**cats) == 64 * 64 * 3 * 25000
+    counts = {"train": 600, "validation": 200, "test": 200}
+    assert size(**{**cats, "split": counts}) == 64 * 64 * 3 * 2000
+    half = {"train": 0.3, "validation": 0.1, "test": 0.1}
+    assert size(**{**cats, "split": half}, per_class=100) == 64 * 64 * 3 * 100
     folder = {"source": "image_folder", "path": "x", "image_size": 8, "split": split}
     assert size(**folder) is None
     Path(tmp_path / "x.npz").write_bytes(bytes(77))

@@ -52,6 +52,7 @@ def test_of_an_empty_folder(study, tmp_path):
         "out_of_memory": 0,
         "missing": 7,
         "no_gpu": 0,
+        "no_cores": 0,
     }
     assert [row.missing_measures for row in found.experiments] == [
         {"evaluate": 6, "time_epoch": 3},
@@ -60,7 +61,9 @@ def test_of_an_empty_folder(study, tmp_path):
     assert found.total.missing_measures == {"evaluate": 7, "time_epoch": 3}
     assert found.untimed_runs == 7 and found.train_seconds == 0
     assert found.missing_data == ("digits-065f9c58",)
-    assert found.unsized == ("small_cnn on digits-065f9c58",)
+    # Final and best of each run, initial weights of each of three seeds; the data.
+    assert found.disk_bytes == (7 * 2 + 3) * 4 * 6058 + 1797 * 68
+    assert found.unsized == ()
     assert not found.complete
     assert not (tmp_path / "nothing").exists()
 
@@ -79,13 +82,58 @@ def test_of_a_study_half_done(study, tmp_path):
         "out_of_memory": 0,
         "missing": 4,
         "no_gpu": 0,
+        "no_cores": 0,
     }
     assert found.total.missing_measures["evaluate"] == 6
     assert found.missing_data == () and found.untimed_runs == 0
     assert found.train_seconds == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
-    size = estimates.folder_bytes(records.run_folder(tmp_path, runs[0]))
-    assert found.disk_bytes == pytest.approx(4 * size, rel=0.2)
+    assert found.disk_bytes == (4 * 2 + 3) * 1000  # as of finished runs
     assert found.unsized == ()
+
+
+def planned(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    return config.study(tmp_path / "config.yaml")
+
+
+def test_nothing_tells_the_weights_of_a_users_model(tmp_path):
+    (tmp_path / "own.py").write_text("def build(input_shape, classes): ...\n")
+    text = CONFIG.replace("model: small_cnn", "model: own")
+    study = planned(tmp_path, f"{text}\nmodels: {{own: {tmp_path / 'own.py'}}}")
+    found = status.overview(study, tmp_path / "results")
+    (model,) = study.models
+    assert found.unsized == (f"{model} on digits-065f9c58",)
+    text = status.describe(study, found, "c.yaml", 2)
+    assert f"and what is not known yet: {model} on digits-065f9c58." in text
+
+
+def test_weights_after_an_epoch_take_disk_where_they_are_read(tmp_path):
+    early = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
+    more = status.overview(planned(tmp_path, early), tmp_path / "results").disk_bytes
+    less = status.overview(planned(tmp_path, CONFIG), tmp_path / "results").disk_bytes
+    assert more - less == 6 * 2 * 4 * 6058  # after 1 and 4: the last are kept anyway
+
+
+def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
+    early = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
+    study = planned(tmp_path, early)
+    complete(study, tmp_path, VERSIONS["train"])
+    runs = study.experiments["a"].runs
+    for run in runs[:2]:  # measured: nothing is read
+        job_files.snapshot_path(tmp_path, run, 1).unlink(missing_ok=True)
+    assert status.overview(study, tmp_path).to_epoch == 0
+    for epoch in (1, 8):
+        records.measure_path(tmp_path, runs[0], "evaluate", f"at={epoch}").unlink()
+    records.measure_path(tmp_path, runs[1], "evaluate", "at=4").unlink()
+    job_files.snapshot_path(tmp_path, runs[1], 4).parent.mkdir()
+    job_files.snapshot_path(tmp_path, runs[1], 4).touch()  # kept by its training
+    found = status.overview(study, tmp_path)
+    assert not found.complete and found.total.statuses["missing"] == 0
+    assert (found.to_epoch, found.trainings) == (1, 1)
+    assert found.train_seconds == pytest.approx(1.0)  # one epoch of eight that took 8 s
+    assert found.disk_bytes == 1000
+    text = status.describe(study, found, "c.yaml", 2)
+    assert "measured now: trained 1 time again, to that epoch." in text
 
 
 def test_runs_of_another_horizon_tell_the_time(study, tmp_path):
@@ -238,7 +286,7 @@ def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
     assert lines[5].split() == ["all", "7", "0", "0", "0", "7", "evaluate", "7,", "time_epoch", "3"]
     assert "Data to prepare: digits-065f9c58." in lines
     assert any("unknown for 7 runs" in line for line in lines)
-    assert any("not known yet: small_cnn on digits-065f9c58" in line for line in lines)
+    assert "Disk needed: about 534 kB." in lines
 
 
 def test_records_of_another_version_tell_nothing(study, tmp_path):
@@ -311,7 +359,10 @@ def test_a_record_without_a_status_is_damaged(study, tmp_path):
     disk.write_json(path, {})
     with pytest.raises(UserError) as raised:
         status.overview(study, tmp_path)
-    assert str(raised.value) == f"{path}: its record lacks 'status'; delete it and run again."
+    assert str(raised.value) == (
+        f"{path}: received a damaged file (without status); a JSON record is expected. Delete it "
+        "and run snakemake again."
+    )
 
 
 def test_a_damaged_record_of_another_study_tells_nothing(study, tmp_path):

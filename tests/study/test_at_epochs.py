@@ -45,6 +45,7 @@ def made(tmp_path_factory):
     ((token, definition),) = study.datasets.items()
     datasets.prepare(token, definition, results)
     (run,) = study.runs
+    job_files.note_epochs(study, results)
     door("train", results, run)
     for output in job_files.measure_files(study, study.experiments["epochs"], results):
         door("evaluate", results, run, "--settings", output.stem, "--output", str(output))

@@ -11,7 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from batchscope.catalogue import dataset_definitions, run_factors
+from batchscope.catalogue import dataset_definitions, run_factors, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
@@ -72,6 +72,83 @@ def test_a_file_below_a_file(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Not a directory; a file that begins with"):
         config.load(tmp_path / "file" / "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [" + 250_000 * "1," + "]", "a file of more than 500000 bytes"),
+        ("a: [" + 20_000 * "1," + "]", ":1:40003: received more than 20000 values"),
+        ("a: &a [" + 200 * "1," + "]\nb: [" + 100 * "*a," + "]", ":1:4: received more than 20000"),
+    ],
+)
+def test_a_file_with_more_than_a_study_has_use_for(text, message, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        config.read(path)
+
+
+def test_a_word_stands_for_a_list_of_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = """
+        study: words
+        defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 1, epochs: 2}
+        experiments:
+          speed: {vary: {batch_size: [8]}, timing: %s}
+          gap:
+            vary: {batch_size: [8]}
+            seeds: 1
+            measure: %s
+            figures: %s
+            margins: {test_accuracy: 0.01}
+            beside: %s
+    """
+    found = []
+    for shape in ("%s", "[%s]"):
+        words = ("throughput", "evaluate", "accuracy", "speed")
+        Path("config.yaml").write_text(text % tuple(shape % word for word in words))
+        found.append(config.study("config.yaml"))
+    assert found[0] == found[1]
+    gap, speed = found[0].experiments["gap"], found[0].experiments["speed"]
+    assert (list(gap.measures), gap.figures, gap.beside) == (
+        ["evaluate"],
+        ("accuracy",),
+        ("speed",),
+    )
+    assert list(speed.timings) == ["throughput"]
+
+
+def test_every_alias_is_answered_with_the_factor_or_setting():
+    every = {("defaults",): {**run_factors.FACTORS, **sweep_names.FACTORS}}
+    for measure, entry in {**MEASURES, **OF_TRAININGS}.items():
+        every["experiments", "a", "measure", measure] = entry.parameters
+    asked = 0
+    for place, known in every.items():
+        for name, parameter in known.items():
+            if parameter.alias not in known and name not in ("seed", "epoch"):
+                broken = copy.deepcopy(FULL)
+                broken["experiments"]["a"]["measure"] = {}
+                _at(broken, place[:-1])[place[-1]] = {parameter.alias: 1}
+                lines = [problem.line for problem in config.schema_problems(broken)]
+                assert any(f"Did you mean '{name}'?" in line for line in lines), (place, name)
+                asked += 1
+    assert asked > 50
+
+
+def test_a_home_is_found_in_every_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copy(CORPUS / "tiny_model.py", tmp_path / "net.py")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "own.npz").touch()
+    raw = copy.deepcopy(FULL)
+    raw["models"]["net"] = "~/net.py"
+    raw["machines"] = {"other": {"results": "~/theirs"}}
+    raw["datasets"]["own"] = {"source": "npz", "path": "~/own.npz"}
+    study = plan.make(raw)
+    assert list(study.models.values()) == [str(tmp_path / "net.py")]
+    assert study.machines == {"other": (str(tmp_path / "theirs"), "local")}
+    assert not study.warnings
 
 
 def test_default_study_is_the_fixed_one():

@@ -96,3 +96,89 @@ def test_a_file_that_python_gives_up_on(text, tmp_path):
     path.write_text(text)
     found = model_files.problem(("models", "net"), str(path))
     assert "; a file of valid Python" in found.text
+
+
+def test_local_modules(tmp_path):
+    """Imports anywhere in the file and in what it imports; nothing is run."""
+    for name, text in {
+        "net.py": "import keras\nimport a, random\ndef build(s, c):\n    from pack import deep\n",
+        "a.py": "import b.c as d, net\nraise SystemExit\n",
+        "b/c.py": "try:\n    import e\nexcept ImportError:\n    pass\nimport keras.layers",
+        "b/unused.py": "",
+        "pack/__init__.py": "from . import inner",
+        "pack/inner.py": "from .deep import two\nfrom ..a import nothing",
+        "pack/deep/__init__.py": "",
+        "pack/deep/two.py": "",
+        "keras.py": "",
+        "random.py": "",
+        "unused.py": "",
+        "docs/page.md": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text)
+    found = model_files.local_modules(tmp_path / "net.py")
+    assert {name: path.relative_to(tmp_path).as_posix() for name, path in found.items()} == {
+        "a": "a.py",
+        "b": "b",
+        "b.c": "b/c.py",
+        "pack": "pack/__init__.py",
+        "pack.inner": "pack/inner.py",
+        "pack.deep": "pack/deep/__init__.py",
+        "pack.deep.two": "pack/deep/two.py",
+    }
+
+
+def test_the_digest_covers_local_modules_and_no_others(tmp_path):
+    path, beside = tmp_path / "net.py", tmp_path / "beside.py"
+    path.write_bytes(MODEL_FILE.read_bytes())
+    beside.write_text("UNITS = 5\n")
+    alone = model_files.token("mine", str(path))
+    assert alone == "mine-58f02d97"  # as ever
+    path.write_text(path.read_text() + "from beside import UNITS\n")
+    first = model_files.token("mine", str(path))
+    beside.write_text("UNITS = 6\n")
+    second = model_files.token("mine", str(path))
+    (tmp_path / "other.py").write_text("")
+    assert len({alone, first, second}) == 3
+    assert model_files.token("mine", str(path)) == second
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    path.rename(moved / "net.py")
+    beside.rename(moved / "beside.py")
+    assert model_files.token("mine", str(moved / "net.py")) == second
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "from beside import build",
+            "received 'net.py', which imports beside.py; a file of valid Python (line 2: invalid "
+            "syntax) is expected.",
+        ),
+        (
+            "x = 1\nfrom .beside import build",
+            "received 'net.py' with an import from '.beside' (line 2); an import without dots: "
+            "modules are found in the file's folder, is expected.",
+        ),
+        *(
+            (
+                f"def build({arguments}): ...",
+                "received 'net.py'; a file that defines build(input_shape, classes) is expected.",
+            )
+            for arguments in ("", "input_shape", "a, b, c", "a, b, *, c")
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_before_it_is_run(text, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("beside.py").write_text("\n1 +* 2\n" if "from beside" in text else "build = 1\n")
+    Path("net.py").write_text(text)
+    assert model_files.problem(("models", "net"), "net.py").text == expected
+
+
+@pytest.mark.parametrize("arguments", ["a, b", "a, b, c=1", "*given", "a, /, b, *, c=1"])
+def test_signatures_of_build(arguments, tmp_path):
+    path = tmp_path / "net.py"
+    path.write_text(f"def build({arguments}): ...")
+    assert model_files.problem(("models", "net"), str(path)) is None

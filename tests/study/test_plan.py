@@ -36,7 +36,7 @@ def test_runs_are_named_by_what_they_are():
     assert experiment.datasets == ("digits-065f9c58",) and experiment.models == ("small_cnn",)
     assert (experiment.title, experiment.question, experiment.measures) == ("a", "", {})
     assert study.models == {"small_cnn": None}
-    assert (study.title, study.folder_name, study.warnings) == ("s", "s", ())
+    assert (study.title, study.folder_name) == ("s", "s")
 
 
 def test_precedence_is_defaults_set_cases_vary_seed():
@@ -168,6 +168,26 @@ def test_five_thousand_runs_are_planned_at_once():
         assert len(plan.make(raw).runs) == 5000
         times.append(time.process_time() - start)
     assert min(times) < 1.0
+
+
+def test_too_few_seeds_for_a_verdict_are_warned_of():
+    def warnings(seeds, sizes=(16, 32, 64), rates=(0.1,), **rest):
+        vary = {"batch_size": list(sizes), "learning_rate": list(rates)}
+        return plan.make(config(experiment={"vary": vary, "seeds": seeds, **rest}, **many)).warnings
+
+    many = {"max_runs": 10_000}
+    assert warnings(1) == (
+        "experiments.a.seeds: received 1 seed; at least 6 are expected for a verdict on its 3 "
+        "batch sizes.",
+    )
+    assert warnings(6) == warnings(1, [16]) == warnings(6, [16, 32]) == ()
+    # A perfect trend of six seeds outlives 2,332 tests: the five outcomes of 466 rates.
+    rates = [0.001 * step for step in range(1, 467)]
+    assert warnings(6, rates=rates) == ()
+    (warning,) = warnings(6, rates=[*rates, 1.0])
+    assert "received 6 seeds; at least 7 are expected" in warning
+    asked = {"measure": {"evaluate": None, "sharpness": {"spaces": ["full"], "epsilons": [1e-3]}}}
+    assert warnings(6, rates=rates, **asked) != ()
 
 
 def test_pairs_share_everything_but_one_factor():
@@ -304,7 +324,7 @@ def test_a_training_has_no_framework():
 
 def test_a_machine_whose_folder_nobody_may_look_at(monkeypatch):
     raw = config(machines={"other": {"results": "theirs"}})
-    assert "which is not there" in plan.make(raw).warnings[0]
+    assert any("which is not there" in warning for warning in plan.make(raw).warnings)
     forbid(monkeypatch)
     assert problems(raw) == [
         "machines.other.results: received 'theirs' (Permission denied); a folder that can be read "

@@ -182,6 +182,15 @@ def one(**factors):
     return published_numbers.Series(factors, SIZES, {"test_accuracy": ACCURACY})
 
 
+def test_a_documents_words_are_drawn_as_they_are_written(tmp_path, monkeypatch):
+    name = r"Table 4, $2 and \$_5, \foo{ at $10^"
+    monkeypatch.setitem(DOCUMENT, "figure", name)
+    drawing, frame = drawn(tmp_path, (one(),))
+    assert name in drawing.get_supxlabel().replace("\n", " ")
+    svg, png = canvas.svg_and_png(drawing, "Accuracy")
+    assert svg and png
+
+
 @pytest.mark.filterwarnings("error")
 def test_accuracies_of_a_document_have_a_panel_of_their_own(tmp_path):
     drawing, frame = drawn(tmp_path, (one(),))

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from batchscope import figures
-from batchscope.analysis import paired_tests
+from batchscope.catalogue import outcomes
 from batchscope.study import config
 
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
-REDUCED = [path for path in FILES if "reduced" in yaml.safe_load(path.read_text(encoding="utf-8"))]
+REDUCED = sorted(ROOT.glob("studies/*.yaml"))
 PLANS = [
     *(pytest.param(path, "full", id=path.stem) for path in FILES),
     *(pytest.param(path, "reduced", id=f"{path.stem}-reduced") for path in REDUCED),
@@ -25,22 +24,17 @@ def shown(experiment) -> tuple[set[str], set[str]]:
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     measured = {**experiment.measures, **experiment.timings}
     allowed = figures.available(measured, varied, experiment.at_epochs, experiment.margins)
-    return set(experiment.figures or allowed), set(allowed)
+    return set(figures.drawn(experiment)), set(allowed)
 
 
 def of(name: str, scale: str = "full"):
     return config.study(ROOT / "studies" / f"{name}.yaml", scale)
 
 
-def test_every_study_of_a_document_has_a_reduced_form():
-    documents = [path for path in FILES if path.stem[-4:].isdigit()]
-    assert len(documents) == 6 and set(documents) <= set(REDUCED)
-
-
 @pytest.mark.parametrize(("path", "scale"), PLANS)
 def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
     study = config.study(path, scale)
-    assert not study.warnings
+    assert all("expected for a verdict" in warning for warning in study.warnings)
     assert study.experiments
     for name, experiment in study.experiments.items():
         drawn, allowed = shown(experiment)
@@ -51,6 +45,15 @@ def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
         read = {measure for one in read for measure in one.split("|")}
         # What is evaluated stands in the answer and in the table of runs, too.
         assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_study_at_full_scale_has_the_seeds_to_decide_what_it_states(path):
+    study = config.study(path)
+    warned = " ".join(study.warnings)
+    for name, experiment in study.experiments.items():
+        if experiment.claims or experiment.margins:
+            assert f"experiments.{name}.seeds:" not in warned
 
 
 @pytest.mark.parametrize("path", REDUCED, ids=lambda path: path.stem)
@@ -73,6 +76,18 @@ def test_reduced_chang_and_pathak_keeps_enough_photographs():
     assert 2 * definition["per_class"] >= 2000
 
 
+def test_a_study_says_where_it_cannot_give_a_verdict():
+    warnings = of("keskar2017", "reduced").warnings
+    assert warnings == tuple(
+        f"reduced.experiments.{name}.seeds: received 3 seeds; at least 6 are expected for a "
+        "verdict on its 2 batch sizes."
+        for name in ("f1", "f1_batch_statistics", "f1_plain")
+    )
+    assert of("keskar2017").warnings == ()
+    assert {len(one.seeds) for one in of("keskar2017").experiments.values()} == {10}
+    assert len(of("chang2020").experiments["surfaces"].seeds) == 6
+
+
 def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
     study = of("chang2020", "reduced")
     for name, experiment in study.experiments.items():
@@ -80,7 +95,7 @@ def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
         by_patience = {factors["patience"] for factors in runs}
         # One epoch that is timed, and trainings to one and the same loss, stop at that.
         assert by_patience == ({0} if name in {"parallel", "matched_loss"} else {10}), name
-        least = 1 if name in TIMES else 3 if name in FEW else paired_tests.LEAST_SEEDS
+        least = 1 if name in TIMES else 3 if name in FEW else outcomes.LEAST_SEEDS
         assert len(experiment.seeds) >= least, name
         assert len({factors["seed"] for factors in runs}) == len(experiment.seeds)
 

@@ -350,7 +350,7 @@ def test_damaged_records_are_named(written):
     run = planned.experiments["gap"].runs[0]
     path = records.run_folder(results, run) / "record.json"
     path.write_text("{")
-    with pytest.raises(errors.UserError, match="expected JSON"):
+    with pytest.raises(errors.UserError, match="record.json: received .*; a JSON record is"):
         run_table.collect(results, planned, "gap")
 
 

@@ -237,6 +237,24 @@ def test_the_knee_within_the_sizes(written):
     assert row["knee_batch_size"] == 128 and not row["still_rising"]
 
 
+def test_of_noise_no_level_is_tabulated(written):
+    """A size of the machine's noise differs from itself by 50 %: more than 20 % tells nothing."""
+    (job, *_) = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
+    record = throughput(job.sweep.batch_sizes)
+    for place, each in enumerate(record["sizes"][3]["blocks"]):
+        each["seconds_per_step"] *= 1.5 if place % 2 else 1.0
+    disk.write_json(job.path, record)
+    row = timing_tables.summaries("results", written, "machine").iloc[0]
+    assert row["noise_floor"] > 1.4 and row["fixed_seconds"] > 0
+    levels = [
+        name
+        for name in timing_columns.SWEEPS
+        if name.startswith(("plateau", "knee", "still_rising", "half_batch"))
+    ]
+    assert len(levels) == 7
+    assert row[[*levels, "ceiling_images_per_second", "share_of_ceiling"]].isna().all()
+
+
 def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
     """Peaks of one machine, threads and type are of one thing; the lower one was disturbed."""
     jobs = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")

@@ -255,8 +255,10 @@ def large(tmp_path_factory) -> Path:
         images = random.integers(0, 255, (count, 128, 128, 3), np.uint8)
         np.save(folder / f"{split}_images.npy", images)
         np.save(folder / f"{split}_labels.npy", random.integers(0, 3, count).astype(np.int32))
+    sha256 = {path.name: disk.file_sha256(path) for path in folder.glob("*.npy")}
     record = {"dataset": LARGE, "scale": 1 / 255, "classes": 3, "counts": counts}
-    disk.write_json(folder / "record.json", record | {"input_shape": [128, 128, 3]})
+    record |= {"input_shape": [128, 128, 3], "sha256": sha256}
+    disk.write_json(folder / "record.json", record)
     return results
 
 

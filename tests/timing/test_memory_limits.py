@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import psutil
+import pytest
 
+from batchscope.host import control_groups
 from batchscope.timing.largest import memory_limits
 from batchscope.timing.largest.memory_limits import Limits
 
@@ -28,24 +30,37 @@ def group(folder: Path, names: tuple[str, str], limit: object, used: int, stat: 
         (folder / name).write_text(f"{value}\n")
 
 
-def test_control_groups_of_version_2(tmp_path):
+@pytest.fixture
+def left(tmp_path, monkeypatch):
+    """What groups leave in MB, for the text of /proc/PID/cgroup."""
+
+    def found(text: str) -> list[float]:
+        (tmp_path / "own").write_text(text)
+        monkeypatch.setattr(control_groups, "OWN", tmp_path / "own")
+        monkeypatch.setattr(control_groups, "ROOT", tmp_path / "root")
+        limited = [group.left() for group in control_groups.own()]
+        limited = [most / 10**6 for most in limited if most is not None]
+        assert memory_limits.free_mb() == min(limited)
+        return limited
+
+    return found
+
+
+def test_control_groups_of_version_2(tmp_path, left):
+    root = tmp_path / "root"
     files = ("memory.max", "memory.current")
-    group(
-        tmp_path / "job", files, 1000 * 10**6, 300 * 10**6, f"anon 1\ninactive_file {100 * 10**6}"
-    )
-    group(tmp_path / "job" / "step", files, "max", 10**6, "inactive_file 0")
-    found = list(memory_limits._free_in_groups("0::/job/step\n", tmp_path))
-    assert found == [800]
-    group(tmp_path / "job" / "step", files, 500 * 10**6, 10**6, "inactive_file 0")
-    assert sorted(memory_limits._free_in_groups("0::/job/step\n", tmp_path)) == [499, 800]
+    group(root / "job", files, 1000 * 10**6, 300 * 10**6, f"anon 1\ninactive_file {100 * 10**6}")
+    group(root / "job" / "step", files, "max", 10**6, "inactive_file 0")
+    assert left("0::/job/step\n") == [800]
+    group(root / "job" / "step", files, 500 * 10**6, 10**6, "inactive_file 0")
+    assert left("0::/job/step\n") == [499, 800]
     # Full is none, never less; a path that is not there (a container's) leaves the root.
-    group(tmp_path, files, 10 * 10**6, 11 * 10**6, "inactive_file 0")
-    assert list(memory_limits._free_in_groups("0::/not/here\n", tmp_path)) == [0]
+    group(root, files, 10 * 10**6, 11 * 10**6, "inactive_file 0")
+    assert left("0::/not/here\n") == [0]
 
 
-def test_control_groups_of_version_1(tmp_path):
+def test_control_groups_of_version_1(tmp_path, left):
     files = ("memory.limit_in_bytes", "memory.usage_in_bytes")
     stat = f"inactive_file 7\ntotal_inactive_file {50 * 10**6}"
-    group(tmp_path / "memory" / "job", files, 400 * 10**6, 150 * 10**6, stat)
-    text = "9:name=systemd:/x\n4:cpu,memory:/job\n1:cpu:/\n0::/\n"
-    assert list(memory_limits._free_in_groups(text, tmp_path)) == [300]
+    group(tmp_path / "root" / "memory" / "job", files, 400 * 10**6, 150 * 10**6, stat)
+    assert left("9:name=systemd:/x\n4:cpu,memory:/job\n1:cpu:/\n0::/\n") == [300]

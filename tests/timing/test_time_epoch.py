@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import subprocess
@@ -14,12 +13,6 @@ from batchscope.timing import time_epoch as epoch
 from digit_runs import DIGITS, door, run_name
 
 
-def test_windows_follow_the_epoch_and_do_not_cross_its_end():
-    blocks = list(itertools.islice(epoch.windows(5, 3), 4))
-    assert blocks == [[(0, 3)], [(3, 5), (0, 1)], [(1, 4)], [(4, 5), (0, 2)]]
-    assert next(epoch.windows(2, 5)) == [(0, 2), (0, 2), (0, 1)]
-
-
 def test_the_last_smaller_batch_counts_for_what_it_is():
     assert epoch.examples_in([(0, 3)], 10, 25) == 25
     assert epoch.examples_in([(2, 3)], 10, 25) == 5
@@ -27,31 +20,57 @@ def test_the_last_smaller_batch_counts_for_what_it_is():
 
 
 class Machine:
-    """Takes `call` seconds per call, `each` per example, and ten times that for the first."""
+    """Takes `call` seconds per call, `step` per step and `each` per example.
 
-    def __init__(self, examples: int, batch_size: int, call: float, each: float) -> None:
-        self.given = examples, batch_size, call, each
+    The first call takes ten times as long.
+    """
+
+    def __init__(self, examples: int, batch_size: int, step: float, each: float, call: float = 0):
+        self.given = examples, batch_size, step, each, call
         self.calls: list[tuple[int, int]] = []
 
     def __call__(self, start: int, stop: int) -> float:
-        examples, batch_size, call, each = self.given
+        examples, batch_size, step, each, call = self.given
         self.calls.append((start, stop))
         seen = epoch.examples_in([(start, stop)], batch_size, examples)
-        return (call + each * seen) * (10 if len(self.calls) == 1 else 1)
+        seconds = call + step * (stop - start) + each * seen
+        return seconds * (10 if len(self.calls) == 1 else 1)
 
 
-@pytest.mark.parametrize("call", [0.0, 0.001])
-def test_blocks_are_long_enough_and_give_the_time_of_an_epoch(call):
-    examples, batch_size, each = 1087, 16, 2e-5
-    run_steps = Machine(examples, batch_size, call, each)
-    blocks = epoch.time_blocks(run_steps, examples, batch_size, 7, 0.25)
-    assert len(blocks) == 7
-    assert all(block["seconds"] >= 0.24 for block in blocks)
+@pytest.mark.parametrize("block_seconds", [1e-3, 0.03, 0.3])
+@pytest.mark.parametrize(("step", "each"), [(0.01, 0.0), (0.01, 1e-4), (0.0, 1e-4)])
+@pytest.mark.parametrize(
+    ("examples", "batch_size"),
+    [(1010, 100), (1100, 1000), (1000, 100), (64, 64), (1087, 16), (9, 4)],
+)
+def test_blocks_of_any_length_give_the_time_of_an_epoch(
+    examples, batch_size, step, each, block_seconds
+):
+    """Whether an epoch is longer or shorter than a block, its last batch smaller or not."""
+    run_steps = Machine(examples, batch_size, step, each)
+    blocks = epoch.time_blocks(run_steps, examples, batch_size, 7, block_seconds)
+    exact = step * math.ceil(examples / batch_size) + each * examples
+    assert [block["seconds_per_epoch"] for block in blocks] == pytest.approx([exact] * 7)
+    assert all(block["seconds"] >= 0.99 * block_seconds for block in blocks)
     found = epoch.summary(blocks, examples)
-    # What a call costs falls away as blocks hold many epochs' steps.
-    calls = call * math.ceil(blocks[0]["steps"] / 68) / (blocks[0]["examples"] / examples)
-    assert found["seconds_per_epoch"] == pytest.approx(examples * each + calls, rel=0.05)
-    assert found["images_per_second"] == pytest.approx(examples / found["seconds_per_epoch"])
+    assert found["images_per_second"] == pytest.approx(examples / exact)
+
+
+def test_a_long_epoch_is_not_run_to_its_end():
+    """A million examples by 100: a block of a second takes little more, with the last batch."""
+    run_steps = Machine(1_000_050, 100, 0.01, 1e-4)
+    blocks = epoch.time_blocks(run_steps, 1_000_050, 100, 3, 1.0)
+    assert blocks[0]["seconds_per_epoch"] == pytest.approx(100.01 + 100.005)
+    assert all(1 <= block["seconds"] <= 2.1 for block in blocks)
+    assert blocks[0]["examples"] == 100 * (blocks[0]["steps"] - 1) + 50
+    # Both kinds of step have been run before anything counts.
+    assert {(0, 1), (10_000, 10_001)} == set(run_steps.calls[:2])
+
+
+def test_what_a_call_costs_counts_once_an_epoch():
+    run_steps = Machine(1087, 16, 0.0, 2e-5, call=0.001)
+    for block in epoch.time_blocks(run_steps, 1087, 16, 3, 0.25):
+        assert block["seconds_per_epoch"] == pytest.approx(1087 * 2e-5 + 0.001)
 
 
 def test_summary_has_the_median_and_the_quartiles():

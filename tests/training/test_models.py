@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import incompatible_factors, run_names
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.store import records
+from batchscope.study import model_files
 
 tensorflow_start.start()
 
 import keras
+import tensorflow as tf
 
-from batchscope.training import models
+from batchscope.training import losses, models
 
 
 def conv(size, into, out):
@@ -149,12 +151,14 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
     assert all((first[0][path] != other[0][path]).any() for path in first[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"), [("chang_vgg", (31, 31, 3)), ("campbell_cnn", (12, 12, 1))]
-)
-def test_images_that_are_too_small_are_refused(name, shape):
-    with pytest.raises(UserError, match=rf"model {name}: cannot be built for images \({shape[0]}"):
-        models.build(name, shape, 10, seed=0)
+@pytest.mark.parametrize("name", models.BUILDERS)
+def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
+    least = incompatible_factors.LEAST_SIDES.get(name, 1)
+    assert models.build(name, (least, least, 1), 10, seed=0).count_params()
+    if least > 1:
+        side = least - 1
+        with pytest.raises(UserError, match=rf"model {name}: cannot be built .*\({side}, {side}"):
+            models.build(name, (side, side, 1), 10, seed=0)
 
 
 def test_an_unknown_name_lists_the_known_ones():
@@ -229,7 +233,7 @@ def build(input_shape, classes):
 def own(tmp_path, text):
     path = tmp_path / "own.py"
     path.write_text(text)
-    return path, run_names.token("own", models.file_digest(path))
+    return path, run_names.token("own", model_files.digest(path))
 
 
 def test_the_users_own_model(tmp_path):
@@ -244,6 +248,24 @@ def test_the_users_own_model(tmp_path):
     assert models.load(tmp_path, run, model_file=path).count_params() == 195
 
 
+SUBCLASSED = """
+import keras
+from keras import layers
+
+class Net(keras.Model):
+    def __init__(self, classes):
+        super().__init__()
+        self.flatten = layers.Flatten()
+        self.drop = layers.Dropout(0.5)
+        self.norm = layers.BatchNormalization()
+        self.only = layers.Dense(classes, activation="softmax")
+
+    def call(self, images, training=False):
+        return self.only(self.norm(self.drop(self.flatten(images)), training=training))
+
+def build(input_shape, classes):
+    return Net(classes)
+"""
 HEAD = "import keras\nfrom keras import layers\n"
 BODY = "def build(input_shape, classes):\n    return "
 
@@ -252,14 +274,33 @@ BODY = "def build(input_shape, classes):\n    return "
     ("text", "message"),
     [
         ("x = 1\n", r"own.py: expected a function build\(input_shape, classes\)"),
-        ("def build(:\n", "own.py: cannot be imported: SyntaxError"),
-        ("raise RuntimeError('no')\n", "own.py: cannot be imported: RuntimeError: no"),
+        ("raise RuntimeError('no')\n", "own.py:1: cannot be imported: RuntimeError: no"),
+        ("import sys\nsys.exit()\n", "own.py:2: cannot be imported: SystemExit"),
+        ("import keras\nimport absent\n", "own.py:2: cannot be imported: ModuleNotFoundError"),
         ("def build():\n    pass\n", "own.py: cannot be built .*: TypeError: build"),
-        (f"{HEAD}{BODY}1 / 0\n", "own.py: cannot be built .*: ZeroDivisionError"),
-        (f"{HEAD}{BODY}None\n", "own.py: received NoneType; build must return a built"),
+        (f"{HEAD}{BODY}1 / 0\n", "own.py:4: cannot be built .*: ZeroDivisionError"),
+        (f"{HEAD}{BODY}None\n", "own.py: received NoneType; build must return a keras"),
         (
             f"{HEAD}{BODY}keras.Sequential([layers.Dense(classes)])\n",
-            "own.py: received a model without an input shape",
+            r"own.py: gives output \(None, 8, 8, 3\); expected \(None, 3\)",
+        ),
+        (
+            f"{HEAD}class Net(keras.Model):\n    def call(self, images):\n        "
+            f"return images @ 7\n{BODY}Net()\n",
+            r"own.py:5: cannot be built for images \(8, 8, 1\): \w+Error: ",
+        ),
+        (
+            SUBCLASSED.replace("        return", "        assert not training\n        return", 1),
+            r"own.py:14: cannot be called on images \(8, 8, 1\): AssertionError$",
+        ),
+        (
+            f"{HEAD}class Net(keras.Model):\n    pass\n{BODY}Net()\n",
+            r"own.py: cannot be built .*: NotImplementedError: Model Net does not have a `call",
+        ),
+        (
+            f"{HEAD}{BODY}keras.Sequential([layers.Flatten(), layers.Dense(classes, "
+            'activation="sigmoid")])\n',
+            "own.py: received 3 sigmoid units; expected one sigmoid unit for two classes, else ",
         ),
         (
             f"{HEAD}{BODY}keras.Sequential([keras.Input((9, 8, 1)), layers.Flatten(), "
@@ -306,6 +347,99 @@ def test_a_users_file_that_changed_or_is_gone_is_refused(tmp_path):
         models.build(token, (8, 8, 1), 3, 0, path)
     with pytest.raises(UserError, match=r"models.own: received None; expected an existing .py"):
         models.build(token, (8, 8, 1), 3, 0, None)
+
+
+NO_INPUT = OWN.replace("keras.Input(input_shape),", "")
+
+
+@pytest.mark.parametrize("text", [SUBCLASSED, NO_INPUT])
+def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, text):
+    path, token = own(tmp_path, text)
+    first = models.build(token, (8, 8, 1), 3, 0, path)
+    assert first.input_shape == (None, 8, 8, 1) and first.output_shape == (None, 3)
+    trainable, state = models.weights(first)
+    kernel = next(key for key in trainable if key.endswith("kernel"))
+    assert trainable[kernel].shape == (64, 3)
+    again = models.weights(models.build(token, (8, 8, 1), 3, 0, path))
+    for arrays, others in zip((trainable, state), again, strict=True):
+        assert list(arrays) == list(others)
+        assert all((arrays[key] == others[key]).all() for key in arrays)
+    images = np.random.default_rng(0).random((5, 8, 8, 1), np.float32)
+    outputs = first(images)
+    assert np.allclose(keras.ops.softmax(losses.logits(outputs)), outputs)
+    # Batch normalisation trains, dropout drops: the mode of the whole reaches its layers.
+    if text is SUBCLASSED:
+        assert len(state) == 2
+        assert not np.allclose(first(images, training=True), outputs)
+        assert not (models.weights(first)[1][list(state)[0]] == state[list(state)[0]]).all()
+
+
+@pytest.mark.parametrize("text", [OWN, SUBCLASSED, NO_INPUT])
+def test_every_variable_is_made_in_the_given_scope(tmp_path, text):
+    made = []
+
+    def create(following, **arguments):
+        made.append(following(**arguments))
+        return made[-1]
+
+    path, token = own(tmp_path, text)
+    model = models.build(token, (8, 8, 1), 3, 0, path, tf.variable_creator_scope(create))
+    assert len(made) == len(model.variables) > 0
+
+
+def test_units_that_start_alike_are_known_as_sigmoids(tmp_path):
+    """Two sigmoids of 0 sum to 1, as a softmax does."""
+    last = 'Dense(classes, activation="sigmoid", kernel_initializer="zeros"'
+    path, token = own(tmp_path, OWN.replace('Dense(classes, activation="softmax"', last))
+    with pytest.raises(UserError, match="own.py: received 2 sigmoid units"):
+        models.build(token, (8, 8, 1), 2, 0, path)
+
+
+def test_a_softmax_over_one_unit_is_refused(tmp_path):
+    path, token = own(tmp_path, OWN.replace("Dense(classes", "Dense(1"))
+    with pytest.raises(UserError, match="own.py: received a softmax over one unit"):
+        models.build(token, (8, 8, 1), 2, 0, path)
+
+
+BESIDE = """
+import keras
+from {module} import UNITS, last
+
+def build(input_shape, classes):
+    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(UNITS), last(classes)])
+"""
+LAST = "import keras\nUNITS = 5\ndef last(classes):\n    return keras.layers.Dense(classes)\n"
+
+
+@pytest.mark.parametrize("module", ["blocks", "nets", "nets.blocks", "folder.blocks"])
+def test_a_model_file_imports_its_neighbours(tmp_path, module):
+    for name in ("nets", "folder"):
+        (tmp_path / name).mkdir()
+    for name in ("blocks.py", "nets/blocks.py", "folder/blocks.py"):
+        (tmp_path / name).write_text(LAST)
+    (tmp_path / "nets" / "__init__.py").write_text("from .blocks import UNITS, last\n")
+    path, token = own(tmp_path, BESIDE.format(module=module))
+    assert models.build(token, (8, 8, 1), 3, 0, path).count_params() == 64 * 5 + 5 + 5 * 3 + 3
+    file = tmp_path / ("nets/blocks.py" if module == "nets" else f"{module.replace('.', '/')}.py")
+    file.write_text(LAST.replace("5", "7"))
+    with pytest.raises(UserError, match="own.py: changed since .* or a module that it imports"):
+        models.build(token, (8, 8, 1), 3, 0, path)
+    path, token = own(tmp_path, BESIDE.format(module=module))
+    assert models.build(token, (8, 8, 1), 3, 0, path).count_params() == 64 * 7 + 7 + 7 * 3 + 3
+
+
+def test_what_the_digest_does_not_cover_cannot_be_imported(tmp_path):
+    (tmp_path / "blocks.py").write_text(LAST)
+    path, token = own(tmp_path, "import importlib\nimportlib.import_module('blocks')\n" + OWN)
+    with pytest.raises(UserError, match="own.py:2: cannot be imported: ModuleNotFoundError"):
+        models.build(token, (8, 8, 1), 3, 0, path)
+
+
+def test_an_error_in_a_neighbour_names_its_line(tmp_path):
+    (tmp_path / "blocks.py").write_text(LAST.replace("return ", "return 1 / 0 + "))
+    path, token = own(tmp_path, BESIDE.format(module="blocks"))
+    with pytest.raises(UserError, match="blocks.py:4: cannot be built .*: ZeroDivisionError"):
+        models.build(token, (8, 8, 1), 3, 0, path)
 
 
 def test_one_unit_is_enough_for_two_classes(tmp_path):

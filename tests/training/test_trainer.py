@@ -71,13 +71,22 @@ def dropout_run(results) -> tuple[str, str]:
         warmup_epochs=4,
         update_norms=True,
     )
+    keep(results, run, 1, 2, "middle")
     train(results, run, "--model-file", str(model))
     return run, str(model)
 
 
 def copy_data(results: Path, target: Path) -> Path:
     shutil.copytree(results / "data", target / "data")
+    shutil.copy(results / "epochs_read.json", target)
     return target
+
+
+def keep(results: Path, run: str, *epochs: int | str) -> None:
+    """Lets a run keep its weights after epochs, as where a study reads them."""
+    path = results / "epochs_read.json"
+    noted = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**noted, run: epochs}))
 
 
 def test_same_seed_gives_the_same_bits(results, dropout_run, tmp_path):
@@ -146,6 +155,7 @@ def test_killed_at_several_points_ends_with_the_same_bits(results, dropout_run, 
     assert_same_bits(results / "runs" / run, folder)
     assert history(results / "runs" / run) == history(folder)
     assert not (folder / "checkpoint.npz").exists()
+    assert not (folder / "progress.json").exists()
 
 
 # Runs a step that dies, as by `kill -9`, when a function is called for the given time.
@@ -183,7 +193,7 @@ WRITING_THE_HISTORY = ("records", "write_rows", "1")  # after the weights, befor
 @pytest.mark.parametrize(
     ("call", "checkpoint_seconds", "left", "resumed"),
     [
-        (PAUSE_IN_THE_FIRST_EPOCH, "1000", set(), 0),
+        (PAUSE_IN_THE_FIRST_EPOCH, "1000", {"progress.json"}, 0),
         (WRITING_THE_HISTORY, "1000", {"final.npz", "best.npz", "epochs"}, 0),
         (WRITING_THE_HISTORY, "0", {"final.npz", "best.npz", "epochs", "checkpoint.npz"}, 1),
     ],
@@ -200,7 +210,7 @@ def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == -signal.SIGKILL, done.stderr
     found = {path.name for path in folder.glob("*")}
-    assert found - {"initial.npz", "updates.npz"} == left
+    assert found - {"initial.npz", "updates.npz", "training.lock"} == left
     assert train(again, run, "--model-file", model)["resumed"] == resumed
     assert_same_bits(results / "runs" / run, folder)
     assert history(results / "runs" / run) == history(folder)
@@ -216,6 +226,22 @@ def test_a_checkpoint_of_something_else_is_ignored(results, dropout_run, tmp_pat
     done = train(again, run, "--model-file", model)
     assert done["resumed"] == 0
     assert_same_bits(results / "runs" / run, folder)
+
+
+def test_two_processes_do_not_train_one_run(results):
+    from batchscope.host import locks
+
+    run = run_name(epochs=1, seed=8)
+    folder = results / "runs" / run
+    with locks.held(folder / "training.lock", "train this run"):
+        words = ("--results", str(results), "--run", run)
+        second = door("train", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        output, _ = second.communicate(timeout=120)
+        assert second.returncode == 1
+        assert f"Wait until process {os.getpid()} on " in output and "Traceback" not in output
+        assert [path.name for path in folder.iterdir()] == ["training.lock"]
+    train(results, run)
+    assert not (folder / "training.lock").exists()
 
 
 def test_distances_of_the_epochs(results, dropout_run):
@@ -252,6 +278,7 @@ def test_rates_of_a_warm_up_through_a_run(results, dropout_run):
 
 def test_the_target_loss_stops_a_training(results):
     run = run_name(epochs=3, optimizer="adam", learning_rate=0.001)
+    keep(results, run, 2)
     assert train(results, run)["reached_target"] is None
     target = column(results / "runs" / run, "train_loss")[1]
     stopped = run_name(

@@ -114,7 +114,10 @@ def test_the_project_pins_what_the_lock_holds():
 def test_conda_twins_never_drift_from_the_lock():
     conda_names = {"matplotlib-base": "matplotlib", "python": None}
     # What starts the jobs, and no job imports.
-    managing = {"snakemake", "snakemake-executor-plugin-slurm"}
+    managing = {
+        *("snakemake", "snakemake-executor-plugin-slurm"),
+        "snakemake-logger-plugin-rich",
+    }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     dependencies = {pin.split("==")[0] for pin in project["project"]["dependencies"]}
     lock = locked("requirements.lock")

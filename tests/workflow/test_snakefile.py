@@ -1,12 +1,24 @@
 """What the rules are told of a study."""
 
+import dataclasses
+import importlib.util
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from batchscope import snakefile
+from batchscope import figures, snakefile
+from batchscope.catalogue.versions import VERSIONS
+from batchscope.host import absence
+from batchscope.store import job_files
 from batchscope.study import plan
 
+OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
+RULES = Path(__file__).parents[2] / "workflow" / "rules"
 
-def made(**experiment) -> snakefile.Jobs:
+
+def made(models=None, **experiment) -> snakefile.Jobs:
     config = {
         "study": "s",
         "defaults": {
@@ -16,6 +28,7 @@ def made(**experiment) -> snakefile.Jobs:
             "learning_rate": 0.1,
             "epochs": 2,
         },
+        "models": models or {},
         "experiments": {"a": {"vary": {"batch_size": [16, 32]}, "seeds": 1, **experiment}},
     }
     return snakefile.Jobs(plan.make(config), "config.yaml", "full", False)
@@ -55,3 +68,149 @@ def test_tables_follow_every_file_that_they_read():
         f"results/runs/{large}/landscape/default.json",
         f"results/runs/{large}/landscape/default.npz",
     ]
+
+
+@pytest.mark.parametrize(
+    ("models", "partial", "installed", "started"),
+    [(OWN, False, True, 1), (OWN, True, True, 0), (OWN, False, False, 0), ({}, False, True, 0)],
+)
+def test_own_models_are_built_where_they_can_be(
+    models, partial, installed, started, tmp_path, monkeypatch, capfd
+):
+    study = made(models, vary={"model": [*models, "small_cnn"]}, set={"batch_size": 8}).study
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
+    calls = []
+    done = subprocess.CompletedProcess([], returncode=0)
+    monkeypatch.setattr(subprocess, "run", lambda command: calls.append(command) or done)
+    snakefile.Jobs(study, "config.yaml", "full", partial).check_models()
+    assert len(calls) == started
+    assert ("models: not checked before" in capfd.readouterr().err) == (not installed)
+
+
+def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv(absence.VARIABLE, "")
+    monkeypatch.setattr(absence, "of", lambda factors: factors["device"] == "gpu" or None)
+    vary = {"model": ["small_cnn", "mine"], "batch_size": [16]}
+    study = made(OWN, vary=vary, measure=["evaluate"]).study
+    (token,) = [model for model, path in study.models.items() if path]
+    (dataset,) = study.datasets
+    assert job_files.own_models(study, tmp_path) == {(dataset, token)}
+    experiment = study.experiments["a"]
+    trainings = [job_files.training_job(tmp_path, run) for run in study.runs]
+    *paths, last = [
+        job.path for job in (*trainings, *job_files.measure_jobs(study, experiment, tmp_path))
+    ]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert job_files.own_models(study, tmp_path) == {(dataset, token)}
+    last.parent.mkdir(parents=True)
+    last.touch()
+    assert job_files.own_models(study, tmp_path) == set()
+    assert job_files.own_models(made(vary=vary | {"model": ["small_cnn"]}).study, tmp_path) == set()
+    # What waits for a GPU is not made here.
+    assert (
+        job_files.own_models(made(OWN, vary=vary, set={"device": "gpu"}).study, tmp_path) == set()
+    )
+
+
+@pytest.mark.parametrize("step", VERSIONS)
+def test_a_log_is_found_where_its_rule_writes_it(step):
+    rules = "".join(path.read_text() for path in sorted(RULES.glob("*.smk")))
+    body = re.search(rf"^rule {step}:\n((?:    .*\n|\n)+)", rules, re.M)[1]
+    record = re.search(r"output:\n.*?\"(results/[^\"]+\.json)\"", body, re.S)[1]
+    log = re.search(r"log:\n +\"([^\"]+)\"", body)[1]
+    assert job_files.log_path("results", record).as_posix() == log
+
+
+def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = made(measure=["evaluate"])
+    small, large = study.study.runs
+    logs = [f"logs/evaluate/{small}/default.log", f"logs/train/{large}.log"]
+    for log in [*logs, f"logs/train/{small}.log"]:
+        Path(log).parent.mkdir(parents=True, exist_ok=True)
+        Path(log).touch()
+    trained = Path("results/runs") / small / "record.json"
+    trained.parent.mkdir(parents=True)
+    trained.touch()
+    assert study.quoted_logs() == []
+    assert dataclasses.replace(study, partial=True).quoted_logs() == logs
+
+
+# --- Targets -----------------------------------------------------------------------------------
+
+MEASURED = {"evaluate": None, "time_epoch": None, "landscape": None}
+
+
+def every_file(study: snakefile.Jobs) -> list[str]:
+    """Every file that a study makes, by what the plan knows of."""
+    (experiment,) = study.study.experiments.values()
+    measured = job_files.measure_files(study.study, experiment, "results")
+    return [
+        *study.data_records(),
+        *study.run_records(),
+        *map(str, measured),
+        *(str(path.with_suffix(".npz")) for path, name in measured.items() if name == "landscape"),
+        *study.tables(),
+        *study.figures(),
+    ]
+
+
+@pytest.fixture
+def whole(tmp_path, monkeypatch):
+    """A study of which every file is there, empty."""
+    monkeypatch.chdir(tmp_path)
+    study = made(measure=MEASURED)
+    for path in (study.report, *every_file(study)):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).touch()
+    return study
+
+
+def test_the_target_of_a_whole_study_is_its_report(whole):
+    assert whole.targets() == [whole.report]
+
+
+def test_whatever_is_missing_behind_a_report_is_a_target(whole):
+    for path in every_file(whole):
+        Path(path).unlink()
+        assert set(whole.targets()) - {whole.report} == {path}
+        Path(path).touch()
+
+
+def test_each_file_of_each_figure_is_one(whole):
+    drawn = figures.drawn(whole.study.experiments["a"])
+    names = {Path(path).name for path in whole.figures()}
+    assert {"accuracy.svg", "accuracy.png", "accuracy.csv", "figures.json"} <= names
+    assert len(names) == 3 * len(drawn) + 1
+
+
+def test_a_partial_report_asks_for_no_record(whole):
+    partial = dataclasses.replace(whole, partial=True)
+    missing = [*partial.run_records(), partial.tables()[0]]
+    for path in missing:
+        Path(path).unlink()
+    assert partial.targets() == [partial.report, missing[-1]]
+
+
+def test_what_needs_what_is_not_here_is_no_target(whole, monkeypatch):
+    for path in (*whole.data_records(), *whole.run_records(), *map(str, Path().rglob("*.json"))):
+        Path(path).unlink(missing_ok=True)
+    monkeypatch.setattr(absence, "of", lambda factors: absence.GPU)
+    assert [path for path in whole.targets() if not path.startswith("results/studies")] == [
+        whole.report
+    ]
+
+
+def test_deleted_data_are_made_alone(whole, capsys):
+    """Whatever else is missing: Snakemake would train again what was trained on them."""
+    (data,), run = whole.data_records(), whole.run_records()[0]
+    Path(data).unlink()
+    Path(run).unlink()
+    assert whole.targets() == [data]
+    assert "made alone now" in capsys.readouterr().err
+    for path in every_file(whole):
+        Path(path).unlink(missing_ok=True)
+    assert {data, run} < set(whole.targets())  # nothing was made of them yet

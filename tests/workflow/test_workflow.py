@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import csv
 import json
@@ -15,6 +16,7 @@ import time
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 import project
@@ -110,6 +112,61 @@ def test_the_log_has_commands_to_paste(edited):
 def test_nothing_edited_nothing_done(finished):
     assert project.planned(finished) == {}
     assert "Nothing to be done" in project.run(finished)
+
+
+def test_whatever_is_deleted_behind_a_report_is_made_again(edited):
+    """What `plan` calls missing, and each file of the tables and figures."""
+    results = edited / "results"
+    study = results / "studies" / "tiny" / "batch_size"
+    report = results / "report.html"
+    for deleted, expected in (
+        (study / "figures" / "accuracy.svg", DRAWN),
+        (study / "figures" / "figures.json", DRAWN),
+        (study / "layers.csv", TABLES),
+        (next(results.glob("runs/*/sharpness/*.json")), {"sharpness": 1, **TABLES}),
+        (next(results.glob("timing/*/*/*/*.json")), {"time_epoch": 1, **TABLES}),
+        (next(results.glob("data/*")), {"prepare_data": 1}),
+        (next(results.glob("runs/*")), {**per_seed(1), **TABLES}),
+    ):
+        there = deleted.with_name("put_aside")
+        deleted.rename(there)
+        assert project.planned(edited) == expected, deleted
+        assert report.exists()
+        if deleted.parent.name not in ("runs", "figures"):
+            there.rename(deleted)
+            continue
+        shutil.rmtree(there) if there.is_dir() else there.unlink()
+        project.run(edited)
+        assert deleted.exists() and project.planned(edited) == {}
+
+
+def test_weights_after_an_epoch_that_another_study_reads(edited):
+    """They are kept where they are read; runs without them are trained again, to that epoch."""
+
+    def longer(config):
+        experiment(config).update(set={"epochs": 3}, measure=["evaluate"], seeds=1)
+
+    def early(config):
+        longer(config)
+        experiment(config)["at_epochs"] = [1, 3]
+
+    configured(edited, longer)
+    project.run(edited)
+    assert not list(edited.glob("results/runs/*/epochs"))
+    # After the last epoch they are the final ones.
+    assert configured(edited, early) == {"snapshot": 2, "evaluate": 4, **TABLES}
+    project.run(edited)
+    assert project.planned(edited) == {}
+    kept = list(edited.glob("results/runs/*/epochs/*"))
+    assert [path.name for path in kept] == ["1.npz"] * 2
+    for path in kept:  # measured: no more needed
+        path.unlink()
+    assert project.planned(edited) == {}
+    for run in edited.glob("results/runs/*ep=3*"):
+        shutil.rmtree(run)
+    project.run(edited)
+    assert [path.name for path in edited.glob("results/runs/*/epochs/*")] == ["1.npz"] * 2
+    assert "training" not in "".join(p.read_text() for p in edited.glob("logs/snapshot/*/*.log"))
 
 
 def test_one_more_batch_size_runs_only_the_new_jobs(edited):
@@ -244,6 +301,38 @@ def test_a_users_own_model(edited):
     assert project.planned(edited) == {}
 
 
+def test_own_models_are_built_before_their_data_are_prepared(edited):
+    """Every fault at once, at its line, without a trace of the program; nothing stays locked."""
+    texts = {
+        "division": "def build(input_shape, classes):\n    return 1 / 0\n",
+        "units": (
+            "import keras\n\ndef build(input_shape, classes):\n    return keras.Sequential("
+            "[keras.layers.Flatten(), keras.layers.Dense(classes + 1)])\n"
+        ),
+    }
+    for name, text in texts.items():
+        (edited / f"{name}.py").write_text(text)
+
+    def change(config):
+        split = {"train": 100, "validation": 30, "test": 30, "seed": 0}
+        config["datasets"] = {"digits": {"source": "digits", "split": split}}
+        config["models"] = {name: f"{name}.py" for name in texts}
+        experiment(config)["vary"] = {"batch_size": [64], "model": [*texts, "small_cnn"]}
+
+    planned = configured(edited, change)
+    assert planned["prepare_data"] == 1
+    before = set(edited.glob("results/**/*"))
+    done = project.snakemake(edited, "--cores", "2")
+    assert done.returncode == 1
+    lines = done.stdout[done.stdout.index("division.py") :].strip().splitlines()
+    assert lines == [
+        "division.py:2: cannot be built for images (8, 8, 1): ZeroDivisionError: division by zero",
+        "units.py: gives output (None, 11); expected (None, 10).",
+    ]
+    assert set(edited.glob("results/**/*")) == before
+    assert project.planned(edited) == planned
+
+
 def test_divergence_stays_visible_and_the_study_ends(edited):
     def change(config):
         experiment(config)["vary"]["learning_rate"] = [0.05, 1e6]
@@ -292,6 +381,7 @@ def test_killed_unlocked_and_finished(edited):
     def change(config):
         experiment(config)["set"] = {"epochs": 400}
         experiment(config)["measure"] = ["evaluate"]
+        experiment(config)["at_epochs"] = [1]  # its weights are there while a training runs
 
     configured(edited, change)
     command = [sys.executable, "-m", "snakemake", "--cores", "2"]
@@ -314,6 +404,33 @@ def test_killed_unlocked_and_finished(edited):
     assert project.planned(edited) == {}
     table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
     assert table.count(",finished,") == 4
+
+
+def test_when_snakemake_alone_is_killed_its_jobs_end(tmp_path):
+    """Trainings with several threads, which have processes of their own, behind shells."""
+    folder = project.copy(tmp_path / "project")
+    config = copy.deepcopy(project.TINY)
+    experiment(config)["set"] = {"epochs": 100_000, "threads": 2}
+    project.write_config(folder, config)
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "runs"]
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    limit = time.monotonic() + 120
+    while not list(folder.glob("results/runs/*/epochs/*.npz")):
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.05)
+    jobs = psutil.Process(process.pid).children(recursive=True)
+    assert any("train" in job.cmdline() for job in jobs)
+    process.kill()
+    process.wait()
+    try:
+        _, alive = psutil.wait_procs(jobs, timeout=60)
+        assert not alive
+    finally:
+        for job in jobs:
+            with contextlib.suppress(psutil.Error):
+                job.kill()
 
 
 def test_lint(finished):

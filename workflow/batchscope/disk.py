@@ -11,13 +11,14 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from batchscope.errors import UserError
+from batchscope import damage
 
 
 @contextlib.contextmanager
@@ -42,6 +43,24 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path | str) -> Iterator[Path]:
+    """Yields an empty folder beside `path`, which replaces it when the block succeeds.
+
+    Whatever dies, `path` is the old folder, or none, or the whole new one.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+        new, old = Path(scratch) / "new", Path(scratch) / "old"
+        new.mkdir()
+        yield new
+        if path.exists():
+            os.replace(path, old)
+        os.replace(new, path)
     _sync_folder(path.parent)
 
 
@@ -79,21 +98,28 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def read_json(path: Path | str) -> dict[str, Any]:
+def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
     """Reads a record.
 
+    Args:
+        path: The file.
+        *keys: What the caller needs of it.
+
     Raises:
-        UserError: If the file is missing or is no JSON object.
+        UserError: If the file is missing, is no JSON object or lacks a key.
     """
-    try:
+    with damage.reading(path, "a JSON record"):
         record = json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: missing; run snakemake to make it.") from None
-    except ValueError as error:
-        raise UserError(f"{path}: expected JSON ({error}); delete it and run again.") from None
-    if not isinstance(record, dict):
-        raise UserError(f"{path}: expected a JSON object. Received: {type(record).__name__}.")
+        if not isinstance(record, dict):
+            raise ValueError(f"a {type(record).__name__}")
+        _check_names(record, keys)
     return record
+
+
+def _check_names(found: Iterable[str], wanted: Iterable[str]) -> None:
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise ValueError(f"without {', '.join(missing)}")
 
 
 def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
@@ -105,10 +131,56 @@ def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, 
     write_text(path, text.getvalue())
 
 
+def read_csv(path: Path | str, *columns: str, delete: Path | str | None = None) -> str:
+    """Reads a table as text.
+
+    Args:
+        path: The file.
+        *columns: What the caller needs of it.
+        delete: What to delete so that it is made again, where it is not the file itself.
+
+    Raises:
+        UserError: If the file is missing, lacks a column, or was cut.
+    """
+    with damage.reading(path, "a CSV table", delete):
+        text = Path(path).read_text(encoding="utf-8")
+        _check_names(next(csv.reader(io.StringIO(text))), columns)
+        if not text.endswith("\n"):
+            raise ValueError("its last line is cut")
+    return text
+
+
+def read_rows(
+    path: Path | str, *columns: str, delete: Path | str | None = None
+) -> list[dict[str, str]]:
+    """Reads the rows of a table, by column; raises as `read_csv` does."""
+    text = read_csv(path, *columns, delete=delete)
+    with damage.reading(path, "a CSV table", delete):
+        header, *rows = csv.reader(io.StringIO(text), strict=True)
+        return [dict(zip(header, row, strict=True)) for row in rows]
+
+
 def file_sha256(path: Path | str) -> str:
     """Returns the SHA-256 of a file's bytes, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_sha256(path: Path | str, expected: str, delete: Path | str | None = None) -> None:
+    """Checks a file's bytes against the SHA-256 that a record has of it.
+
+    Args:
+        path: The file.
+        expected: The SHA-256, in hexadecimal.
+        delete: What to delete so that it is made again, where it is not the file itself.
+
+    Raises:
+        UserError: If it is missing or another file.
+    """
+    with damage.reading(path, "a file", delete):
+        received = file_sha256(path)
+    if received != expected:
+        raise damage.fault(path, f"SHA-256 {received}", expected, delete)
 
 
 def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:
@@ -117,19 +189,47 @@ def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:
         np.savez(file, allow_pickle=False, **members)
 
 
-def read_arrays(path: Path | str) -> dict[str, np.ndarray]:
+def read_arrays(
+    path: Path | str, *members: str, delete: Path | str | None = None
+) -> dict[str, np.ndarray]:
     """Reads an npz; nothing is unpickled.
+
+    Args:
+        path: The file.
+        *members: Arrays that the caller needs of it.
+        delete: What to delete so that it is made again, where it is not the file itself.
 
     Raises:
         UserError: If the file is missing or damaged.
     """
-    try:
+    with damage.reading(path, "an npz of plain arrays", delete):
+        with open(path, "rb") as file:
+            if not zipfile.is_zipfile(file):  # NumPy would take it for a pickle
+                raise ValueError("no whole zip archive")
         with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except FileNotFoundError:
-        raise UserError(f"{path}: missing; run snakemake to make it.") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise UserError(f"{path}: expected an npz ({error}); delete it and run again.") from None
+            arrays = {key: archive[key] for key in archive.files}
+        _check_names(arrays, members)
+    return arrays
+
+
+def map_array(
+    path: Path | str, shape: tuple[int, ...], delete: Path | str | None = None
+) -> np.ndarray:
+    """Maps an npy into memory, read-only; nothing is unpickled.
+
+    Args:
+        path: The file.
+        shape: Its shape.
+        delete: What to delete so that it is made again, where it is not the file itself.
+
+    Raises:
+        UserError: If the file is missing, damaged or of another shape.
+    """
+    with damage.reading(path, f"an array of shape {shape}", delete):
+        array = np.lib.format.open_memmap(path, mode="r")
+        if array.shape != shape:
+            raise ValueError(f"an array of shape {array.shape}")
+    return array
 
 
 def link(source: Path | str, target: Path | str) -> None:
@@ -140,3 +240,9 @@ def link(source: Path | str, target: Path | str) -> None:
             os.link(source, temporary)
         except OSError:
             shutil.copyfile(source, temporary)
+
+
+def copy(source: Path | str, target: Path | str) -> None:
+    """Copies a file atomically."""
+    with atomic_path(target) as temporary:
+        shutil.copyfile(source, temporary)

@@ -15,3 +15,7 @@ class ConfigError(UserError):
     def __init__(self, problems: list[str]) -> None:
         self.problems = list(problems)
         super().__init__("\n".join(self.problems))
+
+
+class Interrupted(Exception):
+    """A signal asked the training to stop; its checkpoint is written."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,19 @@ def _hint(text: Any, known: Iterable[str]) -> str:
     return f" Did you mean '{match}'?" if match else ""
 
 
+def missing_blank(text: str) -> str:
+    """Returns the hint that `key:value` lacks a blank, which makes a text of it; else nothing."""
+    match = re.match(r"([a-z]\w+):(?![\s/:])(.+)", text)
+    return f" Did you mean `{match[1]}: {_clip(match[2])}`, with a blank?" if match else ""
+
+
 def received(
     place: Place, value: Any, expected: str, known: Iterable[str] = (), why: str = ""
 ) -> Problem:
     """Returns the problem of a value that is not what is expected there."""
     text = f"received {show(value)}{why}; {expected} {_verb(expected)} expected."
-    return Problem(place, text + (_hint(value, known) if isinstance(value, str) else ""))
+    hint = (missing_blank(value) or _hint(value, known)) if isinstance(value, str) else ""
+    return Problem(place, text + hint)
 
 
 def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
@@ -114,13 +122,22 @@ def missing(place: Place, expected: str) -> Problem:
     return Problem(place, f"missing; {expected} is expected.")
 
 
-def unknown(place: Place, noun: str, known: Iterable[str]) -> Problem:
-    """Returns the problem of a key that is none of the known ones."""
-    known = sorted(known)
+def unknown(
+    place: Place, noun: str, known: Iterable[str], aliases: Mapping[str, str] | None = None
+) -> Problem:
+    """Returns the problem of a key that is none of the known ones.
+
+    Args:
+        place: Where it stands, itself the last.
+        noun: What it should be.
+        known: The known ones.
+        aliases: Other names of known ones, as in paths -> the known one.
+    """
+    known, key = sorted(known), str(place[-1])
+    meant = (aliases or {}).get(key, key)
     choices = ", ".join(known) or "none"
-    return Problem(
-        place, f"unknown {noun}.{_hint(place[-1], known)} Known {_plural(noun)}: {choices}."
-    )
+    hint = missing_blank(key) or _hint(meant, known)
+    return Problem(place, f"unknown {noun}.{hint} Known {_plural(noun)}: {choices}.")
 
 
 def _plural(noun: str) -> str:
@@ -132,9 +149,9 @@ def listed(words: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def within(place: Place, roots: Iterable[Place]) -> bool:
+def within(place: Place, roots: Collection[Place]) -> bool:
     """Whether a place is one of `roots` or lies below one."""
-    return any(place[: len(root)] == root for root in roots)
+    return any(place[:length] in roots for length in range(len(place) + 1))
 
 
 def merged(problems: Iterable[Problem]) -> list[Problem]:
@@ -159,14 +176,14 @@ class Findings:
     Attributes:
         problems: In the order of their finding; see `merged`.
         warnings: Lines on what does not stop a study, each once.
-        structure: As given.
+        structure: As given, as a set.
     """
 
     def __init__(self, structure: list[Place], replaced: list[Place]) -> None:
         self.problems: list[Problem] = []
         self.warnings: dict[str, None] = {}
-        self.structure = structure
-        self._replaced = replaced
+        self.structure = frozenset(structure)
+        self._replaced = frozenset(replaced)
 
     def _origin(self, place: Place) -> Place:
         return ("reduced", *place) if within(place, self._replaced) else place

@@ -1,12 +1,64 @@
-"""Where the files of the project beside the library lie."""
+"""Where the files of the project beside the library lie, and which code a room depends on."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 WORKFLOW = Path(__file__).resolve().parents[1]
+LIBRARY = WORKFLOW / "batchscope"
 DOOR = WORKFLOW / "run.py"
 SCHEMA = WORKFLOW / "schemas" / "config.schema.yaml"
 TEMPLATES = WORKFLOW / "templates"
-CAPTIONS = WORKFLOW / "report"
+STYLE = WORKFLOW / "report" / "batchscope.mplstyle"
 LOCKS = WORKFLOW.parent / "envs"
+
+# `from batchscope.a.b import c, d`, its names perhaps in parentheses over several lines.
+_IMPORT = re.compile(
+    r"^[ \t]*from batchscope(?:\.([\w.]+))? import (?:\(([^)]*)\)|([^\n(]+))", re.M
+)
+
+
+def templates() -> list[str]:
+    """Returns the files that the page is made from, relative to the working directory."""
+    return sorted(os.path.relpath(path) for path in TEMPLATES.iterdir())
+
+
+def code_of(room: str) -> list[str]:
+    """Returns a room's modules and all that they import from the library, wherever they do.
+
+    Args:
+        room: Name of a package of the library.
+
+    Returns:
+        Paths relative to the working directory, sorted.
+    """
+    found: set[Path] = set()
+    queue = list((LIBRARY / room).rglob("*.py"))
+    while queue:
+        path = queue.pop()
+        if path not in found:
+            found.add(path)
+            queue += _imported(path)
+    return sorted(os.path.relpath(path) for path in found)
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    for package, several, one in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        home = LIBRARY.joinpath(*package.split(".")) if package else LIBRARY
+        names = [part.split(" as ")[0].strip() for part in (several or one).split(",")]
+        yield from (each for name in names if (each := _module(home / name)))
+        if each := _module(home):
+            yield each
+        if home.is_dir() and any(_module(home / name) is None for name in names):
+            yield from home.rglob("*.py")  # what a package finds by itself
+
+
+def _module(path: Path) -> Path | None:
+    """Returns the file of a module or package; None for a name in one."""
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            return file
+    return None

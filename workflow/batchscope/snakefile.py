@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import os
+import re
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from batchscope import project_files
-from batchscope.catalogue import run_names, sweep_names
-from batchscope.errors import ConfigError, UserError
+from batchscope import figures, project_files
+from batchscope.catalogue import kept_epochs, measure_settings, run_names, sweep_names
+from batchscope.catalogue.entries import Measure, Timing
+from batchscope.errors import UserError
 from batchscope.host import absence, warm_process
-from batchscope.store import job_files, records, status
+from batchscope.store import job_files, owners, records, status
+from batchscope.study import command_line, plan
 from batchscope.study import config as configuration
-from batchscope.study import plan
 
 RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
@@ -43,23 +48,9 @@ TABLES = (
 )
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
-_HERE = Path(__file__).parent
-
-
-def _code(*patterns: str) -> list[str]:
-    found = [path for pattern in patterns for path in _HERE.glob(pattern)]
-    return sorted(os.path.relpath(path) for path in found if path.suffix != ".pyc")
-
-
-TABLE_CODE = _code(
-    *("tables.py", "long_tables.py", "timing_columns.py", "timing_tables.py", "step_times.py"),
-    *("staircases.py", "sweeps.py", "frames.py", "margins.py", "statistics.py"),
-)
-FIGURE_CODE = _code(
-    *("figures/*.py", "frames.py", "statistics.py", "step_times.py", "learning_rates.py"),
-    "../report/*.rst",
-)
-REPORT_CODE = _code("report/*.py", "frames.py", "statistics.py", "../templates/*")
+TABLE_CODE = project_files.code_of("tables")
+FIGURE_CODE = project_files.code_of("figures")
+REPORT_CODE = [*project_files.code_of("report"), *project_files.templates()]
 
 
 def activate(gpus: bool) -> None:
@@ -106,7 +97,7 @@ class Jobs:
         """Plans the study of Snakemake's configuration; ends the process on a problem in it.
 
         Args:
-            configfiles: Files that Snakemake read; one is expected.
+            configfiles: Files of `--configfile`; none for the default study.
             given: What Snakemake made of them and of `--config`.
         """
         try:
@@ -116,18 +107,31 @@ class Jobs:
 
     @classmethod
     def _of(cls, configfiles: list[str], given: dict[str, Any]) -> Jobs:
-        paths = list(dict.fromkeys(configfiles))
-        if len(paths) != 1:
-            raise ConfigError(
-                [f"--configfile: received {len(paths)} files; one study at a time is expected."]
-            )
-        raw = configuration.read(paths[0])
-        options = configuration.check_overrides(given, raw)
+        path = command_line.one_file(configfiles or [DEFAULT_CONFIG])
+        raw = configuration.read(path)
+        options = configuration.check_overrides({**raw, **given}, raw)
         recorded = functools.partial(records.training_images, RESULTS)
-        study = configuration.study(paths[0], options["scale"], recorded)
+        study = configuration.study(path, options["scale"], recorded)
+        made = cls(study, path, options["scale"], options["partial"])
+        owners.check(made.folder, study.name, path)
         for line in (*study.warnings, *status.told(job_files.absent(study, RESULTS))):
             print(line, file=sys.stderr)
-        return cls(study, paths[0], options["scale"], options["partial"])
+        return made
+
+    def check_models(self) -> None:
+        """Builds the user's own models before any job; ends the process on a fault in one.
+
+        Their data need not be prepared. Nothing is built where all that is of them is made.
+        """
+        if self.partial or not job_files.own_models(self.study, RESULTS):
+            return
+        if importlib.util.find_spec("tensorflow") is None:
+            text = "not checked before their first job: TensorFlow is in the jobs' environment only"
+            print(f"models: {text}.", file=sys.stderr)
+            return
+        step = [str(project_files.DOOR), "check_models", "--config", self.config_path]
+        if subprocess.run([sys.executable, *step, "--scale", self.scale]).returncode:
+            sys.exit(1)
 
     # Files ---------------------------------------------------------------------------------
 
@@ -144,9 +148,25 @@ class Jobs:
             return f"{RESULTS}/report.html"
         return f"{self.folder}/report.html"
 
+    @property
+    def headline(self) -> str:
+        """The file of the report's headline, beside it."""
+        return Path(self.report).with_suffix(".txt").as_posix()
+
+    def news(self, since: float) -> str:
+        """Returns where the report is and its headline; nothing of a report that is older.
+
+        Args:
+            since: Seconds since the epoch.
+        """
+        headline = Path(self.headline)
+        if not headline.exists() or headline.stat().st_mtime < since:
+            return ""
+        return f"{self.report}: {headline.read_text(encoding='utf-8').strip()}"
+
     def data_records(self) -> list[str]:
         """Records of the study's data sets."""
-        return [f"{RESULTS}/data/{token}/record.json" for token in self.study.datasets]
+        return [_data_record(token) for token in self.study.datasets]
 
     def run_records(self) -> list[str]:
         """Records of the study's runs, but of those that need what is not here."""
@@ -202,8 +222,8 @@ class Jobs:
                     yield path.as_posix()
         for path, measure in job_files.measure_files(self.study, found, RESULTS).items():
             yield path.as_posix()
-            if measure == "landscape":  # its arrays lie beside the record
-                yield path.with_suffix(".npz").as_posix()
+            for suffix in measure_settings.ENTRIES[measure].also_writes:
+                yield path.with_suffix(suffix).as_posix()
 
     def _run_record(self, run: str) -> Iterator[str]:
         if not absence.of(self.study.runs[run].factors):
@@ -215,11 +235,74 @@ class Jobs:
             f"{self.folder}/{name}/{table}" for name in self.study.experiments for table in TABLES
         ]
 
+    def figure_patterns(self, experiment: str) -> list[str]:
+        """Files of an experiment's figures, with wildcards for study and experiment."""
+        files = figures.files(figures.drawn(self.study.experiments[experiment]))
+        return [f"{RESULTS}/studies/{{study}}/{{experiment}}/figures/{file}" for file in files]
+
     def figures(self) -> list[str]:
-        """Figure folders of every experiment."""
-        return [f"{self.folder}/{name}/figures" for name in self.study.experiments]
+        """Files of the figures of every experiment."""
+        return [
+            pattern.format(study=self.study.folder_name, experiment=name)
+            for name in self.study.experiments
+            for pattern in self.figure_patterns(name)
+        ]
+
+    def targets(self) -> list[str]:
+        """The report, and what is missing behind it: data, records, tables and files of figures.
+
+        Of itself, Snakemake makes nothing again that is missing behind a report which is there. A
+        partial report asks for no data and no records. Where data sets were deleted, they alone.
+        """
+        behind = [*self.tables(), *self.figures()]
+        if not self.partial:
+            if deleted := self._deleted_data():
+                names = ", ".join(Path(path).parent.name for path in deleted)
+                print(
+                    f"{names}: deleted; made alone now, the rest by the same command.",
+                    file=sys.stderr,
+                )
+                return deleted
+            behind += [*self._needed_data(), *self._every_record()]
+        # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
+        return [self.report, *_missing(behind)]
+
+    def _needed_data(self) -> list[str]:
+        return [_data_record(token) for token in job_files.needed_data(self.study)]
+
+    def _every_record(self) -> Iterator[str]:
+        return chain.from_iterable(map(self._records, self.study.experiments))
+
+    def _deleted_data(self) -> list[str]:
+        """Records of missing data sets that something here was made of.
+
+        Snakemake takes a file that it makes for a new one, and would make all of that again too.
+        """
+        missing = _missing(self._needed_data())
+        made = [path for path in self._every_record() if os.path.exists(path)] if missing else []
+        tokens = {part for path in made for part in re.findall(r"/([^/+]+)\+", path)}
+        return [path for path in missing if Path(path).parent.name in tokens]
+
+    def quoted_logs(self) -> list[str]:
+        """Logs of what a partial report lacks: it quotes them."""
+        if not self.partial:
+            return []
+        trainings = (job_files.training_job(RESULTS, run) for run in self.study.runs)
+        measures = (
+            job
+            for experiment in self.study.experiments.values()
+            for job in job_files.measure_jobs(self.study, experiment, RESULTS)
+        )
+        wanted = [job.path for job in (*trainings, *measures)]
+        wanted += map(Path, self.data_records())
+        logs = {job_files.log_path(RESULTS, path) for path in wanted if not path.exists()}
+        return sorted(log.as_posix() for log in logs if log.exists())
 
     # Per job -------------------------------------------------------------------------------
+
+    def note_epochs(self) -> None:
+        """Tells the trainings which weights before their last the study reads."""
+        job_files.note_epochs(self.study, RESULTS)
 
     def definition(self, dataset: str) -> str:
         """Definition of a data set, as JSON."""
@@ -248,7 +331,86 @@ class Jobs:
 
 def dataset_record(name: str) -> str:
     """Record of the data set of a run or of a timing configuration."""
-    return f"{RESULTS}/data/{name.split('+')[0]}/record.json"
+    return _data_record(name.split("+")[0])
+
+
+def _data_record(token: str) -> str:
+    return f"{RESULTS}/data/{token}/record.json"
+
+
+def _missing(paths: Iterable[str]) -> list[str]:
+    return [path for path in dict.fromkeys(paths) if not os.path.exists(path)]
+
+
+def measured(entry: Measure) -> dict[str, str]:
+    """Files of the run, or of both, that a measure reads: input's name -> path."""
+    found = {}
+    for prefix, run in (("", "{run}"), ("other_", "{other}"))[: 1 + entry.pairs]:
+        folder = f"{RESULTS}/runs/{run}"
+        found[f"{prefix}record"] = f"{folder}/record.json"
+        for weights in entry.weights:
+            inner = "epochs/" if weights == kept_epochs.MIDDLE else ""
+            found[f"{prefix}{weights}"] = f"{folder}/{inner}{weights}.npz"
+        for file in entry.reads:
+            found[prefix + Path(file).stem] = f"{folder}/{file}"
+    return found
+
+
+def timed_data(entry: Timing) -> Callable[[Any], str]:
+    """Returns, as a function of the wildcards, the record of the data set that is timed."""
+    return lambda wildcards: dataset_record(getattr(wildcards, subject(entry)))
+
+
+def early(entry: Measure) -> Callable[[Any], list[str]]:
+    """Returns, as a function of the wildcards, weights before a run's last; mostly none."""
+
+    def read(wildcards: Any) -> list[str]:
+        if wildcards.settings == "default":  # a dry-run asks several times for every job
+            return []
+        run, horizon = wildcards.run, _factors(wildcards.run)["epochs"]
+        epoch = job_files.epoch_read(entry.name, wildcards.settings, horizon)
+        return [] if epoch is None else [job_files.snapshot_path(RESULTS, run, epoch).as_posix()]
+
+    return read
+
+
+def output(entry: Measure | Timing) -> str:
+    """Path of a measure's or timing's record, without its ending."""
+    if isinstance(entry, Timing):
+        return f"{RESULTS}/timing/{{machine}}/{{{subject(entry)}}}/{entry.name}/{{settings}}"
+    of = f"{entry.name}_to/{{other}}" if entry.pairs else entry.name
+    return f"{RESULTS}/runs/{{run}}/{of}/{{settings}}"
+
+
+def log(entry: Measure | Timing) -> str:
+    """Path of a measure's or timing's log."""
+    if isinstance(entry, Timing):
+        return f"logs/{entry.name}/{{machine}}/{{{subject(entry)}}}/{{settings}}.log"
+    other = "{other}/" if entry.pairs else ""
+    return f"logs/{entry.name}/{{run}}/{other}{{settings}}.log"
+
+
+def subject(entry: Timing) -> str:
+    """The wildcard, and the option of the door, that say what is timed."""
+    return "timing" if entry.trains else "sweep"
+
+
+def command(entry: Measure | Timing) -> str:
+    """The call of the door that makes a measure or a timing; any change of it makes all again."""
+    if isinstance(entry, Timing):
+        options, data = ("machine", subject(entry)), True
+    else:
+        options, data = ("run", "other") if entry.pairs else ("run",), entry.data
+    words = [f"--{option} {{wildcards.{option}:q}}" for option in (*options, "settings")]
+    words += ["--model-file {input.model:q}"] if data else []
+    written = "{output.record:q}" if entry.also_writes else "{output:q}"
+    made = f"--output {written} > {{log:q}} 2>&1"
+    return " ".join(["python workflow/run.py", entry.name, *words, made])
+
+
+def growing(memory_mb: int) -> Callable[[Any, int], int]:
+    """Returns the memory that an attempt is given, MB: twice that of the attempt before."""
+    return lambda wildcards, attempt: memory_mb * 2 ** (attempt - 1)
 
 
 def gpus(name: str) -> int:

@@ -1,15 +1,21 @@
 """Glue: the study behind the rules. All that it calls lives in workflow/batchscope/jobs.py."""
 
 import sys
+import time
 
 sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope.host import framework_environments as environments
 from batchscope import snakefile as jobs
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.versions import VERSIONS
 
+STARTED = time.time()
 TOLD = workflow.global_resources
 jobs.activate(gpus="gpu" in TOLD and TOLD["gpu"].value > 0)
+# A study is run alone: --configfile replaces the default study, it is never merged with it. There
+# is no `configfile:` here, for Snakemake names no line of a broken file.
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
@@ -30,12 +36,22 @@ TIMING_MODEL = STUDY.shared(STUDY.model_file, "timing")
 TIMING_GPUS = STUDY.shared(jobs.gpus, "timing")
 TIMING_THREADS = STUDY.shared(jobs.threads, "timing")
 SWEEP_MODEL = lambda wildcards: STUDY.model_file(wildcards.sweep)
+SWEEP_GPUS = lambda wildcards: jobs.sweep_gpus(wildcards.sweep)
+SWEEP_THREADS = lambda wildcards: jobs.sweep_threads(wildcards.sweep)
 
 
 onstart:
+    # No part of a training's command: another study's would train every run again.
+    STUDY.note_epochs()
     # Local jobs fork from one process that has TensorFlow imported; a cluster's import it.
     if workflow.local_exec:
         jobs.prepare()
+    STUDY.check_models()
+
+
+onsuccess:
+    if news := STUDY.news(STARTED):
+        logger.info(news)
 
 
 wildcard_constraints:
@@ -45,6 +61,7 @@ wildcard_constraints:
     timing=r"[a-z0-9_.=+-]+",
     sweep=r"[a-z0-9_.=+-]+",
     settings=r"[a-z0-9_.=+-]+",
+    epoch=r"[0-9]+|middle",
     # Of other machines nothing is made here.
     machine=STUDY.study.machine,
     study=r"[a-z0-9_-]+",

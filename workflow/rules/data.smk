@@ -2,6 +2,7 @@
 
 
 rule prepare_data:
+    """Reads or downloads a data set, splits it and writes its arrays."""
     output:
         record="results/data/{dataset}/record.json",
     log:
@@ -18,3 +19,4 @@ rule prepare_data:
     shell:
         "python workflow/run.py prepare_data --dataset {wildcards.dataset:q}"
         " --definition {params.definition:q} > {log:q} 2>&1"
+        " && cat {log:q} >&2"

@@ -2,13 +2,16 @@
 
 
 rule report:
+    """Builds the report of the study."""
     input:
         tables=STUDY.tables(),
         figures=STUDY.figures(),
         config=STUDY.config_path,
         code=jobs.REPORT_CODE,
+        logs=STUDY.quoted_logs(),
     output:
-        STUDY.report,
+        page=STUDY.report,
+        headline=STUDY.headline,
     log:
         f"logs/report/{STUDY.study.folder_name}.log",
     conda:
@@ -18,4 +21,4 @@ rule report:
         partial="--partial" if STUDY.partial else "",
     shell:
         "python workflow/run.py report --config {input.config:q} --scale {params.scale:q}"
-        " --output {output:q} {params.partial} > {log:q} 2>&1"
+        " --output {output.page:q} {params.partial} > {log:q} 2>&1"

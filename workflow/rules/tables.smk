@@ -2,6 +2,7 @@
 
 
 rule tabulate:
+    """Writes the tidy tables of an experiment."""
     input:
         records=lambda wildcards: STUDY.table_inputs(wildcards.experiment),
         code=jobs.TABLE_CODE,
@@ -22,29 +23,46 @@ rule tabulate:
         " --output results/studies/{wildcards.study:q}/{wildcards.experiment:q} > {log:q} 2>&1"
 
 
-rule figures:
-    input:
-        tables=multiext("results/studies/{study}/{experiment}/", *jobs.TABLES),
-        config=STUDY.config_path,
-        style="workflow/report/batchscope.mplstyle",
-        code=jobs.FIGURE_CODE,
-    output:
-        report(
-            directory("results/studies/{study}/{experiment}/figures"),
-            patterns=["{figure}.svg"],
-            caption="../report/figure.rst",
-            category="{study}",
-            subcategory="{experiment}",
-            labels={"figure": "{figure}"},
-        ),
-    log:
-        "logs/figures/{study}/{experiment}.log",
-    conda:
-        "../../envs/batchscope.yaml"
-    params:
-        scale=STUDY.scale,
-    shell:
-        "python workflow/run.py figures --config {input.config:q} --scale {params.scale:q}"
-        " --experiment {wildcards.experiment:q}"
-        " --tables results/studies/{wildcards.study:q}/{wildcards.experiment:q}"
-        " --output {output:q} > {log:q} 2>&1"
+# Each file of each figure is declared, so that what is deleted is drawn again. Experiments have
+# figures of their own, hence a rule of their own.
+for EXPERIMENT in STUDY.study.experiments:
+
+    rule:
+        name:
+            f"figures_{EXPERIMENT}"
+        input:
+            tables=multiext("results/studies/{study}/{experiment}/", *jobs.TABLES),
+            config=STUDY.config_path,
+            style="workflow/report/batchscope.mplstyle",
+            code=jobs.FIGURE_CODE,
+        output:
+            [
+                (
+                    report(
+                        path,
+                        caption="../report/figure.rst",
+                        category="{study}",
+                        subcategory="{experiment}",
+                        labels={"figure": Path(path).stem},
+                    )
+                    if path.endswith(".svg")
+                    else path
+                )
+                for path in STUDY.figure_patterns(EXPERIMENT)
+            ],
+        log:
+            "logs/figures/{study}/{experiment}.log",
+        wildcard_constraints:
+            experiment=EXPERIMENT,
+        conda:
+            "../../envs/batchscope.yaml"
+        params:
+            scale=STUDY.scale,
+        shell:
+            "python workflow/run.py figures --config {input.config:q} --scale {params.scale:q}"
+            " --experiment {wildcards.experiment:q}"
+            " --tables results/studies/{wildcards.study:q}/{wildcards.experiment:q}"
+            " --output results/studies/{wildcards.study:q}/{wildcards.experiment:q}/figures"
+            " > {log:q} 2>&1"
+
+    workflow.get_rule(f"figures_{EXPERIMENT}").docstring = f"Draws the figures of {EXPERIMENT}."

@@ -82,13 +82,17 @@ class Choice:
 class Exponent(NamedTuple):
     """k of rate = c * B^k, fitted for each seed by least squares in log-log.
 
+    A rate between two of its grid is never seen, and all seeds see the same grid: an interval over
+    seeds alone covers the exponent far less often than it says.
+
     Attributes:
-        interval: Mean over seeds with its t-interval; without ends below two seeds.
+        interval: Mean over seeds with its 95 % t-interval, widened by `resolution` at both ends;
+            without ends below two seeds.
         factor: c, so that the line goes through the mean of all points.
         bound: `at least` or `at most` where best rates on an edge make the mean a bound,
             `unbounded` where they pull both ways, else an empty string.
         resolution: How far the exponent moves at most where every best rate is off by half a
-            step of the grid, which an interval over seeds does not tell.
+            step of the grid.
         on_edge: Best rates of single seeds that lie on an edge.
         points: Best rates behind the fit.
     """
@@ -201,11 +205,13 @@ def exponent(found: list[Choice]) -> Exponent | None:
     used = [seed for seed, kept in zip(seeds, complete, strict=True) if kept]
     on_edges = [[choice.edges[seed] for choice in found] for seed in used]
     doublings = np.log2(sizes)
+    resolution = _resolution(doublings - doublings.mean(), found)
+    low, high = interval.low - resolution, interval.high + resolution
     return Exponent(
-        interval=interval,
+        interval=interval._replace(low=low, high=high),
         factor=float(2 ** (logs.mean() - interval.mean * doublings.mean())),
         bound=_bound(doublings - doublings.mean(), on_edges),
-        resolution=_resolution(doublings - doublings.mean(), found),
+        resolution=resolution,
         on_edge=sum(bool(place) for row in on_edges for place in row),
         points=logs.size,
     )

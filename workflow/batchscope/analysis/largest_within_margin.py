@@ -1,25 +1,31 @@
-"""How far a batch can grow before an outcome falls: the largest within a stated margin of the best.
+"""How far a batch can grow before an outcome falls: the batch sizes within a margin of every other.
 
-The margin is written down before the runs. "Within" is claimed by two one-sided paired t-tests
-(equivalence), never by a difference that was not found: p > 0.05 of an ordinary test says as much
-of few seeds as of equal batch sizes. Batch sizes are tested one by one upwards from the best, and
-the first that is not within the margin ends it, so that the level needs no adjustment for their
-number. The best is chosen from the same runs, which flatters it: a claim errs to the safe side.
+The margin is written down before the runs. No best batch size is picked first: the runs that pick
+it flatter it. A size is *within* the margin where every other one is shown to be better by less
+than the margin: one-sided paired t-tests, each at 5 %, all of which must be significant (an
+intersection-union test, which needs no adjustment for their number). It is *beyond* where some
+other one is shown to be better by more than the margin: Bonferroni over the others, and Holm over
+the sizes that are judged, so that a series without any such size shows one in 5 % at most.
+"Not different" is never concluded from p > 0.05: that says as much of few seeds as of equal sizes.
 
-Source: D. J. Schuirmann, "A comparison of the two one-sided tests procedure and the power approach
-for assessing the equivalence of average bioavailability", J. Pharmacokinet. Biopharm. 15 (1987).
+Sources: R. L. Berger, "Likelihood ratio tests and intersection-union tests", Institute of
+Statistics Mimeo Series 2288, North Carolina State University (1996); D. J. Schuirmann, "A
+comparison of the two one-sided tests procedure and the power approach for assessing the equivalence
+of average bioavailability", J. Pharmacokinet. Biopharm. 15 (1987), on one-sided tests of a margin.
 """
 
 from __future__ import annotations
 
+from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
 
-from batchscope.analysis import paired_tests, run_series
+from batchscope.analysis import intervals, paired_tests, run_series
+from batchscope.catalogue import outcomes
 
-BEST, WITHIN, BEYOND = "best", "within", "beyond"
+WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
 # Higher is better of these; of any other outcome (a loss) lower is.
 _RISING = ("accuracy",)
@@ -29,44 +35,53 @@ COLUMNS: dict[str, str] = {
     "outcome": "The outcome: a column of runs.csv.",
     "margin": "Largest loss of it that counts as negligible, as the configuration states it.",
     "batch_size": "Examples per update.",
-    "seeds": "Seeds with a finished run at this batch size and at the best one.",
+    "seeds": "Seeds with a finished run at every batch size that is compared.",
     "mean": "Mean of the outcome over the finished runs.",
-    "best_batch_size": "Batch size with the best mean among those without a failed run.",
-    "difference": "Mean over the seeds of the outcome here less that at the best batch size.",
-    "difference_low": "Lower end of its 90 % t-interval, which the two tests at 5 % compare with "
-    "the margin.",
+    "deciding_batch_size": "The other batch size that decides the verdict: that with the largest p "
+    "of being better by less than the margin. Those with a failed run are not compared.",
+    "difference": "Mean over the seeds of the outcome here less that at the deciding batch size.",
+    "difference_low": "Lower end of its 90 % t-interval, each end of which is a one-sided 95 % "
+    "bound.",
     "difference_high": "Upper end.",
-    "p": "Larger of the two one-sided p-values that the difference lies within the margin.",
-    "verdict": "best, within (the margin), beyond (it), not_resolved, few_seeds (fewer than 6 "
-    "pairs) or failed (a run that did not finish).",
-    "largest_batch_size": "Largest batch size up to which every one from the best on is within the "
-    "margin: the same in all rows of a series; empty without 6 seeds.",
+    "p_within": "Largest p over the other batch sizes of the one-sided test that the other is "
+    "better by less than the margin.",
+    "p_beyond": "Smallest p over the other batch sizes of the one-sided test that the other is "
+    "better by more than the margin, times their number; adjusted by Holm's method over the batch "
+    "sizes of the series.",
+    "verdict": "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, "
+    "few_seeds (fewer than 6 pairs) or failed (a run that did not finish).",
+    "smallest_batch_size": "Smallest batch size within the margin: the same in all rows of a "
+    "series; empty without any.",
+    "largest_batch_size": "Largest batch size up to which, from the smallest within the margin on, "
+    "every one is within it; one that is not resolved, or failed, ends it.",
 }
 
 
 class Size(NamedTuple):
-    """One batch size of a series against the best of them; NaN where there is none."""
+    """One batch size of a series against the others; NaN or None where there is none."""
 
     batch_size: int
     seeds: int
     mean: float
-    difference: float
-    low: float
-    high: float
-    p: float
     verdict: str
+    deciding: int | None = None
+    difference: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    p_within: float = np.nan
+    p_beyond: float = np.nan
 
 
 class Found(NamedTuple):
-    """What a series says: every batch size in rising order, the best, and the largest within."""
+    """What a series says: every batch size in rising order, and the ends of the range within."""
 
     sizes: tuple[Size, ...]
-    best: int | None
+    smallest: int | None
     largest: int | None
 
 
 def find(rows: pandas.DataFrame, outcome: str, margin: float) -> Found:
-    """Compares every batch size of a series with the best one.
+    """Compares every batch size of a series with every other one.
 
     Args:
         rows: Runs of one series: batch_size, seed, status and the outcome.
@@ -74,56 +89,75 @@ def find(rows: pandas.DataFrame, outcome: str, margin: float) -> Found:
         margin: Largest loss of it that counts as negligible, above 0.
 
     Returns:
-        The sizes; without a size at which every run finished there is no best one.
+        The sizes; one at which some run did not finish is compared with none.
     """
-    sign = 1.0 if outcome.endswith(_RISING) else -1.0
     finished = rows[rows["status"] == "finished"]
     table = finished.pivot_table(index="seed", columns="batch_size", values=outcome)
     sizes = sorted(rows["batch_size"].unique().tolist())
-    lost = {
-        size
-        for size, chosen in rows.groupby("batch_size")
-        if size not in table or table[size].count() < chosen["seed"].nunique()
-    }
-    whole = [size for size in sizes if size not in lost]
-    best = max(whole, key=lambda size: sign * table[size].mean()) if whole else None
-    found = tuple(_size(table, size, best, margin, sign, size in lost) for size in sizes)
-    return Found(found, best, _largest(found, best))
-
-
-def _size(
-    table: pandas.DataFrame, size: int, best: int | None, margin: float, sign: float, lost: bool
-) -> Size:
-    mean = float(table[size].mean()) if size in table else np.nan
-    if size not in table or best is None:
-        seeds = int(table[size].count()) if size in table else 0
-        return Size(size, seeds, mean, np.nan, np.nan, np.nan, np.nan, FAILED)
-    differences = (table[size] - table[best]).to_numpy(float)
-    tested = paired_tests.equivalence(differences, margin)
-    interval = tested.interval
-    numbers = (interval.n, mean, interval.mean, interval.low, interval.high)
-    if size == best:
-        verdict = BEST if interval.n >= paired_tests.LEAST_SEEDS else FEW_SEEDS
-        return Size(size, interval.n, mean, 0.0, np.nan, np.nan, np.nan, verdict)
-    if lost:
-        return Size(size, *numbers, np.nan, FAILED)
-    if interval.n < paired_tests.LEAST_SEEDS:
-        return Size(size, *numbers, tested.p, FEW_SEEDS)
-    if tested.equivalent:
-        return Size(size, *numbers, tested.p, WITHIN)
-    nearest = sign * (interval.high if sign > 0 else interval.low)
-    return Size(size, *numbers, tested.p, BEYOND if nearest < -margin else NOT_RESOLVED)
-
-
-def _largest(sizes: tuple[Size, ...], best: int | None) -> int | None:
-    largest = None
+    table = table.reindex(columns=sizes)
+    seeds = rows.groupby("batch_size")["seed"].nunique()
+    whole = [size for size in sizes if table[size].count() == seeds[size]]
+    compared = _compared(table[whole].dropna(), margin, 1.0 if outcome.endswith(_RISING) else -1.0)
+    found = []
     for size in sizes:
-        if best is None or size.batch_size < best:
-            continue
-        if size.verdict not in (BEST, WITHIN):
-            break
-        largest = size.batch_size
-    return largest
+        own = {"batch_size": size, "seeds": int(table[size].count()), "mean": table[size].mean()}
+        verdict = {"verdict": FEW_SEEDS if size in whole else FAILED}
+        found.append(Size(**{**own, **verdict, **compared.get(size, {})}))
+    within = _range(found)
+    return Found(tuple(found), *((within[0], within[-1]) if within else (None, None)))
+
+
+def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, dict[str, Any]]:
+    """Returns batch size -> what its comparison with every other one says; see `Size`.
+
+    Args:
+        table: The outcome, seeds by batch sizes, without a gap.
+        margin: Largest loss that counts as negligible.
+        sign: 1 where higher is better, else -1.
+    """
+    seeds, count = table.shape
+    if min(seeds, count) < 2:
+        return {}
+    values = table.to_numpy(float)
+    # By how much more than the margin the size of the last axis is better than that before it.
+    excess = sign * (values[:, None, :] - values[:, :, None]) - margin
+    within, beyond = (
+        paired_tests.paired_t(excess, direction) for direction in (outcomes.FALLS, outcomes.RISES)
+    )
+    np.fill_diagonal(within, -np.inf)
+    np.fill_diagonal(beyond, np.inf)
+    p_beyond = paired_tests.holm(np.minimum(beyond.min(axis=1) * (count - 1), 1.0))
+    found = {}
+    for index, size in enumerate(table.columns):
+        p_within = float(within[index].max())
+        # Both have their extreme at the same size; a p near 1 no longer tells sizes apart.
+        deciding = int((beyond[index].argmin if p_within > 0.5 else within[index].argmax)())
+        differences = values[:, index] - values[:, deciding]
+        interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL)
+        verdict = NOT_RESOLVED
+        if seeds < outcomes.LEAST_SEEDS:
+            verdict = FEW_SEEDS
+        elif p_within < outcomes.LEVEL:
+            verdict = WITHIN
+        elif p_beyond[index] < outcomes.LEVEL:
+            verdict = BEYOND
+        found[int(size)] = {
+            "seeds": seeds,
+            "deciding": int(table.columns[deciding]),
+            "difference": interval.mean,
+            "low": interval.low,
+            "high": interval.high,
+            "p_within": p_within,
+            "p_beyond": float(p_beyond[index]),
+            "verdict": verdict,
+        }
+    return found
+
+
+def _range(sizes: list[Size]) -> list[int]:
+    """Returns the batch sizes from the smallest within the margin on, up to one that is not."""
+    from_first = dropwhile(lambda size: size.verdict != WITHIN, sizes)
+    return [size.batch_size for size in takewhile(lambda size: size.verdict == WITHIN, from_first)]
 
 
 def table(runs: pandas.DataFrame, stated: dict[str, float]) -> pandas.DataFrame:
@@ -148,14 +182,18 @@ def table(runs: pandas.DataFrame, stated: dict[str, float]) -> pandas.DataFrame:
                         "batch_size": size.batch_size,
                         "seeds": size.seeds,
                         "mean": size.mean,
-                        "best_batch_size": found.best,
+                        "deciding_batch_size": size.deciding,
                         "difference": size.difference,
                         "difference_low": size.low,
                         "difference_high": size.high,
-                        "p": size.p,
+                        "p_within": size.p_within,
+                        "p_beyond": size.p_beyond,
                         "verdict": size.verdict,
+                        "smallest_batch_size": found.smallest,
                         "largest_batch_size": found.largest,
                     }
                 )
-    whole = dict.fromkeys(("batch_size", "seeds", "best_batch_size", "largest_batch_size"), "Int64")
+    whole = dict.fromkeys(
+        [name for name in COLUMNS if name == "seeds" or name.endswith("batch_size")], "Int64"
+    )
     return pandas.DataFrame(rows, columns=[*factors, *COLUMNS]).astype(whole)

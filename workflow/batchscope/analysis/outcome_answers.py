@@ -16,15 +16,19 @@ import numpy as np
 
 from batchscope.analysis import run_series
 from batchscope.catalogue import outcomes
-from batchscope.catalogue.outcomes import Outcome
+from batchscope.catalogue.outcomes import FALLS, LEVEL, RISES, Outcome, seeds_needed
 
 if TYPE_CHECKING:
     import pandas
 from batchscope.analysis import intervals, paired_tests
 
+STOPS = ("patience", "target_train_loss")  # factors that stop a training where they are above 0
 # A training that ran all its epochs without being stopped gives no more than a lower bound.
 _UNTIL_STOPPED = ("epochs_run", "train_seconds")
-ONE_SIZE = "one batch size"  # the verdict where there is no other to compare it with
+# Verdicts beside the directions.
+ONE_SIZE = "one batch size"  # there is no other to compare it with
+NOT_RESOLVED = "not resolved"
+AGAINST = ", against what was stated"  # after the opposite direction, told by the slope's interval
 
 
 def _outcomes(columns: list[str], claims: Mapping[str, Outcome]) -> list[Outcome]:
@@ -93,9 +97,9 @@ def answers(
         `label`, `unit`, `series` (words; empty for the only one), `factors`, `smallest` and
         `largest` (batch size, value, low, high, n), `slope` per doubling (value, low, high),
         `change` from smallest to largest in pairs (value, low, high), `seeds`, `pairs`
-        (complete ones), `batch_sizes`, `direction`, `source`, `test` (`page`, `sign_flip` or
-        None), `p`, `p_holm`, `ran_out` (of outcomes that end with the training), `verdict` and
-        `note`. Numbers that do not exist are None.
+        (complete ones), `batch_sizes`, `direction`, `source`, `test` (`page`, `paired_t` or
+        None), `p`, `p_holm`, `seeds_needed` (for a verdict), `ran_out` (of outcomes that end
+        with the training), `verdict` and `note`. Numbers that do not exist are None.
     """
     found: list[dict[str, Any]] = []
     tests: dict[Any, float] = {}  # by what they are of: each counts once
@@ -114,8 +118,10 @@ def answers(
                     keys.append(_tested(asked, group.frame) or len(keys))
                     tests[keys[-1]] = intervals.NAN if answer["p"] is None else answer["p"]
     adjusted = dict(zip(tests, paired_tests.holm(list(tests.values())), strict=True))
+    count = sum(math.isfinite(p) for p in tests.values())
     for answer, key in zip(found, keys, strict=True):
         answer["p_holm"] = _number(adjusted[key])
+        answer["seeds_needed"] = seeds_needed(len(answer["batch_sizes"]), count)
         answer["verdict"] = _verdict(answer)
         answer["note"] = _note(answer)
     return found
@@ -138,15 +144,17 @@ def _answer(asked: Outcome, group: run_series.Series) -> dict[str, Any] | None:
     pairs = pair(group.frame, asked.column)
     if not pairs.batch_sizes:
         return None
-    if asked.column == "epochs_run" and all_ran_out(group.frame):
-        return None  # nothing could stop early: the horizon, not an outcome
+    if asked.column == "epochs_run" and epochs_chosen(group.frame):
+        return None  # the horizon, not an outcome
     complete, seeds = pairs.complete, len(pairs.seeds)
     slope = change = intervals.t_interval([])
     test, p = None, intervals.NAN
     if len(pairs.batch_sizes) > 1 and len(complete):
         slope = intervals.t_interval(paired_tests.slopes_per_doubling(complete, pairs.batch_sizes))
         change = intervals.t_interval(complete[:, -1] - complete[:, 0])
-        if not asked.timed:
+        # Where nothing stopped any run, their epochs are lower bounds alone.
+        bounds = asked.column == "epochs_run" and all_ran_out(group.frame)
+        if not (asked.timed or bounds):
             test, p = _trend(complete, asked.direction)
     if asked.timed:
         # Seeds share their configuration's timing: an interval over them would be false.
@@ -177,9 +185,17 @@ def _answer(asked: Outcome, group: run_series.Series) -> dict[str, Any] | None:
 
 
 def all_ran_out(rows: pandas.DataFrame) -> bool:
-    """Returns whether some runs finished, and all of them after all their epochs."""
+    """Returns whether some runs finished, and all of them after all their epochs.
+
+    Rows hold `epochs_run` and `epochs`.
+    """
     finished = rows[rows["status"] == "finished"]
     return bool(len(finished) and (finished["epochs_run"] == finished["epochs"]).all())
+
+
+def epochs_chosen(rows: pandas.DataFrame) -> bool:
+    """Returns whether all finished runs ran all their epochs since nothing could stop them."""
+    return all_ran_out(rows) and not unstopped(rows).any()
 
 
 def unstopped(rows: pandas.DataFrame) -> pandas.Series:
@@ -188,8 +204,8 @@ def unstopped(rows: pandas.DataFrame) -> pandas.Series:
     Where nothing could, the epochs were chosen. Rows hold `epochs_run` and `epochs`.
     """
     ran = (rows["status"] == "finished") & (rows["epochs_run"] == rows["epochs"]).fillna(False)
-    rules = [name for name in ("patience", "target_train_loss") if name in rows]
-    return ran & (rows[rules] > 0).any(axis=1) if rules else ran
+    rules = [name for name in STOPS if name in rows]
+    return ran & (rows[rules] > 0).any(axis=1)
 
 
 def ran_out(rows: pandas.DataFrame) -> dict[int, tuple[int, int]]:
@@ -213,12 +229,12 @@ def ran_out_words(found: dict[int, tuple[int, int]]) -> str:
 
 
 def _trend(complete: np.ndarray, direction: str) -> tuple[str | None, float]:
-    """Returns the test's name and its p: Page's for three sizes or more, sign flips for two."""
+    """Returns the test's name and its p: Page's for three sizes or more, a t-test for two."""
     if len(complete) < 2:
         return None, intervals.NAN
     if complete.shape[1] > 2:
         return "page", paired_tests.page_trend(complete, direction)
-    return "sign_flip", paired_tests.sign_flip(complete[:, 1] - complete[:, 0], direction)
+    return "paired_t", float(paired_tests.paired_t(complete[:, 1] - complete[:, 0], direction))
 
 
 def _end(rows: pandas.DataFrame, asked: Outcome, pairs: Pairs, index: int) -> dict[str, Any]:
@@ -258,11 +274,15 @@ def _verdict(answer: dict[str, Any]) -> str:
         return "not tested"
     if len(answer["batch_sizes"]) < 2:
         return ONE_SIZE
-    if answer["pairs"] < paired_tests.LEAST_SEEDS:
-        return f"not enough seeds ({answer['pairs']} of {paired_tests.LEAST_SEEDS})"
-    if answer["p_holm"] is not None and answer["p_holm"] < paired_tests.LEVEL:
+    if answer["pairs"] < answer["seeds_needed"]:
+        return f"not enough seeds ({answer['pairs']} of {answer['seeds_needed']})"
+    if answer["p_holm"] is None:
+        return NOT_RESOLVED  # bounds alone
+    if answer["p_holm"] < LEVEL:
         return answer["direction"]
-    return "not resolved"
+    low, high = answer["slope"]["low"], answer["slope"]["high"]
+    opposite, beyond = (FALLS, high < 0) if answer["direction"] == RISES else (RISES, low > 0)
+    return f"{opposite}{AGAINST}" if beyond else NOT_RESOLVED
 
 
 def _note(answer: dict[str, Any]) -> str:
@@ -278,9 +298,4 @@ def _note(answer: dict[str, Any]) -> str:
     some_failed = answer["pairs"] < answer["seeds"]
     if some_failed and len(answer["batch_sizes"]) > 1 and not answer["timed"]:
         notes.append(f"{answer['pairs']} of {answer['seeds']} seeds finished at every batch size")
-    low, high = answer["slope"]["low"], answer["slope"]["high"]
-    if low is not None and answer["verdict"] == "not resolved" and low * high > 0:
-        way = "rises" if low > 0 else "falls"
-        if way != answer["direction"]:
-            notes.append(f"the interval of its slope says that it {way}, against what was stated")
     return "; ".join(notes)

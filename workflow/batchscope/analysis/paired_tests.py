@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+import warnings
+from typing import Any
 
 import numpy as np
-from scipy import special
 
 from batchscope.analysis import intervals
-
-LEAST_SEEDS = 6  # paired seeds below which no verdict is given
-LEVEL = 0.05
-EXACT_SIGN_FLIPS = 16  # pairs up to which every flip is counted: 65,536
+from batchscope.catalogue.outcomes import FALLS, RISES
 
 
 def slopes_per_doubling(values: np.ndarray, batch_sizes: np.ndarray) -> np.ndarray:
@@ -42,36 +38,24 @@ def page_trend(values: np.ndarray, direction: str) -> float:
     return float(stats.page_trend_test(values).pvalue)
 
 
-def sign_flip(differences: Any, alternative: str = "two-sided", draws: int = 1 << 16) -> float:
-    """Returns the p-value of the sign-flip test that paired differences centre on zero.
-
-    Exact up to 16 pairs; beyond that by random flips from a fixed generator.
+def paired_t(differences: Any, direction: str) -> Any:
+    """Returns the p-value of the one-sided paired t-test that the mean difference is not zero.
 
     Args:
-        differences: Shape (pairs,).
-        alternative: `two-sided`, `rises` (mean above zero) or `falls`.
-        draws: Random flips beyond 16 pairs.
+        differences: Shape (pairs, ...), at least two pairs; each column is a test.
+        direction: `rises` (mean above zero) or `falls`, stated before the runs.
+
+    Returns:
+        Shape (...): where all differences are equal, 0 if they have the direction, else 1.
     """
-    differences = np.asarray(differences, float)
-    n = len(differences)
-    if n == 0:
-        return intervals.NAN
-    if alternative == "falls":
-        differences = -differences
-    if n <= EXACT_SIGN_FLIPS:
-        bits = np.arange(1 << n)[:, None] >> np.arange(n) & 1
-        sums, extra = (1 - 2 * bits) @ differences, 0
-    else:
-        generator = np.random.default_rng(0)
-        signs = generator.integers(0, 2, (draws, n), np.int8) * 2 - 1
-        sums, extra = signs @ differences, 1  # the flip that was observed
-    observed = differences.sum()
-    slack = 1e-12 * np.abs(differences).sum()  # sums in another order round otherwise
-    if alternative == "two-sided":
-        hits = np.abs(sums) >= abs(observed) - slack
-    else:
-        hits = sums >= observed - slack
-    return float((hits.sum() + extra) / (len(sums) + extra))
+    from scipy import stats  # half a second, which the figures need not pay for
+
+    values = np.asarray(differences, float) * _sign(direction)
+    # Equal differences have no variance, of which SciPy and NumPy warn.
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        p = stats.ttest_1samp(values, 0.0, alternative="greater").pvalue
+    return np.where(np.isnan(p), 1.0, p)
 
 
 def holm(p_values: Any) -> np.ndarray:
@@ -85,43 +69,8 @@ def holm(p_values: Any) -> np.ndarray:
     return adjusted
 
 
-class Equivalence(NamedTuple):
-    """Whether paired differences lie within a margin."""
-
-    equivalent: bool
-    p: float
-    interval: intervals.Interval  # at confidence 1 - 2 * level
-
-
-def equivalence(differences: Any, margin: float, level: float = LEVEL) -> Equivalence:
-    """Tests that the mean difference lies within +-margin: two one-sided paired t-tests.
-
-    Args:
-        differences: Shape (pairs,); those that are not finite are left out.
-        margin: Largest difference that counts as none, written down before the runs.
-        level: Size of each of the two tests.
-
-    Raises:
-        ValueError: If the margin is not positive.
-    """
-    if not margin > 0:
-        raise ValueError(f"Expected a positive margin. Received: {margin!r}")
-    differences = np.asarray(differences, float)
-    differences = differences[np.isfinite(differences)]
-    interval = intervals.t_interval(differences, 1 - 2 * level)
-    if interval.n < 2:
-        return Equivalence(False, intervals.NAN, interval)
-    error = float(differences.std(ddof=1)) / math.sqrt(interval.n)
-    if error == 0:
-        p = 0.0 if abs(interval.mean) < margin else 1.0
-    else:
-        nearest = min(interval.mean + margin, margin - interval.mean)
-        p = float(special.stdtr(interval.n - 1, -nearest / error))
-    return Equivalence(p < level, p, interval)
-
-
 def _sign(direction: str) -> int:
-    signs = {"rises": 1, "falls": -1}
+    signs = {RISES: 1, FALLS: -1}
     if direction not in signs:
         raise ValueError(f"Expected rises or falls. Received: {direction!r}")
     return signs[direction]

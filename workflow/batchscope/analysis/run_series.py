@@ -6,11 +6,13 @@ batch size and seed. Shared by statistics and figures, so that both tell the sam
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
+from batchscope import damage, disk
 from batchscope.catalogue import framework_names, parameters, run_factors, sweep_names
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _KINDS = {
     name: factor.kind for name, factor in {**run_factors.FACTORS, **sweep_names.FACTORS}.items()
 }
 _KINDS["machine"] = "str"
+_OWN_COLUMNS = {"run", "figure", *_KINDS}  # of which every table has some
 # A factor that goes with others is described by them: the first of these are dropped first.
 _NUMBERS_FIRST = sorted(
     (factor for factor in _KINDS if factor not in _AXES),
@@ -50,10 +53,21 @@ class Series:
     frame: pandas.DataFrame
 
 
-def read(path: Path | str) -> pandas.DataFrame:
-    """Reads a table of an experiment."""
+def read(path: Path | str | TextIO) -> pandas.DataFrame:
+    """Reads a table of an experiment, from its path or an open file.
+
+    Raises:
+        UserError: If the file is missing or damaged.
+    """
     import pandas
 
+    if isinstance(path, Path | str):
+        text = disk.read_csv(path)
+        with damage.reading(path, "a table of an experiment"):
+            frame = read(io.StringIO(text))
+            if _OWN_COLUMNS.isdisjoint(frame.columns):
+                raise ValueError("none of its columns is known")
+            return frame
     # Only an empty field is missing: a data set may be called "null".
     return pandas.read_csv(
         path, dtype=dict.fromkeys(TEXT_COLUMNS, str), keep_default_na=False, na_values=[""]

@@ -21,6 +21,11 @@ LEVEL = 0.05
 NAN = float("nan")
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
 LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
+# Noise floor above which no level of the throughput is told. Two halves of the blocks differ with
+# twice the standard error of the median of all, so that half of the floor is about two standard
+# errors of a median: at 20 %, the 10 % that separate the share from the plateau.
+MOST_NOISE = 1.2
+TOO_NOISY = "too noisy to tell"
 
 
 class Estimate(NamedTuple):
@@ -42,7 +47,7 @@ class Fit(NamedTuple):
             end below 0.
         residual: Relative root-mean-square residual.
         sizes: Number of batch sizes.
-        fixed_error: Standard error of `fixed`, s, with `sizes` - 2 degrees of freedom.
+        fixed_error: Standard error of `fixed`, s.
     """
 
     fixed: Estimate
@@ -56,27 +61,34 @@ class Fit(NamedTuple):
 def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
     """Fits the fixed cost of a step and the cost per image.
 
-    The intervals are Student's t of weighted least squares on one median per batch size. They
-    hold for noise between blocks and for sizes that stray from the line one by one; a bootstrap
-    of the blocks within sizes would not see the second.
+    The intervals join two independent errors by the root of the sum of their squared half-widths
+    (Howe 1974, Journal of the American Statistical Association 69, 789). One is that of weighted
+    least squares on one median per batch size, Student's t over sizes: noise between blocks, and
+    sizes that stray from the line one by one. What changes the blocks of all sizes alike is not
+    in it. The other is Student's t over rounds: a machine that drifts from round to round, and
+    spikes. It scales both costs, and cancels in their ratio.
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
-        blocks: For each batch size its blocks, or their median, in seconds per step.
+        blocks: For each batch size its blocks, one per round and in the order of rounds, or one
+            median alone, in seconds per step.
 
     Returns:
-        The fit; without intervals for two batch sizes.
+        The fit; without intervals for two batch sizes, and without those of the costs for one
+        round.
 
     Raises:
-        ValueError: If there are fewer than two batch sizes, or a timing is not positive.
+        ValueError: If there are fewer than two batch sizes, a timing is not positive, or not
+            every batch size has every round.
     """
     sizes, seconds = medians_of("fixed_cost", batch_sizes, blocks)
     (a, b), covariance, residual = weighted_line(sizes, seconds)
-    errors = np.sqrt(np.diag(covariance)).tolist()
-    half = special.stdtrit(len(sizes) - 2, 1 - LEVEL / 2) if len(sizes) > 2 else NAN
+    half, (common, half_common) = _t(len(sizes) - 2), _common_error(blocks)
+    costs = np.array([a, b])
+    errors, shared = np.sqrt(np.diag(covariance)), common * np.abs(costs)
+    ends = np.hypot(half * errors, half_common * shared)
     fixed, per_image = (
-        Estimate(value, value - half * error, value + half * error)
-        for value, error in ((a, errors[0]), (b, errors[1]))
+        Estimate(*each) for each in np.column_stack([costs, costs - ends, costs + ends]).tolist()
     )
     half_batch = Estimate(NAN)
     if a > 0 and b > 0:
@@ -84,7 +96,34 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
         with np.errstate(over="ignore"):  # a that may well be 0: the interval has no upper end
             factor = float(np.exp(half * np.sqrt(slope @ covariance @ slope)))
         half_batch = Estimate(a / b, a / b / factor, a / b * factor)
-    return Fit(fixed, per_image, half_batch, residual, len(sizes), errors[0])
+    error = float(np.hypot(errors, shared)[0])
+    return Fit(fixed, per_image, half_batch, residual, len(sizes), error)
+
+
+def _t(freedom: int) -> float:
+    """Returns Student's t at the level; NaN without a degree of freedom."""
+    return float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom > 0 else NAN
+
+
+def _common_error(blocks: Sequence[Any]) -> tuple[float, float]:
+    """Returns the relative error of what all sizes have in common, and its Student's t.
+
+    A round is the mean logarithm of its blocks over their medians: unlike a median of them it
+    shows spikes, which draw the medians of all sizes the same way. The median of rounds errs by
+    sqrt(pi / 2) times as much as their mean, for normal ones.
+    """
+    counts = sorted({np.size(block) for block in blocks})
+    if len(counts) != 1:
+        raise ValueError(
+            f"fixed_cost: received {counts} blocks; as many of every batch size, one per round, "
+            "are expected."
+        )
+    if counts == [1]:
+        return NAN, NAN
+    table = np.asarray(blocks, float)
+    rounds = np.log(table / np.median(table, axis=1, keepdims=True)).mean(axis=0)
+    error = float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
+    return math.sqrt(math.pi / 2) * error, _t(len(rounds) - 1)
 
 
 def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:
@@ -158,13 +197,14 @@ class Knee(NamedTuple):
             share / (1 - share); NaN unless the line fits and it lies within the sizes.
         batch_size: The smallest batch size that reaches the share and after which none is short
             of it; None where none does.
-        still_rising: Whether the share is reached beyond the largest size.
+        still_rising: Whether the share is reached beyond the largest size; None where nothing can
+            be told for noise.
     """
 
     plateau: float
     fitted: Estimate
     batch_size: int | None
-    still_rising: bool
+    still_rising: bool | None
 
 
 def knee(
@@ -172,11 +212,13 @@ def knee(
 ) -> Knee:
     """Finds the plateau of the throughput and the batch size that reaches a share of it.
 
-    The line pools all sizes, so that no one decides. It fits where its residual is at most 5 %,
-    or half of the noise floor: two standard errors of a median, as halves scatter twice as much.
-    Elsewhere throughput still rises if the largest size beats the largest of at most half its
-    size by as much as a line with its knee at the largest size would: 10 % for half, and not by
-    less on a quiet machine or by more on a noisy one.
+    Nothing is told above a noise floor of 20 %. The line pools all sizes, so that no one decides.
+    It fits where its residual is at most 5 %, or half of the noise floor, about two standard
+    errors of a median. Its knee is told unless the interval holds every size. Elsewhere
+    throughput still rises if the largest size beats the largest of at most half its size by as
+    much as a line with its knee at the largest size would: 10 % for half, and not by less on a
+    quiet machine or by more on a noisy one. By either it rises only if the largest size is not
+    short of the best one.
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
@@ -189,19 +231,23 @@ def knee(
         ValueError: If a timing is not positive.
     """
     sizes, seconds = medians_of("knee", batch_sizes, blocks, least=1)
+    if too_noisy(noise):
+        return Knee(NAN, Estimate(NAN), None, None)
     speeds, largest = sizes / seconds, sizes[-1]
     plateau, fitted, rising = NAN, Estimate(NAN), False
+    holds = speeds[-1] >= share * speeds.max()
     fit = fixed_cost(sizes, list(seconds)) if len(sizes) > 2 else None
     if fit and fit.per_image.value > 0 and fit.residual <= max(LINE_FITS, math.log(noise) / 2):
         plateau = 1 / fit.per_image.value
         at = Estimate(*(share / (1 - share) * value for value in fit.half_batch))
-        rising = bool(at.value > largest)
-        fitted = at if sizes[0] <= at.value <= largest else fitted
+        rising = bool(at.value > largest and holds)
+        told = at.low > sizes[0] or at.high < largest
+        fitted = at if told and sizes[0] <= at.value <= largest else fitted
     else:
         half = np.flatnonzero(sizes <= largest / 2)
         before = half[-1] if len(half) else max(len(sizes) - 2, 0)
         least = share + (1 - share) * largest / sizes[before]
-        rising = bool(speeds[-1] > least * speeds[before] and speeds[-1] >= share * speeds.max())
+        rising = bool(speeds[-1] > least * speeds[before] and holds)
         plateau = NAN if rising else float(np.median(speeds[sizes >= largest / 2]))
     order = np.argsort(np.asarray(batch_sizes, float).ravel())
     quick = np.array([np.percentile(blocks[index], 25) for index in order])
@@ -217,6 +263,15 @@ class NoiseFloor(NamedTuple):
 
     ratio: float
     factor: float
+
+
+def too_noisy(noise: float | None) -> bool:
+    """Returns whether a noise floor is too high to tell a level of the throughput by.
+
+    Args:
+        noise: Factor of `noise_floor`; None or NaN where it is unknown.
+    """
+    return noise is not None and bool(noise > MOST_NOISE)
 
 
 def halves(blocks: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from batchscope.catalogue import parameters
 from batchscope.catalogue.parameters import Parameter
+from batchscope.problems import Place
 
 # `1e-3` is text to a YAML 1.1 reader: what a person means as a number is one.
 NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
@@ -16,6 +18,17 @@ NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 def as_map(raw: Any) -> dict[str, Any]:
     """Returns a map, or an empty one for what is none: the schema reports that."""
     return raw if isinstance(raw, dict) else {}
+
+
+def listed(place: Place, raw: Any) -> Iterator[tuple[Place, Any]]:
+    """Yields place and item of a list; a plain word stands for a list of it.
+
+    What is neither yields nothing: the schema reports that.
+    """
+    if isinstance(raw, str):
+        yield place, raw
+    elif isinstance(raw, list):
+        yield from (((*place, index), item) for index, item in enumerate(raw))
 
 
 def number(raw: Any) -> int | float | None:

@@ -35,7 +35,8 @@ _IDENTITY = {
     **_factor_columns(),
     "status": Column(
         "finished, diverged, out_of_memory, off_target where the training loss missed "
-        "target_train_loss, missing, or no_gpu where no GPU is within reach.",
+        "target_train_loss, missing; or no_gpu where no GPU is within reach, or no_cores where it "
+        "asks for more threads than there are cores.",
         kind="str",
     ),
 }

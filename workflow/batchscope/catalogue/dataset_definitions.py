@@ -61,6 +61,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
 }
 
 _DIGITS_CLASSES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
+_SIDES = {"digits": 8, "mnist": 28}
 _MNIST = {"train": 60000, "test": 10000}
 CATS_PER_CLASS = 12500  # photographs in the archive; a few cannot be read
 _PARTS = ("train", "validation", "test")
@@ -139,6 +140,16 @@ def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
     return None
 
 
+def images(definition: dict[str, Any]) -> tuple[tuple[int, int, int], int] | None:
+    """Returns height, width, channels of the images and the classes; None where only files know."""
+    if definition["source"] in ("digits", "mnist"):
+        side = 8 if definition["source"] == "digits" else 28
+        return (side, side, 1), 10
+    if definition["source"] == "cats_vs_dogs":
+        return (definition["image_size"], definition["image_size"], 3), 2
+    return None
+
+
 def training_size(definition: dict[str, Any]) -> int | None:
     """Returns the number of training images, or None where only the files know.
 
@@ -153,6 +164,14 @@ def training_size(definition: dict[str, Any]) -> int | None:
     archive = _archive(definition)
     members = class_members(definition) or (archive and (archive,) * 2)
     return sum(split_counts(split, count)[0] for count in members) if members else None
+
+
+def image_side(definition: dict[str, Any]) -> int | None:
+    """Returns height and width of the images in pixels, or None where only the files know."""
+    source = definition["source"]
+    if source in _SIDES:
+        return None if definition.get("path") else _SIDES[source]
+    return definition.get("image_size")
 
 
 def _archive(definition: dict[str, Any]) -> int | None:

@@ -148,7 +148,8 @@ class Measure(Entry):
 
     Attributes:
         pairs: Whether it is of two runs, which `between` in the configuration names.
-        weights: Weights of the run that it reads: `initial`, `final`, `best`.
+        weights: Weights of the run that it reads: `initial`, `final`, `best`, or `middle`, those
+            after the stored epoch nearest half of the training.
         reads: Other files of the run that it reads.
         data: Whether it reads the data set and builds the model, which takes TensorFlow.
         factors: Factor -> the value that a run must have for it.

@@ -22,11 +22,11 @@ def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> It
         body: The experiment.
         measures: Its measures or timings.
     """
-    drawn = _drawn(body)
-    for index, name in enumerate(drawn):
-        at = (*place, "figures", index)
-        if name in drawn[:index]:
+    drawn: list[Any] = []
+    for at, name in coercion.listed((*place, "figures"), body.get("figures")):
+        if name in drawn:
             yield Problem(at, f"received '{name}' again; every figure once is expected.")
+        drawn.append(name)
         yield from _problems_of(at, name, measures)
     for name in coercion.as_map(body.get("published")):
         at = (*place, "published", name)
@@ -47,17 +47,18 @@ def lacking(
         figures: Those that need it.
         key: The key.
     """
-    named = [("figures", *item) for item in enumerate(_drawn(body))]
-    named += [("published", name, name) for name in coercion.as_map(body.get("published"))]
-    for section, at, name in named:
+    named = [*coercion.listed((*place, "figures"), body.get("figures"))]
+    for name in coercion.as_map(body.get("published")):
+        named.append(((*place, "published", name), name))
+    for at, name in named:
         if name in figures:
-            text = f"received '{name}' without what it needs; {key} in the experiment is "
-            yield Problem((*place, section, at), f"{text}expected.")
+            text = f"received '{name}' without what it needs; {key} in the experiment is expected."
+            yield Problem(at, text)
 
 
-def _drawn(body: dict[str, Any]) -> list[Any]:
-    drawn = body.get("figures")
-    return drawn if isinstance(drawn, list) else []
+def drawn(body: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the figures that an experiment names, in order."""
+    return tuple(name for _, name in coercion.listed((), body.get("figures")))
 
 
 def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[Problem]:

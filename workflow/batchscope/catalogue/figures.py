@@ -55,10 +55,12 @@ _OF_SEVERAL = (
             "validation loss at each batch size (large marks), and the one that each seed "
             "alone would choose (small points). Hollow marks with an arrow lie on the edge "
             "of the grid, beyond which a better rate may lie. The line is rate = c (batch "
-            "size) to the power k, the mean of the fits of single seeds in log-log; grey "
-            "lines are the slopes of the linear and the square root rule. Middle and right: "
-            "loss and accuracy on test data at those rates, which had no part in choosing "
-            "them; every seed is a point and means carry a 95 % interval (Student's t)."
+            "size) to the power k, the mean of the fits of single seeds in log-log; the "
+            "interval of k is Student's t over seeds, widened by what half a step of the "
+            "grid can move it. Grey lines are the slopes of the linear and the square root "
+            "rule. Middle and right: loss and accuracy on test data at those rates, which "
+            "had no part in choosing them; every seed is a point and means carry a 95 % "
+            "interval (Student's t)."
         ),
         measures=("evaluate",),
         varied=("learning_rate",),
@@ -84,14 +86,16 @@ _OF_SEVERAL = (
         "How large a batch may be",
         "Quality",
         caption=(
-            "How large a batch may be, on one axis. A series' bar reaches from its best "
-            "batch size to the largest up to which every one lies within the margin of the "
-            "best, by two one-sided paired t-tests at 5 % (equivalence), going upwards "
-            "until one does not; the number is that batch size. A full circle lies within "
-            "the margin, a hollow one is not resolved by these seeds, a cross lies beyond "
-            "it. Limits of the machine come from timing experiments: the largest batch that "
-            "fits into memory, and the knee, the smallest batch from which on throughput "
-            "stays at 90 % of its plateau."
+            "How large a batch may be, on one axis. A full circle is a batch size within "
+            "the margin: every other one is shown to be better by less, by one-sided paired "
+            "t-tests at 5 % each. A filled cross is one beyond it: some other one is shown "
+            "to be better by more, adjusted for all pairs of batch sizes. A hollow circle "
+            "is not resolved by these seeds. A series' bar reaches from the smallest batch "
+            "size within the margin up to the last before one that is not; the number is "
+            "that batch size. Limits of the machine come from timing experiments: the "
+            "largest batch that fits into memory, and the knee, the smallest batch from "
+            "which on throughput stays at 90 % of its plateau, unless the timings are too "
+            "noisy to tell."
         ),
         measures=("evaluate",),
         margins=True,

@@ -25,8 +25,31 @@ FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
 FRAMEWORK_OPTIMIZERS = ("sgd", "adam")
 FRAMEWORK_TIMINGS = tuple(name for name, entry in OF_SWEEPS.items() if entry.frameworks)
 
+# Least height and width of images that a built-in network takes; the networks are above this.
+LEAST_SIDES = {
+    "benchmark_cnn": 16,
+    "campbell_cnn": 13,
+    "chang_vgg": 32,
+    "lheureux_cnn": 2,
+    "tutorial_cnn": 4,
+}
+
 Factors = dict[str, Any]
 Found = Iterator[tuple[str, str]]
+
+
+def of_images(factors: Factors, side: int | None) -> Found:
+    """Yields what is wrong with the images of a training or a timing for its network.
+
+    Args:
+        factors: Every factor, each sound by itself; data set and model are tokens.
+        side: Height and width of the images in pixels; None where only the files know.
+    """
+    model, least = factors["model"], LEAST_SIDES.get(factors["model"], 1)
+    if side is not None and side < least:
+        name = run_names.split_token(factors["dataset"])[0]
+        text = f"received {model} for {name}, whose images have {side}x{side} pixels; "
+        yield "model", f"{text}at least {least}x{least} are expected, or another model."
 
 
 def of_training(factors: Factors, training_size: int | None, source: str | None) -> Found:

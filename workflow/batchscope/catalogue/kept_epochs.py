@@ -1,34 +1,80 @@
-"""After which epochs a training's weights are kept: the first five, powers of two, the last.
+"""After which epochs a training's weights are kept: where a measure of the study reads them.
 
-Early weights change fastest, and a count that grows with the logarithm of the epochs bounds the
-disk that a long training takes. Shared by training, which writes them, and by planning, which
-promises what can be measured.
+An epoch that can be read is one of the first five, a power of two, or the last. Early weights
+change fastest, and a count that grows with the logarithm of the epochs bounds the disk that a long
+training takes. Shared by training, which writes them, and by planning, which promises what can be
+measured and says who reads what.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from batchscope.catalogue.measures import MEASURES
+
 _FIRST = 5
-
-
-def is_stored(epoch: int) -> bool:
-    """Whether a training writes its weights after this epoch, counted from 1."""
-    return epoch <= _FIRST or epoch & (epoch - 1) == 0
+# In place of an epoch: the one nearest half of a training, whose end is not known before.
+MIDDLE = "middle"
 
 
 def stored_epochs(epochs: int) -> tuple[int, ...]:
-    """Returns the epochs after which a training of so many epochs writes its weights."""
+    """Returns the epochs after which a training of so many epochs may write its weights."""
     first = range(1, min(epochs, _FIRST) + 1)
     powers = (1 << exponent for exponent in range(epochs.bit_length()))
     return (*first, *(epoch for epoch in powers if epoch > _FIRST))
 
 
 def kept_epochs(epochs: int) -> tuple[int, ...]:
-    """Returns the epochs whose weights are there when a training has run so many, in order.
+    """Returns the epochs whose weights can be read when a training has run so many, in order.
 
     Args:
         epochs: Epochs of the training, at least 1; its last weights are always kept.
     """
     return tuple(sorted({*stored_epochs(epochs), epochs}))
+
+
+def middle(epochs_run: int) -> int | None:
+    """Returns the epoch nearest half of a training that is no end; the earlier of two.
+
+    Args:
+        epochs_run: Epochs until the training stopped.
+
+    Returns:
+        The epoch, or None where none lies between start and end.
+    """
+    between = (epoch for epoch in stored_epochs(epochs_run) if epoch < epochs_run)
+    return min(between, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
+
+
+def wanted(read: Iterable[int | str], epoch: int, over: bool) -> set[int]:
+    """Returns the epochs whose weights a training keeps.
+
+    Args:
+        read: Epochs that are read, `MIDDLE` among them or not.
+        epoch: Epochs so far.
+        over: Whether no more follow. Before that every later middle counts: it never moves back.
+    """
+    read = set(read)
+    found = {each for each in read - {MIDDLE} if each <= epoch}
+    if MIDDLE in read:
+        half = middle(epoch) or 0
+        candidates = (half,) if over else stored_epochs(epoch)
+        found |= {each for each in candidates if each >= max(half, 1)}
+    return found
+
+
+def read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
+    """Returns the epoch before the last whose weights a measure of a run reads; None for none.
+
+    Args:
+        measure: The measure.
+        epoch: Its setting `epoch`; 0 where it has none.
+        horizon: Epochs of the training; its last weights are kept anyway.
+    """
+    entry = MEASURES.get(measure)
+    if entry and MIDDLE in entry.weights:
+        return MIDDLE
+    return epoch if entry and 0 < epoch < horizon else None
 
 
 def weights_name(epoch: int, epochs_run: int) -> str:

@@ -5,6 +5,7 @@ An outcome is a column of runs.csv with a label; one with a direction is asked a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from batchscope.catalogue import columns
@@ -12,6 +13,8 @@ from batchscope.catalogue.measures import MEASURES
 
 RISES, FALLS = "rises", "falls"
 DIRECTIONS = (RISES, FALLS)
+LEVEL = 0.05  # of every test
+LEAST_SEEDS = 6  # paired seeds below which no verdict is given
 
 
 @dataclass(frozen=True)
@@ -73,3 +76,19 @@ def stated(column: str, direction: str, source: str) -> Outcome | None:
     if found is None or found.direction == direction:
         return found
     return replace(found, direction=direction, source=source)
+
+
+def seeds_needed(batch_sizes: int, tests: int = 1) -> int:
+    """Returns the paired seeds below which no trend over these batch sizes can get a verdict.
+
+    Page's test of n seeds and k sizes gives no p below (1 / k!)^n, which Holm's adjustment
+    multiplies by the number of tests. The t-test for two sizes has no smallest p.
+
+    Args:
+        batch_sizes: How many are compared, at least 2.
+        tests: Tests that share the level.
+    """
+    if batch_sizes < 3:
+        return LEAST_SEEDS
+    smallest = math.log(max(tests, 1) / LEVEL) / math.lgamma(batch_sizes + 1)
+    return max(LEAST_SEEDS, math.floor(smallest) + 1)

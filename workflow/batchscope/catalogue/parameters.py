@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 MAX_NAME_LENGTH = 200
+MOST = 10**9  # of a whole number that has no maximum of its own: fits whatever computes with it
 NAME_PATTERN = r"[a-z][a-z0-9_]*"
 
 Value = int | float | bool | str
@@ -35,7 +36,7 @@ class Parameter:
         minimum: Smallest allowed number.
         above: Number that must be exceeded.
         many: Whether the value is a list (of ``kind``), joined by ``_`` in paths.
-        maximum: Largest allowed number, with `minimum`.
+        maximum: Largest allowed number, with `minimum`; `MOST` for an ``int`` that is given none.
         words: Words of the configuration, each with the value that it stands for.
     """
 
@@ -51,6 +52,11 @@ class Parameter:
     many: bool = False
     maximum: float | None = None
     words: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Gives every whole number a maximum."""
+        if self.kind == "int" and self.maximum is None:
+            object.__setattr__(self, "maximum", MOST)
 
     @property
     def core(self) -> bool:
@@ -81,12 +87,21 @@ class Parameter:
         if self.above is not None:
             return f"a positive {noun}" if self.above == 0 else f"a {noun} above {self.above:g}"
         if self.minimum is not None and self.maximum is not None:
-            return f"a {noun} from {self.minimum:.0f} to {self.maximum:.0f}"
-        if self.kind == "int" and self.minimum == 1:
-            return f"a positive {noun}"
+            return f"a {noun} from {self.minimum:.0f} to {_short(self.maximum)}"
         if self.minimum is not None:
             return f"a {noun} of at least {self.minimum:g}"
         return f"a {noun}"
+
+
+def _short(limit: float) -> str:
+    """Returns `100`, or `10^8` for a large power of ten."""
+    text = f"{limit:.0f}"
+    return f"10^{len(text) - 1}" if re.fullmatch("10{6,}", text) else text
+
+
+def aliases(parameters: Mapping[str, Parameter]) -> dict[str, str]:
+    """Returns short name -> full name."""
+    return {parameter.alias: name for name, parameter in parameters.items()}
 
 
 def format_number(value: int | float) -> str:

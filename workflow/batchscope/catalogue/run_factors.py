@@ -6,6 +6,9 @@ from typing import Any
 
 from batchscope.catalogue.parameters import Parameter
 
+# Far above what anyone runs: more is a slip of the hand.
+MOST_EXAMPLES, MOST_EPOCHS, MOST_STEPS = 10**8, 10**6, 10**6
+MOST_THREADS, MOST_DEVICES = 4096, 1024
 OPTIMIZERS = (
     "adadelta",
     "adafactor",
@@ -21,17 +24,24 @@ OPTIMIZERS = (
     "sgd",
 )
 
-
 FACTORS: dict[str, Parameter] = {
     factor.name: factor
     for factor in (
         # Core: always spelled, in this order; data set and model without their alias.
         Parameter("dataset", "data", "str", None, "Data set, by its name under `datasets`."),
         Parameter("model", "model", "str", None, "Model, by its name."),
-        Parameter("batch_size", "bs", "int", None, "Examples per update.", "examples", minimum=1),
+        Parameter(
+            *("batch_size", "bs", "int", None, "Examples per update.", "examples"),
+            minimum=1,
+            maximum=MOST_EXAMPLES,
+        ),
         Parameter("learning_rate", "lr", "float", None, "Rate before any scaling.", above=0),
         Parameter("optimizer", "opt", "str", None, "Keras optimizer.", choices=OPTIMIZERS),
-        Parameter("epochs", "ep", "int", None, "Horizon of the training.", "epochs", minimum=1),
+        Parameter(
+            *("epochs", "ep", "int", None, "Horizon of the training.", "epochs"),
+            minimum=1,
+            maximum=MOST_EPOCHS,
+        ),
         Parameter(
             "seed",
             "seed",
@@ -68,6 +78,7 @@ FACTORS: dict[str, Parameter] = {
             "Epochs without improvement after which a training stops; 0 never stops it.",
             "epochs",
             minimum=0,
+            maximum=MOST_EPOCHS,
         ),
         Parameter(
             "learning_rate_scaling",
@@ -78,10 +89,20 @@ FACTORS: dict[str, Parameter] = {
             choices=("none", "linear", "sqrt"),
         ),
         Parameter(
-            "base_batch_size", "bbs", "int", 32, "Batch size that the rate is for.", minimum=1
+            "base_batch_size",
+            "bbs",
+            "int",
+            32,
+            "Batch size that the rate is for.",
+            minimum=1,
+            maximum=MOST_EXAMPLES,
         ),
         Parameter("device", "dev", "str", "cpu", "Where to train.", choices=("cpu", "gpu")),
-        Parameter("threads", "th", "int", 1, "Threads of a training.", "threads", minimum=1),
+        Parameter(
+            *("threads", "th", "int", 1, "Threads of a training.", "threads"),
+            minimum=1,
+            maximum=MOST_THREADS,
+        ),
         Parameter(
             "warmup_epochs",
             "wu",
@@ -90,6 +111,7 @@ FACTORS: dict[str, Parameter] = {
             "Epochs over which the rate rises from the unscaled to the scaled one.",
             "epochs",
             minimum=0,
+            maximum=MOST_EPOCHS,
         ),
         Parameter(
             "target_train_loss",
@@ -108,6 +130,7 @@ FACTORS: dict[str, Parameter] = {
             1,
             "Devices among which every batch is divided (tf.distribute.MirroredStrategy).",
             minimum=1,
+            maximum=MOST_DEVICES,
         ),
         Parameter(
             "augmentation",
@@ -141,6 +164,7 @@ FACTORS: dict[str, Parameter] = {
             "Steps on every batch, for conservative.",
             "steps",
             minimum=1,
+            maximum=MOST_STEPS,
         ),
         Parameter(
             "rho",

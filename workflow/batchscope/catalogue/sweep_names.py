@@ -19,7 +19,7 @@ from batchscope.catalogue.timings import OF_SWEEPS
 
 _LEAST_RANGE = 3  # successive batch sizes that are written as a range
 # 0 threads stand for every core that the job may use.
-_THREADS = replace(run_factors.FACTORS["threads"], minimum=0, words=(("all", 0),))
+_THREADS = replace(run_factors.FACTORS["threads"], words=(("all", 0),))
 
 # All that the time of a step depends on, in the order of names and tables.
 FACTORS: dict[str, Parameter] = {

@@ -18,6 +18,8 @@ FIRST = (
     "model_digest",
     *(name for name in sweep_names.FACTORS if name not in ("dataset", "model", "batch_size")),
 )
+# Cores that others may take on average before a timing counts as disturbed.
+DISTURBED_CORES = 0.2
 QUARTILES = ("", "_q1", "_q3")
 # Table -> its columns beside those of FIRST.
 COLUMNS: dict[str, dict[str, Column]] = dict(

@@ -32,10 +32,10 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, run_names
-from batchscope.datasets import arrays, patches, photographs, splits
+from batchscope.datasets import arrays, checksums, looks, patches, photographs, splits
 from batchscope.datasets.raw import Images, Raw, Request
 from batchscope.errors import UserError
-from batchscope.store import records
+from batchscope.store import data_warnings, records
 
 # A new source is one function and one line here.
 SOURCES: dict[str, Callable[[Request], Raw]] = {
@@ -47,6 +47,7 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "patches": patches.patches,
 }
 
+_NEEDED = ("scale", "classes", "input_shape", "counts", "sha256")  # of a record
 SKIPPED_LISTED = 100  # skipped files named in a record; all are counted
 _ROWS = 1024  # images copied at once
 _STALE = 24 * 3600.0  # seconds after which a killed process's scratch folder is removed
@@ -88,41 +89,45 @@ class Dataset:
 
     def _array(self, split: str, what: str, shape: tuple[int, ...]) -> np.ndarray:
         path = self.folder / f"{split}_{what}.npy"
-        try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise UserError(f"{path}: cannot be read ({error}); {_again(self.folder)}") from None
-        if array.shape != shape:
-            raise UserError(
-                f"{path}: received shape {array.shape}; the record says {shape}; "
-                f"{_again(self.folder)}"
-            )
-        return array
+        return disk.map_array(path, shape, delete=self.folder)
 
 
-def _again(folder: Path) -> str:
-    return f"delete {folder} and run snakemake again."
+def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
+    """Returns a prepared data set, checked against its record (see `checksums`).
 
-
-def load(results: Path | str, token: str) -> Dataset:
-    """Returns a prepared data set, checked against its record.
+    Args:
+        results: The results folder.
+        token: Name of its folder.
+        verify: Whether to hash its arrays though they seem unchanged.
 
     Raises:
         UserError: If it was not prepared, or its files do not fit its record.
     """
     folder = records.dataset_folder(results, token)
-    record = disk.read_json(folder / "record.json")
-    missing = {"scale", "classes", "input_shape", "counts"} - set(record)
-    if missing:
-        raise UserError(f"{folder}: its record lacks {sorted(missing)}; {_again(folder)}")
+    record = disk.read_json(folder / "record.json", *_NEEDED)
     dataset = Dataset(folder, record)
     for split in records.SPLITS:
         dataset.images(split)
         dataset.labels(split)
+    checksums.check(folder, record["sha256"], verify)
     return dataset
 
 
-def prepare(token: str, definition: dict[str, Any], results: Path | str) -> None:
+def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.Look | None:
+    """Returns the shape of a data set's images and the number of its classes.
+
+    Where it is not prepared yet, what its definition and its files' headers tell, or None.
+
+    Raises:
+        UserError: If its prepared files do not fit its record.
+    """
+    if not (records.dataset_folder(results, token) / "record.json").exists():
+        return looks.known(definition)
+    dataset = load(results, token)
+    return dataset.input_shape, dataset.classes
+
+
+def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:
     """Reads or downloads a data set, splits it and writes its folder.
 
     The arrays are made in a scratch folder beside it; the record is written last, so that a
@@ -132,6 +137,9 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> None
         token: Name of the folder under `results/data`.
         definition: See this module.
         results: The results folder. Downloads are kept in its `downloads`.
+
+    Returns:
+        What people should know of it, in sentences.
 
     Raises:
         UserError: If the source cannot be had or does not hold what it should.
@@ -155,12 +163,20 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> None
         request = Request(where, definition, scratch, Path(results) / "downloads")
         raw = SOURCES[definition["source"]](request)
         record = _write_splits(request, raw)
-        _publish(scratch, folder, {"dataset": token, "definition": definition, **record})
+        again = _publish(scratch, folder, {"dataset": token, "definition": definition, **record})
     except OSError as error:
         place = f" {error.filename}" if error.filename else ""
         raise UserError(f"{where}: {error.strerror or error}{place}.") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    found = data_warnings.read(results, token)
+    runs = list((Path(results) / "runs").glob(f"{token}+*"))
+    if again and runs:
+        found.append(
+            f"{where}: its arrays are no longer those that {len(runs)} run(s) in "
+            f"{results}/runs may have read; delete {results}/runs/{token}+* to train them again."
+        )
+    return found
 
 
 def _remove_stale(folder: Path) -> None:
@@ -220,12 +236,18 @@ def _write_images(path: Path, images: Images, rows: np.ndarray | None) -> int:
     return total
 
 
-def _publish(scratch: Path, folder: Path, record: dict[str, Any]) -> None:
+def _publish(scratch: Path, folder: Path, record: dict[str, Any]) -> bool:
+    """Moves the arrays to their folder; returns whether others were there before."""
     files = [f"{split}_{what}.npy" for split in records.SPLITS for what in ("images", "labels")]
-    record["sha256"] = {file: disk.file_sha256(scratch / file) for file in files}
+    sha256 = {file: disk.file_sha256(scratch / file) for file in files}
+    record["sha256"] = sha256
     folder.mkdir(exist_ok=True)
+    before = [file for file in files if (folder / file).exists()]
+    others = any(disk.file_sha256(folder / file) != sha256[file] for file in before)
     (folder / "record.json").unlink(missing_ok=True)
     for file in files:
         with disk.atomic_path(folder / file) as target:
             (scratch / file).replace(target)
+    checksums.note(folder, sha256)
     disk.write_json(folder / "record.json", record)
+    return others

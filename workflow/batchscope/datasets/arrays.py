@@ -22,7 +22,9 @@ from batchscope.errors import UserError
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
 MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 
-_DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+_MOST_RATIO = 1032  # of bytes to what deflate makes of them
+# What a file that is no whole npz, idx or gzip raises when it is read.
+DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
 def digits(request: Request) -> Raw:
@@ -38,7 +40,7 @@ def digits(request: Request) -> Raw:
     path = scikit_learn_data() / "data" / "digits.csv.gz"
     try:
         table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise UserError(
             f"{request.where}: scikit-learn's digits cannot be read ({error}); install the "
             "project's dependencies again."
@@ -134,7 +136,7 @@ def _read_idx(where: str, path: Path, dimensions: int) -> np.ndarray:
         if path.suffix == ".gz":
             data = gzip.decompress(data)
         magic, *shape = struct.unpack_from(f">{1 + dimensions}I", data)
-    except (*_DAMAGED, struct.error) as error:
+    except (*DAMAGED, struct.error) as error:
         raise UserError(f"{where}: {path}: cannot be read ({error}).") from None
     start = 4 * (1 + dimensions)
     if magic != 0x0800 + dimensions or len(data) - start != math.prod(shape):
@@ -180,11 +182,11 @@ def npz(request: Request) -> Raw:
     )
     return Raw(
         images,
-        labels,
+        labels.astype(np.int32),  # now that none is too large for it
         [str(index) for index in range(classes)],
         str(request.definition["path"]),
         {path.name: disk.file_sha256(path)},
-        given=sets,
+        given={name: (other, labels.astype(np.int32)) for name, (other, labels) in sets.items()},
     )
 
 
@@ -206,7 +208,7 @@ def _pair(
         labels = labels[:, 0]
     _check_images(f"{where}: {images_key}", images)
     _check_labels(f"{where}: {labels_key}", labels, len(images))
-    return _stored(images, f"{where}: {images_key}"), labels.astype(np.int32)
+    return _stored(images, f"{where}: {images_key}"), labels
 
 
 def _look(images: np.ndarray) -> str:
@@ -219,11 +221,40 @@ def _read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("one array")
         with archive:
+            _check_members(archive.zip, path.stat().st_size)
             return {key: archive[key] for key in archive.files}
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise UserError(
             f"{where}: {path}: cannot be read ({error}); an npz of plain arrays is expected."
         ) from None
+
+
+def _check_members(archive: zipfile.ZipFile, stored: int) -> None:
+    """Refuses arrays whose header claims more than their file can hold, before room is made.
+
+    Args:
+        archive: The opened file.
+        stored: Its size in bytes.
+
+    Raises:
+        ValueError: If one does, or its header cannot be read.
+    """
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    for info in archive.infolist():
+        with archive.open(info) as member:
+            if member.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+                continue  # no array
+            member.seek(0)
+            version = np.lib.format.read_magic(member)
+            if version not in read:
+                raise ValueError(f"{info.filename} has version {version} of the format")
+            shape, _, dtype = read[version](member)
+        size = math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and size > min(info.file_size, _MOST_RATIO * stored):
+            raise ValueError(f"{info.filename} claims {size} bytes and has fewer")
 
 
 def _check_images(where: str, images: np.ndarray) -> None:
@@ -239,8 +270,10 @@ def _check_images(where: str, images: np.ndarray) -> None:
 
 def _check_labels(where: str, labels: np.ndarray, count: int) -> None:
     if labels.shape != (count,):
+        one_hot = labels.ndim == 2 and len(labels) == count
+        hint = " One-hot labels become numbers with labels.argmax(axis=1)." if one_hot else ""
         raise UserError(
-            f"{where}: received labels of shape {labels.shape}; ({count},) is expected."
+            f"{where}: received labels of shape {labels.shape}; ({count},) is expected.{hint}"
         )
     if labels.dtype.kind not in "ui":
         raise UserError(f"{where}: received {labels.dtype} labels; integers are expected.")

@@ -1,4 +1,4 @@
-"""Files from the network, checked and kept."""
+"""Files from the network, checked by their SHA-256 and kept."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from batchscope import disk
 from batchscope.datasets.raw import Request
@@ -14,14 +15,23 @@ from batchscope.errors import UserError
 _TIMEOUT = 60.0  # seconds without a byte
 
 
-def local_or_downloaded(request: Request, url: str, sha256: str | None) -> Path:
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but none from an encrypted address to one that is not."""
+
+    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str):
+        if req.type == "https" and not newurl.startswith("https:"):
+            raise urllib.error.URLError(f"redirected to {newurl}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
     """Returns the user's own file or folder, else the download of a public one.
 
     Args:
         request: What is asked for; its `sha256` is checked against a file of the user's, and
             against a download in place of the published one.
         url: The public file.
-        sha256: Its published SHA-256, where there is one.
+        sha256: Its published SHA-256.
 
     Raises:
         UserError: If the file is missing, cannot be downloaded or is not the expected one.
@@ -32,7 +42,13 @@ def local_or_downloaded(request: Request, url: str, sha256: str | None) -> Path:
         return path
     expected = request.sha256 or sha256
     target = request.downloads / url.rpartition("/")[2]
-    if not target.is_file() or (expected and disk.file_sha256(target) != expected):
+    if target.is_file():
+        try:
+            _check(f"{request.where}: {target}", target, expected)
+        except UserError as error:
+            print(f"{error} It is removed and downloaded again.")
+            target.unlink()
+    if not target.is_file():
         _fetch(request.where, url, target, expected)
     return target
 
@@ -51,30 +67,32 @@ def check_local(request: Request, path: Path) -> None:
     _check(f"{request.where}.path: {path}", path, request.sha256)
 
 
-def _check(where: str, path: Path, sha256: str | None) -> None:
+def _check(where: str, path: Path, sha256: str | None, hint: str = "") -> None:
     if sha256 is None:
         return
     received = disk.file_sha256(path)
     if received != sha256:
-        raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.")
+        raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.{hint}")
 
 
-def _fetch(where: str, url: str, target: Path, sha256: str | None) -> None:
+def _fetch(where: str, url: str, target: Path, sha256: str) -> None:
     hint = f"download it yourself and name the file as {where}.path"
     try:
         with disk.atomic_path(target) as temporary:
             with (
-                urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
+                urllib.request.build_opener(_Redirects).open(url, timeout=_TIMEOUT) as response,
                 open(temporary, "wb") as file,
             ):
                 shutil.copyfileobj(response, file, 1 << 20)
                 expected = response.headers.get("Content-Length")
+                kind = response.headers.get("Content-Type", "unknown type")
             size = temporary.stat().st_size
             if expected is not None and size != int(expected):
                 raise UserError(
                     f"{where}: {url} ended after {size} of {expected} bytes; try again, or {hint}."
                 )
-            _check(f"{where}: {url}", temporary, sha256)
+            sent = f" The server sent {size} bytes of {kind}; {hint}."
+            _check(f"{where}: {url}", temporary, sha256, sent)
     except (OSError, urllib.error.URLError) as error:
         reason = getattr(error, "reason", None) or error
         raise UserError(f"{where}: {url} cannot be downloaded ({reason}); {hint}.") from None

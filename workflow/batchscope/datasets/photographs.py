@@ -1,9 +1,10 @@
 """Sources that are image files: Microsoft's cats and dogs, the user's class folders.
 
-Photographs are read in memory (nothing of an archive is ever unpacked to disk), turned to RGB
-(or grey) and stretched to a square with Pillow's bilinear filter, without regard to their
-proportions, as Keras's image loading does. A file that cannot be read is skipped, counted and
-named.
+Photographs are read in memory (nothing of an archive is ever unpacked to disk), turned upright by
+their EXIF orientation, then to RGB (or grey), and stretched to a square with Pillow's bilinear
+filter, without regard to their proportions, as Keras's image loading does. A file that cannot be
+read is skipped, counted and named; one with more than 8 bits per channel ends the preparation,
+since bytes would hold little of it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ CATS_URL = (
     "https://download.microsoft.com/download/3/E/1/"
     "3E1C3F21-ECDB-4869-8368-6DEBA77B919F/kagglecatsanddogs_5340.zip"
 )
+# Microsoft publishes none; this is the one in GoMLX, examples/dogsvscats.
+CATS_SHA256 = "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9"
 # In this order: a cat is 0, a dog is 1.
 CATS_CLASSES = ("Cat", "Dog")
 
@@ -44,7 +47,7 @@ def numeric_order(name: str) -> list[tuple[int, int | str]]:
 
 def cats_vs_dogs(request: Request) -> Raw:
     """Returns Microsoft's cats and dogs, from its archive or the user's copy of it."""
-    path = download.local_or_downloaded(request, CATS_URL, None)
+    path = download.local_or_downloaded(request, CATS_URL, CATS_SHA256)
     if path.is_dir():
         raise UserError(
             f"{request.where}.path: {path} is a folder; the zip file is expected (or source "
@@ -87,10 +90,7 @@ def image_folder(request: Request) -> Raw:
     path = request.needed_path("a folder with one folder of images per class")
     if not path.is_dir():
         raise UserError(f"{request.where}.path: {path} is a file; a folder is expected.")
-    folders = sorted(
-        (entry for entry in path.iterdir() if entry.is_dir() and not _hidden(entry)),
-        key=lambda entry: numeric_order(entry.name),
-    )
+    folders = class_folders(path)
     if len(folders) < 2:
         raise UserError(
             f"{request.where}.path: {path} has {len(folders)} folder(s); one folder per class, "
@@ -100,6 +100,12 @@ def image_folder(request: Request) -> Raw:
     images, labels, skipped = _read(request, files)
     source = str(request.definition["path"])
     return Raw(images, labels, [folder.name for folder in folders], source, skipped=skipped)
+
+
+def class_folders(path: Path) -> list[Path]:
+    """Returns the folders of classes in a folder, in the order of their classes."""
+    folders = (entry for entry in path.iterdir() if entry.is_dir() and not _hidden(entry))
+    return sorted(folders, key=lambda entry: numeric_order(entry.name))
 
 
 def _hidden(path: Path) -> bool:
@@ -139,6 +145,8 @@ def _read(
                     break
                 try:
                     pixels = decode(read(), size, channels)
+                except Unsuitable as error:
+                    raise UserError(f"{request.where}: {name}: {error}") from None
                 except Exception as error:  # Pillow's readers raise nearly anything
                     skipped.append({"file": name, "reason": _reason(error)})
                 else:
@@ -171,22 +179,42 @@ def _check_count(request: Request, class_name: str, count: int, limit: int | Non
         )
 
 
+class Unsuitable(Exception):
+    """An image that reads well, but whose numbers bytes cannot hold."""
+
+
 def decode(data: bytes, size: int, channels: int = 3) -> np.ndarray:
-    """Returns an image file's pixels as bytes, shape (size, size, channels).
+    """Returns an image file's pixels as bytes, upright, shape (size, size, channels).
 
     Args:
         data: The file.
         size: Height and width to stretch to, in pixels.
         channels: 3 for RGB, 1 for grey.
+
+    Raises:
+        Unsuitable: If a channel has more than 8 bits.
     """
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # damaged tags in files that read well
         with Image.open(io.BytesIO(data)) as image:
-            plain = image.convert("RGB" if channels == 3 else "L")
+            _check_depth(image.mode)
+            plain = ImageOps.exif_transpose(image).convert("RGB" if channels == 3 else "L")
         stretched = plain.resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(stretched).reshape(size, size, channels)
+
+
+def _check_depth(mode: str) -> None:
+    """Refuses what Pillow would cut off at 255 in place of scaling it: 16 bits, 32, floats."""
+    from PIL import ImageMode
+
+    number = np.dtype(ImageMode.getmode(mode).typestr)
+    if number.itemsize > 1:
+        raise Unsuitable(
+            f"received pixels of {number.name} (mode {mode}); 8 bits per channel are "
+            "expected. Convert the images, or give their numbers as an npz of floats."
+        )
 
 
 def _reason(error: Exception) -> str:

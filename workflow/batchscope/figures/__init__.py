@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure as Drawing
 
+    from batchscope.study.plan import Experiment
+
 SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
 
@@ -130,6 +132,20 @@ def available(
     ]
 
 
+def drawn(experiment: Experiment) -> list[str]:
+    """Returns the figures of an experiment: those that it names, or all that it allows."""
+    varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
+    measured = {**experiment.measures, **experiment.timings}
+    return list(experiment.figures) or available(
+        measured, varied, experiment.at_epochs, experiment.margins
+    )
+
+
+def files(names: Iterable[str]) -> list[str]:
+    """Returns the files that `write` makes of figures, by name; the list of them is the last."""
+    return [*(f"{name}{suffix}" for name in names for suffix in SUFFIXES), LISTING]
+
+
 def read(folder: Path | str) -> Tables:
     """Reads the tables of an experiment."""
     from batchscope.analysis import run_series
@@ -143,8 +159,8 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
     Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from; `figures.json`
-    lists them in order, with title, category, caption and what was found, for the report. Every
-    file is written atomically, the list last.
+    lists them in order, with title, category, caption and what was found, for the report. All are
+    drawn into a folder beside it, which then takes its place: it is never there in part.
 
     Raises:
         UserError: If a name is not registered.
@@ -158,22 +174,20 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
             known = ", ".join(FIGURES)
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
     read_tables = read(tables)
-    listing = [_write_figure(read_tables, FIGURES[name], Path(folder)) for name in names]
-    disk.write_text(Path(folder) / LISTING, json.dumps(listing, indent=1) + "\n")
+    with disk.atomic_folder(folder) as beside:
+        listing = [_write_figure(read_tables, FIGURES[name], beside) for name in names]
+        (beside / LISTING).write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
 
 
 def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, str]:
     """Writes a figure's three files; returns its line of the list."""
-    from batchscope import disk
     from batchscope.figures.drawing import canvas
 
     entry, frame = figure.entry, figure.select(tables)
     svg, png = canvas.svg_and_png(figure.draw(frame), entry.title)
-    with disk.atomic_path(folder / f"{entry.name}.csv") as temporary:
-        frame.to_csv(temporary, index=False, lineterminator="\n")
-    with disk.atomic_path(folder / f"{entry.name}.png") as temporary:
-        temporary.write_bytes(png)
-    disk.write_text(folder / f"{entry.name}.svg", svg)
+    frame.to_csv(folder / f"{entry.name}.csv", index=False, lineterminator="\n")
+    (folder / f"{entry.name}.png").write_bytes(png)
+    (folder / f"{entry.name}.svg").write_text(svg, encoding="utf-8")
     return {
         "name": entry.name,
         "title": entry.title,

@@ -5,6 +5,7 @@ One horizontal axis of batch sizes; one row for every limit of the machine and f
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,13 +16,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from batchscope.analysis import largest_within_margin, run_series
+from batchscope.analysis import largest_within_margin, run_series, step_cost
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings, words
 
 FITS, KNEE = "fits", "knee"
-NO_KNEE, RISES = "no_knee", "still_rising"
+NO_KNEE, RISES, NOISY = "no_knee", "still_rising", "too_noisy"
 _LIMIT_COLUMNS = ("bound", "memory_mb")
 _LOOP_FACTORS = tuple(run_factors.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
@@ -29,12 +30,11 @@ _LABEL = 34  # characters in a line
 _MOST_TOLD = 6  # series told one by one
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
-    largest_within_margin.BEST: ("*", True, "best"),
-    largest_within_margin.WITHIN: ("o", True, "within the margin of the best"),
+    largest_within_margin.WITHIN: ("o", True, "within the margin of every other"),
     largest_within_margin.NOT_RESOLVED: ("o", False, "not resolved"),
-    largest_within_margin.BEYOND: ("X", True, "beyond the margin"),
+    largest_within_margin.BEYOND: ("X", True, "worse than another by more than the margin"),
     largest_within_margin.FAILED: ("x", True, "a run did not finish"),
-    largest_within_margin.FEW_SEEDS: (".", True, "fewer than 6 seeds: no verdict"),
+    largest_within_margin.FEW_SEEDS: (".", True, "fewer than 6 pairs: no verdict"),
 }
 _COLOURS = {
     largest_within_margin.BEYOND: canvas.FAILED_COLOUR,
@@ -74,7 +74,9 @@ def _machine_limits(table: pandas.DataFrame) -> Iterator[dict[str, Any]]:
             memory = {name: v for name, v in factors.items() if name not in _LOOP_FACTORS}
             told = {"bound": row["max_batch_size_bound"], "memory_mb": row["memory_limit_mb"]}
             yield {**memory, "limit": FITS, "batch_size": row["max_batch_size"], **told}
-        if pandas.notna(row["still_rising"]):
+        if step_cost.too_noisy(row["noise_floor"]):
+            yield {**factors, "limit": KNEE, "bound": NOISY}
+        elif pandas.notna(row["still_rising"]):
             fitted = row["knee_fitted"]
             knee = row["knee_batch_size"] if pandas.isna(fitted) else fitted
             bound = NO_KNEE if pandas.isna(knee) else "resolved"
@@ -121,20 +123,30 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns how far each series reaches, and the machine's limits."""
     told = []
     for outcome, chosen in [] if _none_finished(frame) else _outcomes(frame):
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
-        parts, few = [], 0
+        parts, few, none = [], 0, 0
         for series in run_series.series(chosen):
-            largest = timings.one(series.frame, "largest_batch_size")
-            few += pandas.isna(largest)
-            if pandas.notna(largest):
-                parts.append(_reach(series, int(largest)))
-        what = f"within {margin} of its best {_words(outcome)}"
+            if pandas.notna(timings.one(series.frame, "largest_batch_size")):
+                parts.append(_reach(series))
+            elif (
+                series.frame["verdict"]
+                .isin([largest_within_margin.NOT_RESOLVED, largest_within_margin.BEYOND])
+                .any()
+            ):
+                none += 1
+            else:
+                few += 1
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
+        what = f"a {_words(outcome)} within {margin} of every other's"
         if parts:
             more = f" and {len(parts) - _MOST_TOLD} more" if len(parts) > _MOST_TOLD else ""
-            told.append(f"Largest batch {what}: {'; '.join(parts[:_MOST_TOLD])}{more}.")
+            told.append(f"Largest batch with {what}: {'; '.join(parts[:_MOST_TOLD])}{more}.")
+        several = len(parts) + few + none > 1
+        if none:
+            whose = f" in {none} series" if several else ""
+            told.append(f"No batch size is shown to have {what}{whose}.")
         if few:
-            whose = f" of {few} series" if parts or few > 1 else ""
-            told.append(f"Too few seeds finished{whose} for a verdict {what}.")
+            whose = f" of {few} series" if several else ""
+            told.append(f"Too few pairs of runs finished{whose} for a verdict on {what}.")
     for row in frame[frame["limit"].notna()].to_dict("records"):
         told.append(_limit_sentence(row))
     return " ".join(dict.fromkeys(told))
@@ -149,20 +161,27 @@ def _none_finished(frame: pandas.DataFrame) -> bool:
     return bool(frame["mean"].isna().all())
 
 
-def _reach(series: run_series.Series, largest: int) -> str:
-    """Returns `adam: 64 (best 16; at 128 not resolved)`."""
-    best = int(timings.one(series.frame, "best_batch_size"))
-    above = series.frame[series.frame["batch_size"] > largest]
+def _reach(series: run_series.Series) -> str:
+    """Returns `adam: 64 (from 16 on; 128 is not resolved: ... against 32)`."""
+    smallest, largest = (
+        int(timings.one(series.frame, f"{end}_batch_size")) for end in ("smallest", "largest")
+    )
+    above = series.frame[series.frame["batch_size"] > largest].sort_values("batch_size")
     why = "the largest tried"
     if len(above):
-        first = above.sort_values("batch_size").iloc[0]
+        first = above.iloc[0]
         words_ = {
-            largest_within_margin.BEYOND: "beyond it",
-            largest_within_margin.FAILED: "a run failed",
+            largest_within_margin.BEYOND: "is beyond it",
+            largest_within_margin.FAILED: "has a failed run",
         }
-        why = f"at {int(first['batch_size'])} {words_.get(first['verdict'], 'not resolved')}"
+        why = f"{int(first['batch_size'])} {words_.get(first['verdict'], 'is not resolved')}"
+        if pandas.notna(first["difference"]):
+            write = functools.partial(_amount, first["outcome"])
+            why += f": {write(first['difference'])} against {int(first['deciding_batch_size'])}, "
+            why += f"90 % interval {write(first['difference_low'])} to "
+            why += f"{write(first['difference_high'])}"
     name = f"{_told(series)}: " if series.factors else ""
-    return f"{name}{largest} (best {best}; {why})"
+    return f"{name}{largest} (from {smallest} on; {why})"
 
 
 def _limit_sentence(row: dict[str, Any]) -> str:
@@ -174,6 +193,8 @@ def _limit_sentence(row: dict[str, Any]) -> str:
         return f"The largest batch that fits into {memory}{where}: {int(row['batch_size'])}."
     if row["bound"] == NO_KNEE:
         return f"Throughput{where} stays at 90 % of its plateau from no batch size on: no knee."
+    if row["bound"] == NOISY:
+        return f"Where throughput{where} levels off is {step_cost.TOO_NOISY}."
     if row["bound"] == RISES:
         return f"Throughput{where} still rises at the largest batch size timed: no knee."
     return f"Throughput{where} reaches 90 % of its plateau at {words.number(row['batch_size'])}."
@@ -199,7 +220,7 @@ def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
     outcomes = list(_outcomes(frame))
     found = []
     for outcome, chosen in outcomes:
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         for series in run_series.series(chosen):
             what = f"{_words(outcome)} within {margin}"
             told = _told(series)
@@ -226,8 +247,14 @@ def _draw_limit(axes: Axes, row: _Row, height: int, known: pandas.Series) -> Non
     entry = row.entries.iloc[0]
     left = np.log2(float(known.min())) - 0.5
     if pandas.isna(entry["batch_size"]):
-        beyond = "beyond what was timed" if entry["bound"] == RISES else "none"
-        axes.annotate(beyond, (left + 0.5, height), va="center", fontsize=8, color="#555555")
+        why = {RISES: "beyond what was timed", NOISY: step_cost.TOO_NOISY}
+        axes.annotate(
+            why.get(entry["bound"], "none"),
+            (left + 0.5, height),
+            va="center",
+            fontsize=8,
+            color="#555555",
+        )
         return
     size = float(entry["batch_size"])
     at, more = np.log2(size), entry["bound"] == "most_fits"
@@ -241,9 +268,9 @@ def _draw_limit(axes: Axes, row: _Row, height: int, known: pandas.Series) -> Non
 
 def _draw_series(axes: Axes, row: _Row, height: int) -> None:
     entries = row.entries.sort_values("batch_size")
-    best, largest = entries["best_batch_size"].iloc[0], entries["largest_batch_size"].iloc[0]
+    smallest, largest = (entries[f"{end}_batch_size"].iloc[0] for end in ("smallest", "largest"))
     if pandas.notna(largest):
-        ends = np.log2([float(best), float(largest)])
+        ends = np.log2([float(smallest), float(largest)])
         axes.plot(ends, [height] * 2, color=row.colour, linewidth=6, alpha=0.3, zorder=1)
         _beside(axes, str(int(largest)), ends[1], height, row.colour)
     for entry in entries.to_dict("records"):
@@ -274,7 +301,7 @@ def _look(verdict: str, colour: str) -> dict[str, Any]:
     colour = _COLOURS.get(verdict, colour)
     return {
         "marker": marker,
-        "markersize": 11 if marker == "*" else 6.5,
+        "markersize": 6.5,
         "color": colour,
         "markerfacecolor": colour if filled else "white",
         "markeredgewidth": 1.4 if not filled or marker == "x" else 0.5,
@@ -289,14 +316,14 @@ def _words(outcome: str) -> str:
     return outcome.replace("_", " ")
 
 
-def _margin(outcome: str, margin: float) -> str:
-    return words.points(margin) if outcome.endswith("accuracy") else words.number(margin)
+def _amount(outcome: str, value: float) -> str:
+    return words.points(value) if outcome.endswith("accuracy") else words.number(value)
 
 
 def _note(frame: pandas.DataFrame) -> str:
     parts = []
     for outcome, chosen in _outcomes(frame):
-        margin = _margin(outcome, float(chosen["margin"].iloc[0]))
+        margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         parts.append(f"{_words(outcome)}: margin {margin}, stated beforehand")
     seeds = frame["seeds"].dropna()
     if len(seeds):

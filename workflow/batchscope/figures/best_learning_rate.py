@@ -132,11 +132,11 @@ def exponent_words(fit: Exponent) -> str:
     )
     parts = []
     if math.isfinite(low):
-        alike = high - low < 1e-9
         bounds = f"95 % interval {_signed(low)} to {_signed(high)}"
-        parts.append("the same for every seed" if alike else bounds)
+        parts.append(f"{bounds} with the ±{fit.resolution:.2f} of the grid's steps")
+    else:
+        parts.append(f"the grid's steps alone leave ±{fit.resolution:.2f}")
     parts.append(f"{n} seed{'' if n == 1 else 's'}")
-    parts.append(f"the grid's steps alone leave ±{fit.resolution:.2f}")
     if fit.on_edge:
         parts.append(f"{fit.on_edge} of {fit.points} best rates on an edge of the grid")
     if fit.bound == best_learning_rates.UNBOUNDED:

@@ -84,7 +84,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
         figure,
         timings.machine_note(frame),
         "Left: points are medians of timed blocks, bars quartiles of these blocks, lines the fit "
-        "a + b × batch size. Right: bars are 95 % intervals (Student's t over batch sizes).",
+        "a + b × batch size. Right: bars are 95 % intervals (Student's t over batch sizes and over "
+        "rounds).",
         _residual_note(groups),
         _STROKES if found_delays else "",
         timings.noise_note(groups),

@@ -19,6 +19,7 @@ _SHARE = step_cost.PLATEAU_SHARE
 _SHARE_WORDS = f"{100 * _SHARE:.0f} %"
 _STEPS, _IMAGES = "iterations_per_second", "images_per_second"
 _PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
+_SHARE_OF_CEILING = "share_of_ceiling"
 _FITTED = ("knee_fitted", "knee_fitted_low", "knee_fitted_high")
 _MOST_LIMITS = 2  # series with a ceiling and a knee of their own across the panel
 _MOST_TOLD = 3  # series in sentences of their own
@@ -44,7 +45,7 @@ def select(tables: Tables) -> pandas.DataFrame:
             "knee_batch_size",
             "still_rising",
             _CEILING,
-            "share_of_ceiling",
+            _SHARE_OF_CEILING,
             "noise_floor",
             "step_verdict",
         ],
@@ -74,6 +75,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         "Points: medians of timed blocks; bars: quartiles of these blocks.",
         missing,
         outside,
+        _exceeded_note(groups),
         timings.noise_note(groups),
         timings.disturbed_note(frame),
         timings.memory_note(frame),
@@ -105,16 +107,24 @@ def _sentences(rows: pandas.DataFrame) -> str:
     if len(timed) == 1:
         return f"One batch size was timed, {last}: {timings.rate(timed[_IMAGES].max())}."
     highest, knee = timings.rate(timed[_IMAGES].max()), _knee_words(rows)
-    if _rises(rows):
-        text = f"Throughput still rises at the largest batch size, {last}: {highest}"
+    if timings.too_noisy(rows):
+        text = f"Where throughput levels off is {step_cost.TOO_NOISY}"
+    elif _rises(rows):
+        at_last = timings.rate(timed.loc[timed["batch_size"].idxmax(), _IMAGES])
+        text = f"Throughput still rises at the largest batch size, {last}: {at_last}"
     elif _plateau(rows) is None:
         text = f"Throughput is highest at batch size {best}, {highest}"
     else:
         text = f"Throughput tends to a plateau of {timings.rate(_plateau(rows))}, and reaches "
         text += f"{_SHARE_WORDS} of it {knee}"
-    share, ceiling = (timings.one_number(rows, name) for name in ("share_of_ceiling", _CEILING))
+    share, ceiling = (timings.one_number(rows, name) for name in (_SHARE_OF_CEILING, _CEILING))
     reached = ""
-    if math.isfinite(share):
+    if share > 1:
+        reached = (
+            f"The highest is {words.percent(share)} of the {timings.rate(ceiling)} that the "
+            "measured peak of a matrix product allows: that is no ceiling."
+        )
+    elif math.isfinite(share):
         reached = (
             f"The highest is {words.percent(share)} of the ceiling of {timings.rate(ceiling)}."
         )
@@ -150,11 +160,12 @@ def _draw_shares(
     """
     highest = frame[_IMAGES].max()
     few = len(groups) <= _MOST_LIMITS
-    drawn, knees, none, above = False, False, [], []
+    drawn, knees, none, noisy, above = False, False, [], [], []
     for index, group in enumerate(groups):
         plateau, colour = _plateau(group.frame), canvas.line_style(index)["color"]
         if plateau is None:
-            none += [group] if group.frame[_IMAGES].notna().any() else []
+            if group.frame[_IMAGES].notna().any():
+                (noisy if timings.too_noisy(group.frame) else none).append(group)
             continue
         height = _SHARE * plateau
         if height > _ROOM[axes.get_yscale()] * highest:
@@ -178,9 +189,13 @@ def _draw_shares(
     if above:
         ends = dict.fromkeys(timings.rate(end) for end in (min(above), max(above)))
         notes.append(f"{told}, by the fit, lies above the panel: {' to '.join(ends)}.")
-    if none:
-        whose = f" ({', '.join(group.label for group in none)})" if len(groups) > 1 else ""
-        notes.append(f"No plateau within the batch sizes, so no line at {_SHARE_WORDS}{whose}.")
+    for without, why in (
+        (none, "No plateau within the batch sizes"),
+        (noisy, f"Where throughput levels off is {step_cost.TOO_NOISY}"),
+    ):
+        if without:
+            whose = f" ({', '.join(group.label for group in without)})" if len(groups) > 1 else ""
+            notes.append(f"{why}, so no line at {_SHARE_WORDS}{whose}.")
     return entries, " ".join(notes)
 
 
@@ -198,7 +213,7 @@ def _draw_ceilings(
     highest = frame[_IMAGES].max()
     for index, group in enumerate(groups):
         colour = canvas.line_style(index)["color"]
-        ceiling = timings.one_number(group.frame, _CEILING)
+        ceiling = _ceiling(group.frame)
         if not math.isfinite(ceiling) or not math.isfinite(highest):
             continue
         if ceiling <= _ROOM[axes.get_yscale()] * highest:
@@ -208,7 +223,7 @@ def _draw_ceilings(
         else:
             _draw_above(axes, colour, index, timings.rate(ceiling))
             limits["ceiling, above the panel"] = _CEILING_LINE
-            share = timings.one_number(group.frame, "share_of_ceiling")
+            share = timings.one_number(group.frame, _SHARE_OF_CEILING)
             of = [words.percent(share) + " of it reached"] if math.isfinite(share) else []
             told = ", ".join([*([group.label] if group.label else []), *of])
             outside.append(timings.rate(ceiling) + (f" ({told})" if told else ""))
@@ -225,7 +240,7 @@ def _draw_ceilings_of_many(
         Legend entries, and what the note says of ceilings out of the panel.
     """
     entries: list[tuple[Any, str]] = []
-    known = [timings.one_number(group.frame, _CEILING) for group in groups]
+    known = [_ceiling(group.frame) for group in groups]
     ceilings = {index: value for index, value in enumerate(known) if math.isfinite(value)}
     if not ceilings or not math.isfinite(frame[_IMAGES].max()):
         return entries, ""
@@ -249,6 +264,22 @@ def _draw_ceilings_of_many(
     ends = [f"{timings.rate(ceilings[end])} ({groups[end].label})" for end in (lowest, highest)]
     some = "some " if inside else ""
     return entries, f"Ceilings, {some}far above the panel: from {ends[0]} to {ends[1]}."
+
+
+def _ceiling(rows: pandas.DataFrame) -> float:
+    """Returns the ceiling; NaN where there is none, or more than it was reached."""
+    return math.nan if _exceeded(rows) else timings.one_number(rows, _CEILING)
+
+
+def _exceeded(rows: pandas.DataFrame) -> bool:
+    return timings.one_number(rows, _SHARE_OF_CEILING) > 1
+
+
+def _exceeded_note(groups: list[run_series.Series]) -> str:
+    """Returns for which series a measured peak is no ceiling, or an empty string."""
+    labels = [group.label for group in groups if _exceeded(group.frame)]
+    whose = f" ({', '.join(labels)})" if len(groups) > 1 else ""
+    return f"No ceiling, since more than it was reached{whose}." if labels else ""
 
 
 def _knee(rows: pandas.DataFrame) -> float | None:

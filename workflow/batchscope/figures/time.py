@@ -30,7 +30,8 @@ def select(tables: Tables) -> pandas.DataFrame:
     if "epochs" not in run_series.varying(tables.runs):
         columns.append("epochs")
     varying = run_series.varying(tables.runs)
-    columns += [name for name in ("replicas", "device") if name not in varying]
+    told = ("replicas", "device", *outcome_answers.STOPS)
+    columns += [name for name in told if name in tables.runs and name not in varying]
     return against_batch_size.select(tables.runs, columns)
 
 
@@ -39,9 +40,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(1, 3)
     groups = run_series.series(frame)
     handles = _draw_timing(grid[0, 0], frame, groups)
-    mark = None if outcome_answers.all_ran_out(frame) else _mark_bounds
     for axes, panel in zip(grid[0, 1:], (_STOP, _TOTAL), strict=True):
-        against_batch_size.draw_panel(axes, frame, panel, groups, mark)
+        against_batch_size.draw_panel(axes, frame, panel, groups, _mark_bounds)
         _from_zero(axes, frame[panel.column].to_numpy(float))
     canvas.lift_title(grid[0, 0], frame)  # beside the others
     canvas.grow(figure, canvas.failure_height(frame) / 72)
@@ -53,7 +53,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
     told = []
-    if not outcome_answers.all_ran_out(frame):  # else the epochs were chosen
+    if not outcome_answers.epochs_chosen(frame):
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
         told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds))
@@ -144,7 +144,7 @@ def _mark_bounds(
 
 
 def _horizon_note(frame: pandas.DataFrame) -> str:
-    if outcome_answers.all_ran_out(frame):
+    if outcome_answers.epochs_chosen(frame):
         return "Every finished training ran all its epochs: none stopped early."
     return _bounds_note(frame, " (hollow, with an arrow)")
 
@@ -156,7 +156,7 @@ def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
         found = outcome_answers.ran_out_words(outcome_answers.ran_out(group.frame))
         if found:
             told.append(f"{group.label}: {found}" if group.label else found)
-    if not told or outcome_answers.all_ran_out(frame):
+    if not told:
         return ""
     if len(told) > _MOST_TOLD:
         told = ["some runs of most series ran to the last epoch that they may"]

@@ -1,4 +1,4 @@
-"""What this machine lacks for a training or a timing: a framework's environment, or a GPU.
+"""What this machine lacks for a training or a timing: a framework's environment, a GPU, or cores.
 
 It is found when planning and shown with what would mend it. What waits for it is left out in place
 of failing, and nothing of it is stored, so that the same command makes it once it is there.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue import framework_names
+from batchscope.errors import UserError
 from batchscope.host import framework_environments
 
 # `true` where Snakemake was told of GPUs, as a cluster's profile does.
@@ -21,7 +22,9 @@ VARIABLE = "BATCHSCOPE_GPUS"
 # What stands as the status of what needs something that is not here.
 NOT_INSTALLED = "not_installed"
 NO_GPU = "no_gpu"
-WORDS = {NOT_INSTALLED: "not installed", NO_GPU: "no GPU"}  # for people
+NO_CORES = "no_cores"
+# For people.
+WORDS = {NOT_INSTALLED: "not installed", NO_GPU: "no GPU", NO_CORES: "too few cores"}
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,11 @@ GPU = Absence(
     "run it on a machine that has one, with its driver and tensorflow[and-cuda], or with --profile "
     "slurm; or set device: cpu",
 )
+CORES = Absence(
+    NO_CORES,
+    "Fewer cores than threads",
+    "run it on a machine that has as many, or with --profile slurm; or set fewer threads",
+)
 
 
 def of(factors: dict[str, Any]) -> Absence | None:
@@ -58,7 +66,27 @@ def of(factors: dict[str, Any]) -> Absence | None:
         return Absence(NOT_INSTALLED, title, f"{command} installs it", command)
     if factors["device"] == "gpu" and not gpu_within_reach():
         return GPU
+    if factors["threads"] > cores() and not _sent():
+        return CORES
     return None
+
+
+def cores() -> int:
+    """Returns the logical cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_threads(threads: int) -> None:
+    """Refuses more threads than there are cores here, where the job runs: they would take turns.
+
+    Raises:
+        UserError: If there are more.
+    """
+    if threads > cores():
+        raise UserError(
+            f"threads: received {threads}; at most {cores()} are expected, the cores that the job "
+            "may use here."
+        )
 
 
 def gpu_present() -> bool:
@@ -68,4 +96,9 @@ def gpu_present() -> bool:
 
 def gpu_within_reach() -> bool:
     """Whether a job may find a GPU: here, or where this process was told that jobs are sent to."""
-    return gpu_present() or os.environ.get(VARIABLE) == "true"
+    return gpu_present() or _sent()
+
+
+def _sent() -> bool:
+    """Whether this process was told that jobs are sent to other machines."""
+    return os.environ.get(VARIABLE) == "true"

@@ -7,11 +7,12 @@ job's step in. Where there is none, or it does not answer, a job imports for its
 are the same, and so is the command.
 
 A job's own process stays: it passes its output, arguments and signals on, and ends as its step
-does. When it is killed, the copy ends too; when Snakemake dies, all do.
+does. When it is killed, the copy ends too; when Snakemake dies, all do (`lifetime`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -20,14 +21,17 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from batchscope.host import apart, lifetime
+
 VARIABLE = "BATCHSCOPE_WARM"
-_STARTED, _EXIT, _SIGNAL = b"s", struct.Struct("!cB"), struct.Struct("!B")
+_SOCKET = "socket"
+_STARTED, _SIGNAL = b"s", struct.Struct("!B")
+_END = struct.Struct("!h")  # the exit status of a copy; -n where signal n ended it
 _MOST = 1 << 24  # bytes of a request: a command line and its environment
 _kept: list[subprocess.Popen] = []
 
@@ -38,48 +42,52 @@ def launch(code: Path) -> None:
     Args:
         code: Folder that holds this package.
     """
-    folder = tempfile.mkdtemp(prefix="batchscope-")  # private to the user
-    address = os.path.join(folder, "warm")
+    folder = lifetime.claim()
+    os.environ[VARIABLE] = str(folder)
     program = "import run; from batchscope import warm; warm.serve(run.main)"
     # Listening before it starts: the first jobs wait for the import in place of repeating it.
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(address)
-    except OSError:  # too long a path of a temporary folder: jobs import for themselves
-        listener.close()
-        os.rmdir(folder)
-        return
-    listener.listen(1024)
-    command = [sys.executable, "-c", program, address, str(listener.fileno())]
-    environment = {**os.environ, "PYTHONPATH": str(code)}
-    # It lives as long as the pipe: until this process ends, however it ends.
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
-        pass_fds=[listener.fileno()],
-    )
-    listener.close()
+    with listener:
+        try:
+            listener.bind(str(folder / _SOCKET))
+        except OSError:  # too long a path of a temporary folder: jobs import for themselves
+            return
+        listener.listen(1024)
+        command = [sys.executable, "-c", program, str(folder), str(listener.fileno())]
+        environment = {**os.environ, "PYTHONPATH": str(code)}
+        # It lives as long as the pipe: until this process ends, however it ends.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+            pass_fds=[listener.fileno()],
+        )
     _kept.append(process)
-    os.environ[VARIABLE] = address
+
+
+def follow() -> None:
+    """Ends this process with the Snakemake whose job it is; nothing where it is none's."""
+    if folder := os.environ.get(VARIABLE):
+        lifetime.follow(Path(folder))
 
 
 def ask(arguments: list[str]) -> int | None:
-    """Lets a copy of the warm process run a step; returns its exit status.
+    """Lets a copy of the warm process run a step; returns how that ended.
 
     Args:
         arguments: The step and its arguments, as on the command line.
 
     Returns:
-        The exit status, or None where there is no such process: run the step here.
+        The exit status, -n where signal n ended the copy, or None where there is no such process:
+        run the step here.
     """
-    address = os.environ.get(VARIABLE)
-    if not address:
+    folder = os.environ.get(VARIABLE)
+    if not folder:
         return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
-            connection.connect(address)
+            connection.connect(os.path.join(folder, _SOCKET))
             request = json.dumps(
                 {
                     "arguments": arguments,
@@ -95,13 +103,10 @@ def ask(arguments: list[str]) -> int | None:
                 return None
         except OSError:
             return None
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, lambda signum, _: connection.sendall(_SIGNAL.pack(signum)))
-        answer = _receive(connection, _EXIT.size)
-    if len(answer) == _EXIT.size:
-        return _EXIT.unpack(answer)[1]
-    print("The step was killed.", file=sys.stderr)
-    return 128 + signal.SIGKILL
+        with apart.passing_on(lambda signum: connection.sendall(_SIGNAL.pack(signum))):
+            answer = _receive(connection, _END.size)
+    # Without an answer the warm process was killed too.
+    return _END.unpack(answer)[0] if len(answer) == _END.size else -signal.SIGKILL
 
 
 def serve(main: Callable[[list[str]], None]) -> None:
@@ -112,34 +117,57 @@ def serve(main: Callable[[list[str]], None]) -> None:
     """
     from batchscope.host import tensorflow_start
 
-    address, descriptor = sys.argv[1:]
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the copies
+    folder, descriptor = sys.argv[1:]
     listener = socket.socket(fileno=int(descriptor))
     try:
         tensorflow_start.load(threads=1)
-        while True:
-            ready, _, _ = select.select([listener, sys.stdin], [], [])
-            if sys.stdin in ready:  # never written to: it is closed
-                return
-            connection, _ = listener.accept()
-            if os.fork() == 0:
-                listener.close()
-                _copy(connection, main)
-            connection.close()
+        _answer(listener, main)
     finally:
-        Path(address).unlink(missing_ok=True)
-        Path(address).parent.rmdir()
+        listener.close()  # who waits for an answer runs its step itself
+        lifetime.remove(Path(folder))
+
+
+def _answer(listener: socket.socket, main: Callable[[list[str]], None]) -> None:
+    copies: dict[int, socket.socket] = {}
+    ended, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin, ended], [], [])
+        if sys.stdin in ready:  # never written to: it is closed
+            return
+        if ended in ready:
+            ended.recv(1024)
+            _tell_ends(copies)
+        if listener in ready:
+            connection, _ = listener.accept()
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for one in (listener, ended, wakes, *copies.values()):
+                    one.close()
+                _copy(connection, main)
+            copies[pid] = connection
+
+
+def _tell_ends(copies: dict[int, socket.socket]) -> None:
+    """Tells of each copy that has ended how it did, to the job whose step it ran."""
+    for pid in list(copies):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            with contextlib.suppress(OSError), copies.pop(pid) as connection:
+                connection.sendall(_END.pack(os.waitstatus_to_exitcode(status)))
 
 
 def _copy(connection: socket.socket, main: Callable[[list[str]], None]) -> None:
     """Runs the step of a request in this process and ends it."""
-    status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         size, files, _, _ = socket.recv_fds(connection, 4, 2)
         request = json.loads(_receive(connection, min(struct.unpack("!I", size)[0], _MOST)))
         if request["python"] != sys.prefix:  # a conda environment of the job's own
-            os._exit(status)
+            os._exit(1)
         os.dup2(files[0], 1)
         os.dup2(files[1], 2)
         for file in files:
@@ -149,16 +177,14 @@ def _copy(connection: socket.socket, main: Callable[[list[str]], None]) -> None:
         os.environ.update(request["environment"])
         connection.sendall(_STARTED)
         threading.Thread(target=_obey, args=(connection,), daemon=True).start()
-        status = _status(main, request["arguments"])
     except BaseException:
         traceback.print_exc()
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            connection.sendall(_EXIT.pack(b"e", status))
-        finally:
-            os._exit(status)  # the interpreter's own end belongs to the process copied
+        os._exit(1)
+
+    def tell(status: int) -> None:  # the warm process may be gone by then
+        connection.sendall(_END.pack(status))
+
+    apart.run_and_end(main, request["arguments"], tell)
 
 
 def _obey(connection: socket.socket) -> None:
@@ -172,18 +198,6 @@ def _obey(connection: socket.socket) -> None:
         if not received:
             os._exit(1)
         os.kill(os.getpid(), _SIGNAL.unpack(received)[0])
-
-
-def _status(main: Callable[[list[str]], None], arguments: list[str]) -> int:
-    """Returns the exit status of a step, which may end in `sys.exit`."""
-    try:
-        main(arguments)
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-            return 1
-        return end.code or 0
-    return 0
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

@@ -61,7 +61,8 @@ def write(
         return
     (run,) = runs
     parsed = measure_settings.parse_settings(measure, settings)
-    status = disk.read_json(records.run_folder(results, run) / "record.json")["status"]
+    path = records.run_folder(results, run) / "record.json"
+    status = disk.read_json(path, "status")["status"]
     values: dict[str, float | None] = dict.fromkeys(MEASURES[measure].columns_for(parsed))
     details: dict[str, Any] = {}
     if status == records.FINISHED:

@@ -115,7 +115,9 @@ def measure_run(
         UserError: If the run's weights or the norms of its updates are missing.
     """
     folder = records.run_folder(results, run)
-    norms = disk.read_arrays(folder / "updates.npz")["update_norms"].astype(np.float64)
+    record = records.run_record(folder)
+    arrays = disk.read_arrays(folder / "updates.npz", "update_norms", delete=record)
+    norms = arrays["update_norms"].astype(np.float64)
     if not len(norms):
         raise UserError(f"{run}: received no norms of its updates; update_norms: true is expected.")
     initial, _ = records.read_weights(folder / "initial.npz")

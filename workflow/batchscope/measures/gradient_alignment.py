@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
+from batchscope.catalogue import kept_epochs
 from batchscope.errors import UserError
 from batchscope.measures import sharpness
 from batchscope.store import records
@@ -154,21 +155,6 @@ def _mean_norm(gram: np.ndarray, size: int) -> float:
     return float(np.sqrt(np.maximum(sums, 0.0)).mean() / size)
 
 
-def nearest_snapshot(folder: Path, epochs_run: int) -> int | None:
-    """Returns the epoch of the stored weights nearest half of a training; the earlier of two.
-
-    Args:
-        folder: The run's folder.
-        epochs_run: Epochs of the training.
-
-    Returns:
-        The epoch, or None where no weights are stored between start and end.
-    """
-    stored = (int(path.stem) for path in (folder / "epochs").glob("*.npz"))
-    epochs = [epoch for epoch in stored if epoch < epochs_run]
-    return min(epochs, key=lambda epoch: (abs(2 * epoch - epochs_run), epoch), default=None)
-
-
 def measure_run(
     results: Path | str,
     run: str,
@@ -194,17 +180,18 @@ def measure_run(
     from batchscope.training import models
 
     folder = records.run_folder(results, run)
-    epochs_run = disk.read_json(folder / "record.json")["epochs_run"]
+    epochs_run = disk.read_json(folder / "record.json", "epochs_run")["epochs_run"]
     loss, described = sharpness.objective(results, run, settings, model_file, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])
-    middle = nearest_snapshot(folder, epochs_run)
+    middle = kept_epochs.middle(epochs_run)
     epochs = {"start": 0, "middle": middle, "end": epochs_run}
     values: dict[str, float | None] = {}
     places = []
     for place, epoch in epochs.items():
         if epoch is None:
             continue
-        name = {"start": "initial", "middle": f"epochs/{middle}", "end": "final"}[place]
+        early = f"epochs/{kept_epochs.MIDDLE}"
+        name = {"start": "initial", "middle": early, "end": "final"}[place]
         models.set_weights(loss.model, *records.read_weights(folder / f"{name}.npz"))
         gram = gram_matrix(*(loss.chunk_gradient, loss.examples, loss.size, settings["memory_mb"]))
         values[f"gradient_cosine_{place}"] = mean_cosine(gram)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,10 +164,10 @@ class Kept:
         if self.path is None or not self.path.exists():
             return nothing
         try:
-            arrays = disk.read_arrays(self.path)
-            key, losses, done = str(arrays["key"]), arrays["losses"], arrays["done"]
-        except (UserError, KeyError, ValueError, zipfile.BadZipFile):
+            arrays = disk.read_arrays(self.path, "key", "losses", "done")
+        except UserError:
             return nothing
+        key, losses, done = str(arrays["key"]), arrays["losses"], arrays["done"]
         if key != self.key or losses.shape != shape or done.shape != shape[:1]:
             return nothing
         return losses, done
@@ -300,7 +299,8 @@ def write(
         UserError: If the run or its data are missing, or a setting makes no grid.
     """
     parsed = measure_settings.parse_settings("landscape", settings)
-    status = disk.read_json(records.run_folder(results, run) / "record.json")["status"]
+    path = records.run_folder(results, run) / "record.json"
+    status = disk.read_json(path, "status")["status"]
     values: dict[str, float | None] = dict.fromkeys(MEASURES["landscape"].columns)
     details: dict[str, Any] = {}
     arrays: Arrays = {}

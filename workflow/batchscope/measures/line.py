@@ -88,7 +88,8 @@ def write(
     parsed = measure_settings.parse_settings("line", settings)
     _check_model(run, other)
     found = [
-        disk.read_json(records.run_folder(results, name) / "record.json") for name in (run, other)
+        disk.read_json(records.run_folder(results, name) / "record.json", "status", "weights")
+        for name in (run, other)
     ]
     unfinished = [record["status"] for record in found if record["status"] != records.FINISHED]
     status = unfinished[0] if unfinished else records.FINISHED

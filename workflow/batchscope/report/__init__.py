@@ -46,7 +46,7 @@ def write(
     output: Path | str,
     partial: bool = False,
 ) -> None:
-    """Writes a study's report.
+    """Writes a study's report, and its headline into a text file beside it.
 
     Args:
         study: The plan.
@@ -60,6 +60,7 @@ def write(
     """
     inputs = read(study, results, config_path, partial)
     disk.write_text(output, build(study, inputs))
+    disk.write_text(Path(output).with_suffix(".txt"), headline(study, inputs) + "\n")
 
 
 def build(study: Study, inputs: Inputs) -> str:
@@ -110,6 +111,15 @@ def build(study: Study, inputs: Inputs) -> str:
     )
 
 
+def headline(study: Study, inputs: Inputs) -> str:
+    """Returns a report in one sentence: its first verdicts, and how many runs there are."""
+    runs = _runs(runs_table.complete(study, inputs.rows), inputs)
+    for name, experiment in study.experiments.items():
+        if said := answers.in_short(inputs.answers.get(name, [])):
+            return f"{experiment.title or name}: {said} ({runs})."
+    return f"{runs}."
+
+
 def _asset(name: str) -> str:
     """Returns one of our own files; refuses what could end its element early."""
     text = (project_files.TEMPLATES / name).read_text(encoding="utf-8")
@@ -128,6 +138,13 @@ def _policy(script: str) -> str:
 
 
 def _summary(rows: Rows, inputs: Inputs) -> str:
+    text = f"{_runs(rows, inputs)}."
+    ends = [record["finished_at"] for record in inputs.runs.values() if record.get("finished_at")]
+    return f"{text} The last training ended at {moment(str(max(ends)))}." if ends else text
+
+
+def _runs(rows: Rows, inputs: Inputs) -> str:
+    """Returns how many runs there are, and what became of them."""
     runs = runs_table.distinct(rows)
     counts = Counter(row["status"] for row in runs.values())
     known = [word for word in gaps.STATUS_WORDS if counts[word]]
@@ -135,10 +152,8 @@ def _summary(rows: Rows, inputs: Inputs) -> str:
     parts += [f"{count} {word}" for word, count in counts.items() if word not in known]
     experiments = plural(len(rows), "experiment")
     if not runs:
-        return f"{plural(len(inputs.timings), 'timing job')} in {experiments}; nothing trained."
-    text = f"{plural(len(runs), 'training run')} in {experiments}: {', '.join(parts)}."
-    ends = [record["finished_at"] for record in inputs.runs.values() if record.get("finished_at")]
-    return f"{text} The last training ended at {moment(str(max(ends)))}." if ends else text
+        return f"{plural(len(inputs.timings), 'timing job')} in {experiments}; nothing trained"
+    return f"{plural(len(runs), 'training run')} in {experiments}: {', '.join(parts)}"
 
 
 def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from batchscope.analysis import outcome_answers, paired_tests
+from batchscope.analysis import outcome_answers
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
 from batchscope.report.text import capital, format_interval, format_p, lower, plural
@@ -14,18 +15,22 @@ READING = (
     "once per configuration, the median with its quartiles. The change per doubling is the mean "
     "over seeds of the slope against the base-2 logarithm of the batch size. Paired seeds are "
     "those that finished at every batch size; they alone are compared. p tests the direction "
-    "that was stated beforehand: Page's trend test with seeds as blocks, or sign flips where "
-    "there are two batch sizes; adjusted by Holm's method over all tests of the study, each once. "
-    "\u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is below "
-    f"{paired_tests.LEVEL:g} with {paired_tests.LEAST_SEEDS} paired seeds or more. \u201cNot "
-    "resolved\u201d means that these seeds do not show it, and not that there is no difference."
+    "that was stated beforehand: Page's trend test with seeds as blocks, or a one-sided paired "
+    "t-test where there are two batch sizes; adjusted by Holm's method over all tests of the "
+    "study, each once. \u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is "
+    f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired seeds or more. \u201cAgainst "
+    "what was stated\u201d is said where the 95 % interval of the change per doubling lies on the "
+    "other side of zero; it is not adjusted, since the stated direction alone is tested. "
+    "\u201cNot resolved\u201d means that these seeds do not show it, and not that there is no "
+    "difference."
 )
 ONE_SIZE = outcome_answers.ONE_SIZE
 DIFFERENCES = (
     "Means over seeds of the difference in pairs of runs with the same seed, with 95 % intervals "
-    "by Student's t. No test: a two-sided one of so few pairs would not outlive the adjustment."
+    "by Student's t. No test: nobody stated a direction for them beforehand."
 )
-_TESTS = {"page": "Page", "sign_flip": "sign flips"}
+_GROWS = "as the batch size grows"
+_TESTS = {"page": "Page", "paired_t": "Paired t"}
 
 
 def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -34,29 +39,46 @@ def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
     Times are left out: they have no seeds, and stand in the table. So is what has one batch size
     alone.
     """
+    found = _by_verdict(answers, _slope)
+    return [(capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
+
+
+def in_short(answers: list[dict[str, Any]]) -> str:
+    """Returns the first of these headlines as a clause without numbers; nothing without any."""
+    for said, found in _by_verdict(answers, lambda _: "").items():
+        if said == _GROWS:
+            return f"{said}, {'; '.join(found)}"
+        return f"{said} for {plural(len(found), 'outcome')}"
+    return ""
+
+
+def _by_verdict(
+    answers: list[dict[str, Any]], slope: Callable[[dict[str, Any]], str]
+) -> dict[str, list[str]]:
+    """Returns what is said -> the outcomes of which it is said, those with a verdict first."""
     tested = [answer for answer in answers if not answer["timed"] and answer["verdict"] != ONE_SIZE]
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         series = f"{answer['series']}: " if answer["series"] else ""
+        said, words = answer["verdict"], lower(answer["label"])
         if _resolved(answer):
-            said, words = "As the batch size grows", _effect(answer)
-        else:
-            said, words = capital(answer["verdict"]), lower(answer["label"])
+            said, words = _GROWS, f"{words} {answer['direction']}"
+        if _resolved(answer) or answer["verdict"].endswith(outcome_answers.AGAINST):
+            words += slope(answer)
         lines.setdefault(said, []).append(series + words)
-    return [(said, "; ".join(outcomes) + ".") for said, outcomes in lines.items()]
+    return lines
 
 
 def _resolved(answer: dict[str, Any]) -> bool:
     return answer["verdict"] == answer["direction"]
 
 
-def _effect(answer: dict[str, Any]) -> str:
-    words = f"{lower(answer['label'])} {answer['direction']}"
+def _slope(answer: dict[str, Any]) -> str:
     slope = format_interval(*_bounds(answer["slope"]))
     if slope is None:
-        return words
+        return ""
     interval = f" [{slope.low}, {slope.high}]" if slope.low else ""
-    return f"{words} ({slope.value}{interval} per doubling)"
+    return f" ({slope.value}{interval} per doubling)"
 
 
 def groups(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:

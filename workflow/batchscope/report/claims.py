@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from batchscope.analysis import outcome_answers
 from batchscope.catalogue import outcomes
 from batchscope.report.text import capital, format_interval, format_p, lower
 
@@ -60,15 +61,15 @@ def _word(direction: str, answer: dict[str, Any]) -> str:
         value = answer["change"]["value"]
         if value is None:
             return NOT_RESOLVED
+        lower_end = answer["smallest" if value > 0 else "largest"]["batch_size"]
+        if lower_end in answer["ran_out"]:
+            return NOT_RESOLVED  # a lower bound below another value may truly lie above it
         return SEEN if (value > 0) == (direction == outcomes.RISES) else NOT_SEEN
     if answer["verdict"] == direction:
         return HELD
-    low, high = answer["slope"]["low"], answer["slope"]["high"]
-    if answer["verdict"] != "not resolved" or low is None:
-        return capital(answer["verdict"])  # one batch size, or not enough seeds
-    # The test asks for the direction alone; its opposite is told by the slope's interval.
-    opposite = high < 0 if direction == outcomes.RISES else low > 0
-    return NOT_HELD if opposite else NOT_RESOLVED
+    if answer["verdict"].endswith(outcome_answers.AGAINST):
+        return NOT_HELD
+    return capital(answer["verdict"])
 
 
 def _numbers(answer: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import json
 import os
 import re
@@ -13,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import disk, figures
+from batchscope import damage, disk, figures
 from batchscope.analysis import outcome_answers, run_series, series_differences
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
 from batchscope.host.absence import Absence
+from batchscope.problems import listed
 from batchscope.store import job_files, records
-from batchscope.tables import run_table
+from batchscope.tables import long_tables, run_table
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
+
+_LAST_LINE = 400  # most characters that are quoted of a log's last line
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Inputs:
         sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
         throughput: Experiment of times -> the same by batch size, as throughput.csv.
         datasets: Data set's token -> its record, where there is one.
-        missing_measures: Measure -> finished runs, or sweeps, without its record.
+        missing_runs: Run without a record -> what its job's log says.
+        missing_measures: Measure -> finished run, or sweep, without its record -> the same of it.
         absent: What is not here -> the trainings and timings that wait for it.
         files: Paths of the tables, for people.
         partial: Whether the report was asked for with only a part of the results.
@@ -89,7 +92,8 @@ class Inputs:
     sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
     throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
-    missing_measures: dict[str, list[str]] = field(default_factory=dict)
+    missing_runs: dict[str, str] = field(default_factory=dict)
+    missing_measures: dict[str, dict[str, str]] = field(default_factory=dict)
     absent: dict[Absence, list[job_files.MeasureJob]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     partial: bool = False
@@ -119,7 +123,7 @@ def read(
         folder = results / "studies" / study.folder_name / name
         path = folder / run_table.RUNS
         if path.exists():
-            rows[name] = _read_rows(path)
+            rows[name] = disk.read_rows(path, "run", "status")
             found.append(run_series.read(path))
             if len(found[-1]) and (differences := series_differences.contrast(found[-1])):
                 compared[name] = differences
@@ -134,7 +138,7 @@ def read(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
         rows=rows,
-        answers=_answers(study, found),
+        answers=answers(study, found),
         contrasts=compared,
         figures=drawn,
         runs=_read_runs(study, results),
@@ -147,6 +151,7 @@ def read(
             for token in study.datasets
             if (path := records.dataset_folder(results, token) / "record.json").exists()
         },
+        missing_runs=_missing_runs(study, results),
         missing_measures=_missing_measures(study, results, rows),
         absent=job_files.absent(study, results),
         files=files,
@@ -167,24 +172,33 @@ def _nearest(path: Path | str) -> str:
     return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
 
 
-def _read_rows(path: Path) -> list[dict[str, str]]:
-    with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        rows = [{key: value or "" for key, value in row.items() if key} for row in reader]
-    if not {"run", "status"}.issubset(reader.fieldnames or ()):
-        raise UserError(f"{path}: expected the columns run and status; delete it and run again.")
-    return rows
+def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+    """Returns every experiment's answers; Holm's adjustment runs over all of the study's.
 
-
-def _answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
-    """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
-    answers: dict[str, list[dict[str, Any]]] = {}
+    Args:
+        study: The plan.
+        found: The rows of runs.csv of its experiments.
+    """
+    by_experiment: dict[str, list[dict[str, Any]]] = {}
     filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
     if filled:
         rows = pandas.concat(filled, ignore_index=True)
         for answer in outcome_answers.answers(rows, _stated(study)):
-            answers.setdefault(answer["experiment"], []).append(answer)
-    return answers
+            early = _early(study, answer)
+            answer["note"] = "; ".join(filter(None, [early, answer["note"]]))
+            by_experiment.setdefault(answer["experiment"], []).append(answer)
+    return by_experiment
+
+
+def _early(study: Study, answer: dict[str, Any]) -> str:
+    """Returns which of several numbers of epochs an answer is of, where there are others."""
+    experiment = study.experiments[answer["experiment"]]
+    ends = {study.runs[run].factors["epochs"] for run in experiment.runs}
+    others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
+    if not others or answer["outcome"] not in long_tables.AT_EPOCHS:
+        return ""
+    last = "" if others == ["1"] else "s"
+    return f"after all epochs of a training alone, not after {listed(others)} epoch{last}"
 
 
 def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:
@@ -204,14 +218,9 @@ def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
     listing = folder / figures.LISTING
     if not listing.exists() and partial:
         return []
-    try:
+    with damage.reading(listing, "a list of figures", folder):
         entries = json.loads(listing.read_text(encoding="utf-8"))
         return [_figure(folder, entry, results) for entry in entries]
-    except FileNotFoundError as error:
-        raise UserError(f"{error.filename}: missing; run snakemake to make it.") from None
-    except (ValueError, TypeError, KeyError):
-        message = "expected a list of figures; delete its folder and run again."
-        raise UserError(f"{listing}: {message}") from None
 
 
 def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
@@ -232,7 +241,10 @@ def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
 
 def _embedded(path: Path) -> tuple[str, int | None, int | None]:
     """Returns an image's `data:` address, and its width and height in CSS pixels."""
-    content, kind = path.read_bytes(), "svg+xml"
+    with damage.reading(path, "an SVG image", path.parent):
+        content, kind = path.read_bytes(), "svg+xml"
+        if not content.rstrip().endswith(b"</svg>"):
+            raise ValueError("it has no end")
     number = rb"([\d.]+)"
     form = rb"<svg[^>]*?\sviewBox=\"[\d.-]+ [\d.-]+ " + number + rb" " + number + rb"\""
     match = re.search(form, content[:8192])
@@ -248,7 +260,7 @@ def _embedded(path: Path) -> tuple[str, int | None, int | None]:
 def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
     paths = {run: records.run_folder(results, run) / "record.json" for run in study.runs}
     return {
-        run: _of_machine(disk.read_json(path), study.machine)
+        run: _of_machine(disk.read_json(path, "status"), study.machine)
         for run, path in paths.items()
         if path.exists()
     }
@@ -259,7 +271,9 @@ def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
     for place in list(job_files.places(study, results))[1:]:
         paths = [records.run_folder(place.results, run) / "record.json" for run in study.runs]
         found += [
-            _of_machine(disk.read_json(path), place.machine) for path in paths if path.exists()
+            _of_machine(disk.read_json(path, "status"), place.machine)
+            for path in paths
+            if path.exists()
         ]
     return found
 
@@ -272,7 +286,7 @@ def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
                 if job.measure in TIMINGS:
                     found[job.path] = place.machine
     return [
-        _of_machine(disk.read_json(path), machine)
+        _of_machine(disk.read_json(path, "status"), machine)
         for path, machine in found.items()
         if path.exists()
     ]
@@ -285,18 +299,44 @@ def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
     return {**record, "machine": {**described, "name": machine}}
 
 
-def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, list[str]]:
-    """Returns measure -> finished runs of an experiment that asks for it, without its record.
+def _missing_runs(study: Study, results: Path) -> dict[str, str]:
+    """Returns run without a record -> what its job's log says, or that of its data."""
+    found = {}
+    for name, run in study.runs.items():
+        data = records.dataset_folder(results, run.factors["dataset"]) / "record.json"
+        record = records.run_folder(results, name) / "record.json"
+        if not record.exists():
+            waits_for = [] if data.exists() else [data]
+            found[name] = _last_words(results, record, *waits_for)
+    return found
 
-    Of a pair the first run stands for both; of a timing it is the sweep. What waits for
-    what is not here is not among them.
+
+def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, dict[str, str]]:
+    """Returns measure -> finished run of an experiment that asks for it, without its record.
+
+    With what the job's log says. Of a pair the first run stands for both; of a timing it is the
+    sweep. What waits for what is not here is not among them.
     """
-    missing: dict[str, dict[str, None]] = {}
+    missing: dict[str, dict[str, str]] = {}
     for name, experiment in study.experiments.items():
         own = [row for row in rows.get(name, ()) if row.get("machine") in (None, study.machine)]
         finished = {row["run"] for row in own if row["status"] == records.FINISHED}
         for job in job_files.measure_jobs(study, experiment, results):
             if finished.issuperset(job.runs) and not job.path.exists():
                 whose = job.sweep.name if job.sweep else job.runs[0]
-                missing.setdefault(job.measure, {})[whose] = None
-    return {measure: list(runs) for measure, runs in missing.items()}
+                missing.setdefault(job.measure, {})[whose] = _last_words(results, job.path)
+    return missing
+
+
+def _last_words(results: Path, *records_of_jobs: Path) -> str:
+    """Returns the last line and the path of the first log that is there, of jobs by their records.
+
+    Nothing where no job has begun.
+    """
+    for record in records_of_jobs:
+        log = job_files.log_path(results, record)
+        if log.exists():
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+            said = [line.strip() for line in lines if line.strip()] or ["nothing"]
+            return f"{said[-1][:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"
+    return ""

@@ -32,9 +32,10 @@ _MENDING = {
         "another learning_rate_scaling, may avoid it; either is a new run."
     ),
     records.OUT_OF_MEMORY: (
-        "The device refused the memory that a step takes. This is a result: it records a limit "
-        "of this machine and is not tried again. A smaller batch_size or a smaller model fits, "
-        "or a device with more memory: there, delete the run's folder and run again."
+        "The device refused the memory that a step takes, or the kernel killed the training for "
+        "memory. This is a result: it records a limit of this machine and is not tried again. A "
+        "smaller batch_size or a smaller model fits, or a device with more memory: there, delete "
+        "the run's folder and run again."
     ),
     records.OFF_TARGET: (
         "The training ended before its loss came down to target_train_loss. Runs are to be "
@@ -42,19 +43,20 @@ _MENDING = {
         "the table of runs. More epochs, more patience or a higher target make new runs."
     ),
     records.MISSING: (
-        "Not run yet, or the job failed or was killed; the job's log says why. A training that "
-        "was killed goes on from its last checkpoint. This command runs what is missing:"
+        "Not run yet, or the job failed or was killed: then the last line of its log stands "
+        "here. A training that was killed goes on from its last checkpoint. This command runs what "
+        "is missing:"
     ),
 }
 _MISSING_MEASURE = (
-    "These runs finished, but this measure of them was not made yet, or its job failed; the "
-    "job's log says why. This command makes what is missing:"
+    "These runs finished, but this measure of them was not made yet, or its job failed: then the "
+    "last line of its log stands here. This command makes what is missing:"
 )
 
 
 _MISSING_TIMING = (
-    "These timings were not made yet, or their job failed: a device may be missing, or a package; "
-    "the job's log says why. This command makes what is missing:"
+    "These timings were not made yet, or their job failed: then the last line of its log stands "
+    "here. This command makes what is missing:"
 )
 _LEFT_OUT = {
     absence.NOT_INSTALLED: (
@@ -66,6 +68,11 @@ _LEFT_OUT = {
         "This machine shows no NVIDIA GPU, so these were left out; nothing failed, and nothing is "
         "stored of them. On a machine with a GPU, its driver and tensorflow[and-cuda], this "
         "command makes what is missing; on a cluster --profile slurm in place of --cores does:"
+    ),
+    absence.NO_CORES: (
+        "These ask for more threads than this machine has cores, so they were left out; nothing "
+        "failed, and nothing is stored of them. On a machine with as many cores this command makes "
+        "what is missing; on a cluster --profile slurm in place of --cores does:"
     ),
 }
 
@@ -92,7 +99,8 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
     waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(rows).items():
         if row["status"] not in absence.WORDS or row["run"] not in waiting:  # told further below
-            by_status.setdefault(row["status"], []).append((run, _message(row)))
+            said = inputs.missing_runs.get(run) or _message(row)
+            by_status.setdefault(row["status"], []).append((run, said))
     by_status.pop(records.FINISHED, None)
     order = list(STATUS_WORDS)
     gaps = []
@@ -102,7 +110,7 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         mend = command if status == records.MISSING else ""
         gaps.append(Gap(capital(word), text, by_status[status], mend))
     for measure, runs in inputs.missing_measures.items():
-        items = [(run, "") for run in runs]
+        items = list(runs.items())
         timed = measure in OF_SWEEPS
         text, noun = (_MISSING_TIMING, "timing") if timed else (_MISSING_MEASURE, "run")
         gaps.append(Gap(f"Missing: {measure}", text, items, command, noun))

@@ -15,18 +15,19 @@ from batchscope.report.text import format_interval, format_number
 READING = (
     "Throughput is the median of timed blocks, alone on the machine, in turns over all batch "
     "sizes. The time of a step is fitted as fixed cost + cost per image \N{MULTIPLICATION SIGN} "
-    "batch size, by relative errors; intervals are 95 % (Student's t over batch sizes) and say "
-    "how well the line fits these sizes on this machine, not how another machine would do. The "
-    "plateau is what throughput tends to: one over the cost per image where the line fits, or "
-    "else the median of the largest sizes. The knee is where it reaches 90 % of that: 9 times "
-    "fixed cost over cost per image by the fit (interval: delta method for its logarithm), and "
-    "the smallest timed size after which no upper quartile of the blocks falls short. "
-    "The ceiling is the peak of a matrix product over the operations that the model takes per "
-    "image. It is a bound, and every job measures it once: the highest of the experiment on the "
-    "same machine, device, threads and type counts. A difference below the noise floor, by which a "
-    "batch size differs from itself, means nothing. Steps in the batch size are seen only where "
-    "their p, adjusted by Holm's method over the configurations of the experiment, is below "
-    f"{step_cost.LEVEL:g}."
+    "batch size, by relative errors; intervals are 95 % (Student's t over batch sizes, joined with "
+    "that over rounds of turns) and say how well the line fits these sizes on this machine, not "
+    "how another machine would do. The plateau is what throughput tends to: one over the cost per "
+    "image where the line fits, or else the median of the largest sizes. The knee is where it "
+    "reaches 90 % of that: 9 times fixed cost over cost per image by the fit (interval: delta "
+    "method for its logarithm), and the smallest timed size after which no upper quartile of the "
+    "blocks falls short. The ceiling is the peak of a matrix product over the operations that the "
+    "model takes per image. It is a bound, and every job measures it once: the highest of the "
+    "experiment on the same machine, device, threads and type counts. A difference below the noise "
+    "floor, by which a batch size differs from itself, means nothing; above a noise floor of "
+    f"{100 * (step_cost.MOST_NOISE - 1):.0f} % no plateau, knee, ceiling or batch size of half a "
+    "step is told. Steps in the batch size are seen only where their p, adjusted by Holm's method "
+    f"over the configurations of the experiment, is below {step_cost.LEVEL:g}."
 )
 
 _SHARE_OF = step_cost.PLATEAU_SHARE
@@ -97,7 +98,7 @@ def _highest(row: Row) -> str:
 def _plateau(row: Row) -> str:
     plateau = row.get("plateau_images_per_second")
     if plateau is None:
-        return ""
+        return _noisy(row)
     share = f"{_with_unit(plateau, 'images/s')}; {_SHARE} of it: {_number(_SHARE_OF * plateau)}"
     return f"{share}, beyond the sizes by the fit" if _rises(row) else share
 
@@ -106,7 +107,14 @@ def _rises(row: Row) -> bool:
     return str(row.get("still_rising")) == "True"
 
 
+def _noisy(row: Row) -> str:
+    """Returns what stands for a level of a throughput that is too noisy, or an empty string."""
+    return step_cost.TOO_NOISY if step_cost.too_noisy(row.get("noise_floor")) else ""
+
+
 def _knee(row: Row) -> str:
+    if _noisy(row):
+        return _noisy(row)
     if _rises(row):
         return "not reached: still rising at the largest batch size"
     names = ("knee_fitted", "knee_fitted_low", "knee_fitted_high")
@@ -145,6 +153,8 @@ def _half(row: Row) -> str:
     half = row.get("half_batch")
     if half is not None:
         return format_number(half, 2)
+    if _noisy(row):
+        return _noisy(row)
     costs = [row.get(name, math.nan) for name in ("fixed_seconds", "seconds_per_image")]
     return "none: a cost of the fit is not positive" if any(cost <= 0 for cost in costs) else ""
 
@@ -170,11 +180,13 @@ def _disturbed(row: Row) -> str:
 
 def _ceiling(row: Row) -> str:
     ceiling = row.get("ceiling_images_per_second")
-    if ceiling is None:
-        return ""
-    peak, flops = row["matmul_flops_per_second"], row["flops_per_image"]
+    peak, flops = row.get("matmul_flops_per_second"), row.get("flops_per_image")
+    if ceiling is None or peak is None or flops is None:
+        return _noisy(row) if peak and flops else ""
     share = row.get("share_of_ceiling")
     reached = "" if share is None else f"; {100 * share:.0f} % of it reached"
+    if share is not None and share > 1:
+        reached += ", so it is no ceiling"
     lowest = row.get("matmul_flops_per_second_lowest", peak)
     others = f" (measured from {format_number(lowest / 1e9, 3)} on)" if lowest < peak else ""
     return (

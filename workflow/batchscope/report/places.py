@@ -9,6 +9,7 @@ from typing import Any
 from batchscope.catalogue import run_names
 from batchscope.report.content import Inputs
 from batchscope.report.text import format_number, is_number, plain, plural, size
+from batchscope.store import data_warnings
 
 MANY_CLASSES = 40  # more are summarised in a line
 SKIPPED_SHOWN = 200  # more are in the data set's record
@@ -61,6 +62,7 @@ def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
         "checksums": list((record.get("sha256") or {}).items()),
         "skipped": skipped[:SKIPPED_SHOWN],
         "skipped_count": record.get("skipped_count") or len(skipped),
+        "warnings": list(data_warnings.warnings(token, record)),
     }
 
 

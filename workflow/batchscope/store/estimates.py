@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, kept_epochs, run_factors, run_names
+from batchscope.catalogue import dataset_definitions, run_factors, run_names, weight_counts
 from batchscope.store import records
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
 _NOTED = "job_seconds.csv"  # measure, settings, data set, model, seconds
-_FOLDERS = 3  # most run folders whose bytes are counted
+_FLOAT_BYTES = 4
+WEIGHT_FILES = 2  # of every run, final and best; both may be one, which nobody knows before
 
 
 def subject(factors: dict[str, Any]) -> tuple[str, str]:
@@ -38,8 +39,9 @@ class History:
     """
 
     def __init__(self, results: Path, subjects: set[tuple[str, str]]) -> None:
+        self._results = results
         self._times: dict[tuple[Any, ...], dict[int, list[float]]] = {}
-        self._bytes: dict[tuple[str, str], list[float]] = {}
+        self._bytes: dict[tuple[str, str], int] = {}
         read: Counter[tuple[str, str]] = Counter()
         for name in _run_names(results):
             own = tuple(name.split("+")[:2])
@@ -60,9 +62,8 @@ class History:
             return False  # of another version of this program: tells nothing
         by_batch = self._times.setdefault(_setting(factors), {})
         by_batch.setdefault(factors["batch_size"], []).append(seconds)
-        sizes = self._bytes.setdefault(subject(factors), [])
-        if len(sizes) < _FOLDERS:
-            sizes.append(folder_bytes(folder) / weight_files(record["epochs_run"]))
+        with contextlib.suppress(OSError):
+            self._bytes.setdefault(subject(factors), os.path.getsize(folder / "final.npz"))
         return True
 
     def seconds(self, factors: dict[str, Any]) -> float | None:
@@ -73,10 +74,32 @@ class History:
         means = {batch: statistics.fmean(values) for batch, values in times.items()}
         return factors["epochs"] * epoch_seconds(means, factors["batch_size"])
 
-    def bytes(self, factors: dict[str, Any]) -> float | None:
-        """Returns the bytes of a run's folder, or None."""
-        sizes = self._bytes.get(subject(factors))
-        return statistics.fmean(sizes) * weight_files(factors["epochs"]) if sizes else None
+    def weight_bytes(self, factors: dict[str, Any], definition: dict[str, Any]) -> int | None:
+        """Returns the bytes of one file of a run's weights, or None.
+
+        Of a finished run of the same model on the same data set, else from the number of weights
+        of a built-in model.
+
+        Args:
+            factors: The run's.
+            definition: Of its data set.
+        """
+        found = self._bytes.get(subject(factors))
+        if found is None and (images := self._images(factors["dataset"], definition)):
+            count = weight_counts.stored(factors["model"], *images)
+            found = None if count is None else _FLOAT_BYTES * count
+        return found
+
+    def _images(
+        self, dataset: str, definition: dict[str, Any]
+    ) -> tuple[tuple[int, int, int], int] | None:
+        """Returns the shape of a data set's images and its classes, or None where nothing tells."""
+        path = records.dataset_folder(self._results, dataset) / "record.json"
+        if not path.exists():
+            return dataset_definitions.images(definition)
+        record = disk.read_json(path)
+        known = "input_shape" in record and "classes" in record
+        return (tuple(record["input_shape"]), record["classes"]) if known else None
 
 
 def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
@@ -159,22 +182,6 @@ def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
     return known[low] ** (1 - share) * known[high] ** share
 
 
-def weight_files(epochs: int) -> int:
-    """Files of weights that a run keeps: final, best and the snapshots up to its epochs."""
-    return 2 + len(kept_epochs.stored_epochs(epochs))
-
-
-def folder_bytes(folder: Path) -> float:
-    """Returns the bytes below a folder; a file that is stored once for several counts once."""
-    total = 0.0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(FileNotFoundError):  # a running job moves its files
-                found = os.stat(os.path.join(parent, name))
-                total += found.st_size / found.st_nlink
-    return total
-
-
 def data_bytes(definition: dict[str, Any]) -> float | None:
     """Returns roughly the bytes that a prepared data set takes, or None where it is unknown."""
     source = definition["source"]
@@ -186,5 +193,6 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
         return float(os.path.getsize(dataset_definitions.expanded(definition["path"])))
     image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
-        return image * (2 * (definition["per_class"] or dataset_definitions.CATS_PER_CLASS))
+        members = definition["per_class"] or dataset_definitions.CATS_PER_CLASS
+        return image * 2 * sum(dataset_definitions.split_counts(definition["split"], members))
     return None

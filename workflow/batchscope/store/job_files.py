@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings, run_names, sweep_names
+from batchscope.catalogue import kept_epochs, measure_settings, run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
-from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.host.absence import Absence
 from batchscope.store import records
@@ -34,10 +34,7 @@ def run_status(results: Path | str, run: plan.Run) -> str:
     path = records.run_folder(results, run.name) / "record.json"
     if not path.exists():
         return unrecorded(run.factors)
-    record = disk.read_json(path)
-    if "status" not in record:
-        raise UserError(f"{path}: its record lacks 'status'; delete it and run again.")
-    return record["status"]
+    return disk.read_json(path, "status")["status"]
 
 
 def unrecorded(factors: dict[str, Any]) -> str:
@@ -74,6 +71,23 @@ class MeasureJob:
 def training_job(results: Path | str, run: str) -> MeasureJob:
     """Returns the job that trains a run."""
     return MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
+
+
+def log_path(results: Path | str, output: Path | str) -> Path:
+    """Returns the log of the job that writes a record, of data, a training, a measure or a timing.
+
+    Args:
+        results: The results folder; `logs` lies beside it.
+        output: The record's path.
+    """
+    kind, *folders, file = Path(output).relative_to(results).parts
+    if file == "record.json":
+        step = {"data": "prepare_data", "runs": "train"}[kind]
+        *folders, file = folders
+    else:
+        step = folders.pop(1 if kind == "runs" else 2).removesuffix("_to")
+        file = file.removesuffix(".json")
+    return Path(results).parent.joinpath("logs", step, *folders, f"{file}.log")
 
 
 def measure_jobs(
@@ -157,6 +171,24 @@ def _every_job(
     yield from timing_jobs(experiment, results, machine)
 
 
+def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
+    """Returns data set and model of the user's own models that something is yet to be made of."""
+    found = set()
+    for experiment in study.experiments.values():
+        pairs = {(each["dataset"], each["model"]) for each in all_factors(study, experiment)}
+        own = {(dataset, model) for dataset, model in pairs if study.models[model]}
+        if own - found and not _made(study, experiment, results):
+            found |= own
+    return found
+
+
+def _made(study: plan.Study, experiment: plan.Experiment, results: Path | str) -> bool:
+    trainings = (training_job(results, run) for run in experiment.runs)
+    wanted = (job for job in trainings if not lacking(study, job, results))
+    jobs = chain(wanted, measure_jobs(study, experiment, results))
+    return all(job.path.exists() for job in jobs)
+
+
 def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[MeasureJob]]:
     """Returns what is not here -> the trainings, timings and measures that wait for it, each once.
 
@@ -215,3 +247,107 @@ def measure_files(
 ) -> dict[Path, str]:
     """Returns every file that an experiment's measures write, with its measure."""
     return {job.path: job.measure for job in measure_jobs(study, experiment, results)}
+
+
+def needed_data(study: plan.Study) -> list[str]:
+    """Returns the data sets of what can be made here, in the study's order."""
+    every = chain.from_iterable(all_factors(study, one) for one in study.experiments.values())
+    needed = {factors["dataset"] for factors in every if not absence.of(factors)}
+    return [token for token in study.datasets if token in needed]
+
+
+# --- Weights after an epoch ------------------------------------------------------------------
+
+
+def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
+    """Returns the epoch before the last whose weights a measure reads; None for most.
+
+    Args:
+        measure: A measure of a run, or a timing.
+        settings: Name of its settings.
+        horizon: Epochs of the training.
+    """
+    return kept_epochs.read_by(measure, _epoch(settings) if measure == "evaluate" else 0, horizon)
+
+
+@functools.cache
+def _epoch(settings: str) -> int:
+    return measure_settings.parse_settings("evaluate", settings)["epoch"]
+
+
+def epochs_read(study: plan.Study, jobs: Iterable[MeasureJob]) -> dict[str, dict[int | str, None]]:
+    """Returns run -> the epochs before its last whose weights some measures read, in order."""
+    found: dict[str, dict[int | str, None]] = {}
+    for job in jobs:
+        for run in job.runs:
+            horizon = study.runs[run].factors["epochs"]
+            epoch = epoch_read(job.measure, job.path.stem, horizon)
+            if epoch is not None:
+                found.setdefault(run, {})[epoch] = None
+    return found
+
+
+def note_epochs(study: plan.Study, results: Path | str) -> None:
+    """Tells the trainings which epochs are read, so that they need not be trained again for them.
+
+    No part of a training's command or input: what a finished run is measured for later would
+    train it again.
+    """
+    every = (measure_jobs(study, one, results) for one in study.experiments.values())
+    read = epochs_read(study, chain.from_iterable(every))
+    path = _noted(results)
+    if read or path.exists():
+        disk.write_json(path, {run: list(epochs) for run, epochs in read.items()})
+
+
+def noted_epochs(results: Path | str, run: str) -> tuple[int | str, ...]:
+    """Returns the epochs of a run that `note_epochs` told of."""
+    path = _noted(results)
+    return tuple(disk.read_json(path).get(run, ())) if path.exists() else ()
+
+
+def _noted(results: Path | str) -> Path:
+    return Path(results) / "epochs_read.json"
+
+
+def snapshot_path(results: Path | str, run: str, epoch: int | str) -> Path:
+    """Returns the file of a run's weights after an epoch before its last."""
+    return records.run_folder(results, run) / "epochs" / f"{epoch}.npz"
+
+
+def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | None:
+    """Returns the epoch behind a file of weights; None where a run has none before its last.
+
+    That is a run that did not finish, or was over by then: its last weights are kept anyway.
+
+    Raises:
+        UserError: If its record is missing or damaged.
+    """
+    path = records.run_folder(results, run) / "record.json"
+    record = disk.read_json(path, "status")
+    if record["status"] != records.FINISHED:
+        return None
+    record = disk.read_json(path, "epochs_run")
+    number = kept_epochs.middle(record["epochs_run"]) if epoch == kept_epochs.MIDDLE else epoch
+    return None if number is None or number >= record["epochs_run"] else number
+
+
+def trained_again(
+    study: plan.Study, missing: Iterable[MeasureJob], results: Path | str
+) -> list[tuple[str, int]]:
+    """Returns recorded runs and the epochs that they are trained again to, for missing measures.
+
+    Args:
+        study: The planned study.
+        missing: Measures that are to be made.
+        results: The results folder.
+    """
+    found: dict[tuple[str, int], None] = {}
+    for run, epochs in epochs_read(study, missing).items():
+        if (records.run_folder(results, run) / "record.json").exists():
+            for epoch in epochs:
+                number = snapshot_epoch(results, run, epoch)
+                kept = {snapshot_path(results, run, each) for each in (epoch, number)}
+                if number and not any(path.exists() for path in kept):
+                    found[run, number] = None
+    return list(found)

@@ -57,6 +57,14 @@ def run_folder(results: Path | str, run: str) -> Path:
     return Path(results) / "runs" / run
 
 
+def run_record(folder: Path | str) -> Path:
+    """Returns the record in a run's folder.
+
+    Snakemake misses no other file there: whatever is damaged, the record is what to delete.
+    """
+    return Path(folder) / "record.json"
+
+
 def measure_path(results: Path | str, run: str, measure: str, settings: str) -> Path:
     """Returns the file of one measure of a run, by the name of its settings."""
     return run_folder(results, run) / measure / f"{settings}.json"
@@ -98,9 +106,16 @@ def weight_members(
 
 
 def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Reads what `write_weights` wrote: trainable weights and state, in the model's order."""
+    """Reads what `write_weights` wrote of a run: trainable weights and state, in the model's order.
+
+    Raises:
+        UserError: If the file is missing or damaged.
+    """
+    folder = Path(path).parent
+    # Weights after an epoch are made by themselves, all others with their run.
+    delete = None if folder.name == "epochs" else run_record(folder)
     trainable, state = {}, {}
-    for key, value in disk.read_arrays(path).items():
+    for key, value in disk.read_arrays(path, delete=delete).items():
         kind, _, name = key.partition(":")
         (trainable if kind == "trainable" else state)[name] = value
     return trainable, state

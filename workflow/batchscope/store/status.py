@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from batchscope import disk
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.versions import VERSIONS
-from batchscope.errors import UserError
 from batchscope.host import absence
 from batchscope.host.absence import Absence
-from batchscope.store import estimates, job_files, records
+from batchscope.store import data_warnings, estimates, job_files, records
 from batchscope.store.job_files import MeasureJob
 from batchscope.study import plan
 
@@ -34,7 +31,7 @@ _STARTS = {
 
 _STATUSES = (
     *(records.FINISHED, records.DIVERGED, records.OUT_OF_MEMORY, records.MISSING),
-    absence.NO_GPU,
+    *(absence.NO_GPU, absence.NO_CORES),
 )
 
 
@@ -45,7 +42,7 @@ class ExperimentStatus:
     Attributes:
         name: Its name.
         runs: Its runs.
-        statuses: Status word -> runs; all five words are there.
+        statuses: Status word -> runs; all of these words are there.
         missing_measures: Measure -> files that are missing.
     """
 
@@ -72,8 +69,10 @@ class Overview:
         disk_bytes: Bytes that missing data and runs take, as far as known.
         unsized: Missing data sets and models on data sets of which nothing tells the size.
         absent: What is not here -> trainings and timings that wait for it.
-        trainings: Missing runs, and those that another version made.
+        trainings: Missing runs, those that another version made, and `to_epoch`.
+        to_epoch: Trainings of finished runs to an epoch whose weights are missing and read.
         outdated: Step and version that made records -> how many, where it is not today's.
+        data_warnings: What to know of the prepared data sets, in sentences.
     """
 
     experiments: tuple[ExperimentStatus, ...]
@@ -89,7 +88,9 @@ class Overview:
     unsized: tuple[str, ...]
     absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)
     trainings: int = 0
+    to_epoch: int = 0
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
+    data_warnings: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -135,27 +136,29 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         if statuses[name] != records.MISSING and not absence.of(run.factors)
     ]
     measured = [job for path, job in every.items() if present[path]]
+    unmade = [job for path, job in every.items() if not present[path]]
     old = _other_versions([*trained, *measured])
     again = [study.runs[job.runs[0]] for job in trained if job.path in old]
-    history = estimates.History(
-        results, {estimates.subject(run.factors) for run in (*missing, *again)}
-    )
-    seconds = [history.seconds(run.factors) for run in (*missing, *again)]
+    to_epoch = job_files.trained_again(study, unmade, results)
+    trainings = [run.factors for run in (*missing, *again)]
+    trainings += [{**study.runs[run].factors, "epochs": epoch} for run, epoch in to_epoch]
+    history = estimates.History(results, set(map(estimates.subject, trainings)))
+    seconds = [history.seconds(factors) for factors in trainings]
     data = tuple(
         token
-        for token in _needed_data(study)
+        for token in job_files.needed_data(study)
         if not (records.dataset_folder(results, token) / "record.json").exists()
     )
     sizes = {token: estimates.data_bytes(study.datasets[token]) for token in data}
-    run_sizes = [(estimates.subject(run.factors), history.bytes(run.factors)) for run in missing]
+    weights = _weights(study, missing, every.values(), history)
+    weights += [_weight(study, history, study.runs[run]) for run, _ in to_epoch]
     unsized = [token for token, size in sizes.items() if size is None]
-    unsized += [f"{model} on {dataset}" for (dataset, model), size in run_sizes if size is None]
-    to_make = [job for path, job in every.items() if not present[path]]
-    to_make += _measured_again(every.values(), {run.name for run in again}, old, present)
+    unsized += [f"{model} on {dataset}" for (dataset, model), size in weights if size is None]
+    repeated = _measured_again(every.values(), {run.name for run in again}, old, present)
     took = estimates.MeasureHistory(results)
     known, unknown = Counter(), []
     starts = len(seconds) * _STARTS["train"]
-    for job in to_make:
+    for job in [*unmade, *repeated]:
         taken = took.seconds(_kind(job))
         known[job.noun] += taken or 0
         if taken is None:
@@ -171,12 +174,45 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
         timing_seconds=known["timing"],
         untimed_jobs=tuple(unknown),
         start_seconds=starts,
-        disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in run_sizes)]),
+        disk_bytes=sum(size or 0 for size in [*sizes.values(), *(size for _, size in weights)]),
         unsized=tuple(dict.fromkeys(unsized)),
         absent=job_files.absent(study, results),
         trainings=len(seconds),
+        to_epoch=len(to_epoch),
         outdated=Counter(old.values()),
+        data_warnings=tuple(
+            warning for token in study.datasets for warning in data_warnings.read(results, token)
+        ),
     )
+
+
+def _weights(
+    study: plan.Study,
+    missing: Iterable[plan.Run],
+    jobs: Iterable[MeasureJob],
+    history: estimates.History,
+) -> list[tuple[tuple[str, str], float | None]]:
+    """Returns data set and model, and the bytes of its weights, of each missing run.
+
+    Initial weights are stored once for all runs of a model and a seed.
+    """
+    read, initial, found = job_files.epochs_read(study, jobs), set(), []
+    for run in missing:
+        subject, one = _weight(study, history, run)
+        seed = run.factors["seed"]
+        files = estimates.WEIGHT_FILES + len(read.get(run.name, ()))
+        files += (subject, seed) not in initial
+        initial.add((subject, seed))
+        found.append((subject, None if one is None else files * one))
+    return found
+
+
+def _weight(
+    study: plan.Study, history: estimates.History, run: plan.Run
+) -> tuple[tuple[str, str], float | None]:
+    """Returns data set and model, and the bytes of one file of its weights."""
+    definition = study.datasets[run.factors["dataset"]]
+    return estimates.subject(run.factors), history.weight_bytes(run.factors, definition)
 
 
 def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
@@ -189,10 +225,7 @@ def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
     """
     found = {}
     for job in made:
-        try:
-            version = disk.read_json(job.path).get("version")
-        except UserError:
-            continue  # a damaged record is reported where its values are read
+        version = disk.read_json(job.path).get("version")
         if isinstance(version, str) and version != VERSIONS[job.measure]:
             found[job.path] = (job.measure, version)
     return found
@@ -217,14 +250,6 @@ def _measured_again(
         if present[job.path] and (job.path in old or follows):
             found.append(job)
     return found
-
-
-def _needed_data(study: plan.Study) -> list[str]:
-    """Returns the data sets of what can be made here, in the study's order."""
-    experiments = study.experiments.values()
-    every = chain.from_iterable(job_files.all_factors(study, one) for one in experiments)
-    needed = {factors["dataset"] for factors in every if not absence.of(factors)}
-    return [token for token in study.datasets if token in needed]
 
 
 def _experiment(
@@ -264,15 +289,24 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
     else:
         if found.missing_data:
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
+        if found.to_epoch:
+            times = _many(found.to_epoch, "time")
+            lines.append(
+                f"Finished runs lack weights after an epoch that is measured now: trained {times} "
+                "again, to that epoch."
+            )
         lines += [_time_line(found, cores), _disk_line(found), *_outdated_lines(found)]
     lines += told(found.absent)
-    return "\n".join([*lines, *(f"Warning: {warning}" for warning in study.warnings)])
+    warnings = (*study.warnings, *found.data_warnings)
+    return "\n".join([*lines, *(f"Warning: {warning}" for warning in warnings)])
 
 
 def _table(rows: list[ExperimentStatus]) -> list[str]:
-    shown = _STATUSES[:-1]
-    if any(row.statuses[absence.NO_GPU] for row in rows):
-        shown = _STATUSES
+    shown = [
+        word
+        for word in _STATUSES
+        if word not in absence.WORDS or any(row.statuses[word] for row in rows)
+    ]
     head = ["experiment", "runs", *(word.replace("_", " ") for word in shown)]
     cells = [[*head, "measures missing"]]
     for row in rows:
@@ -382,14 +416,14 @@ def main(config_path: str, scale: str, results: Path | str) -> str:
     """Returns what would run of a configuration file, as text.
 
     Raises:
-        UserError: If the configuration has a problem or a record is damaged.
+        UserError: If the configuration has a problem, another file names the study too, or a record
+            is damaged.
     """
-    from batchscope.study import config  # YAML and the schema, which a library caller need not have
+    # YAML and the schema, which a library caller need not have.
+    from batchscope.store import owners
+    from batchscope.study import config
 
     recorded = functools.partial(records.training_images, results)
     study = config.study(config_path, scale, recorded)
-    return describe(study, overview(study, results), config_path, _cores())
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    owners.check(Path(results) / "studies" / study.folder_name, study.name, config_path)
+    return describe(study, overview(study, results), config_path, absence.cores())

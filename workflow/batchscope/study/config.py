@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,16 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
-from batchscope.problems import Place, Problem, merged, missing, received, show, unknown
+from batchscope.problems import (
+    Place,
+    Problem,
+    merged,
+    missing,
+    missing_blank,
+    received,
+    show,
+    unknown,
+)
 from batchscope.study import (
     experiment_keys,
     plan,
@@ -29,71 +37,16 @@ from batchscope.study import (
     reduced_form,
     run_pairs,
     value_reader,
+    yaml_text,
 )
 
 SCALES = ("full", "reduced")
 
-_MAX_NODES = 200_000  # of a configuration; an alias counts as what it stands for
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_MOST_BYTES = 500_000  # fifty times a long study
 _FILE = "a file that begins with `study:`"
 
 
 # --- YAML -------------------------------------------------------------------------------
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that refuses duplicate keys, keys that are no text, numbers of other bases."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        # Before super() flattens merges (`<<`): a merged key may be given again.
-        lines: dict[str, int] = {}
-        for key_node, _ in getattr(node, "value", ()):
-            key = key_node.value
-            if not isinstance(key_node, yaml.ScalarNode) or not _is_text(key_node.tag):
-                shown = key if isinstance(key_node, yaml.ScalarNode) else "[...]"
-                raise _Refused(f"received the key {shown}", f"text ('{shown}' in quotes)", key_node)
-            if key in lines:
-                got = f"received the key '{key}' twice (first in line {lines[key]})"
-                raise _Refused(got, "every key once", key_node)
-            lines[key] = key_node.start_mark.line + 1
-        return super().construct_mapping(node, deep)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            value = super().construct_object(node, deep)
-        except (ValueError, OverflowError) as error:  # a date such as 2026-13-45
-            raise _Refused(f"received '{node.value}' ({error})", "a valid value", node) from None
-        if node.tag in _NUMBERS and (meant := _meant(node.value, value)) is not None:
-            got = f"received '{node.value}', which YAML takes for {value}"
-            raise _Refused(got, f"{meant}, or text in quotes,", node)
-        return value
-
-
-class _Refused(yaml.MarkedYAMLError):
-    """YAML that a reader would take and that we do not."""
-
-    def __init__(self, got: str, expected: str, node: yaml.Node) -> None:
-        super().__init__(problem=f"{got}; {expected} is", problem_mark=node.start_mark)
-
-
-def _is_text(tag: str) -> bool:
-    return tag in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
-
-
-def _meant(text: str, value: float) -> str | None:
-    """Returns what is meant by a number of YAML 1.1 in base 8 (016) or 60 (1:30); else None."""
-    if ":" in text:
-        return str(value)
-    octal = isinstance(value, int) and re.fullmatch("([-+]?)0([0-9_]+)", text)
-    return str(int(f"{octal[1]}0{octal[2].replace('_', '')}")) if octal else None
-
-
-def _parse(text: str) -> Any:
-    loader = _StrictLoader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
 
 
 def read(path: Path | str) -> dict[str, Any]:
@@ -104,10 +57,9 @@ def read(path: Path | str) -> dict[str, Any]:
     """
     text = _read_text(path)
     try:
-        config = _parse(text)
-        _check_nodes(path, config)
+        config = yaml_text.parse(text)
     except yaml.MarkedYAMLError as error:
-        raise UserError(_yaml_message(path, error)) from None
+        raise UserError(_yaml_message(path, text, error)) from None
     except yaml.reader.ReaderError as error:
         where = _position(path, text[: error.position])
         got = f"received the character {error.character:#04x}"
@@ -124,7 +76,14 @@ def read(path: Path | str) -> dict[str, Any]:
 
 def _read_text(path: Path | str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        with open(path, "rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise UserError(
+                f"{path}: received a file of more than {_MOST_BYTES} bytes; {_FILE}, and a smaller "
+                "one, is expected."
+            )
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path}: received no such file; {_FILE} is expected.") from None
     except IsADirectoryError:
@@ -143,32 +102,19 @@ def _position(path: Path | str, before: str) -> str:
     return f"{path}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
-def _yaml_message(path: Path | str, error: yaml.MarkedYAMLError) -> str:
+def _yaml_message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
     problem = " ".join(str(error.problem or error.context).split())
     if problem.startswith("but "):
         problem = f"{error.context}, {problem}"
-    if isinstance(error, _Refused):
+    if isinstance(error, yaml_text.Refused):
         return f"{where}: {problem} expected."
-    return f"{where}: broken YAML: {problem}; valid YAML is expected."
-
-
-def _check_nodes(path: Path | str, config: Any) -> None:
-    """Bounds what aliases may unfold to: a list that holds itself never ends."""
-    stack, seen = [config], 0
-    while stack:
-        node = stack.pop()
-        seen += 1
-        if seen > _MAX_NODES:
-            raise UserError(
-                f"{path}: received more than {_MAX_NODES} values, aliases unfolded; fewer are "
-                "expected."
-            )
-        if isinstance(node, dict):
-            stack.extend(node.values())
-        elif isinstance(node, list):
-            stack.extend(node)
+    # The line that lacks a blank is taken for text, and what follows it is found at fault.
+    first = (error.context_mark or mark).line - 1 if mark else 0
+    lines = text.splitlines()[max(first, 0) : mark.line + 1] if mark else []
+    hint = next(filter(None, (missing_blank(line.strip(" -")) for line in lines)), "")
+    return f"{where}: broken YAML: {problem}; valid YAML is expected.{hint}"
 
 
 # --- Schema -----------------------------------------------------------------------------
@@ -185,16 +131,23 @@ def schema() -> dict[str, Any]:
 def _registry_definitions() -> dict[str, Any]:
     # Which of them an experiment may have depends on whether it trains: planning says so.
     factors = {**run_factors.FACTORS, **sweep_names.FACTORS}
-    scalars = {name: parameter_schema(factor) for name, factor in factors.items() if name != "seed"}
+    factors = {name: factor for name, factor in factors.items() if name != "seed"}
     # The wider of the two is checked here; the words are true of both.
-    for rule in (scalars["threads"], scalars["threads"]["else"]):
-        rule["expected"] = f"all beside `timing` or {run_factors.FACTORS['threads'].expected}"
+    words = f"{run_factors.FACTORS['threads'].expected} (or all, beside `timing`)"
+    said = {"threads": {"expected": words}}
+    scalars = {name: parameter_schema(one, **said.get(name, {})) for name, one in factors.items()}
+    several = {"several": "Several values belong under `vary`."}
+    single = {
+        name: parameter_schema(one, **several, **said.get(name, {}))
+        for name, one in factors.items()
+    }
     lists = {
         name: {
             "type": "array",
             "minItems": 1,
             "items": {key: value for key, value in scalar.items() if key != "default"},
             "description": scalar["description"],
+            "alias": scalar["alias"],
             "expected": f"a list of at least one value (each {scalar['expected']})",
         }
         for name, scalar in scalars.items()
@@ -237,7 +190,7 @@ def _registry_definitions() -> dict[str, Any]:
             "expected": "a map with batch_size and a column of numbers",
             "properties": {**scalars, **numbers, "batch_size": sizes, "seed": no_seed},
         },
-        "factors": _closed("factor", "a map from factors to values", {**scalars, "seed": no_seed}),
+        "factors": _closed("factor", "a map from factors to values", {**single, "seed": no_seed}),
         "factor_lists": _closed(
             "factor", "a map from factors to lists of values", {**lists, "seed": no_seed}
         ),
@@ -261,10 +214,11 @@ def _closed(noun: str, expected: str, properties: dict[str, Any]) -> dict[str, A
     }
 
 
-def parameter_schema(parameter: Parameter) -> dict[str, Any]:
-    """Returns the schema of a factor or setting."""
+def parameter_schema(parameter: Parameter, **said: str) -> dict[str, Any]:
+    """Returns the schema of a factor or setting, with what else is said of a value."""
     types = {"int": "integer", "float": "number", "bool": "boolean", "str": "string"}
     item: dict[str, Any] = {"type": types[parameter.kind], "expected": parameter.expected_item}
+    item |= said
     if parameter.choices:
         item["enum"] = list(parameter.choices)
     for key, limit in (
@@ -280,6 +234,7 @@ def parameter_schema(parameter: Parameter) -> dict[str, Any]:
         item = {"type": "array", "minItems": 1, "items": item}
     unit = f" In {parameter.unit}." if parameter.unit else ""
     item |= {"description": parameter.doc + unit, "expected": parameter.expected}
+    item |= {"alias": parameter.alias, **said}
     if parameter.birth is not None:
         item["default"] = list(parameter.birth) if parameter.many else parameter.birth
     return item
@@ -355,10 +310,11 @@ def _problems(document: dict[str, Any], instance: Any, root: Place) -> Iterator[
 def _translate(error: Any, place: Place) -> Iterator[Problem]:
     rule = error.schema
     if error.validator == "additionalProperties":
-        known = [key for key, item in rule["properties"].items() if _allowed(item)]
+        known = {key: item for key, item in rule["properties"].items() if _allowed(item)}
+        aliases = {item.get("alias"): key for key, item in known.items() if item is not True}
         for key in error.instance:
             if key not in rule["properties"]:
-                yield unknown((*place, key), rule["noun"], known)
+                yield unknown((*place, key), rule["noun"], known, aliases)
     elif error.validator == "required":
         for key in error.validator_value:
             if key not in error.instance:
@@ -368,7 +324,9 @@ def _translate(error: Any, place: Place) -> Iterator[Problem]:
             (*place, error.instance), f"received this name; {rule['expected']} is expected."
         )
     else:
-        yield received(place, error.instance, rule["expected"], rule.get("enum", ()))
+        found = received(place, error.instance, rule["expected"], rule.get("enum", ()))
+        several = isinstance(error.instance, list) and "several" in rule
+        yield Problem(place, f"{found.text} {rule['several']}") if several else found
 
 
 def _allowed(item: Any) -> bool:

@@ -10,11 +10,11 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from batchscope.catalogue import figure_names, kept_epochs, measure_settings, outcomes
-from batchscope.catalogue.coercion import as_map
+from batchscope.catalogue import figure_names, kept_epochs, measure_settings, outcomes, run_factors
+from batchscope.catalogue.coercion import as_map, listed
 from batchscope.catalogue.entries import Entry
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
+from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.problems import Place, Problem, received, unknown
 from batchscope.study import experiment_kinds, published_numbers, run_pairs
@@ -27,7 +27,9 @@ MARGIN_OUTCOMES = tuple(
 )
 
 _MARGIN = Parameter("margins", "margins", "float", None, "Largest loss.", above=0)
-_EPOCH = Parameter("at_epochs", "at", "int", None, "Number of epochs.", minimum=1)
+_EPOCH = Parameter(
+    "at_epochs", "at", "int", None, "Number of epochs.", minimum=1, maximum=run_factors.MOST_EPOCHS
+)
 
 Known = Mapping[str, Entry]
 
@@ -56,7 +58,8 @@ def measures(
             reader.findings.report(Problem(at, text))
             continue
         if name in MEASURES and MEASURES[name].pairs:
-            found = _between(reader, (*at, "between"), as_map(settings).get("between"))
+            home = at if at[-1] == name else (*at, name)  # a word in a list does not say which
+            found = _between(reader, (*home, "between"), as_map(settings).get("between"))
             if isinstance(found, Problem):
                 reader.findings.report(found)
             else:
@@ -67,15 +70,16 @@ def measures(
 
 
 def _items(place: Place, raw: Any) -> Iterator[tuple[Place, str, Any]]:
-    """Yields place, name and settings of what is measured, from a list or a map."""
+    """Yields place, name and settings of what is measured: a word, a list or a map."""
     if isinstance(raw, dict):
         for name, settings in raw.items():
             yield (*place, name), name, settings
-    for index, item in enumerate(raw if isinstance(raw, list) else ()):
+        return
+    for at, item in listed(place, raw):
         if isinstance(item, str):
-            yield (*place, index), item, None
+            yield at, item, None
         for name, settings in as_map(item).items():
-            yield (*place, index, name), name, settings
+            yield (*at, name), name, settings
 
 
 def _between(reader: Reader, place: Place, raw: Any) -> run_pairs.Between | Problem:
@@ -94,7 +98,7 @@ def _settings(reader: Reader, place: Place, entry: Entry, given: Any) -> dict[st
     for name, raw in as_map(given).items():
         at = (*place, name)
         if name not in known:
-            reader.findings.report(unknown(at, "setting", known))
+            reader.findings.report(unknown(at, "setting", known, aliases(known)))
             continue
         if entry.at_epochs and name == "epoch":
             reader.findings.report(received(at, raw, EXPECTED_EPOCH))
@@ -203,18 +207,19 @@ def beside(
         body: The experiment.
         experiments: All of the study, as written.
     """
-    raw, at = body.get("beside"), (*place, "beside")
-    if not isinstance(raw, list):  # the schema reports what is none
+    at = (*place, "beside")
+    found = list(listed(at, body.get("beside")))
+    if not found:
         return ()
     if "margins" not in body:
         text = "received without margins, beside which it is drawn; margins are expected."
         reader.findings.report(Problem(at, text))
     timed = [name for name, other in experiments.items() if "timing" in as_map(other)]
-    for index, name in enumerate(raw):
+    for where, name in found:
         if name not in timed:
             expected = f"an experiment of times ({', '.join(timed) or 'there is none'})"
-            reader.findings.report(received((*at, index), name, expected, timed))
-    return tuple(raw)
+            reader.findings.report(received(where, name, expected, timed))
+    return tuple(name for _, name in found)
 
 
 def words(body: dict[str, Any]) -> dict[str, dict[str, str]]:

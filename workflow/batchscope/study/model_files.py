@@ -1,15 +1,21 @@
 """The models that a study may name: those that are built in, and the user's own Python files.
 
-A file is checked without being run, and without Keras; batchscope.training.models runs it.
+A file is checked without being run, and without Keras; batchscope.training.user_models runs it.
+What it imports from its own folder belongs to it: these modules are found by reading, never by
+importing.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from batchscope.catalogue import run_names
+from batchscope.errors import UserError
 from batchscope.problems import Place, Problem, received, unmet
 
 # batchscope.training.networks, which builds them, is above this.
@@ -24,11 +30,113 @@ BUILT_IN_MODELS = (
     "tutorial_cnn",
 )
 
+# What is imported before any model file: a file of that name beside it is none of its modules.
+_IMPORTED = {*sys.stdlib_module_names, "batchscope", "keras", "numpy", "tensorflow"}
+
+
+class _Unparsed(UserError):
+    """A file that is no valid Python, or that nobody may read.
+
+    Args:
+        file: The file.
+        expected: What is expected of it.
+        why: What the system says, as ` (Permission denied)`.
+    """
+
+    def __init__(self, file: Path, expected: str, why: str = "") -> None:
+        super().__init__(f"{file}: received{why or ' broken Python'}; {expected} is expected.")
+        self.file, self.expected, self.why = file, expected, why
+
 
 def token(name: str, path: str) -> str:
-    """Returns the token of a user's model: its name and a digest of its file's bytes."""
-    sha256 = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return run_names.token(name, run_names.digest(sha256))
+    """Returns the token of a user's model: its name and the digest of its file."""
+    return run_names.token(name, digest(path))
+
+
+def digest(path: Path | str) -> str:
+    """Returns a digest of the bytes of a user's model file and of the local modules it imports.
+
+    Raises:
+        UserError: If one of them is no valid Python or cannot be read.
+    """
+    folder = Path(path).parent
+    files = sorted(file for file in local_modules(path).values() if file.is_file())
+    beside = {file.relative_to(folder).as_posix(): _sha256(file) for file in files}
+    own = _sha256(Path(path))
+    # The digest of a file alone is older than that of several.
+    return run_names.digest([own, beside] if beside else own)
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def local_modules(path: Path | str) -> dict[str, Path]:
+    """Returns the modules in a model file's folder that it imports, or one of these imports.
+
+    Args:
+        path: The user's model file. Nothing is run: imports that are no import statements are
+            not found.
+
+    Returns:
+        Dotted name -> file; of a folder that is a package without `__init__.py`, the folder.
+
+    Raises:
+        UserError: If one of them is no valid Python or cannot be read.
+    """
+    folder = Path(path).parent
+    found: dict[str, Path] = {}
+    waiting = [((), Path(path))]
+    while waiting:
+        package, file = waiting.pop()
+        for name in _imports(_parse(file), package):
+            parts = tuple(name.split("."))
+            for module, source in _sources(folder, parts):
+                key = ".".join(module)
+                if key not in found and source != Path(path):
+                    found[key] = source
+                    if source.is_file():
+                        inside = source.name == "__init__.py"
+                        waiting.append((module if inside else module[:-1], source))
+    return found
+
+
+def _sources(folder: Path, parts: tuple[str, ...]) -> list[tuple[tuple[str, ...], Path]]:
+    """Returns the modules behind a dotted name, from its first part on, as far as they exist."""
+    found: list[tuple[tuple[str, ...], Path]] = []
+    for count in range(1, len(parts) + 1) if parts[0] not in _IMPORTED else ():
+        place = folder.joinpath(*parts[:count])
+        files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+        source = next(filter(os.path.isfile, files), place)
+        if source == place and not os.path.isdir(place):
+            break
+        found.append((parts[:count], source))
+    while found and os.path.isdir(found[-1][1]):  # a package by what is imported from it
+        found.pop()
+    return found
+
+
+def _imports(tree: ast.Module, package: tuple[str, ...]) -> Iterator[str]:
+    """Yields the dotted names that a module may import; some are no module but what is in one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: max(0, len(package) + 1 - node.level)] if node.level else ()
+            base = [*above, *([node.module] if node.module else [])]
+            yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+def _parse(file: Path) -> ast.Module:
+    try:
+        return ast.parse(file.read_bytes(), str(file))
+    except OSError as error:
+        raise _Unparsed(file, "a file that can be read", f" ({error.strerror})") from None
+    except (SyntaxError, ValueError) as error:
+        at = f" (line {error.lineno}: {error.msg})" if isinstance(error, SyntaxError) else ""
+        raise _Unparsed(file, f"a file of valid Python{at}") from None
+    except (MemoryError, RecursionError):
+        raise _Unparsed(file, "a file of valid Python, less deeply nested,") from None
 
 
 def problem(place: Place, path: str) -> Problem | None:
@@ -45,21 +153,29 @@ def problem(place: Place, path: str) -> Problem | None:
         expected = "an existing Python file or a built-in model"
         return received(place, path, expected, BUILT_IN_MODELS, why)
     try:
-        tree = ast.parse(Path(path).read_bytes(), path)
-    except (SyntaxError, ValueError) as error:
-        at = f" (line {error.lineno}: {error.msg})" if isinstance(error, SyntaxError) else ""
-        return received(place, path, f"a file of valid Python{at}")
-    except (MemoryError, RecursionError):
-        return received(place, path, "a file of valid Python, less deeply nested,")
+        tree = _parse(Path(path))
+        local_modules(path)
+    except _Unparsed as fault:
+        other = fault.file != Path(path)
+        which = f", which imports {fault.file.relative_to(Path(path).parent)}" if other else ""
+        return received(place, path, fault.expected, why=which + fault.why)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            dots = "." * node.level
+            got = f" with an import from '{dots}{node.module or ''}' (line {node.lineno})"
+            expected = "an import without dots: modules are found in the file's folder,"
+            return received(place, path, expected, why=got)
     if not _binds_build(tree):
         return received(place, path, "a file that defines build(input_shape, classes)")
     return None
 
 
 def _binds_build(tree: ast.Module) -> bool:
-    """Whether a module may bind the name `build`."""
+    """Whether a module may bind the name `build` to what takes two arguments."""
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == "build":
+        if isinstance(node, ast.FunctionDef) and node.name == "build":
+            return _takes_two(node.args)
+        if isinstance(node, ast.ClassDef) and node.name == "build":
             return True
         if isinstance(node, ast.ImportFrom | ast.Import):
             bound = {alias.asname or alias.name for alias in node.names}
@@ -71,3 +187,11 @@ def _binds_build(tree: ast.Module) -> bool:
         ):
             return True
     return False
+
+
+def _takes_two(arguments: ast.arguments) -> bool:
+    """Whether a function can be called with two positional arguments."""
+    most = len(arguments.posonlyargs) + len(arguments.args)
+    least = most - len(arguments.defaults)
+    keywords = any(default is None for default in arguments.kw_defaults)
+    return least <= 2 and (most >= 2 or arguments.vararg is not None) and not keywords

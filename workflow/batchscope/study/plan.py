@@ -15,9 +15,11 @@ from typing import Any
 
 from batchscope.catalogue import (
     coercion,
+    columns,
     dataset_definitions,
     figure_names,
     incompatible_factors,
+    outcomes,
     run_names,
     sweep_names,
 )
@@ -39,7 +41,9 @@ from batchscope.study.value_reader import Reader
 
 MAX_RUNS = 1000
 _LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
-_RUN_COUNT = Parameter("max_runs", "max_runs", "int", None, "Most runs.", minimum=1)
+_RUN_COUNT = Parameter(
+    "max_runs", "max_runs", "int", None, "Most runs.", minimum=1, maximum=1_000_000
+)
 
 
 @dataclass(frozen=True)
@@ -189,6 +193,19 @@ def _used(tokens: Iterable[tuple[str, ...]], known: dict[str, Any]) -> dict[str,
     return {token: by_token[token] for token in dict.fromkeys(chain(*tokens))}
 
 
+def _expanded(path: Any) -> Any:
+    """Returns a path with a user's home for `~`, and what is no text as it is."""
+    return os.path.expanduser(path) if isinstance(path, str) else path
+
+
+def _trends(experiment: Experiment, sizes: int) -> int:
+    """Returns how many trends over batch sizes an experiment may test at most."""
+    every = map(outcomes.outcome, columns.of_measures(experiment.measures))
+    asked = {found.column for found in every if found and not found.timed}
+    asked.update(chain.from_iterable(experiment.claims.values()))
+    return len(asked) * len(experiment.runs) // (len(experiment.seeds) * sizes)
+
+
 class _Planner:
     """One pass over a configuration; collects problems, warnings and runs."""
 
@@ -204,6 +221,7 @@ class _Planner:
         self.models: dict[str, tuple[str, str | None] | None] = {}
         self.sizes: dict[str, int | None] = {}  # training images by data set
         self.sources: dict[str, str] = {}
+        self.sides: dict[str, int | None] = {}  # height and width of images by data set
         self.reader = Reader(self.findings, self.datasets, self.models)
 
     # Sections.
@@ -223,6 +241,7 @@ class _Planner:
                 plan_one = self._timing_experiment if timed else self._experiment
                 experiments[name] = plan_one(name, body, grid)
         self._check_total()
+        self._check_seeds([found for found in experiments.values() if found and found.runs])
         self._check_machines()
         if self.findings.problems or self.findings.structure:
             return None
@@ -240,7 +259,7 @@ class _Planner:
             runs=self.runs,
             warnings=tuple(self.findings.warnings),
             machines={
-                name: (os.path.normpath(body["results"]), body.get("machine", "local"))
+                name: (os.path.normpath(_expanded(body["results"])), body.get("machine", "local"))
                 for name, body in as_map(self.config.get("machines")).items()
             },
         )
@@ -261,12 +280,14 @@ class _Planner:
                     definition
                 )
                 self.sources[token] = definition["source"]
+                self.sides[token] = dataset_definitions.image_side(definition)
 
     def _read_models(self) -> None:
         built_in = model_files.BUILT_IN_MODELS
         self.models.update({name: (name, None) for name in built_in})
         for name, path in as_map(self.config.get("models")).items():
             place = ("models", name)
+            path = _expanded(path)
             if name in built_in and path != name:
                 text = "a name of its own is expected: this one is a built-in model's."
                 self.findings.report(Problem(place, f"received {show(path)}; {text}"))
@@ -289,7 +310,7 @@ class _Planner:
             if name == own:
                 text = "received the name of this machine; a name of its own is expected: "
                 self.findings.report(Problem(place, f"{text}`machine` names this one."))
-            folder = as_map(body).get("results")
+            folder = _expanded(as_map(body).get("results"))
             if not isinstance(folder, str):
                 continue
             if os.path.normpath(folder) == "results":
@@ -338,7 +359,7 @@ class _Planner:
             datasets=tuple(dict.fromkeys(self.runs[run].factors["dataset"] for run in runs)),
             models=tuple(dict.fromkeys(self.runs[run].factors["model"] for run in runs)),
             pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
-            figures=tuple(body.get("figures", ())),
+            figures=figure_names.drawn(body),
             published=experiment_keys.words(body),
             numbers=numbers,
             claims=claims,
@@ -377,7 +398,7 @@ class _Planner:
             measures={},
             datasets=tuple(dict.fromkeys(sweep.factors["dataset"] for sweep in found)),
             models=tuple(dict.fromkeys(sweep.factors["model"] for sweep in found)),
-            figures=tuple(body.get("figures", ())),
+            figures=figure_names.drawn(body),
             published=experiment_keys.words(body),
             numbers=numbers,
             at_epochs=tuple(sorted(at_epochs)),
@@ -412,6 +433,21 @@ class _Planner:
             )
             self.findings.report(Problem(("max_runs",), text))
 
+    def _check_seeds(self, experiments: list[Experiment]) -> None:
+        """Warns of experiments with too few seeds for any verdict on a trend."""
+        sizes = {
+            found.name: len({self.runs[run].factors["batch_size"] for run in found.runs})
+            for found in experiments
+        }
+        asked = sum(_trends(found, sizes[found.name]) for found in experiments)
+        for found in experiments:
+            needed = outcomes.seeds_needed(sizes[found.name], asked)
+            count = len(found.seeds)
+            if sizes[found.name] > 1 and count < needed:
+                text = f"received {count} seed{'' if count == 1 else 's'}; at least {needed} are "
+                text += f"expected for a verdict on its {sizes[found.name]} batch sizes."
+                self.findings.warn(Problem(("experiments", found.name, "seeds"), text))
+
     def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> list[str]:
         if self._too_many(grid):
             return []
@@ -420,6 +456,7 @@ class _Planner:
         timed = not OF_TRAININGS.keys().isdisjoint(measures)
         for index, factors, find in grid.combinations():
             size, source = (of.get(factors["dataset"]) for of in (self.sizes, self.sources))
+            self._check_images(factors, find)
             self._check(incompatible_factors.of_training(factors, size, source), find)
             for seed in grid.seeds:
                 run = {**factors, "seed": seed}
@@ -440,6 +477,7 @@ class _Planner:
         found = []
         for _, factors, find in grid.combinations():
             size = self.sizes.get(factors["dataset"])
+            self._check_images(factors, find)
             self._check(incompatible_factors.of_timing(factors, size, timings), find)
             found.append(factors)
         grouped = tuple(sweep_names.group(found))
@@ -457,6 +495,10 @@ class _Planner:
     def _check(self, wrong: Iterable[tuple[str, str]], find: Callable[[str], Place]) -> None:
         """Reports what is wrong with one combination."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
+
+    def _check_images(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        side = self.sides.get(factors["dataset"])
+        self._check(incompatible_factors.of_images(factors, side), find)
 
     def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from batchscope.catalogue import run_factors
+from batchscope.catalogue import parameters, run_factors
 from batchscope.problems import Place, Problem, missing, received, unknown
 
 # Both runs of a pair start from the same weights: these fix what the weights are.
@@ -53,7 +53,7 @@ def read(place: Place, raw: Any, coerce: Coerce) -> Between | Problem:
         text = f"received '{factor}', which changes the initial weights; another factor is"
         return Problem(at, f"{text} expected: both runs start from the same weights.")
     if factor not in PAIRED:
-        return unknown(at, "factor", PAIRED)
+        return unknown(at, "factor", PAIRED, parameters.aliases(run_factors.FACTORS))
     if not isinstance(values, list) or len(values) != 2:
         return received(at, values, "a list of two values (small run, large run)")
     small, large = (coerce(factor, (*at, index), value) for index, value in enumerate(values))

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from batchscope.catalogue import coercion
+from batchscope.catalogue import coercion, parameters
 from batchscope.catalogue.parameters import Parameter
 from batchscope.problems import Findings, Place, Problem, received, show, unknown
 from batchscope.study import experiment_kinds
@@ -143,7 +143,8 @@ class Reader:
             text = f"received a seed; {EXPECTED_SEED} is expected."
             self.findings.report(Problem(place, text))
         elif name not in experiment_kinds.EITHER.factors:
-            self.findings.report(unknown(place, "factor", kind.known))
+            aliases = parameters.aliases(experiment_kinds.EITHER.factors)
+            self.findings.report(unknown(place, "factor", kind.known, aliases))
         elif name not in kind.factors:
             self.findings.report(Problem(place, kind.why_not))
         else:

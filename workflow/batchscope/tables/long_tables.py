@@ -6,14 +6,13 @@ alone where nothing of it is measured. `tables` has the table with one row per r
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import disk
+from batchscope import damage, disk
 from batchscope.catalogue import measure_settings, run_factors, run_names
 from batchscope.store import job_files, records
 
@@ -30,16 +29,16 @@ _ALIGNMENT = ("place", "epoch", "examples", "norm", "ratio", "independent")
 _LINES = ("other", "factor", "small", "large", "alpha", "split", "loss", "accuracy")
 _LANDSCAPES = ("kind", "index", "a", "b", "loss")
 _METRICS = tuple(f"{split}_{name}" for split in records.SPLITS for name in ("loss", "accuracy"))
-_AT_EPOCHS = ("machine", "at_epoch", *_METRICS, "train_seconds")
+AT_EPOCHS = ("machine", "at_epoch", *_METRICS, "train_seconds")
 _WHOLE = ("epoch", "step", "position", "count", "examples", "index", "at_epoch")
 
 Block = dict[str, Sequence[Any]]
 NAN = float("nan")
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
-    """Returns a record, or None where there is none."""
-    return disk.read_json(path) if path.exists() else None
+def read_record(path: Path, *keys: str) -> dict[str, Any] | None:
+    """Returns a record that has these keys, or None where there is none."""
+    return disk.read_json(path, *keys) if path.exists() else None
 
 
 def factors(run: str) -> dict[str, Any]:
@@ -53,18 +52,20 @@ def factors(run: str) -> dict[str, Any]:
     return found
 
 
-def history(results: Path | str, run: str) -> list[dict[str, str]]:
-    """Returns the rows of a run's history, none where there is no file."""
-    path = records.run_folder(results, run) / "history.csv"
-    if not path.exists():
-        return []
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def history(results: Path | str, run: str) -> list[dict[str, float]]:
+    """Returns the rows of a trained run's history; a field that is empty is NaN.
 
-
-def number(text: str | None) -> float:
-    """Returns the number in a field of a history; NaN for an empty one."""
-    return float(text) if text else float("nan")
+    Raises:
+        UserError: If it is missing or damaged, or has not the epochs of the run's record.
+    """
+    folder = records.run_folder(results, run)
+    path, record = folder / "history.csv", records.run_record(folder)
+    rows = disk.read_rows(path, "epoch", "train_loss", delete=record)
+    epochs = disk.read_json(record, "epochs_run")["epochs_run"]
+    with damage.reading(path, f"a row for each of the {epochs} epochs in its record", record):
+        if len(rows) != epochs:
+            raise ValueError(f"{len(rows)} rows")
+        return [{name: float(text) if text else NAN for name, text in row.items()} for row in rows]
 
 
 def histories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -77,7 +78,7 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
         for first in _runs(results, study.experiments[experiment]):
             rows = history(results, first["run"])
             # A run of an earlier version may lack the newest columns.
-            columns = [[number(row.get(name)) for row in rows] for name in records.HISTORY_COLUMNS]
+            columns = [[row.get(name, NAN) for row in rows] for name in records.HISTORY_COLUMNS]
             yield first, dict(zip(_HISTORY, columns, strict=True))
 
     return _table(_HISTORY, blocks())
@@ -192,7 +193,7 @@ def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.Dat
     def block(record: dict[str, Any], path: Path) -> Iterator[Block]:
         if record.get("status") != records.FINISHED:
             return
-        members = disk.read_arrays(path.with_suffix(".npz"))
+        members = disk.read_arrays(path.with_suffix(".npz"), "axis")
         axis = members.pop("axis")
         for member, loss in members.items():
             kind, _, index = member.partition(":")
@@ -219,7 +220,7 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
     stopped earlier never reached is empty.
     """
     chosen = study.experiments[experiment]
-    return _table(_AT_EPOCHS, _at_epochs(results, study, chosen))
+    return _table(AT_EPOCHS, _at_epochs(results, study, chosen))
 
 
 def _at_epochs(
@@ -236,7 +237,8 @@ def _at_epochs(
             if timing not in timed:
                 timed[timing] = _seconds_per_epoch(place, timing, chosen)
             evaluated = [_evaluated(place.results, run, epoch, chosen) for epoch in epochs]
-            record = disk.read_json(records.run_folder(place.results, run) / "record.json")
+            path = records.run_folder(place.results, run) / "record.json"
+            record = disk.read_json(path, "epochs_run")
             yield (
                 first,
                 {
@@ -258,7 +260,7 @@ def _evaluated(
     if "evaluate" not in experiment.measures:
         return {}
     path = records.measure_path(results, run, "evaluate", job_files.at_epoch("evaluate", epoch))
-    found = (read_record(path) or {}).get("values", {})
+    found = (read_record(path, "values") or {"values": {}})["values"]
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -267,7 +269,8 @@ def _seconds_per_epoch(place: job_files.Place, timing: str, experiment: Experime
         return NAN
     settings = measure_settings.settings_name("time_epoch", experiment.measures["time_epoch"])
     path = records.timing_path(place.results, place.recorded, timing, settings, "time_epoch")
-    found = (read_record(path) or {}).get("values", {}).get("seconds_per_epoch")
+    record = read_record(path, "values")
+    found = record and record["values"].get("seconds_per_epoch")
     return NAN if found is None else found
 
 
@@ -297,7 +300,7 @@ def write_table(frame: pandas.DataFrame, path: Path) -> None:
 def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any]]:
     """Yields the first columns of the long tables for every run on disk."""
     for run in experiment.runs:
-        record = read_record(records.run_folder(results, run) / "record.json")
+        record = read_record(records.run_folder(results, run) / "record.json", "status")
         if record is not None:
             found = factors(run)
             known = {name: found[name] for name in run_factors.FACTORS}

@@ -97,7 +97,8 @@ class _Reader:
 
     def run(self, run: str, wanted: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """Returns the columns that the files of one run give."""
-        record = long_tables.read_record(records.run_folder(self.results, run) / "record.json")
+        path = records.run_folder(self.results, run) / "record.json"
+        record = long_tables.read_record(path, "status")
         row: dict[str, Any] = {"status": records.MISSING, **self._examples(run)}
         if record is not None:
             row["status"] = long_tables.shown_status(record)
@@ -113,22 +114,23 @@ class _Reader:
         if measure not in MEASURES:
             timing = run_names.timing_name(run_names.parse_run(run))
             path = records.timing_path(self.results, self.machine, timing, name, measure)
-            record = self._once(path)
+            record = self._once(path, "values")
         elif MEASURES[measure].pairs:
             return {}  # a long table of its own
         else:
-            record = long_tables.read_record(records.measure_path(self.results, run, measure, name))
+            path = records.measure_path(self.results, run, measure, name)
+            record = long_tables.read_record(path, "values")
         return record["values"] if record else {}
 
     def _examples(self, run: str) -> dict[str, Any]:
         dataset = run.partition("+")[0]
-        record = self._once(records.dataset_folder(self.results, dataset) / "record.json")
-        counts = (record or {}).get("counts", {})
+        path = records.dataset_folder(self.results, dataset) / "record.json"
+        counts = (self._once(path, "counts") or {"counts": {}})["counts"]
         return {f"{split}_examples": counts.get(split) for split in records.SPLITS}
 
-    def _once(self, path: Path) -> dict[str, Any] | None:
+    def _once(self, path: Path, *keys: str) -> dict[str, Any] | None:
         if path not in self._shared:
-            self._shared[path] = long_tables.read_record(path)
+            self._shared[path] = long_tables.read_record(path, *keys)
         return self._shared[path]
 
 
@@ -136,8 +138,8 @@ def _product(epochs: float | None, seconds: float | None) -> float:
     return NAN if epochs is None or seconds is None else epochs * seconds
 
 
-def _lowest(rows: list[dict[str, str]], column: str) -> float:
-    values = [long_tables.number(row[column]) for row in rows]
+def _lowest(rows: list[dict[str, float]], column: str) -> float:
+    values = [row[column] for row in rows]
     return min((value for value in values if math.isfinite(value)), default=NAN)
 
 

@@ -16,11 +16,10 @@ import pandas
 
 from batchscope.analysis import step_cost, step_stairs
 from batchscope.catalogue import run_factors, run_names, sweep_names
-from batchscope.catalogue.timing_columns import COLUMNS, FIRST, QUARTILES
+from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files
 from batchscope.tables import long_tables
-from batchscope.timing.throughput import DISTURBED_CORES
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -82,8 +81,9 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
     chosen = study.experiments[experiment]
     for place in job_files.places(study, results):
         for job in job_files.timing_jobs(chosen, place.results, place.recorded):
-            record = long_tables.read_record(job.path) if job.measure == measure else None
-            here = job.measure == measure and place.machine == study.machine
+            wanted = job.measure == measure
+            record = long_tables.read_record(job.path, "status") if wanted else None
+            here = wanted and place.machine == study.machine
             if record is None and here and (lacking := absence.of(job.sweep.factors)):
                 record = _absent(job.sweep, lacking.status)
             if record is not None:
@@ -211,6 +211,8 @@ def _step_time(timing: Timing, peaks: Peaks) -> Row:
     row["half_batch"], row["line_residual"] = fit.half_batch.value, fit.residual
     noise = step_cost.noise_floor(*step_cost.halves(blocks)).factor
     row["noise_floor"] = noise
+    if step_cost.too_noisy(noise):
+        row["half_batch"] = row["ceiling_images_per_second"] = None
     speeds = (size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
     row["highest_images_per_second"] = max(speeds)
     knee = step_cost.knee(sizes, blocks, noise=noise)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from batchscope.catalogue.sweep_names import Sweep
+from batchscope.catalogue.timing_columns import DISTURBED_CORES
 from batchscope.store import records
 from batchscope.timing.instruments.clocks import cpu_times, foreign_cores
 from batchscope.timing.instruments.sampler import Sampler, as_lists
@@ -28,8 +29,6 @@ from batchscope.timing.steps.subjects import Subject, open_subject
 
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
-# Cores that others may take on average before a block counts as disturbed.
-DISTURBED_CORES = 0.2
 MOST_REPEATS = 2
 ORDER_SEED = 0
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,22 +30,6 @@ LEARNING_RATE = 1e-6
 RunSteps = Callable[[int, int], float]
 
 
-def windows(steps_per_epoch: int, steps: int) -> Iterator[list[tuple[int, int]]]:
-    """Yields blocks of `steps` consecutive steps, epoch after epoch, without end.
-
-    Each block is a list of pieces (start, stop) that do not cross the end of an epoch.
-    """
-    position = 0
-    while True:
-        pieces, left = [], steps
-        while left:
-            stop = min(position + left, steps_per_epoch)
-            pieces.append((position, stop))
-            left -= stop - position
-            position = stop % steps_per_epoch
-        yield pieces
-
-
 def examples_in(pieces: list[tuple[int, int]], batch_size: int, examples: int) -> int:
     """Returns the examples that the steps of a block train on; an epoch's last is smaller."""
     return sum(min(stop * batch_size, examples) - start * batch_size for start, stop in pieces)
@@ -53,39 +38,49 @@ def examples_in(pieces: list[tuple[int, int]], batch_size: int, examples: int) -
 def time_blocks(
     run_steps: RunSteps, examples: int, batch_size: int, blocks: int, block_seconds: float
 ) -> list[dict[str, float]]:
-    """Times blocks of steps after a warm-up.
+    """Times blocks of steps after a warm-up, each of which gives the time of an epoch.
+
+    A step has a fixed cost, so that no time per example tells what the last, smaller batch of an
+    epoch takes. A block is whole epochs where these are short; of a longer epoch it is steps of
+    whole batches and the last step, timed apart and added up with the numbers that an epoch has.
 
     Args:
         run_steps: Runs the steps [start, stop) of an epoch; returns the seconds they took.
-        examples: Examples in an epoch.
+        examples: Examples in an epoch, at least `batch_size`.
         batch_size: Examples per step.
         blocks: Blocks to time.
         block_seconds: Least seconds that a block should take.
 
     Returns:
-        Per block: steps, examples, seconds, and seconds_per_epoch: the block's time per
-        example times the examples of an epoch, so that the last, smaller batch has the
-        weight that it has in an epoch.
+        Per block: steps, examples, seconds and seconds_per_epoch.
     """
-    steps_per_epoch = math.ceil(examples / batch_size)
-    warm = windows(steps_per_epoch, 1)
+    steps, whole = math.ceil(examples / batch_size), examples // batch_size
+    kinds = itertools.cycle([(0, 1), (steps - 1, steps)])
     spent, done = 0.0, 0
-    while spent < WARM_UP_SECONDS or done < 3:
-        spent += sum(run_steps(*piece) for piece in next(warm))
+    while spent < WARM_UP_SECONDS or done < 4:  # either kind twice
+        spent += run_steps(*next(kinds))
         done += 1
-    steps, timed = 1, []
     # A call has a cost of its own, so a single step says little about many.
-    while sum(run_steps(*piece) for piece in next(windows(steps_per_epoch, steps))) < block_seconds:
-        steps *= 2
-    for pieces, _ in zip(windows(steps_per_epoch, steps), range(blocks), strict=False):
-        seconds = sum(run_steps(*piece) for piece in pieces)
-        seen = examples_in(pieces, batch_size, examples)
+    count, epochs = 1, 1
+    while count < whole and run_steps(0, count) < block_seconds:
+        count = min(2 * count, whole)
+    if count == whole:
+        while sum(run_steps(0, steps) for _ in range(epochs)) < block_seconds:
+            epochs *= 2
+        pieces, weights = [(0, steps)] * epochs, [1 / epochs] * epochs
+    else:
+        pieces, weights = [(0, count)], [whole / count]
+        if whole < steps:
+            pieces, weights = [*pieces, (whole, steps)], [*weights, 1.0]
+    timed = []
+    for _ in range(blocks):
+        seconds = [run_steps(*piece) for piece in pieces]
         timed.append(
             {
-                "steps": steps,
-                "examples": seen,
-                "seconds": seconds,
-                "seconds_per_epoch": seconds / seen * examples,
+                "steps": sum(stop - start for start, stop in pieces),
+                "examples": examples_in(pieces, batch_size, examples),
+                "seconds": sum(seconds),
+                "seconds_per_epoch": float(np.dot(weights, seconds)),
             }
         )
     return timed

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from batchscope.catalogue.sweep_names import Sweep
+from batchscope.catalogue.timing_columns import DISTURBED_CORES
 from batchscope.store import records
 from batchscope.timing.instruments.peak_memory import peak_memory, reset_peak_memory
 from batchscope.timing.instruments.sampler import Sampler, as_lists
 from batchscope.timing.instruments.samples import summary
 from batchscope.timing.largest import fates
 from batchscope.timing.steps.subjects import Subject, open_subject
-from batchscope.timing.throughput import DISTURBED_CORES, MOST_REPEATS, calibrate
+from batchscope.timing.throughput import MOST_REPEATS, calibrate
 
 # What the samples of a training that counts are called, and those of what surrounds it.
 TRAINING, LEAD_IN, REPEATED = "batch_size", "lead_in", "repeated"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,9 @@ def load(
     if not path.exists():
         return None
     try:
-        members = disk.read_arrays(path)
+        members = disk.read_arrays(path, "progress")
         progress = json.loads(str(members["progress"]))
-    except (UserError, KeyError, ValueError, zipfile.BadZipFile):
+    except (UserError, ValueError):
         return None
     if progress.pop("key", None) != key:
         return None

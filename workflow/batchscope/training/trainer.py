@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import os
 import shutil
 import signal
 import time
@@ -18,8 +20,10 @@ import tensorflow as tf
 from batchscope import datasets, disk
 from batchscope.catalogue import incompatible_factors, kept_epochs, run_names
 from batchscope.catalogue.versions import VERSIONS
-from batchscope.host import description
-from batchscope.store import records
+from batchscope.errors import Interrupted
+from batchscope.host import description, locks
+from batchscope.store import job_files, memory_kills, records
+from batchscope.store.progress import Teller
 from batchscope.training import augmentations, checkpoint, distances, losses, models, replicas
 from batchscope.training.step_loop import (
     Totals,
@@ -33,10 +37,6 @@ from batchscope.training.step_loop import (
 # A Python signal handler only runs between calls into the graph.
 CHUNK_SECONDS = 5.0
 CHECKPOINT_SECONDS = 30.0
-
-
-class Interrupted(Exception):
-    """A signal asked the training to stop; its checkpoint is written."""
 
 
 @dataclass
@@ -91,17 +91,24 @@ class Training:
         results: The results folder, with the prepared data set in it.
         model_file: The user's own model file, where the run's model is one.
         limits: How the training is cut.
+        folder: Where its files lie; the run's own folder if left out.
 
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """
 
     def __init__(
-        self, run: str, results: Path, model_file: str | None = None, limits: Limits | None = None
+        self,
+        run: str,
+        results: Path,
+        model_file: str | None = None,
+        limits: Limits | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.run = run
         self.results = results
-        self.folder = records.run_folder(results, run)
+        self.folder = folder or records.run_folder(results, run)
+        self.read = () if folder else job_files.noted_epochs(results, run)
         self.factors = run_names.parse_run(run)
         self.limits = limits or Limits()
         self.data = datasets.load(results, self.factors["dataset"])
@@ -123,6 +130,7 @@ class Training:
         )
         self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
         self.progress = Progress()
+        self.teller = Teller(self.folder, self.factors["epochs"], self.steps)
         self.best: dict[str, np.ndarray] = {}
         self.epoch_start = self.initial[0]  # trainable weights
         self.norms: list[np.ndarray] = []  # of the updates, call by call
@@ -163,8 +171,17 @@ class Training:
         return self.folder / "checkpoint.npz"
 
     @property
+    def _epochs(self) -> Path:
+        return self.folder / "epochs"
+
+    @property
     def _key(self) -> str:
         return f"{VERSIONS['train']} {self.run}"
+
+    def stop_on_signals(self) -> None:
+        """Lets SIGTERM and SIGINT stop the training at its next checkpoint."""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self.stop)
 
     def stop(self, signum: int, frame: FrameType | None) -> None:
         """Signal handler: stops the training after the current call into the graph."""
@@ -215,13 +232,18 @@ class Training:
     def _resume(self) -> None:
         loaded = checkpoint.load(self._checkpoint, self._key, self.variables)
         if loaded is None:  # what an older version left is not this training's
-            shutil.rmtree(self.folder / "epochs", ignore_errors=True)
+            shutil.rmtree(self._epochs, ignore_errors=True)
         else:
             progress, groups = loaded
             self.progress, self.best = Progress(**progress), groups.get("best", {})
             self.progress.resumed += 1
             self.norms = list(groups.get("updates", {}).values())
             self.epoch_start = groups.get("epoch_start") or self._known_epoch_start()
+
+    def resume_progress(self) -> None:
+        """Takes up how far the last checkpoint came, without its weights."""
+        if (loaded := checkpoint.load(self._checkpoint, self._key, [])) is not None:
+            self.progress = Progress(**loaded[0])
 
     def _known_epoch_start(self) -> dict[str, np.ndarray]:
         """Returns the weights at the epoch's start where a checkpoint need not repeat them."""
@@ -279,10 +301,26 @@ class Training:
             progress.best_value = row[self.factors["monitor"]]
             progress.best_epoch = progress.epoch
             self.best = records.weight_members(trainable, state)
-        if kept_epochs.is_stored(progress.epoch):
-            path = self.folder / "epochs" / f"{progress.epoch}.npz"
+        if progress.epoch in self._keep_wanted(over=False):
+            path = self._epochs / f"{progress.epoch}.npz"
             records.write_weights(path, trainable, state)
         return True
+
+    def _keep_wanted(self, over: bool) -> set[int]:
+        """Deletes the weights of epochs that nothing reads; returns the epochs that are read."""
+        wanted = kept_epochs.wanted(self.read, self.progress.epoch, over)
+        for path in self._epochs.glob("*.npz"):
+            if path.stem.isdigit() and int(path.stem) not in wanted:
+                path.unlink()
+        return wanted
+
+    def _name_middle(self) -> None:
+        """Gives the weights of the middle the name by which they are read, whose epoch is known."""
+        kept = self._epochs / f"{kept_epochs.middle(self.progress.epoch)}.npz"
+        if kept_epochs.MIDDLE in self.read and kept.exists():
+            path = self._epochs / f"{kept_epochs.MIDDLE}.npz"
+            also_read = int(kept.stem) in self.read
+            (disk.copy if also_read else os.replace)(kept, path)
 
     def _learning_rate(self, update: int) -> float:
         """Returns the rate that an update was made with."""
@@ -290,11 +328,12 @@ class Training:
         return float(rate.numpy())
 
     def _pause(self) -> None:
-        """Writes a checkpoint when one is due; obeys a signal.
+        """Says how far the training is, writes a checkpoint when one is due; obeys a signal.
 
         Raises:
             Interrupted: If a signal asked for it.
         """
+        self.teller.tell(self.progress.epoch, self.progress.step, self.progress.history)
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
         if due or self.stopping:
             progress = asdict(self.progress)
@@ -337,6 +376,8 @@ class Training:
         initial = self._write_initial()
         norms = np.empty(0, np.float32) if out_of_memory else self._update_norms()
         disk.write_arrays(self.folder / "updates.npz", {"update_norms": norms})
+        self._keep_wanted(over=True)
+        self._name_middle()
         progress = self.progress
         disk.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
         validation_losses = [row["validation_loss"] for row in progress.history]
@@ -374,6 +415,7 @@ class Training:
             },
         )
         self._checkpoint.unlink(missing_ok=True)
+        (self.folder / memory_kills.NOTE).unlink(missing_ok=True)
 
     def _write_initial(self) -> Path:
         """Writes the initial weights; all runs of a model and seed share one file."""
@@ -400,12 +442,39 @@ def train(
     Raises:
         Interrupted: If SIGTERM or SIGINT stopped the training; it goes on from its checkpoint
             when it is started again.
+        UserError: If another process is training the run.
     """
-    training = Training(run, results, model_file, limits)
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, training.stop)
+    with _alone(run, results):
+        return _train(Training(run, results, model_file, limits))
+
+
+def record_kill(run: str, results: Path, message: str, model_file: str | None = None) -> str:
+    """Records a run whose training the kernel killed for memory; returns its status.
+
+    Args:
+        run: The run's name.
+        results: The results folder.
+        message: What became of it, for people.
+        model_file: The user's own model file, where the run's model is one.
+    """
+    with _alone(run, results):
+        training = Training(run, results, model_file)
+        with training.teller.running():  # takes over what the killed one said of its progress
+            training.resume_progress()
+            training.write(records.OUT_OF_MEMORY, "out_of_memory", message)
+    return records.OUT_OF_MEMORY
+
+
+def _alone(run: str, results: Path) -> contextlib.AbstractContextManager[None]:
+    """Lets one process at a time into a run's folder."""
+    return locks.held(records.run_folder(results, run) / "training.lock", "train this run")
+
+
+def _train(training: Training) -> str:
+    training.stop_on_signals()
     try:
-        status, reason, message = training.fit()
+        with training.teller.running():
+            status, reason, message = training.fit()
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
     training.write(status, reason, message)

@@ -22,6 +22,7 @@ ENTRY = Measure(
             0,
             "Epoch after which to measure, given by `at_epochs`; 0 for `weights`.",
             minimum=0,
+            maximum=1000000000,
         ),
     ),
     columns={

@@ -13,9 +13,35 @@ ENTRY = Measure(
         "ones, at the start, middle and end of the training."
     ),
     settings=(
-        Parameter("examples", "ex", "int", 256, "Training examples.", "examples", minimum=2),
-        Parameter("draws", "dr", "int", 20, "Random divisions into batches.", minimum=1),
-        Parameter("memory_mb", "mem", "int", 2048, "Limit on the gradients.", "MB", minimum=1),
+        Parameter(
+            "examples",
+            "ex",
+            "int",
+            256,
+            "Training examples.",
+            "examples",
+            minimum=2,
+            maximum=1000000000,
+        ),
+        Parameter(
+            "draws",
+            "dr",
+            "int",
+            20,
+            "Random divisions into batches.",
+            minimum=1,
+            maximum=1000000000,
+        ),
+        Parameter(
+            "memory_mb",
+            "mem",
+            "int",
+            2048,
+            "Limit on the gradients.",
+            "MB",
+            minimum=1,
+            maximum=1000000000,
+        ),
     ),
     columns={
         "gradient_cosine_start": Column(
@@ -31,7 +57,7 @@ ENTRY = Measure(
             "end of the training."
         ),
     },
-    weights=("initial", "final"),
+    weights=("initial", "middle", "final"),
     figures=(
         Figure(
             "gradient_alignment",

@@ -16,9 +16,23 @@ ENTRY = Measure(
     settings=(
         WEIGHTS,
         examples(2000),
-        Parameter("probes", "pr", "int", 20, "Random vectors behind the trace.", minimum=2),
         Parameter(
-            "iterations", "it", "int", 100, "Most products of the Lanczos search.", minimum=5
+            "probes",
+            "pr",
+            "int",
+            20,
+            "Random vectors behind the trace.",
+            minimum=2,
+            maximum=1000000000,
+        ),
+        Parameter(
+            "iterations",
+            "it",
+            "int",
+            100,
+            "Most products of the Lanczos search.",
+            minimum=5,
+            maximum=1000000000,
         ),
     ),
     columns={

@@ -28,12 +28,22 @@ ENTRY = Measure(
     settings=(
         WEIGHTS,
         examples(2000),
-        Parameter("points", "pt", "int", 51, "Points along each axis; odd.", minimum=3),
+        Parameter(
+            "points", "pt", "int", 51, "Points along each axis; odd.", minimum=3, maximum=1000000000
+        ),
         Parameter("span", "sp", "float", 1.0, "Largest distance along a direction.", above=0),
         Parameter(
-            "pairs", "pa", "int", 1, "Surfaces, each over its own pair of directions.", minimum=0
+            "pairs",
+            "pa",
+            "int",
+            1,
+            "Surfaces, each over its own pair of directions.",
+            minimum=0,
+            maximum=1000000000,
         ),
-        Parameter("lines", "ln", "int", 5, "One-dimensional profiles.", minimum=0),
+        Parameter(
+            "lines", "ln", "int", 5, "One-dimensional profiles.", minimum=0, maximum=1000000000
+        ),
     ),
     columns={
         "landscape_rise": Column(

@@ -18,8 +18,11 @@ ENTRY = Timing(
             "Memory that may be taken; 0 for 90 % of what is free when the search starts.",
             "MB",
             minimum=0,
+            maximum=1000000000,
         ),
-        Parameter("most", "most", "int", 65536, "Largest batch size to try.", minimum=1),
+        Parameter(
+            "most", "most", "int", 65536, "Largest batch size to try.", minimum=1, maximum=100000000
+        ),
         Parameter(
             "resolution",
             "res",

@@ -11,7 +11,11 @@ ENTRY = Timing(
     doc=(
         "What the time of a step goes to, by TensorFlow's profiler; keeps a trace for TensorBoard."
     ),
-    settings=(Parameter("steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1),),
+    settings=(
+        Parameter(
+            "steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1, maximum=1000000000
+        ),
+    ),
     batch_sizes="each",
     also_writes=("",),
     tables={
@@ -19,8 +23,8 @@ ENTRY = Timing(
             "batch_size": Column("Images per step."),
             "status": Column(
                 "finished, diverged, out_of_memory; or not_installed where the framework has no "
-                "environment here, or no_gpu where no GPU is within reach, and the rest of the "
-                "row is empty."
+                "environment here, no_gpu where no GPU is within reach, or no_cores where it "
+                "asks for more threads than there are cores, and the rest of the row is empty."
             ),
             "compute": Column("Share of the time in which an operation computes."),
             "input": Column("Share in which training waits for data and nothing computes."),

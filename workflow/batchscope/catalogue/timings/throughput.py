@@ -12,7 +12,15 @@ ENTRY = Timing(
         "Steps and images per second of every batch size, in short blocks that are timed in turns."
     ),
     settings=(
-        Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
+        Parameter(
+            "blocks",
+            "bl",
+            "int",
+            7,
+            "Timed blocks of every batch size.",
+            minimum=4,
+            maximum=1000000000,
+        ),
         Parameter(
             "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
         ),
@@ -27,6 +35,7 @@ ENTRY = Timing(
             ),
             "steps",
             minimum=0,
+            maximum=1000000000,
         ),
     ),
     frameworks=True,
@@ -36,8 +45,8 @@ ENTRY = Timing(
             "batch_size": Column("Images per step."),
             "status": Column(
                 "finished, diverged, out_of_memory; or not_installed where the framework has no "
-                "environment here, or no_gpu where no GPU is within reach, and the rest of the "
-                "row is empty."
+                "environment here, no_gpu where no GPU is within reach, or no_cores where it "
+                "asks for more threads than there are cores, and the rest of the row is empty."
             ),
             "steps": Column("Steps of a block."),
             "blocks": Column("Timed blocks."),
@@ -78,8 +87,8 @@ ENTRY = Timing(
         "sweeps.csv": {
             "status": Column(
                 "finished, diverged, out_of_memory; or not_installed where the framework has no "
-                "environment here, or no_gpu where no GPU is within reach, and the rest of the "
-                "row is empty."
+                "environment here, no_gpu where no GPU is within reach, or no_cores where it "
+                "asks for more threads than there are cores, and the rest of the row is empty."
             ),
             "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
             "train_examples": Column("Images of an epoch."),
@@ -97,7 +106,7 @@ ENTRY = Timing(
             "seconds_per_image_low": Column("Lower end of its 95 % interval."),
             "seconds_per_image_high": Column("Upper end of its 95 % interval."),
             "fixed_seconds_error": Column(
-                "Standard error of the fixed cost, with sizes - 2 degrees of freedom."
+                "Standard error of the fixed cost: that over sizes joined with that over rounds."
             ),
             "fixed_seconds_without_delay": Column(
                 "Fixed cost of a step that was timed in the same turns without the delay, s; as "
@@ -122,7 +131,10 @@ ENTRY = Timing(
             "paired_delay_seconds_high": Column("Upper end of its 95 % interval."),
             "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
             "line_residual": Column("Relative root-mean-square residual of the fit."),
-            "noise_floor": Column("Factor by which a batch size differs from itself."),
+            "noise_floor": Column(
+                "Factor by which a batch size differs from itself; above 1.2, half_batch, "
+                "plateau, knee, still_rising and ceiling are empty: too noisy to tell."
+            ),
             "highest_images_per_second": Column("Highest median throughput."),
             "plateau_images_per_second": Column(
                 "Throughput that it tends to: 1 / b where the line fits, or else the median of "
@@ -163,7 +175,10 @@ ENTRY = Timing(
                 "Operations of the model's products and convolutions per image and update."
             ),
             "ceiling_images_per_second": Column("The one over the other."),
-            "share_of_ceiling": Column("highest_images_per_second over it."),
+            "share_of_ceiling": Column(
+                "highest_images_per_second over it; above 1, the peak that was measured is no "
+                "ceiling."
+            ),
             "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
             "max_batch_size_bound": Column(
                 "resolved, most_fits (all that may be tried fits) or nothing_fits."
@@ -193,15 +208,17 @@ ENTRY = Timing(
                 "Points are medians of blocks of steps that were timed in turns over all batch "
                 "sizes, alone on the machine; bars are quartiles of these blocks, and no "
                 "interval over repetitions. Open markers stand where other processes disturbed "
-                "a block. For one or two series the dashed line is 90 % of the plateau, the "
-                "highest median, and stands on the knee: the smallest batch size from which on "
-                "throughput stays above it. The dotted line is the ceiling: the peak of a "
-                "matrix product, measured in the same process, over the operations that the "
-                "model takes per image; where it is far above, it stands at the upper edge with "
-                "its value. Of more series the knee is a ring, and ceilings that agree are one "
-                "line. The noise floor is the 95 % quantile, over batch sizes, of the ratio "
-                "between two halves of the same blocks. A dense range of batch sizes has a "
-                "linear axis, on which a fall after every multiple of the same number shows."
+                "a block. For one or two series the dashed line is 90 % of the plateau, which "
+                "throughput tends to by the fitted time of a step, or else the median of the "
+                "largest sizes; it stands on the knee, the batch size that reaches it. The "
+                "dotted line is the ceiling: the peak of a matrix product, measured in the same "
+                "process, over the operations that the model takes per image; where it is far "
+                "above, it stands at the upper edge with its value, and where more than it was "
+                "reached there is none. Of more series the knee is a ring, and ceilings that "
+                "agree are one line. The noise floor is the 95 % quantile, over batch sizes, of "
+                "the ratio between two halves of the same blocks; above 20 % plateau, knee and "
+                "ceiling are too noisy to tell. A dense range of batch sizes has a linear axis, "
+                "on which a fall after every multiple of the same number shows."
             ),
             measures=("throughput",),
         ),
@@ -214,11 +231,12 @@ ENTRY = Timing(
                 "with the line a + b × batch size that fits the medians best by relative "
                 "errors. Where batch sizes span much both axes are logarithmic, and the fixed "
                 "cost a is the floor on the left. Right: fixed cost per step a and cost per "
-                "image b of every series with 95 % intervals (Student's t over batch sizes), "
-                "which say how well a line fits these sizes and not how another machine would "
-                "do. Series are jobs of their own, one after the other: how the machine drifts "
-                "between two jobs is in no interval. A fixed cost below zero is shown as it was "
-                "fitted: the line then is no model of small batch sizes."
+                "image b of every series with 95 % intervals (Student's t over batch sizes, "
+                "joined with that over rounds of turns), which say how well a line fits these "
+                "sizes and not how another machine would do. Series are jobs of their own, one "
+                "after the other: how the machine drifts within a job is in the intervals, how "
+                "it does between two jobs is in none. A fixed cost below zero is shown as it "
+                "was fitted: the line then is no model of small batch sizes."
             ),
             measures=("throughput",),
         ),

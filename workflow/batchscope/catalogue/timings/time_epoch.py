@@ -7,13 +7,13 @@ from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
     name="time_epoch",
-    version="time_epoch-v1",
+    version="time_epoch-v2",
     doc=(
         "Seconds per epoch of a training's configuration: several blocks after a "
         "warm-up, median and quartiles."
     ),
     settings=(
-        Parameter("blocks", "bl", "int", 7, "Timed blocks.", minimum=3),
+        Parameter("blocks", "bl", "int", 7, "Timed blocks.", minimum=3, maximum=1000000000),
         Parameter(
             "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
         ),

@@ -22,8 +22,8 @@ ENTRY = Timing(
             "batch_size": Column("Images per step."),
             "status": Column(
                 "finished, diverged, out_of_memory; or not_installed where the framework has no "
-                "environment here, or no_gpu where no GPU is within reach, and the rest of the "
-                "row is empty."
+                "environment here, no_gpu where no GPU is within reach, or no_cores where it "
+                "asks for more threads than there are cores, and the rest of the row is empty."
             ),
             "steps": Column("Steps of the training."),
             "seconds": Column("Its time, s."),

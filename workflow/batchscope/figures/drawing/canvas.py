@@ -23,7 +23,7 @@ from batchscope import project_files
 from batchscope.analysis import run_series
 from batchscope.host import absence
 
-STYLE = project_files.CAPTIONS / "batchscope.mplstyle"
+STYLE = project_files.STYLE
 PANEL_WIDTH, PANEL_HEIGHT = 3.3, 2.75  # inches
 FINISHED = "finished"
 # Okabe and Ito's colours, without yellow, which is lost on white. Markers and line styles
@@ -166,6 +166,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
         axes.set_ylim(positive.min() / margin, top * margin)
     elif values.min() == 0:
         axes.set_yscale("symlog", linthresh=positive.min())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
 
 
 def few_log_labels(axis: Axis, span: float) -> None:

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
-from batchscope.analysis import run_series
+from batchscope.analysis import run_series, step_cost
 from batchscope.catalogue import sweep_names
 from batchscope.figures.drawing import canvas, words
 from batchscope.host import absence
@@ -308,6 +308,11 @@ def noise_words(rows: pandas.DataFrame) -> str:
     """Returns the noise floor of a series as a percentage, or an empty string."""
     factor = one_number(rows, "noise_floor")
     return f"{100 * (factor - 1):.1f} %" if math.isfinite(factor) else ""
+
+
+def too_noisy(rows: pandas.DataFrame) -> bool:
+    """Returns whether no level of a series' throughput is told for noise."""
+    return step_cost.too_noisy(one(rows, "noise_floor"))
 
 
 def noise_note(groups: list[run_series.Series]) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
+from batchscope.host import control_groups
 from batchscope.timing.instruments.units import MEGABYTE
 
 FREE_SHARE = 0.9  # of the free memory: the rest is for what else goes on
@@ -60,34 +58,6 @@ def free_mb() -> float:
     The least of what the machine has available and what every control group above this process
     leaves, as under SLURM or in a container.
     """
-    free = [psutil.virtual_memory().available / MEGABYTE]
-    with contextlib.suppress(OSError):
-        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8")
-        free += _free_in_groups(groups, Path("/sys/fs/cgroup"))
-    return min(free)
-
-
-def _free_in_groups(groups: str, root: Path) -> Iterator[float]:
-    """Yields what each control group leaves, from the text of /proc/PID/cgroup (versions 1, 2)."""
-    for line in groups.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            folder, files = root, ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            folder = root / "memory"
-            files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
-            continue
-        # A container sees its own group as the root, whatever its path says.
-        own = folder / path.strip("/")
-        for group in {folder, own, *own.parents} - {*folder.parents}:
-            with contextlib.suppress(OSError, ValueError):
-                yield _free_in_group(group, *files)
-
-
-def _free_in_group(group: Path, limit: str, usage: str, cache: str) -> float:
-    """Returns limit - (usage - cache that is given up first), in MB; a limit `max` raises."""
-    most = int((group / limit).read_text())
-    used = int((group / usage).read_text())
-    stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return max(0, most - max(0, used - int(stat.get(cache, 0)))) / MEGABYTE
+    left = [group.left() for group in control_groups.own()]
+    free = [psutil.virtual_memory().available, *(most for most in left if most is not None)]
+    return min(free) / MEGABYTE

@@ -1,0 +1,19 @@
+"""Weights of the built-in networks, counted without building them."""
+
+import pytest
+
+from batchscope.catalogue import weight_counts
+from batchscope.study import model_files
+from batchscope.training import models
+
+
+@pytest.mark.parametrize("model", model_files.BUILT_IN_MODELS)
+@pytest.mark.parametrize(("shape", "classes"), [((32, 32, 3), 2), ((37, 41, 1), 10)])
+def test_counts_are_those_of_keras(model, shape, classes):
+    built = models.build(model, shape, classes, 0)
+    stored = sum(value.size for part in models.weights(built) for value in part.values())
+    assert weight_counts.stored(model, shape, classes) == stored
+
+
+def test_nothing_is_told_of_a_users_model():
+    assert weight_counts.stored("mine-0123abcd", (8, 8, 1), 10) is None

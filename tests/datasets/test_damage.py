@@ -1,0 +1,216 @@
+"""Every file below results/ that is missing its end, is empty or garbage is named, and mended."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import synthetic
+from batchscope import datasets, disk
+from batchscope.analysis import run_series
+from batchscope.catalogue import dataset_definitions
+from batchscope.errors import UserError
+from batchscope.measures import displacement
+from batchscope.report import content
+from batchscope.store import records
+from batchscope.tables import long_tables, run_table
+from synthetic import DATASET
+
+LIBRARY = Path(__file__).resolve().parents[2] / "workflow" / "batchscope"
+GARBAGE = bytes(range(256)) * 8
+
+
+def halved(whole: bytes) -> bytes:
+    return whole[: len(whole) // 2]
+
+
+DAMAGES = {
+    "empty": lambda whole: b"",
+    "truncated": halved,
+    "garbage": lambda whole: GARBAGE,
+    "words": lambda whole: b"Not found\n",
+    "page": lambda whole: b"<!DOCTYPE html>\n<html></html>\n",
+}
+
+
+def collect(results, study, run):
+    run_table.collect(results, study, "gap")
+
+
+def load(results, study, run):
+    datasets.load(results, DATASET).images("train")
+
+
+def displaced(results, study, run):
+    displacement.measure_run(results, run, {})
+
+
+def table(name):
+    return lambda results, study, run: long_tables.TABLES[name](results, study, "gap")
+
+
+def weights(results, study, run):
+    records.read_weights(records.run_folder(results, run) / "epochs" / "2.npz")
+
+
+def tabled(results, study, run):
+    run_series.read(results / "studies" / "runs.csv")
+
+
+def reported(results, study, run):
+    content.read_figures(results / "figures", results, False)
+
+
+# Where it is, below results (a run's below its folder), and what reads it.
+FILES = {
+    "run": ("{run}/record.json", collect),
+    "history in runs.csv": ("{run}/history.csv", collect),
+    "history in curves": ("{run}/history.csv", table("history.csv")),
+    "measure": ("{run}/evaluate/default.json", collect),
+    "measure of layers": ("{run}/weight_distance/*.json", table("layers.csv")),
+    "times": ("timing/local/*/time_epoch/*.json", collect),
+    "landscape": ("{run}/landscape/*.json", table("landscapes.csv")),
+    "surfaces": ("{run}/landscape/*.npz", table("landscapes.csv")),
+    "line": ("{run}/line_to/*/*.json", table("lines.csv")),
+    "updates": ("{run}/updates.npz", displaced),
+    "initial": ("{run}/initial.npz", displaced),
+    "final": ("{run}/final.npz", displaced),
+    "snapshot": ("{run}/epochs/2.npz", weights),
+    "data in runs.csv": (f"data/{DATASET}/record.json", collect),
+    "data": (f"data/{DATASET}/record.json", load),
+    "images": (f"data/{DATASET}/train_images.npy", load),
+    "labels": (f"data/{DATASET}/test_labels.npy", load),
+    "table": ("studies/runs.csv", tabled),
+    "figures": ("figures/figures.json", reported),
+    "image": ("figures/a.svg", reported),
+}
+# What Snakemake misses in place of the file.
+MENDS = {
+    **dict.fromkeys(
+        ("history in runs.csv", "history in curves", "updates", "initial", "final"),
+        "{run}/record.json",
+    ),
+    "images": f"data/{DATASET}",
+    "labels": f"data/{DATASET}",
+    "figures": "figures",
+    "image": "figures",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    results = tmp_path_factory.mktemp("whole")
+    study = synthetic.study(synthetic.grid(batch_sizes=(16, 64), seeds=(0,)))
+    synthetic.write(results, study)
+    datasets.prepare(DATASET, dataset_definitions.resolve({"source": "digits"}), results)
+    run = study.experiments["gap"].runs[0]
+    folder = records.run_folder(results, run)
+    for name, value in (("initial", 0.0), ("final", 1.0), ("epochs/2", 0.5)):
+        kernel = np.full((8, 8), value, np.float32)
+        records.write_weights(folder / f"{name}.npz", {"dense/kernel": kernel}, {})
+    disk.write_arrays(folder / "updates.npz", {"update_norms": np.ones(50, np.float32)})
+    long_tables.write_table(
+        run_table.collect(results, study, "gap"), results / "studies" / "runs.csv"
+    )
+    figure = {"name": "a", "title": "A", "caption": "A."}
+    disk.write_text(results / "figures" / "figures.json", f"[{figure}]".replace("'", '"'))
+    disk.write_text(results / "figures" / "a.svg", "<svg><g/><g/><g/></svg>")
+    return results, study, run
+
+
+def test_whole_files_are_read(whole):
+    for _, read in FILES.values():
+        read(*whole)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", FILES)
+def test_a_damaged_file_is_named_with_what_mends_it(whole, kind, damage):
+    results, study, run = whole
+    pattern, read = FILES[kind]
+    folder = records.run_folder(results, run).relative_to(results)
+    (path, *_) = sorted(results.glob(pattern.format(run=folder)))
+    kept = path.read_bytes()
+    path.write_bytes(DAMAGES[damage](kept))
+    try:
+        with pytest.raises(UserError) as caught:
+            read(results, study, run)
+    finally:
+        path.write_bytes(kept)
+    message = str(caught.value)
+    what = "an empty file" if damage == "empty" else "a damaged file ("
+    assert message.startswith(f"{path}: received {what}") and "\n" not in message
+    mend = MENDS.get(kind)
+    delete = results / mend.format(run=folder) if mend else "it"
+    assert message.endswith(f" is expected. Delete {delete} and run snakemake again.")
+
+
+def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
+    results, study, run = whole
+    path = records.run_folder(results, run) / "history.csv"
+    kept = path.read_text()
+    for content_, reason in (
+        ("".join(kept.splitlines(True)[:-3]), "(37 rows); a row for each of the 40 epochs"),
+        (kept[:-1], "(its last line is cut)"),
+        (kept.replace("\n1,", "\nx,"), "(could not convert string to float: 'x')"),
+    ):
+        path.write_text(content_)
+        try:
+            with pytest.raises(UserError) as caught:
+                table("history.csv")(results, study, run)
+        finally:
+            path.write_text(kept)
+        assert f"{path}: received a damaged file {reason}" in str(caught.value)
+
+
+def test_a_trained_run_without_its_history_is_said(whole):
+    results, study, run = whole
+    path = records.run_folder(results, run) / "history.csv"
+    kept = path.read_text()
+    path.unlink()
+    try:
+        with pytest.raises(UserError, match=r"csv: missing; delete .*record\.json and run"):
+            table("history.csv")(results, study, run)
+    finally:
+        path.write_text(kept)
+
+
+def test_a_bit_that_flipped_in_weights_is_found(whole):
+    results, study, run = whole
+    path = records.run_folder(results, run) / "final.npz"
+    kept = path.read_bytes()
+    place = kept.index(np.ones(8, np.float32).tobytes())
+    path.write_bytes(kept[:place] + b"\x01" + kept[place + 1 :])
+    try:
+        with pytest.raises(UserError, match=r"final\.npz: received a damaged file \(Bad CRC-32"):
+            displaced(results, study, run)
+    finally:
+        path.write_bytes(kept)
+
+
+def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(UserError, match=r"a\.json: cannot be read \(Permission denied\)\.$"):
+        disk.read_json(tmp_path / "a.json")
+
+
+# Modules that read files, or texts, that are not below results/: a user's, a socket's, an
+# environment's, the report's own; and two that read what `damage.reading` guards.
+OTHERS = {"arrays.py", "warm.py", "attempts.py", "environments.py", "check.py", "checkpoint.py"}
+GUARDED = {"records.py", "frames.py", "content.py"}
+READERS = {"np.load", "json.load", "json.loads", "csv.DictReader", "csv.reader", "pandas.read_csv"}
+
+
+def test_results_are_read_nowhere_else():
+    found = {}
+    for path in LIBRARY.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in READERS:
+                found.setdefault(path.name, set()).add(ast.unparse(node.func))
+    assert set(found) == OTHERS | GUARDED

@@ -1,0 +1,82 @@
+"""A file that one process at a time holds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from batchscope.errors import UserError
+from batchscope.host import locks
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLDING = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "workflow")
+from batchscope import locks
+with locks.held(Path(sys.argv[1]), "do this"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    command = [sys.executable, "-c", HOLDING, str(tmp_path / "run" / "file")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_second_process_is_told_who_holds_it(holder, tmp_path):
+    path = tmp_path / "run" / "file"
+    with pytest.raises(UserError) as caught, locks.held(path, "do this", 0):
+        pass
+    assert str(caught.value) == (
+        f"{tmp_path / 'run'}: received a second process that would do this; one at a time is "
+        f"expected. Wait until process {holder.pid} on {socket.gethostname()} has ended, or end "
+        "it, and run again."
+    )
+    assert locks.take(path) is None
+
+
+def test_who_is_killed_holds_nothing(holder, tmp_path):
+    holder.kill()
+    path = tmp_path / "run" / "file"
+    with locks.held(path, "do this"):  # it may take a moment to end
+        assert path.read_text().startswith(f"process {os.getpid()} on ")
+    assert not path.exists()
+
+
+def test_a_file_that_was_removed_by_its_holder_is_made_again(holder, tmp_path, monkeypatch):
+    path = tmp_path / "run" / "file"
+    opened = []
+
+    def lock(descriptor: int, operation: int) -> None:
+        if not opened:  # between its opening here and its lock, the holder has ended
+            holder.communicate()
+        opened.append(descriptor)
+
+    descriptor = locks.take(path, lock)
+    assert len(opened) == 2
+    assert os.path.samestat(os.fstat(descriptor), os.stat(path))
+    os.close(descriptor)
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, capsys):
+    def refuse(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks, "take", refuse)
+    with locks.held(tmp_path / "file", "train this run"):
+        pass
+    assert "No locks available" in capsys.readouterr().err

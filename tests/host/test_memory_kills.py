@@ -1,0 +1,282 @@
+"""Trainings that the kernel killed for memory: told from other kills, recorded, or tried again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_training import DIGITS, arrays, run_name
+from test_warm import Launcher
+
+from batchscope.errors import UserError
+from batchscope.host import control_groups
+from batchscope.store import memory_kills
+from batchscope.study import model_files
+
+ROOT = Path(__file__).resolve().parents[2]
+MB = 10**6
+
+
+class Groups:
+    """A folder with the kernel's files of a control group, its parent, and the whole machine."""
+
+    def __init__(self, folder: Path, version: int = 2) -> None:
+        self.folder, self.version = folder, version
+        self.own, self.vmstat = folder / "own", folder / "vmstat"
+        self.root = folder / "root"
+        self.own.parent.mkdir(parents=True, exist_ok=True)
+        self.own.write_text("0::/job/step\n" if version == 2 else "3:memory:/job/step\n")
+        self.vmstat.write_text("pgfault 1\noom_kill 4\n")
+        self.top = self.root if version == 2 else self.root / "memory"
+        (self.top / "job" / "step").mkdir(parents=True)
+
+    def write(self, group: str, limit: object, refusals: int, kills: int | None) -> None:
+        files = {
+            2: {
+                "memory.max": limit,
+                "memory.events": f"low 0\noom 9\noom_kill {kills}",
+                "memory.events.local": f"low 0\noom {refusals}\noom_kill 0",
+            },
+            1: {
+                "memory.limit_in_bytes": 9223372036854771712 if limit == "max" else limit,
+                "memory.failcnt": refusals,
+                "memory.oom_control": f"under_oom 0\noom_kill {kills}",
+            },
+        }[self.version]
+        for name, text in files.items():
+            (self.top / group / name).write_text(f"{text}\n")
+
+    def use(self, monkeypatch) -> Groups:
+        for name, path in (("OWN", self.own), ("ROOT", self.root), ("VMSTAT", self.vmstat)):
+            monkeypatch.setattr(control_groups, name, path)
+        return self
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_limit_that_was_met_is_told(tmp_path, monkeypatch, version):
+    groups = Groups(tmp_path, version).use(monkeypatch)
+    groups.write("job", 800 * MB, 1, 0)
+    groups.write("job/step", 300 * MB, 5, 2)
+    before = control_groups.count()
+    groups.vmstat.write_text("oom_kill 5\n")  # of another group
+    groups.write("job/step", 300 * MB, 6, 2)  # the cache gave way
+    assert control_groups.limit_met(before) is None
+    groups.write("job/step", 300 * MB, 6, 3)
+    assert control_groups.limit_met(before) == 300
+    # Together with its neighbours it met the limit of the group above.
+    groups.write("job/step", 300 * MB, 5, 3)
+    groups.write("job", 800 * MB, 2, 0)
+    assert control_groups.limit_met(before) == 800
+
+
+def test_without_a_limit_it_is_the_machines_memory(tmp_path, monkeypatch):
+    groups = Groups(tmp_path).use(monkeypatch)
+    groups.write("job/step", "max", 0, 2)
+    before = control_groups.count()
+    groups.write("job/step", "max", 0, 3)
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert control_groups.limit_met(before) == control_groups.limit_mb() == total / MB
+
+
+def test_without_control_groups_the_machine_counts(tmp_path, monkeypatch):
+    groups = Groups(tmp_path).use(monkeypatch)
+    groups.own.unlink()
+    before = control_groups.count()
+    assert control_groups.limit_met(before) is None
+    groups.vmstat.write_text("oom_kill 5\n")
+    assert control_groups.limit_met(before) is not None
+    groups.vmstat.unlink()  # not Linux
+    assert control_groups.count() == (None, {})
+    assert control_groups.limit_met(before) is None
+
+
+def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
+    groups = Groups(tmp_path / "kernel").use(monkeypatch)
+    run = tmp_path / "run"
+    groups.write("job", 2000 * MB, 0, 0)
+    monkeypatch.setenv(memory_kills.SCHEDULED, "7")
+    assert memory_kills.record_or_retry(run, None) is None
+    with pytest.raises(UserError, match="run: received at most 2000 MB of memory"):
+        memory_kills.record_or_retry(run, 2000.0)
+    groups.write("job", 4000 * MB, 0, 0)
+    assert memory_kills.record_or_retry(run, None) is None  # more: it trains
+    with pytest.raises(UserError, match="4000 MB"):
+        memory_kills.record_or_retry(run, 4000.0)
+    message = "The kernel killed the training for memory; its limit was 4000 MB."
+    assert memory_kills.record_or_retry(run, None) == message
+    # By hand, elsewhere: what a scheduler gave says nothing; a kill is a result at once.
+    monkeypatch.delenv(memory_kills.SCHEDULED)
+    assert memory_kills.record_or_retry(run, None) is None
+    assert memory_kills.record_or_retry(run, 4000.0) == message
+
+
+# Processes ------------------------------------------------------------------------------------
+
+# Runs a step as a job, with the kernel's files of a test, and lets its training be killed when it
+# pauses; the kernel counts that where the test says so.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, "workflow")
+import run
+from batchscope import control_groups
+
+folder, counted, *words = sys.argv[1:]
+folder = Path(folder)
+control_groups.OWN, control_groups.ROOT = folder / "own", folder / "root"
+start = run._start
+
+def start_to_die(factors):
+    start(factors)
+    from batchscope import training
+
+    def die(self):
+        if self.progress.epoch == 1 and self.progress.step == 2:
+            self.stopping = True
+            try:
+                whole(self)
+            except training.Interrupted:
+                pass
+            group = folder / "root" / "job" / "step"
+            if counted == "counted":
+                (group / "memory.events").write_text("oom_kill 1")
+                (group / "memory.events.local").write_text("oom 1")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    whole, training.Training._pause = training.Training._pause, die
+
+run._start = start_to_die
+sys.exit(run._job(words))
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("killed") / "results"
+    words = ("--dataset", run_name().split("+")[0], "--definition", json.dumps(DIGITS))
+    command = [sys.executable, "workflow/run.py", "prepare_data", "--results", str(folder), *words]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    return folder
+
+
+def killed(groups: Groups, counted: bool, results: Path, run: str, **environment: str):
+    words = ("train", "--results", str(results), "--run", run, "--chunk-steps", "2")
+    how = "counted" if counted else "not"
+    return subprocess.run(
+        [sys.executable, "-c", KILLED, str(groups.folder), how, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_kill_for_memory_is_recorded_and_any_other_is_told(results, tmp_path):
+    groups = Groups(tmp_path)
+    groups.write("job/step", 300 * MB, 0, 0)
+    run = run_name(epochs=3, seed=21, batch_size=200)
+    folder = results / "runs" / run
+    done = killed(groups, False, results, run)
+    assert (done.returncode, done.stderr) == (137, "The step was killed.\n")
+    assert not (folder / "record.json").exists()
+    (folder / "checkpoint.npz").unlink()
+    done = killed(groups, True, results, run)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{run}: out_of_memory. The kernel killed the training for memory" in done.stdout
+    record = json.loads((folder / "record.json").read_text())
+    assert (record["status"], record["stop_reason"]) == ("out_of_memory", "out_of_memory")
+    assert record["message"].endswith("its limit was 300 MB.")
+    # How far its checkpoint came.
+    assert (record["epochs_run"], record["steps_run"]) == (1, 8)
+    assert len((folder / "history.csv").read_text().splitlines()) == 2
+    assert arrays(folder / "final.npz") == {} and arrays(folder / "initial.npz")
+    assert {path.name for path in folder.glob("*.*")} == {
+        *("record.json", "history.csv", "final.npz", "best.npz", "initial.npz", "updates.npz")
+    }
+
+
+def test_on_a_cluster_the_next_attempt_without_more_memory_records_it(results, tmp_path):
+    groups = Groups(tmp_path)
+    groups.write("job/step", 300 * MB, 0, 0)
+    run = run_name(epochs=3, seed=22, batch_size=200)
+    folder = results / "runs" / run
+    done = killed(groups, True, results, run, SLURM_JOB_ID="1")
+    assert done.returncode == 1
+    assert "An attempt with more goes on from the checkpoint" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (folder / "record.json").exists() and (folder / "checkpoint.npz").exists()
+    done = killed(groups, True, results, run, SLURM_JOB_ID="2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((folder / "record.json").read_text())["status"] == "out_of_memory"
+    assert not (folder / memory_kills.NOTE).exists()
+
+
+# A real control group -------------------------------------------------------------------------
+
+LIMIT_MB = 1500  # TensorFlow takes a third of it, and the model's activations 4 GB
+
+
+@pytest.fixture
+def real_group():
+    """A control group of the kernel's; skips where this machine lets nobody make one."""
+    name = f"batchscope-test-{os.getpid()}"
+    groups = control_groups.own()
+    versions = [group.version for group in groups if group.limit() or group.kills() is not None]
+    if 1 in versions:
+        folder, limit = groups[0].folder / name, "memory.limit_in_bytes"
+    else:
+        folder, limit = control_groups.ROOT / name, "memory.max"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here ({error})")
+    try:
+        try:
+            (folder / limit).write_text(str(LIMIT_MB * MB))
+        except OSError as error:
+            pytest.skip(f"no memory control group can be made here ({error})")
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["a process of its own", "forked"])
+def test_the_kernels_own_kill_is_recorded(results, real_group, warm):
+    model = ROOT / "tests" / "data" / "wide_model.py"
+    run = run_name(
+        model=model_files.token("wide", str(model)), batch_size=500, epochs=1, seed=int(warm)
+    )
+    words = ("--results", str(results), "--run", run, "--model-file", str(model))
+
+    def enter(pid: int) -> None:
+        (real_group / "cgroup.procs").write_text(str(pid))
+
+    with contextlib.ExitStack() as stack:
+        environment = {**os.environ}
+        if warm:
+            launcher = Launcher()
+            stack.callback(launcher.warm.wait, 60)
+            stack.callback(launcher.kill)
+            enter(launcher.warm.pid)
+            environment["BATCHSCOPE_WARM"] = str(launcher.folder)
+        done = subprocess.run(
+            [sys.executable, "workflow/run.py", "train", *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=environment,
+            preexec_fn=lambda: enter(os.getpid()),
+        )
+    assert done.returncode == 0, done.stderr
+    record = json.loads((results / "runs" / run / "record.json").read_text())
+    assert record["status"] == "out_of_memory"
+    assert record["message"] == (
+        f"The kernel killed the training for memory; its limit was {LIMIT_MB} MB."
+    )

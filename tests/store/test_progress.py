@@ -1,0 +1,128 @@
+"""What a training tells of itself while it runs, and who reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_training import DIGITS, ROOT, door, run_name
+
+from batchscope import datasets
+from batchscope.store import progress
+
+ROW = {"train_loss": 0.123456, "validation_loss": 0.654321}
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return tmp_path / "runs" / "some+run"
+
+
+def clock(monkeypatch, *seconds: float) -> None:
+    times = iter(seconds)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
+
+
+def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
+    clock(monkeypatch, 0, 10, 20, 21, 40)
+    teller = progress.Teller(folder, epochs=5, steps=10)
+    teller.tell(0, 5, [])  # from here on the time is taken
+    assert capsys.readouterr().out == "Epoch 1 of 5 (50% of it).\n"
+    teller.tell(2, 0, [ROW, ROW])
+    teller.tell(2, 1, [ROW, ROW])  # a second later
+    losses = "training loss 0.1235, validation loss 0.6543"
+    assert capsys.readouterr().out == f"Epoch 2 of 5: {losses} after epoch 2; about 20 s left.\n"
+    teller.tell(3, 5, [ROW] * 3)
+    line = f"Epoch 4 of 5 (50% of it): {losses} after epoch 3; about 15 s left.\n"
+    assert capsys.readouterr().out == line
+    assert progress.overview(folder.parents[1]) == f"some+run: e{line[1:-2]}"
+
+
+def test_the_log_of_a_long_training_stays_one_to_read(folder, monkeypatch, capsys):
+    words = range(0, 4 * 3600, 5)
+    clock(monkeypatch, 0, *words)
+    teller = progress.Teller(folder, epochs=len(words), steps=1)
+    written = []
+    monkeypatch.setattr(teller, "_write", written.append)
+    for epoch in range(len(words)):
+        teller.tell(epoch, 0, [])
+    assert len(written) == len(words) - 1
+    assert 100 < len(capsys.readouterr().out.splitlines()) < 150
+
+
+def test_who_runs_is_known_by_the_file_and_its_process(folder):
+    results = folder.parents[1]
+    assert progress.overview(results) == "No training runs now."
+    with pytest.raises(KeyError), progress.Teller(folder, 5, 10).running():
+        assert progress.overview(results) == "some+run: starts"
+        raise KeyError
+    assert progress.overview(results) == "No training runs now."
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = {"host": platform.node(), "process": dead.pid, "at": time.time(), "said": "starts"}
+    (folder / progress.FILE).write_text(json.dumps(left))
+    assert progress.overview(results) == "No training runs now."
+    elsewhere = {**left, "host": "another", "at": time.time() - 600}
+    (folder / progress.FILE).write_text(json.dumps(elsewhere))
+    assert progress.overview(results) == "some+run: starts (told 10 min ago)"
+    (folder / progress.FILE).write_text('{"host"')  # it ends in this moment
+    assert progress.overview(results) == "No training runs now."
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    datasets.prepare(run_name().split("+")[0], DIGITS, folder)
+    return folder
+
+
+def test_a_training_tells_and_another_process_sees_it(results, tmp_path):
+    """Its log has the lines, and its file is gone with it."""
+    run = run_name(epochs=100000)
+    log = tmp_path / "log"
+    arguments = ("--results", str(results), "--run", run, "--chunk-seconds", "0.2")
+    with open(log, "w") as file:
+        training = door("train", *arguments, stdout=file, stderr=subprocess.STDOUT)
+        limit = time.monotonic() + 300
+        while "Epoch " not in log.read_text():
+            assert training.poll() is None and time.monotonic() < limit, log.read_text()
+            time.sleep(0.1)
+        once = door("watch", "--once", "--results", str(results), stdout=subprocess.PIPE)
+        told, _ = once.communicate(timeout=60)
+        training.send_signal(signal.SIGTERM)
+        training.wait(timeout=60)
+    assert told.startswith(f"{run}: epoch ") and " of 100000" in told
+    assert "validation loss" in told and told.endswith(" left\n")
+    assert not list(results.glob(f"runs/*/{progress.FILE}"))
+
+
+def test_watch_ends_quietly(tmp_path):
+    for ending in (signal.SIGINT, None):
+        arguments = ("--results", str(tmp_path), "--seconds", "0.01")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        watching = door("watch", *arguments, **pipes)
+        assert watching.stdout.readline() == "No training runs now.\n"
+        if ending:
+            watching.send_signal(ending)
+            watching.wait(timeout=60)
+            assert watching.returncode == 0
+        else:  # its reader is gone
+            watching.stdout.close()
+            watching.wait(timeout=60)
+        assert watching.stderr.read() == ""
+
+
+def test_plan_ends_quietly_where_its_reader_is_gone():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "workflow/run.py", "plan"]
+    with open(write, "w") as pipe:
+        done = subprocess.run(command, cwd=ROOT, stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert done.stderr == ""

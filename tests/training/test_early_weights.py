@@ -1,0 +1,136 @@
+"""Weights after an epoch before the last: kept where they are read, else trained again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_training import arrays, door, dropout_run, record, results, run_name, train  # noqa: F401
+
+from batchscope import disk
+from batchscope.store import job_files, records
+
+
+def snapshot(folder: Path, run: str, epoch: int | str, *arguments: str) -> tuple[int, str]:
+    words = ("--results", str(folder), "--run", run, "--epoch", str(epoch), *arguments)
+    process = door("snapshot", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output, _ = process.communicate(timeout=300)
+    return process.returncode, output
+
+
+def early(folder: Path, run: str) -> set[str]:
+    return {path.name for path in (folder / "runs" / run / "epochs").glob("*")}
+
+
+@pytest.fixture
+def copied(results, dropout_run, tmp_path):  # noqa: F811
+    """Results to edit, with the run of six epochs, the name of the run and its model's file."""
+    return shutil.copytree(results, tmp_path / "results"), *dropout_run
+
+
+def test_a_training_keeps_what_is_read(copied):
+    folder, run, _ = copied
+    assert early(folder, run) == {"1.npz", "2.npz", "middle.npz"}
+
+
+def test_a_training_that_nothing_reads_keeps_final_and_best(copied):
+    folder, _, _ = copied
+    run = run_name(epochs=2)
+    train(folder, run)
+    assert early(folder, run) == set()
+
+
+def test_what_was_kept_stays(copied):
+    folder, run, model = copied
+    path = job_files.snapshot_path(folder, run, 2)
+    inode, before = path.stat().st_ino, path.read_bytes()
+    assert snapshot(folder, run, 2, "--model-file", model) == (0, "")
+    assert (path.stat().st_ino, path.read_bytes()) == (inode, before)
+    # Newer than what it was made of: Snakemake does not make it again.
+    assert path.stat().st_mtime_ns >= (path.parents[1] / "record.json").stat().st_mtime_ns
+
+
+def test_what_was_not_kept_is_trained_again_to_the_same_bits(copied):
+    """Through dropout, batch normalisation, Adam and a warm-up that is longer than it."""
+    folder, run, model = copied
+    path = job_files.snapshot_path(folder, run, 2)
+    kept, before = arrays(path), record(folder, run)
+    path.unlink()
+    code, output = snapshot(folder, run, 2, "--model-file", model)
+    assert code == 0, output
+    made = arrays(path)
+    assert list(made) == list(kept)
+    assert all(made[name].tobytes() == kept[name].tobytes() for name in kept)
+    assert record(folder, run) == before
+    assert early(folder, run) == {"1.npz", "2.npz", "middle.npz"}  # no checkpoint stays
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_middle_is_that_of_the_epochs_that_were_run(copied, kept):
+    folder, run, model = copied
+    middle, third = (job_files.snapshot_path(folder, run, name) for name in ("middle", 3))
+    was = arrays(middle)
+    middle.rename(third)  # as an older version kept it
+    if not kept:
+        third.unlink()
+    assert snapshot(folder, run, "middle", "--model-file", model)[0] == 0
+    made = arrays(middle)
+    assert all(made[name].tobytes() == was[name].tobytes() for name in was)
+    # A name of its own: what reads the weights after epoch 3 is not made again.
+    assert third.exists() == kept and middle.stat().st_nlink == 1
+
+
+def test_weights_of_another_machine_are_refused(copied):
+    folder, run, model = copied
+    path = job_files.snapshot_path(folder, run, 2)
+    path.unlink()
+    history = path.parents[1] / "history.csv"
+    header, first, *rest = history.read_text().splitlines()
+    loss = first.split(",")[3]
+    first = first.replace(loss, loss[:-1] + ("1" if loss[-1] != "1" else "2"))
+    history.write_text("\n".join([header, first, *rest, ""]))
+    code, output = snapshot(folder, run, 2, "--model-file", model)
+    assert code == 1 and "received another history of 2 epochs" in output
+    assert "Traceback" not in output and not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "epoch"),
+    [
+        ({"epochs_run": 3}, 4),
+        ({"epochs_run": 4}, 4),  # its final weights
+        ({"epochs_run": 1}, "middle"),
+        ({"status": "diverged"}, 2),
+        ({"status": "out_of_memory"}, "middle"),
+    ],
+)
+def test_a_run_that_never_came_there_has_no_weights(tmp_path, changes, epoch):
+    run = run_name(epochs=8)
+    path = records.run_folder(tmp_path, run) / "record.json"
+    disk.write_json(path, {"status": "finished", "epochs_run": 8, **changes})
+    assert snapshot(tmp_path, run, epoch) == (0, "")
+    assert arrays(job_files.snapshot_path(tmp_path, run, epoch)) == {}
+
+
+def test_what_is_noted_for_the_trainings(tmp_path):
+    from batchscope.study import plan
+    from small_study import config
+
+    experiment = {"measure": ["evaluate", "gradient_alignment"], "at_epochs": [1, 2, 4]}
+    raw = config(experiment=experiment, defaults={"epochs": 4})
+    raw["experiments"]["b"] = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
+    study = plan.make(raw)
+    job_files.note_epochs(study, tmp_path)
+    (noted,) = tmp_path.iterdir()
+    runs = study.experiments["a"].runs  # of the other experiment nothing is read
+    expected = [1, 2, "middle"]  # the last weights are kept anyway
+    assert json.loads(noted.read_text()) == dict.fromkeys(runs, expected)
+    assert job_files.noted_epochs(tmp_path, runs[0]) == tuple(expected)
+    # Of a study that reads none nothing stays noted, and nothing is written.
+    job_files.note_epochs(plan.make(config()), tmp_path)
+    assert job_files.noted_epochs(tmp_path, runs[0]) == ()
+    job_files.note_epochs(plan.make(config()), tmp_path / "none")
+    assert not (tmp_path / "none").exists()

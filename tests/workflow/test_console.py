@@ -1,0 +1,80 @@
+"""What a person sees of a run: few lines, of a failed job its log, at the end the report."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+import project
+
+pytestmark = pytest.mark.slow
+
+REASON = "RuntimeError: nobody mended this"
+MODEL = """
+import keras
+
+def build(input_shape, classes):
+    flat = keras.layers.Flatten()
+    out = keras.layers.Dense(classes, "softmax")
+    return keras.Sequential([keras.Input(input_shape), flat, out])
+"""
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """A study of one model that cannot be built and one that can."""
+    folder = project.copy(tmp_path_factory.mktemp("project"))
+    config = copy.deepcopy(project.TINY)
+    config["models"] = {"mine": "mine.py"}
+    config["experiments"]["batch_size"] |= {
+        "vary": {"batch_size": [64], "model": ["small_cnn", "mine"]},
+        "seeds": 1,
+        "measure": ["evaluate"],
+    }
+    project.write_config(folder, config)
+    (folder / "mine.py").write_text(
+        "def build(*_):\n    raise RuntimeError('nobody mended this')\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def failed(clone) -> str:
+    done = project.snakemake(clone, "--cores", "2", "--keep-going")
+    assert done.returncode != 0
+    return done.stdout
+
+
+def test_a_failed_job_shows_its_log(failed):
+    assert REASON in " ".join(failed.split())  # lines are wrapped
+    lines = failed.splitlines()
+    assert len(lines) < 40
+    assert not [line for line in lines if line.startswith(("Shell command", "    output:"))]
+    assert "report.html:" not in failed
+
+
+def test_a_partial_report_quotes_it(clone, failed):
+    output = project.run(clone, "--config", "partial=true")
+    page = (clone / "results" / "report.html").read_text()
+    assert f"{REASON} (logs/train/" in page
+    headline = "2 training runs in 1 experiment: 1 finished, 1 missing."
+    assert f"\nresults/report.html: {headline}\n" in output
+
+
+def test_a_run_ends_with_the_headline(clone, failed):
+    (clone / "mine.py").write_text(MODEL)
+    output = project.run(clone)
+    headline = (clone / "results" / "report.txt").read_text()
+    assert "2 finished" in headline
+    assert f"\nresults/report.html: {headline}" in output
+    assert len(output.splitlines()) < 40
+    assert "results/report.html" not in project.run(clone, "data")  # nothing new to tell
+
+
+def test_snakemakes_own_log_is_one_flag_away(clone, failed):
+    for flags in (("-p",), ("-q", "host")):
+        output = project.run(clone, *flags, "--forcerun", "report")
+        assert "\nShell command: python workflow/run.py report" in output
+        assert "\nresults/report.html: " in output

@@ -1,0 +1,57 @@
+"""What is said of a file of results that is missing or damaged: one sentence for every kind."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+from batchscope.errors import UserError
+
+# Errors of the system that a damaged archive leads to, by places that are none; any other says
+# nothing about the file, which is then not to be deleted.
+_OF_CONTENT = (None, errno.EINVAL)
+
+
+def fault(
+    path: Path | str, received: str, expected: str, delete: Path | str | None = None
+) -> UserError:
+    """Returns the error of a file that is not what was written there.
+
+    Args:
+        path: The file.
+        received: What it is, such as `an empty file`.
+        expected: What it should be.
+        delete: What to delete so that Snakemake makes it again, where it is not the file itself.
+    """
+    return UserError(
+        f"{path}: received {received}; {expected} is expected. Delete {delete or 'it'} and run "
+        "snakemake again."
+    )
+
+
+@contextlib.contextmanager
+def reading(path: Path | str, expected: str, delete: Path | str | None = None) -> Iterator[None]:
+    """Turns whatever reading a file raises into one `UserError` that says how to go on.
+
+    Args:
+        path: The file that the block reads.
+        expected: What it should be.
+        delete: See `fault`.
+    """
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except FileNotFoundError:
+        whole = delete and Path(delete).exists()
+        mend = f"delete {delete} and run snakemake again" if whole else "run snakemake to make it"
+        raise UserError(f"{path}: missing; {mend}.") from None
+    except Exception as error:  # zipfile, NumPy, json and csv raise nearly anything
+        if isinstance(error, OSError) and error.errno not in _OF_CONTENT:
+            raise UserError(f"{path}: cannot be read ({error.strerror}).") from None
+        empty = Path(path).is_file() and not Path(path).stat().st_size
+        reason = " ".join(str(error).split()) or type(error).__name__
+        received = "an empty file" if empty else f"a damaged file ({reason})"
+        raise fault(path, received, expected, delete) from None

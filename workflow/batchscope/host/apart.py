@@ -1,0 +1,95 @@
+"""A step in a copy of this process, which lives on to tell how the copy ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+
+def run(main: Callable[[list[str]], None], arguments: list[str]) -> int:
+    """Runs a step in a copy of this process, passes signals on, and returns how it ended.
+
+    The copy ends with this process.
+
+    Args:
+        main: Runs a step, given its arguments.
+        arguments: The step and its arguments.
+
+    Returns:
+        The exit status; -n where signal n ended the copy.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
+        run_and_end(main, arguments)
+    os.close(reader)
+    with passing_on(lambda signum: os.kill(pid, signum)):
+        _, status = os.waitpid(pid, 0)
+    os.close(writer)
+    return os.waitstatus_to_exitcode(status)
+
+
+@contextlib.contextmanager
+def passing_on(send: Callable[[int], object]) -> Iterator[None]:
+    """Sends the signals on that ask this process to stop inside the block.
+
+    Args:
+        send: Sends a signal, by its number; it may be too late for it.
+    """
+
+    def handle(signum: int, _: object) -> None:
+        with contextlib.suppress(OSError):
+            send(signum)
+
+    handlers = {signum: signal.signal(signum, handle) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+
+
+def run_and_end(
+    main: Callable[[list[str]], None],
+    arguments: list[str],
+    tell: Callable[[int], object] | None = None,
+) -> NoReturn:
+    """Runs a step in this process, a copy, and ends it.
+
+    Args:
+        main: Runs a step, given its arguments; it may end in `sys.exit`.
+        arguments: The step and its arguments.
+        tell: Is told the exit status.
+    """
+    status = 1
+    try:
+        main(arguments)
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if tell:
+                tell(status)
+        finally:
+            os._exit(status)  # the interpreter's own end belongs to the process copied
+
+
+def _end_with(reader: int) -> None:
+    """Ends this process once the other end of a pipe is closed: nothing is written there."""
+    os.read(reader, 1)
+    os._exit(128 + signal.SIGKILL)

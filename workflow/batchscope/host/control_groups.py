@@ -1,0 +1,147 @@
+"""The memory control groups that this process is in: their limits, and whom they cost its life.
+
+The kernel counts the processes that it kills for memory: of a control group, and of the whole
+machine. A process that ended by SIGKILL while its control group's count rose is taken to be one
+of them. Jobs that run in one control group at a time share its count and its limit: a kill from
+elsewhere that falls together with a neighbour's for memory is not told apart.
+
+Sources: the kernel's documentation, admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+OWN = Path("/proc/self/cgroup")
+ROOT = Path("/sys/fs/cgroup")
+VMSTAT = Path("/proc/vmstat")
+_MEGABYTE = 10**6
+
+
+@dataclass(frozen=True)
+class Group:
+    """One control group.
+
+    Attributes:
+        folder: Its files.
+        version: 1 or 2.
+    """
+
+    folder: Path
+    version: int
+
+    def limit(self) -> int | None:
+        """Returns the bytes that its processes may have together; None for no limit."""
+        limit = self._number("memory.max", "memory.limit_in_bytes")
+        # Version 1 has the largest number of pages for no limit.
+        return None if limit is None or limit >= 1 << 60 else limit
+
+    def left(self) -> int | None:
+        """Returns the bytes that they may still have, with the cache that is given up first."""
+        limit, used = self.limit(), self._number("memory.current", "memory.usage_in_bytes")
+        if limit is None or used is None:
+            return None
+        stat = _numbers(self.folder / "memory.stat")
+        cache = stat.get("inactive_file" if self.version == 2 else "total_inactive_file", 0)
+        return max(0, limit - max(0, used - cache))
+
+    def kills(self) -> int | None:
+        """Returns how many of its processes the kernel has killed for memory; None if unknown."""
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        return _numbers(self.folder / name).get("oom_kill")
+
+    def refusals(self) -> int:
+        """Returns how often its own limit was met."""
+        if self.version == 2:
+            # Before Linux 5.2 there was one file, without the groups below.
+            local = _numbers(self.folder / "memory.events.local")
+            return (local or _numbers(self.folder / "memory.events")).get("oom", 0)
+        return self._number("", "memory.failcnt") or 0
+
+    def _number(self, *names: str) -> int | None:
+        with contextlib.suppress(OSError, ValueError):
+            return int((self.folder / names[2 - self.version]).read_text())
+        return None
+
+
+def own() -> list[Group]:
+    """Returns the groups of this process, its own first, then those above it."""
+    with contextlib.suppress(OSError):
+        return list(_groups(OWN.read_text(encoding="utf-8"), ROOT))
+    return []
+
+
+class Counts(NamedTuple):
+    """What the kernel has counted so far.
+
+    Attributes:
+        kills: Processes that it killed for memory; None where it does not say.
+        refusals: Control group -> times that its limit was met.
+    """
+
+    kills: int | None
+    refusals: dict[Group, int]
+
+
+def count() -> Counts:
+    """Reads the counts: of this process's control group, or else of the whole machine."""
+    groups = own()
+    kills = [found for group in groups if (found := group.kills()) is not None]
+    kills = kills or [_numbers(VMSTAT).get("oom_kill")]
+    return Counts(kills[0], {group: group.refusals() for group in groups})
+
+
+def limit_met(before: Counts) -> float | None:
+    """Returns the limit at which the kernel killed a process since then, in MB.
+
+    Args:
+        before: The counts at that time.
+
+    Returns:
+        That of a control group, or the machine's memory; None where nothing was killed.
+    """
+    now = count()
+    if before.kills is None or now.kills is None or now.kills <= before.kills:
+        return None
+    met = [group for group, times in now.refusals.items() if times > before.refusals.get(group, 0)]
+    return limit_mb(met)
+
+
+def limit_mb(groups: list[Group] | None = None) -> float:
+    """Returns the smallest limit of groups, this process's own if none are given, in MB.
+
+    Where they have none, it is the machine's memory.
+    """
+    limits = [group.limit() for group in (own() if groups is None else groups)]
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([total, *(limit for limit in limits if limit is not None)]) / _MEGABYTE
+
+
+def _groups(text: str, root: Path) -> Iterator[Group]:
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            top, version = root, 2
+        elif "memory" in controllers.split(","):
+            top, version = root / "memory", 1
+        else:
+            continue
+        # A container sees its own group as the root, whatever its path says.
+        own = top / path.strip("/")
+        above = [own, *own.parents]
+        for folder in above[: above.index(top) + 1]:
+            if folder.is_dir():
+                yield Group(folder, version)
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """Returns the numbers of one of the kernel's files of lines `name number`; none without it."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+        return {name: int(value) for name, value in lines}
+    return {}

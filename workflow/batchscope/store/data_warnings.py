@@ -1,0 +1,53 @@
+"""What people should know of a prepared data set: skipped files, classes that a split lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from batchscope import disk
+from batchscope.catalogue import run_names
+from batchscope.store import records
+
+_NAMED = 3  # files or classes named in a warning; all are counted
+
+
+def read(results: Path | str, token: str) -> list[str]:
+    """Returns the warnings about a prepared data set; none where none is prepared.
+
+    Raises:
+        UserError: If its record is damaged.
+    """
+    path = records.dataset_folder(results, token) / "record.json"
+    return list(warnings(token, disk.read_json(path))) if path.exists() else []
+
+
+def warnings(token: str, record: dict[str, Any]) -> Iterator[str]:
+    """Yields a sentence for each kind of thing to know about a data set, by its record."""
+    where = f"datasets.{run_names.split_token(token)[0]}"
+    skipped = record.get("skipped") or []
+    if count := record.get("skipped_count"):
+        files = [f"{entry['file']} ({entry['reason']})" for entry in skipped]
+        noun = "file that cannot be read was" if count == 1 else "files that cannot be read were"
+        yield f"{where}: {count} {noun} skipped: {_listed(files, count)}."
+    lacking = list(_lacking(record))
+    if lacking:
+        noun = "class has" if len(lacking) == 1 else "classes have"
+        text = f"{len(lacking)} {noun} no image to validate or to test with"
+        yield f"{where}: {text}: {_listed(lacking, len(lacking))}."
+
+
+def _lacking(record: dict[str, Any]) -> Iterator[str]:
+    """Yields the classes that a split has no example of, each with its examples by split."""
+    counts = record.get("class_counts") or {}
+    by_class = zip(*counts.values(), strict=True)
+    for name, found in zip(record.get("class_names") or (), by_class, strict=False):
+        if not all(found):
+            pairs = zip(counts, found, strict=True)
+            yield f"{name} ({', '.join(f'{split} {count}' for split, count in pairs)})"
+
+
+def _listed(items: Sequence[str], count: int) -> str:
+    more = count - len(items[:_NAMED])
+    return ", ".join(items[:_NAMED]) + (f" and {more} more" if more else "")

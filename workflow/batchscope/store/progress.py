@@ -1,0 +1,116 @@
+"""How far the trainings are that run now: a line in the log, and a file each for `watch`.
+
+The file is replaced as the training goes on, and deleted when it ends; one that `kill -9` left
+is known by its process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from batchscope import disk
+from batchscope.errors import UserError
+from batchscope.store.status import duration
+
+FILE = "progress.json"
+SECONDS = 5.0  # at least, between two words to `watch`
+_SHARE = 1 / 20  # of a training's time, at least, between two lines: its log stays one to read
+_SILENT = 60.0  # seconds without a word after which a reader is told so
+
+
+class Teller:
+    """Tells how far one training is.
+
+    Args:
+        folder: The run's folder.
+        epochs: Horizon of the training.
+        steps: Updates of an epoch.
+        seconds: At least, between two words.
+    """
+
+    def __init__(self, folder: Path, epochs: int, steps: int, seconds: float = SECONDS) -> None:
+        self._path = folder / FILE
+        self._epochs, self._steps, self._seconds = epochs, steps, seconds
+        self._started = self._told = self._logged = time.monotonic()
+        self._begun: tuple[float, int] | None = None  # when, and after how many updates
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Keeps the training's file while the block runs."""
+        self._write("starts")
+        try:
+            yield
+        finally:
+            self._path.unlink(missing_ok=True)
+
+    def tell(self, epoch: int, step: int, history: Sequence[dict[str, Any]]) -> None:
+        """Says where the training is, where the last word is some seconds old.
+
+        Args:
+            epoch: Epochs completed.
+            step: Updates of the epoch after them.
+            history: One row per completed epoch.
+        """
+        now, done = time.monotonic(), epoch * self._steps + step
+        if self._begun is None:  # what went before was compilation, or another process
+            self._begun = (now, done)
+        if now - self._told < self._seconds:
+            return
+        self._told = now
+        said = f"epoch {epoch + (step > 0)} of {self._epochs}"
+        if step:
+            said += f" ({step / self._steps:.0%} of it)"
+        if history:
+            last = history[-1]
+            said += (
+                f": training loss {last['train_loss']:.4g}, "
+                f"validation loss {last['validation_loss']:.4g} after epoch {epoch}"
+            )
+        begun, before = self._begun
+        if done > before:
+            left = (now - begun) / (done - before) * (self._epochs * self._steps - done)
+            said += f"; about {duration(left)} left"
+        self._write(said)
+        if now - self._logged >= (now - self._started) * _SHARE:
+            self._logged = now
+            print(f"{said[0].upper()}{said[1:]}.", flush=True)
+
+    def _write(self, said: str) -> None:
+        process = {"host": platform.node(), "process": os.getpid()}
+        disk.write_json(self._path, {**process, "at": time.time(), "said": said})
+
+
+def overview(results: Path | str) -> str:
+    """Returns a line for every training that runs now.
+
+    Args:
+        results: The results folder; it need not exist.
+    """
+    lines = []
+    for path in sorted(Path(results).glob(f"runs/*/{FILE}")):
+        try:
+            found = disk.read_json(path)
+        except UserError:
+            continue  # it ended in this moment
+        if found["host"] == platform.node() and not _runs(found["process"]):
+            continue
+        age = time.time() - found["at"]
+        silent = f" (told {duration(age)} ago)" if age > _SILENT else ""
+        lines.append(f"{path.parent.name}: {found['said']}{silent}")
+    return "\n".join(lines or ["No training runs now."])
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True

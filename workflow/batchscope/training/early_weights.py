@@ -1,0 +1,97 @@
+"""A finished run's weights after an epoch before its last: as kept, or by training to it again.
+
+Nothing in a training depends on its horizon: the weights after epoch 2 of 5 are, bit for bit,
+those of a training of 2 epochs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchscope import disk
+from batchscope.catalogue import run_names
+from batchscope.errors import UserError
+from batchscope.store import job_files, records
+
+if TYPE_CHECKING:
+    from batchscope.training.trainer import Limits
+
+
+def write(
+    run: str,
+    epoch: int | str,
+    results: Path,
+    model_file: str | None = None,
+    limits: Limits | None = None,
+) -> None:
+    """Writes the weights of a run after an epoch, for what declares them as its input.
+
+    What the training kept stays as it is; what it did not keep is trained again, to that epoch.
+    Of a run that did not finish, or was over by then, the file holds no weights.
+
+    Args:
+        run: Name of the run.
+        epoch: The epoch, or `middle`.
+        results: The results folder.
+        model_file: The user's model file, where the run's model is one.
+        limits: How a training is cut.
+
+    Raises:
+        UserError: If the run's record or data are missing, or it trains otherwise here.
+        Interrupted: If a signal stopped the training.
+    """
+    path = job_files.snapshot_path(results, run, epoch)
+    number = job_files.snapshot_epoch(results, run, epoch)
+    if number is None:
+        records.write_weights(path, {}, {})
+    elif not path.exists():
+        kept = job_files.snapshot_path(results, run, number)
+        if kept.exists():
+            disk.copy(kept, path)
+        else:
+            _train_again(run, number, results, model_file, limits, path)
+    os.utime(path)  # newer than the run's record, of which it is made
+
+
+def _train_again(
+    run: str,
+    epoch: int,
+    results: Path,
+    model_file: str | None,
+    limits: Limits | None,
+    path: Path,
+) -> None:
+    # Started and imported here: most weights are there, and need no TensorFlow.
+    from batchscope.host import tensorflow_start
+
+    factors = run_names.parse_run(run)
+    tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
+    from batchscope.training import models, trainer
+
+    shorter = run_names.run_name({**factors, "epochs": epoch})
+    scratch = path.with_suffix(".training")  # with its checkpoint
+    again = trainer.Training(shorter, results, model_file, limits, scratch)
+    again.stop_on_signals()
+    again.fit()
+    _check_same(run, epoch, results, again.progress.history)
+    records.write_weights(path, *models.weights(again.model))
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _check_same(run: str, epoch: int, results: Path, history: list[dict]) -> None:
+    """Refuses weights that are not the run's: another machine or TensorFlow rounds otherwise."""
+    folder = records.run_folder(results, run)
+    path = folder / "history.csv"
+    rows = disk.read_rows(path, delete=records.run_record(folder))
+    numbers = [column for column in records.HISTORY_COLUMNS if column != "seconds"]
+    found = [[str(row[column]) for column in numbers] for row in history[:epoch]]
+    expected = [[row.get(column) for column in numbers] for row in rows[:epoch]]
+    if found != expected:
+        raise UserError(
+            f"{path}: received another history of {epoch} epochs when training again; the same "
+            "one is expected. The run was trained on another machine or by other versions: delete "
+            "its folder to train it anew here."
+        )

@@ -1,0 +1,227 @@
+"""Running a user's model file: its import, its modules, its model made fit, errors at its lines."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from batchscope.errors import UserError
+from batchscope.study import model_files
+from batchscope.training.networks import Shape
+
+
+def build(
+    name: str,
+    digest: str,
+    model_file: Path | str | None,
+    input_shape: Shape,
+    classes: int,
+    scope: AbstractContextManager | None = None,
+) -> keras.Model:
+    """Returns the model of a user's file; a functional one of what has no input of its own.
+
+    Args:
+        name: The model's name in the configuration.
+        digest: Of the file and its modules, when the runs were planned.
+        model_file: The file; it defines `build(input_shape, classes) -> keras.Model`.
+        input_shape: Height, width, channels.
+        classes: Number of classes.
+        scope: Where variables are to be made.
+
+    Raises:
+        UserError: If the file is not there, is not the one that was planned with, fails, or its
+            model is no classifier of such images.
+    """
+    if model_file is None or not Path(model_file).is_file():
+        raise UserError(f"models.{name}: received {model_file}; expected an existing .py file.")
+    if model_files.digest(model_file) != digest:
+        raise UserError(
+            f"{model_file}: changed since the runs of {name}-{digest} were planned, or a module "
+            "that it imports did; expected the same files; run snakemake again."
+        )
+    builder = getattr(_import(Path(model_file)), "build", None)
+    if not callable(builder):
+        raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
+    doing = f"cannot be built for images {input_shape}"
+    with _telling(model_file, doing), scope or nullcontext():
+        model = _with_input(builder(input_shape, classes), input_shape)
+    _check(model, str(model_file), input_shape, classes)
+    with _telling(model_file, f"cannot be called on images {input_shape}"):
+        wrong = _wrong_outputs(model, input_shape)
+    if wrong:
+        raise UserError(f"{model_file}: {wrong}")
+    return model
+
+
+class _Source(importlib.machinery.SourceFileLoader):
+    """Compiles a file each time: bytecode is not compiled anew after two edits in one second."""
+
+    def path_stats(self, path: str) -> NoReturn:
+        raise OSError(path)  # so that no bytecode is looked for or kept
+
+
+class _LocalModules(importlib.abc.MetaPathFinder):
+    """Finds the modules that belong to a model file, and no others of its folder.
+
+    What the digest does not cover cannot be imported.
+
+    Args:
+        files: Dotted name -> file, or folder.
+    """
+
+    def __init__(self, files: dict[str, Path]) -> None:
+        self.files = files
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        file = self.files.get(fullname)
+        if file is None:
+            return None
+        if file.is_dir():
+            return importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+        spec = _spec(fullname, file)
+        if spec.submodule_search_locations:
+            spec.submodule_search_locations = []
+        return spec
+
+
+def _spec(name: str, file: Path) -> importlib.machinery.ModuleSpec:
+    loader = _Source(name, os.path.abspath(file))
+    return importlib.util.spec_from_file_location(name, loader.path, loader=loader)
+
+
+def _import(path: Path) -> ModuleType:
+    """Returns a model file as a module; its local modules are imported anew, too."""
+    files = model_files.local_modules(path)
+    before = [finder for finder in sys.meta_path if isinstance(finder, _LocalModules)]
+    for finder in before:
+        sys.meta_path.remove(finder)
+    for name in {name for of in (files, *(finder.files for finder in before)) for name in of}:
+        sys.modules.pop(name, None)
+    sys.meta_path.insert(0, _LocalModules(files))
+    spec = _spec(f"batchscope_user_model_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    with _telling(path, "cannot be imported"):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _telling(model_file: Path | str, what: str) -> Iterator[None]:
+    """Turns whatever a user's code raises, or its exit, into an error at its file and line."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{_place(error, model_file)}: {what}: {said(error)}") from error
+
+
+def _place(error: BaseException, model_file: Path | str) -> str:
+    """Returns the file and line of a user's code at which an error arose, or the file alone."""
+    files = (Path(model_file), *model_files.local_modules(model_file).values())
+    shown = {os.path.abspath(file): str(file) for file in files}
+    frames = [
+        f"{shown[frame.filename]}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename in shown
+    ]
+    return frames[-1] if frames else str(model_file)
+
+
+def said(error: BaseException) -> str:
+    """Returns an error's type and its telling line, which Keras puts among others."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    text = text.rpartition("Error encountered:")[2].partition("Arguments received by")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("Exception encountered")]
+    return ": ".join([type(error).__name__, *told[:1]])
+
+
+def _input_shape(model: keras.Model) -> object:
+    """Returns the input shape of a model; None of a Sequential without Input, or a subclassed."""
+    try:
+        return model.input_shape
+    except (AttributeError, ValueError):
+        return None
+
+
+def _with_input(model: object, input_shape: Shape) -> object:
+    """Returns a functional model of one that has no input yet; this makes its weights."""
+    if not isinstance(model, keras.Model) or _input_shape(model) is not None:
+        return model
+    inputs = keras.Input(input_shape, name="images")
+    # The same name: it is no part of the names of weights (see models.weights).
+    return keras.Model(inputs, model(inputs), name=model.name)
+
+
+def _check(model: object, where: str, input_shape: Shape, classes: int) -> None:
+    if not isinstance(model, keras.Model):
+        raise UserError(
+            f"{where}: received {type(model).__name__}; build must return a keras.Model."
+        )
+    if not _fits(model.input_shape, input_shape):
+        raise UserError(
+            f"{where}: takes input {model.input_shape}; expected one input {(None, *input_shape)}."
+        )
+    units = (classes, 1) if classes == 2 else (classes,)
+    if model.output_shape not in [(None, number) for number in units]:
+        wanted = " or ".join(str((None, number)) for number in units)
+        raise UserError(f"{where}: gives output {model.output_shape}; expected {wanted}.")
+    if not model.trainable_variables:
+        raise UserError(f"{where}: has no trainable weights; expected at least one layer of them.")
+
+
+def _fits(shape: object, input_shape: Shape) -> bool:
+    """Tells whether a model's input shape, with None for any size, takes `input_shape`."""
+    if not isinstance(shape, tuple) or len(shape) != 4 or shape[0] is not None:
+        return False
+    return all(size in (None, wanted) for size, wanted in zip(shape[1:], input_shape, strict=True))
+
+
+def _wrong_outputs(model: keras.Model, input_shape: Shape) -> str | None:
+    """Returns why outputs cannot be trained on with a cross-entropy, or None.
+
+    Probabilities whose logits Keras has lost would be taken for logits, and the logits behind
+    several sigmoids for those of a softmax.
+    """
+    several = model.output_shape[-1] > 1
+    images = tf.ones((2, *input_shape))
+    last = []  # of the graphs of training and inference, which are made and not run
+
+    @tf.function(autograph=False)
+    def trace(images: tf.Tensor) -> None:
+        last.extend(model(images, training=training).op.type for training in (True, False))
+
+    trace.get_concrete_function(images)
+    if several and "Sigmoid" in last:
+        return (
+            f"received {model.output_shape[-1]} sigmoid units; expected one sigmoid unit for two "
+            'classes, else units with activation="softmax" or no activation.'
+        )
+    if not several and "Softmax" in last:
+        return (
+            "received a softmax over one unit, which is always 1; expected "
+            'activation="sigmoid" or no activation.'
+        )
+    outputs = model(images, training=False)
+    sums = np.asarray(outputs).sum(axis=-1)
+    if several and not hasattr(outputs, "_keras_logits") and np.allclose(sums, 1, atol=1e-5):
+        return (
+            "received probabilities without their logits; expected a last layer with "
+            'activation="softmax" or no activation.'
+        )
+    return None
