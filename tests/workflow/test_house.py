@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batchscope import ROOMS
+from batchscope import ROOMS, project_files
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timings import TIMINGS
 from project import locked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,13 +151,39 @@ def test_every_costly_rule_carries_its_version_and_no_code():
     for step, version in VERSIONS.items():
         assert re.fullmatch(rf"{step}-v\d+", version)
     rules = "".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
-    for step in VERSIONS:
+    own = {step: f'VERSIONS["{step}"]' for step in ("prepare_data", "train")}
+    looped = {"MEASURES": "ENTRY.version", "TIMINGS": "ENTRY.version"}
+    assert {*VERSIONS} == {*own, *MEASURES, *TIMINGS}
+    for step, version in own.items():
         body = re.search(rf"^rule {step}:\n((?:    .*\n|\n)+)", rules, re.M)[1]
-        assert f'VERSIONS["{step}"]' in body
-        assert "workflow/batchscope" not in body
-        assert "log:" in body and "conda:" in body and ":q}" in body
-        assert "retries:" not in body  # the profile's reach a cluster better
+        assert version in body and ":q}" in body
+    for entries, version in looped.items():
+        loop = re.search(rf"^for ENTRY in {entries}.values\(\):\n((?:    .*\n|\n)+)", rules, re.M)[
+            1
+        ]
+        for part in ("log:", "conda:", f"params:\n            {version},", "jobs.command(ENTRY)"):
+            assert part in loop
+    assert "retries:" not in rules  # the profile's reach a cluster better
+    assert "workflow/batchscope" not in rules
     assert not re.search(r"^\s+run:", rules, re.M)
+
+
+@pytest.mark.parametrize("room", ["tables", "figures", "report"])
+def test_cheap_rules_depend_on_all_code_that_they_run(room):
+    """Held against what Python imports, the modules of figures each by its name."""
+    code = (
+        "import importlib, pkgutil, sys; sys.path.insert(0, 'workflow'); import batchscope;"
+        f"room = importlib.import_module('batchscope.{room}');"
+        "[importlib.import_module(each.name) for each in "
+        "pkgutil.walk_packages(room.__path__, room.__name__ + '.')];"
+        "print([each.__file__ for name, each in sys.modules.items() if 'batchscope.' in name])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    found = {Path(path).resolve() for path in project_files.code_of(room)}
+    assert {Path(path).resolve() for path in ast.literal_eval(done.stdout)} <= found
+    assert len(found) < len(list(LIBRARY.rglob("*.py")))
 
 
 def test_nothing_unsafe_is_read():

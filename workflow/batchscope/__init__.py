@@ -8,6 +8,7 @@ ROOMS = {
     "errors": (),
     "problems": (),
     "project_files": (),
+    "damage": (),
     "disk": ("numpy",),
     "catalogue": (),
     "host": ("numpy", "tensorflow", "keras"),
