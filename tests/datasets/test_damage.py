@@ -202,8 +202,15 @@ def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch)
 
 # Modules that read files, or texts, that are not below results/: a user's, a socket's, an
 # environment's, the report's own; and two that read what `damage.reading` guards.
-OTHERS = {"arrays.py", "warm.py", "attempts.py", "environments.py", "check.py", "checkpoint.py"}
-GUARDED = {"records.py", "frames.py", "content.py"}
+OTHERS = {
+    "framework_environments.py",
+    "arrays.py",
+    "warm_process.py",
+    "attempts.py",
+    "check.py",
+    "checkpoint.py",
+}
+GUARDED = {"disk.py", "run_series.py", "content.py"}
 READERS = {"np.load", "json.load", "json.loads", "csv.DictReader", "csv.reader", "pandas.read_csv"}
 
 
