@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas
 
-from batchscope.analysis import run_series, step_cost
+from batchscope.analysis import run_series, step_cost, step_stairs
 from batchscope.host import absence
+from batchscope.problems import listed
 from batchscope.report.text import format_interval, format_number
 
 READING = (
@@ -24,9 +25,10 @@ READING = (
     "The ceiling is the peak of a matrix product over the operations that the model takes per "
     "image. It is a bound, and every job measures it once: the highest of the experiment on the "
     "same machine, device, threads and type counts. A difference below the noise floor, by which a "
-    "batch size differs from itself, means nothing. Steps in the batch size are seen only where "
-    "their p, adjusted by Holm's method over the configurations of the experiment, is below "
-    f"{step_cost.LEVEL:g}."
+    "batch size differs from itself, means nothing. Steps in the batch size, asked for at "
+    f"{listed([str(q) for q in step_stairs.STAIRS])} images, are seen only where their "
+    "p, adjusted by Holm's method over the configurations of the experiment and these steps, is "
+    f"below {step_cost.LEVEL:g}."
 )
 
 _SHARE_OF = step_cost.PLATEAU_SHARE

@@ -243,13 +243,11 @@ def _add_steps(rows: list[Row], timings: list[Timing]) -> None:
     """Adds to the rows of an experiment's timings whether each rises in steps."""
     several = [(row, _timed(timing)) for row, timing in zip(rows, timings, strict=True)]
     several = [(row, timed) for row, timed in several if len(timed) >= 2]
-    found = [step_stairs.best_step(*_seconds_per_step(timed)) for _, timed in several]
-    for (row, _), step in zip(several, step_stairs.together(found), strict=True):
-        row["step_winner"], row["step_q"] = step.winner, step.q
-        row["step_p"], row["step_p_holm"] = step.p, step.p_holm
-        row["step_difference"] = step.difference
-        row["step_alike"] = " ".join(str(q) for q in step.alike)
-        row["step_verdict"] = step_stairs.verdict(step)
+    found = step_stairs.compare(_seconds_per_step(timed) for _, timed in several)
+    for (row, _), step in zip(several, found, strict=True):
+        row["step_winner"], row["step_verdict"] = step.winner, step_stairs.verdict(step)
+        if step.best:
+            row["step_q"], row["step_p"], row["step_p_holm"] = step.best.q, step.best.p, step.p_holm
 
 
 def _recovered_delay(timed: list[dict[str, Any]]) -> Row:

@@ -143,15 +143,11 @@ ENTRY = Timing(
             "still_rising": Column(
                 "Whether 90 % of the plateau lies beyond the largest batch size."
             ),
-            "step_winner": Column(
-                "line, staircase, neither or not resolved: how the time of a step rises."
-            ),
-            "step_q": Column("Images per step of the best staircase."),
-            "step_alike": Column("Every q that fits as well, 1 for the line."),
-            "step_difference": Column("AICc of the line less that of the best staircase."),
-            "step_p": Column("How often a line with this noise gives so large a difference."),
+            "step_winner": Column("line, staircase or not resolved: how the time of a step rises."),
+            "step_q": Column("Images per step of the staircase of 8, 16 or 32 that fits best."),
+            "step_p": Column("How often a line with this noise shows so much growth in its steps."),
             "step_p_holm": Column(
-                "The larger of it and the best rival's, adjusted over the experiment's rows."
+                "The same, adjusted over all three staircases and the experiment's rows."
             ),
             "step_verdict": Column("The same in a sentence."),
             "matmul_flops_per_second": Column(
