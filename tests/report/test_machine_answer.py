@@ -133,6 +133,11 @@ def test_the_ceiling_is_told_with_the_range_of_its_peaks():
     assert answer(row(**one))["Ceiling"] == [told.format("")]
 
 
+def test_a_ceiling_that_lacks_operations_is_none():
+    (told,) = answer(row(flops_not_counted="rnn (LSTM)"))["Ceiling"]
+    assert told == "none: the operations of rnn (LSTM) are not counted"
+
+
 def test_configurations_stand_side_by_side():
     found = machine_answer.build(
         pandas.DataFrame([row(**TIMED), row(**{**TIMED, "loop": "eager", "noise_floor": None})]),

@@ -261,6 +261,20 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
     assert ceilings((3.2e10, 1), (1.27e11, 2)) == [[3.2e10] * 2, [1.27e11] * 2]
 
 
+def test_operations_that_are_not_counted_give_no_ceiling(written):
+    jobs = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
+    job = next(job for job in jobs if job.measure == "throughput")
+    record = disk.read_json(job.path)
+    record["flops"] |= {"not_counted": ["rnn (LSTM)", "up (Conv2DTranspose)"]}
+    disk.write_json(job.path, record)
+    frame = timing_tables.summaries("results", written, "machine")
+    at = (frame["machine"] == "desktop") & (frame["sweep"] == job.sweep.name)
+    row, others = frame[at].iloc[0], frame[~at]
+    assert row["flops_not_counted"] == "rnn (LSTM), up (Conv2DTranspose)"
+    assert row[["flops_per_image", "ceiling_images_per_second"]].isna().all()
+    assert others["flops_not_counted"].isna().all() and others["flops_per_image"].notna().all()
+
+
 def test_utilisation_and_its_samples(written):
     frame = timing_tables.utilisation("results", written, "machine")
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]

@@ -171,6 +171,8 @@ def _disturbed(row: Row) -> str:
 
 
 def _ceiling(row: Row) -> str:
+    if left_out := row.get("flops_not_counted"):
+        return f"none: the operations of {left_out} are not counted"
     ceiling = row.get("ceiling_images_per_second")
     if ceiling is None:
         return ""

@@ -299,12 +299,15 @@ def _ceiling(timing: Timing, peaks: Peaks) -> Row:
     record = timing.record
     measured = peaks.get(_peak_of(timing), []) if record["matmul"] else []  # TensorFlow's alone
     peak = max(measured, default=None)
-    flops = (record["flops"] or {}).get("training_products")  # of one gradient
+    counted = record["flops"] or {}
+    left_out = ", ".join(counted.get("not_counted", ()))  # older records count all, or nothing
+    flops = None if left_out else counted.get("training_products")  # of one gradient
     flops = flops and flops * run_factors.gradients_per_update(timing.sweep.factors)
     return {
         "matmul_flops_per_second": peak,
         "matmul_flops_per_second_lowest": min(measured, default=None),
         "flops_per_image": flops,
+        "flops_not_counted": left_out or None,
         "ceiling_images_per_second": peak / flops if peak and flops else None,
     }
 

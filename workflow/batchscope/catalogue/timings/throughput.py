@@ -156,8 +156,10 @@ ENTRY = Timing(
             ),
             "matmul_flops_per_second_lowest": Column("The lowest of these."),
             "flops_per_image": Column(
-                "Operations of the model's products and convolutions per image and update."
+                "Operations of the model's dense layers and convolutions per image and update; "
+                "empty where it has other layers with products."
             ),
+            "flops_not_counted": Column("These layers, whose operations are not counted."),
             "ceiling_images_per_second": Column("The one over the other."),
             "share_of_ceiling": Column("highest_images_per_second over it."),
             "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
