@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from batchscope import disk
+from batchscope.analysis import memory_line
 from batchscope.store import records
 from batchscope.timing.instruments.sampler import Sampler
-from batchscope.timing.largest import attempts, search
+from batchscope.timing.largest import attempts
 from batchscope.timing.largest.memory_limits import Limits
 from fake_nvml import Nvml
 
@@ -305,7 +306,9 @@ def test_a_real_search(large):
     for entry in found.tries:
         assert (entry.outcome == "fits") == (entry.batch_size <= found.largest)
         assert entry.outcome != "fits" or entry.peak_mb <= limits.memory_mb
-    fixed, each = search.memory_per_image([alone, *found.tries])
+    fits = [entry for entry in (alone, *found.tries) if entry.outcome == "fits"]
+    sizes, peaks = ([getattr(entry, name) for entry in fits] for name in ("batch_size", "peak_mb"))
+    fixed, (each, *_) = memory_line.memory_per_image(sizes, peaks, memory_line.RESOLVABLE_MB)
     # An image and its gradient's way back: 3 x 128 x 128 x 4 bytes, and no more than 30 of them.
     assert 0.19 < each < 6
     assert fixed + each * found.largest < limits.memory_mb + 20

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import step_cost, step_stairs
+from batchscope.analysis import memory_line, step_cost, step_stairs
 from batchscope.catalogue import run_factors, run_names, sweep_names
 from batchscope.catalogue.timing_columns import COLUMNS, FIRST, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files
 from batchscope.tables import long_tables
+from batchscope.timing.largest import search
 from batchscope.timing.throughput import DISTURBED_CORES
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ _LARGEST = {
     "max_batch_size": "largest",
     "max_batch_size_bound": "bound",
     "memory_limit_mb": "limit_mb",
-    "memory_fixed_mb": "memory_fixed_mb",
-    "memory_mb_per_image": "memory_mb_per_image",
 }
 
 _WHOLE = (
@@ -313,7 +312,14 @@ def _ceiling(timing: Timing, peaks: Peaks) -> Row:
 
 
 def _largest(record: dict[str, Any]) -> Row:
-    return {column: record[key] for column, key in _LARGEST.items()}
+    fits = [entry for entry in record["tries"] if entry["outcome"] == search.FITS]
+    sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
+    memory = memory_line.memory_per_image(sizes, peaks, memory_line.RESOLVABLE_MB)
+    return {
+        **{column: record[key] for column, key in _LARGEST.items()},
+        "memory_fixed_mb": memory.fixed_mb,
+        "memory_mb_per_image": memory.per_image.value,
+    }
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
