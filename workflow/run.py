@@ -125,12 +125,7 @@ def draw(arguments: argparse.Namespace) -> None:
 
     study = config.study(arguments.config, arguments.scale)
     experiment = study.experiments[arguments.experiment]
-    varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
-    measured = {**experiment.measures, **experiment.timings}
-    wanted = experiment.figures or figures.available(
-        measured, varied, experiment.at_epochs, experiment.margins
-    )
-    figures.write(arguments.tables, wanted, arguments.output)
+    figures.write(arguments.tables, figures.drawn(experiment), arguments.output)
 
 
 def report(arguments: argparse.Namespace) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure as Drawing
 
+    from batchscope.study.plan import Experiment
+
 SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
 
@@ -128,6 +130,15 @@ def available(
         and (read_early or not figure.at_epochs)
         and (bounded or not figure.margins)
     ]
+
+
+def drawn(experiment: Experiment) -> list[str]:
+    """Returns the figures of an experiment: those that it names, or all that it allows."""
+    varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
+    measured = {**experiment.measures, **experiment.timings}
+    return list(experiment.figures) or available(
+        measured, varied, experiment.at_epochs, experiment.margins
+    )
 
 
 def read(folder: Path | str) -> Tables:
