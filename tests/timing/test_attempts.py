@@ -210,7 +210,7 @@ def test_a_child_that_never_ends():
 def test_a_child_gives_way_to_all_others_and_does_not_outlive_its_parent():
     inner = (
         f"import sys, time; sys.path.insert(0, {str(LIBRARY)!r});"
-        "from batchscope.timing import attempt_child; attempt_child._give_way();"
+        "from batchscope.timing.largest import attempt_child; attempt_child._give_way();"
         "print(open('/proc/self/oom_score_adj').read().strip(), flush=True); time.sleep(60)"
     )
     outer = (
@@ -264,7 +264,7 @@ def large(tmp_path_factory) -> Path:
 def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float = 1024):
     code = (
         f"import sys; sys.path.insert(0, {str(LIBRARY)!r})\n"
-        "from batchscope.timing import attempt_child\n"
+        "from batchscope.timing.largest import attempt_child\n"
         f"attempt_child.run({str(results)!r}, {FACTORS!r}, {size}, {memory_mb!r}, None,"
         f" {slack_mb!r})"
     )

@@ -147,6 +147,22 @@ def test_an_operation_outside_of_layers_is_named():
     assert [name.partition(" (")[2] for name in found.not_counted] == ["Matmul)"]
 
 
+def test_a_model_without_a_graph_of_layers_is_named():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__(name="own")
+            self.dense = layers.Dense(3)
+
+        def call(self, images):
+            return self.dense(keras.ops.reshape(images, (-1, 16)))
+
+    inputs, model = keras.Input((4, 4, 1)), Own()
+    outputs = layers.Dense(2)(model(inputs))
+    assert flops.per_image(model) == flops.Flops(0, 0, ("own (Own)",))
+    found = flops.per_image(keras.Model(inputs, outputs))
+    assert found == flops.Flops(12, 3 * 12, ("own (Own)",))
+
+
 def test_a_size_that_only_a_run_knows_is_not_counted():
     inputs = keras.Input((None, None, 2))
     outputs = layers.Conv2D(4, 3, name="conv")(inputs)

@@ -57,9 +57,9 @@ def per_image(model: keras.Model) -> Flops:
     """Returns the operations that one image adds to a training step.
 
     Args:
-        model: A built classifier, functional or Sequential.
+        model: A built classifier; one that has no graph of layers (a subclass) is not counted.
     """
-    found = list(_products(model, False))
+    found = list(_products(model, False) if _has_graph(model) else [(_name(model), 0, 0)])
     return Flops(
         sum(forward for _, forward, _ in found),
         sum(forward * times for _, forward, times in found),
@@ -89,12 +89,19 @@ def _products(model: keras.Model, trained: bool) -> Iterator[tuple[str, int, int
         before = any(behind[id(tensor)] for tensor in node.input_tensors)
         own = {id(weights) for weights in getattr(layer, "trainable_variables", ())}
         behind |= {id(tensor): before or bool(own) for tensor in node.outputs}
-        name = f"{layer.name} ({type(layer).__name__})"
-        if getattr(layer, "inputs", None):  # a model among the layers
+        if _has_graph(layer):
             yield from _products(layer, before)
         elif type(layer) in _COUNTED:
             sizes = (*layer.kernel.shape[_COUNTED[type(layer)]], *node.outputs[0].shape[1:])
             forward = 0 if None in sizes else 2 * math.prod(sizes)
-            yield name, forward, 1 + (id(layer.kernel) in own) + before
+            yield _name(layer), forward, 1 + (id(layer.kernel) in own) + before
         elif type(layer) not in _WITHOUT_PRODUCTS:
-            yield name, 0, 0
+            yield _name(layer), 0, 0
+
+
+def _has_graph(layer: keras.Operation) -> bool:
+    return bool(getattr(layer, "inputs", None))
+
+
+def _name(layer: keras.Operation) -> str:
+    return f"{layer.name} ({type(layer).__name__})"
