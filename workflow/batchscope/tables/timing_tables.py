@@ -18,9 +18,8 @@ from batchscope.analysis import memory_line, step_cost, step_stairs
 from batchscope.catalogue import run_factors, run_names, sweep_names
 from batchscope.catalogue.timing_columns import COLUMNS, FIRST, QUARTILES
 from batchscope.host import absence
-from batchscope.store import job_files
+from batchscope.store import job_files, records
 from batchscope.tables import long_tables
-from batchscope.timing.largest import search
 from batchscope.timing.throughput import DISTURBED_CORES
 
 if TYPE_CHECKING:
@@ -312,7 +311,7 @@ def _ceiling(timing: Timing, peaks: Peaks) -> Row:
 
 
 def _largest(record: dict[str, Any]) -> Row:
-    fits = [entry for entry in record["tries"] if entry["outcome"] == search.FITS]
+    fits = [entry for entry in record["tries"] if entry["outcome"] == records.FITS]
     sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
     memory = memory_line.memory_per_image(sizes, peaks, memory_line.RESOLVABLE_MB)
     return {

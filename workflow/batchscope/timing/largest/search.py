@@ -9,7 +9,7 @@ from typing import Any
 from batchscope.store import records
 
 # Outcomes of a try. Of all but the first and the last it is only known that the size did not fit.
-FITS = "fits"
+FITS = records.FITS
 OUT_OF_MEMORY = records.OUT_OF_MEMORY  # an allocator's refusal
 OVER_LIMIT = "over_limit"  # more was taken than the limit allows
 KILLED = "killed"  # by SIGKILL, as the kernel does where memory runs out
