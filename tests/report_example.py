@@ -90,7 +90,7 @@ def write(
     for name, experiment in study.experiments.items():
         place = results / "studies" / study.folder_name / name
         run_table.write(results, study, name, place)
-        write_figures(place / "figures", figures.available(experiment.measures))
+        write_figures(place / "figures", figures.drawn(experiment))
     return study, results, path
 
 

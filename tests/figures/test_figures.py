@@ -239,11 +239,11 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         found = figure.found(frame)
         if not status:
             assert found == "" or found.endswith(".")
-        elif figure.name == "time":  # its timing job ran all the same
+        elif figure.entry.name == "time":  # its timing job ran all the same
             assert "training time" not in found
         else:
-            assert found == "" or figure.name == "loss_curves"
-            of_runs = figure.name in NAMES and figure.name != "loss_curves"
+            assert found == "" or figure.entry.name == "loss_curves"
+            of_runs = figure.entry.name in NAMES and figure.entry.name != "loss_curves"
             assert "no finished run" in texts(drawing) or not of_runs
 
 

@@ -359,20 +359,6 @@ def test_simplified_contours_stay_within_the_tolerance():
     assert landscape.simplified(empty, 0.1) is empty
 
 
-def test_directions_are_averaged_within_a_run_first():
-    frame = pandas.DataFrame(
-        {
-            "seed": [0, 0, 0, 1, 1],
-            "index": [0, 1, 2, 0, 1],
-            "a": [1.0] * 5,
-            "rise": [1.0, 2.0, 6.0, 5.0, math.inf],
-        }
-    )
-    table = landscape_lines.over_directions(frame, "rise")
-    assert table.loc[1.0, 0] == pytest.approx(3.0)
-    assert math.isnan(table.loc[1.0, 1])
-
-
 def test_the_rise_along_directions():
     drawing, frame = drawn("landscape_lines", tables(runs(), directions=3))
     assert (frame.loc[frame["a"] == 0, "rise"] == 0).all()

@@ -309,14 +309,6 @@ def test_two_machines_are_two_series_and_memory_that_ran_out_is_marked():
 
 
 def test_memory_per_image_is_told_only_where_it_is_resolved():
-    rows = pandas.DataFrame(busy((1, 8, 64, 128, 256)))
-    noise = np.array([0.4, -0.3, 0.2, -0.5, 0.2])
-    rows["peak"] = 30 + 0.25 * rows["batch_size"] + noise
-    slope, low, high = utilisation.memory_per_image(rows, "peak")
-    assert low < 0.25 < high and slope == pytest.approx(0.25, abs=0.005)
-    rows["flat"] = 600 + 10 * noise
-    assert utilisation.memory_per_image(rows, "flat") is None
-    assert utilisation.memory_per_image(rows[:2], "peak") is None
     made = tables(utilisation=busy(per_image=0.0))
     text = utilisation.found(utilisation.select(made))
     assert "peak resident memory, slope over batch size) was 0.1 MB" in text  # the next best

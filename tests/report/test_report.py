@@ -476,7 +476,7 @@ def test_drawn_report_of_the_default_study_is_below_five_megabytes(tmp_path):
 
     study, results, path = report_example.write(tmp_path, troubles=False)
     place = results / "studies" / "example" / "gap"
-    figures.write(place, figures.available(study.experiments["gap"].measures), place / "figures")
+    figures.write(place, figures.drawn(study.experiments["gap"]), place / "figures")
     report.write(study, results, path, tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 5_000_000
 

@@ -138,8 +138,6 @@ def largest() -> dict:
         "largest": 96,
         "bound": "resolved",
         "limit_mb": 1000.0,
-        "memory_fixed_mb": 400.0,
-        "memory_mb_per_image": 5.0,
         "tries": [
             {
                 **{"batch_size": 64, "outcome": "fits", "peak_mb": 720.0, "seconds": 4.0},
@@ -149,6 +147,8 @@ def largest() -> dict:
                 },
             },
             {"batch_size": 128, "outcome": "over_limit", "peak_mb": 1010.0, "seconds": 4.0},
+            {"batch_size": 1, "outcome": "fits", "peak_mb": 500.0, "seconds": 4.0},
+            {"batch_size": 96, "outcome": "fits", "peak_mb": 880.0, "seconds": 4.0},
         ],
     }
 
@@ -213,7 +213,8 @@ def test_each_configuration_on_each_machine_is_a_row(written):
     own = frame.loc["desktop"]
     # Memory does not depend on the loop, and nothing is known of the other machine's.
     assert list(own["max_batch_size"]) == [96, 96]
-    assert list(own["memory_mb_per_image"]) == [5.0, 5.0]
+    assert own["memory_mb_per_image"].tolist() == pytest.approx([5.0, 5.0])
+    assert own["memory_fixed_mb"].tolist() == pytest.approx([400.0, 400.0])
     assert frame.loc["cluster"]["max_batch_size"].isna().all()
 
 
@@ -279,6 +280,20 @@ def test_the_ceiling_is_the_highest_peak_that_was_measured(written):
     assert ceilings((3.2e10, 1), (1.27e11, 2)) == [[3.2e10] * 2, [1.27e11] * 2]
 
 
+def test_operations_that_are_not_counted_give_no_ceiling(written):
+    jobs = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
+    job = next(job for job in jobs if job.measure == "throughput")
+    record = disk.read_json(job.path)
+    record["flops"] |= {"not_counted": ["rnn (LSTM)", "up (Conv2DTranspose)"]}
+    disk.write_json(job.path, record)
+    frame = timing_tables.summaries("results", written, "machine")
+    at = (frame["machine"] == "desktop") & (frame["sweep"] == job.sweep.name)
+    row, others = frame[at].iloc[0], frame[~at]
+    assert row["flops_not_counted"] == "rnn (LSTM), up (Conv2DTranspose)"
+    assert row[["flops_per_image", "ceiling_images_per_second"]].isna().all()
+    assert others["flops_not_counted"].isna().all() and others["flops_per_image"].notna().all()
+
+
 def test_utilisation_and_its_samples(written):
     frame = timing_tables.utilisation("results", written, "machine")
     assert list(frame["status"][:8]) == ["finished"] * 7 + ["out_of_memory"]
@@ -326,7 +341,7 @@ def test_no_utilisation_of_a_gpu_that_is_of_what_came_before(written):
 
 def test_tries_and_profiles(written):
     tries = timing_tables.largest("results", written, "machine")
-    assert list(tries["outcome"]) == ["fits", "over_limit"]
+    assert list(tries["outcome"]) == ["fits", "over_limit", "fits", "fits"]
     assert tries["process_percent_mean"][0] == 55.0 and tries["seconds"][0] == 4.0
     assert tries["gpu_percent"][0] == 66.0 and tries["gpu_memory_peak_mb"][0] == 900.0
     assert tries.loc[1, ["process_percent_mean", "gpu_percent"]].isna().all()  # an older record

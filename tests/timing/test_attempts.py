@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from batchscope import disk
+from batchscope.analysis import memory_line
 from batchscope.store import records
 from batchscope.timing.instruments.sampler import Sampler
-from batchscope.timing.largest import attempts, search
+from batchscope.timing.largest import attempts
 from batchscope.timing.largest.memory_limits import Limits
 from fake_nvml import Nvml
 
@@ -209,7 +210,7 @@ def test_a_child_that_never_ends():
 def test_a_child_gives_way_to_all_others_and_does_not_outlive_its_parent():
     inner = (
         f"import sys, time; sys.path.insert(0, {str(LIBRARY)!r});"
-        "from batchscope.timing import attempt_child; attempt_child._give_way();"
+        "from batchscope.timing.largest import attempt_child; attempt_child._give_way();"
         "print(open('/proc/self/oom_score_adj').read().strip(), flush=True); time.sleep(60)"
     )
     outer = (
@@ -265,7 +266,7 @@ def large(tmp_path_factory) -> Path:
 def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float = 1024):
     code = (
         f"import sys; sys.path.insert(0, {str(LIBRARY)!r})\n"
-        "from batchscope.timing import attempt_child\n"
+        "from batchscope.timing.largest import attempt_child\n"
         f"attempt_child.run({str(results)!r}, {FACTORS!r}, {size}, {memory_mb!r}, None,"
         f" {slack_mb!r})"
     )
@@ -307,7 +308,9 @@ def test_a_real_search(large):
     for entry in found.tries:
         assert (entry.outcome == "fits") == (entry.batch_size <= found.largest)
         assert entry.outcome != "fits" or entry.peak_mb <= limits.memory_mb
-    fixed, each = search.memory_per_image([alone, *found.tries])
+    fits = [entry for entry in (alone, *found.tries) if entry.outcome == "fits"]
+    sizes, peaks = ([getattr(entry, name) for entry in fits] for name in ("batch_size", "peak_mb"))
+    fixed, (each, *_) = memory_line.memory_per_image(sizes, peaks, memory_line.RESOLVABLE_MB)
     # An image and its gradient's way back: 3 x 128 x 128 x 4 bytes, and no more than 30 of them.
     assert 0.19 < each < 6
     assert fixed + each * found.largest < limits.memory_mb + 20

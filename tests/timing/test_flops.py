@@ -36,7 +36,8 @@ def conv(kernel: int, channels: int, filters: int, rows: int) -> int:
 
 
 def products(model: keras.Model) -> tuple[int, int]:
-    found = flops.step(model)
+    found = flops.per_image(model)
+    assert not found.not_counted
     return found.forward_products, found.training_products
 
 
@@ -70,8 +71,7 @@ def test_frozen_layers_have_no_weight_gradient():
     assert products(model) == (first + second + dense, first + second + 2 * dense)
 
 
-def test_grouped_depthwise_transposed_and_three_dimensional_convolutions():
-    # Keras puts a grouped convolution into a function of its own inside the graph.
+def test_grouped_depthwise_and_three_dimensional_convolutions():
     grouped = layers.Conv2D(6, 3, padding="same", groups=2)
     first, second = conv(3, 1, 4, 6), conv(3, 2, 6, 6)
     model = chain((6, 6, 1), layers.Conv2D(4, 3, padding="same"), grouped)
@@ -82,103 +82,94 @@ def test_grouped_depthwise_transposed_and_three_dimensional_convolutions():
     first, dense = 2 * 9 * 4 * 4 * 4, 2 * 4 * 16 * 3
     assert products(model) == (first + dense, 2 * first + 3 * dense)
 
-    model = chain((4, 4, 2), layers.Conv2DTranspose(3, 2, 2))
-    first, dense = 2 * 4 * 2 * 3 * 16, 2 * 3 * 64 * 3
-    assert products(model) == (first + dense, 2 * first + 3 * dense)
-
     model = chain((4, 4, 2), layers.Reshape((4, 4, 2, 1)), layers.Conv3D(3, 2))
     first, dense = 2 * 8 * 1 * 3 * 9, 2 * 27 * 3
     assert products(model) == (first + dense, 2 * first + 3 * dense)
 
 
-def test_attention():
-    places, features, key = 6, 5, 4
-    inputs = keras.Input((places, 1, features))
-    outputs = layers.Reshape((places, features))(inputs)
-    outputs = layers.MultiHeadAttention(2, key)(outputs, outputs)
+def test_branches_that_meet_and_models_among_the_layers():
+    """Both first convolutions need no gradient by their input, wherever they stand."""
+    inputs = keras.Input((6, 6, 2))
+    inner = keras.Sequential([keras.Input((6, 6, 2)), layers.Conv2D(4, 3, **CONV)])
+    left, right = inner(inputs), layers.Conv2D(4, 3, **CONV)(inputs)
+    outputs = layers.Conv2D(5, 3, **CONV)(layers.Add()([left, right]))
     outputs = layers.Dense(3)(layers.Flatten()(outputs))
-    inward = 3 * 2 * places * features * 2 * key  # query, key and value
-    inner = 2 * 2 * places * places * 2 * key  # scores, and their sum of values
-    outward, dense = 2 * places * 2 * key * features, 2 * places * features * 3
-    forward = inward + inner + outward + dense
-    assert products(keras.Model(inputs, outputs)) == (forward, 3 * forward - inward)
+    first, second, dense = conv(3, 2, 4, 6), conv(3, 4, 5, 6), 2 * 180 * 3
+    forward = 2 * first + second + dense
+    assert products(keras.Model(inputs, outputs)) == (forward, 3 * forward - 2 * first)
+
+    deeper = keras.Sequential([keras.Input((6, 6, 4)), layers.Conv2D(5, 3, **CONV)])
+    model = chain((6, 6, 2), layers.Conv2D(4, 3, **CONV), deeper)
+    assert products(model) == (first + second + dense, 2 * first + 3 * (second + dense))
+
+
+class Gram(layers.Layer):
+    """A product without weights."""
+
+    def call(self, values):
+        return tf.matmul(values, values, transpose_a=True)
 
 
 @pytest.mark.parametrize(
-    ("equation", "shapes", "expected"),
+    ("parts", "named"),
     [
-        ("ij,jk->ik", [[2, 3], [3, 5]], 2 * 2 * 3 * 5),
-        ("...ij,jk->...ik", [[7, 4, 2, 3], [3, 5]], 2 * 28 * 2 * 3 * 5),
-        ("a...i,i...b->ab...", [[2, 4, 3], [3, 1, 5]], 2 * 2 * 4 * 3 * 5),
-        ("abi,ij->aj", [[2, 9, 3], [3, 5]], 2 * 2 * 3 * 5),  # b is summed first
-        ("ab->ba", [[2, 3]], 0),
+        ([layers.Reshape((8, 4)), Gram(name="gram")], "gram (Gram)"),
+        ([layers.Reshape((8, 4)), layers.LSTM(5, name="rnn")], "rnn (LSTM)"),
+        ([layers.Conv2DTranspose(3, 2, 2, name="up")], "up (Conv2DTranspose)"),
+        ([layers.SeparableConv2D(3, 2, name="two")], "two (SeparableConv2D)"),
     ],
 )
-def test_einsum(equation, shapes, expected):
-    assert flops.einsum_flops(equation, shapes) == expected
+def test_other_layers_are_named_and_the_rest_is_counted(parts, named):
+    model = chain((4, 4, 2), layers.Conv2D(2, 1, name="conv"), *parts)
+    found = flops.per_image(model)
+    assert found.not_counted == (named,)
+    dense = 2 * 3 * model.layers[-1].input.shape[-1]
+    assert found.forward_products == 2 * 2 * 2 * 16 + dense
+    assert found.training_products == 2 * (2 * 2 * 2 * 16) + 3 * dense
 
 
-def test_batch_products_whichever_factor_is_transposed():
-    class Gram(layers.Layer):
-        def call(self, values):
-            return tf.matmul(values, values, transpose_a=True)
-
-    class Weighted(layers.Layer):
-        def build(self, shape):
-            self.kernel = self.add_weight(shape=(4, 7))
-
-        def call(self, values):
-            return tf.matmul(values, self.kernel)
-
-    inputs = keras.Input((1, 5, 4))
-    values = Gram()(Weighted()(layers.Reshape((5, 4))(inputs)))
-    model = keras.Model(inputs, layers.Dense(3)(layers.Flatten()(values)))
-    weighted, gram, dense = 2 * 5 * 4 * 7, 2 * 7 * 5 * 7, 2 * 49 * 3
-    assert products(model) == (weighted + gram + dense, 2 * weighted + 3 * (gram + dense))
+def test_a_layer_that_is_called_twice_is_counted_twice():
+    """By the nodes of Keras's graph, which are private to it."""
+    inputs = keras.Input((4, 4, 1))
+    shared = layers.Dense(16)
+    outputs = layers.Dense(3)(shared(shared(layers.Flatten()(inputs))))
+    once, dense = 2 * 16 * 16, 2 * 16 * 3
+    assert products(keras.Model(inputs, outputs)) == (
+        2 * once + dense,
+        2 * once + 3 * (once + dense),
+    )
 
 
-def recurrent(unroll: bool) -> keras.Model:
-    return chain((4, 2, 3), layers.Reshape((4, 6)), layers.LSTM(5, unroll=unroll))
+def test_an_operation_outside_of_layers_is_named():
+    inputs = keras.Input((4, 4, 1))
+    outputs = keras.ops.matmul(layers.Flatten()(inputs), np.eye(16, dtype="float32"))
+    found = flops.per_image(keras.Model(inputs, layers.Dense(3)(outputs)))
+    assert [name.partition(" (")[2] for name in found.not_counted] == ["Matmul)"]
 
 
-def test_products_inside_a_loop_are_refused_and_outside_counted():
-    inward, inner, dense = 4 * 2 * 6 * 20, 4 * 2 * 5 * 20, 2 * 5 * 3
-    # The first state is zero, but its product is done; its gradient is asked of nobody.
-    forward, training = products(recurrent(unroll=True))
-    assert forward == inward + inner + dense
-    assert training == 2 * inward + 3 * inner - 2 * 5 * 20 + 3 * dense
-    with pytest.raises(flops.Uncounted, match="outside of loops"):
-        flops.step(recurrent(unroll=False))
+def test_a_model_without_a_graph_of_layers_is_named():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__(name="own")
+            self.dense = layers.Dense(3)
+
+        def call(self, images):
+            return self.dense(keras.ops.reshape(images, (-1, 16)))
+
+    inputs, model = keras.Input((4, 4, 1)), Own()
+    outputs = layers.Dense(2)(model(inputs))
+    assert flops.per_image(model) == flops.Flops(0, 0, ("own (Own)",))
+    found = flops.per_image(keras.Model(inputs, outputs))
+    assert found == flops.Flops(12, 3 * 12, ("own (Own)",))
 
 
-def test_a_size_that_only_a_run_knows_is_refused():
+def test_a_size_that_only_a_run_knows_is_not_counted():
     inputs = keras.Input((None, None, 2))
-    outputs = layers.Dense(3)(layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3)(inputs)))
-    model = keras.Model(inputs, outputs)
-    with pytest.raises(flops.Uncounted, match="every size is expected"):
-        flops.step(model)
-    found = flops.step(model, input_shape=(6, 5, 2))
-    assert found.forward_products == 2 * 9 * 2 * 4 * 4 * 3 + 2 * 4 * 3
-
-
-def test_everything_else():
-    plain = flops.per_image(chain((4, 4, 1), layers.Conv2D(2, 3)))
-    relu = flops.per_image(chain((4, 4, 1), layers.Conv2D(2, 3, activation="relu")))
-    assert relu.forward_products == plain.forward_products
-    assert relu.forward_other - plain.forward_other == 2 * 2 * 2
-    assert relu.training_other - plain.training_other == 2 * 2 * 2 * 2
-    # One bias per output, for all layers; the loss adds little to it.
-    assert 8 + 3 <= plain.forward_other <= 8 + 3 + 10
-
-
-def test_a_penalty_on_the_weights_is_of_the_step_and_of_no_image():
-    def build(penalty):
-        keras.utils.set_random_seed(0)
-        return chain((4, 4, 1), layers.Conv2D(2, 3, kernel_regularizer=penalty))
-
-    without, having = build(None), build(keras.regularizers.L2(0.1))
-    assert flops.per_image(having) == flops.per_image(without)
-    assert flops.step(having).training_other > flops.step(without).training_other
+    outputs = layers.Conv2D(4, 3, name="conv")(inputs)
+    outputs = layers.Dense(3)(layers.GlobalAveragePooling2D()(outputs))
+    found = flops.per_image(keras.Model(inputs, outputs))
+    assert found.not_counted == ("conv (Conv2D)",)
+    assert found.forward_products == 2 * 4 * 3
 
 
 def test_forward_products_are_those_of_tensorflow_s_profiler():
@@ -191,7 +182,7 @@ def test_forward_products_are_those_of_tensorflow_s_profiler():
     while found.children:
         found = found.children[0]
         types[found.name] = found.float_ops
-    assert flops.step(model).forward_products == types["Conv2D"] + types["MatMul"] > 0
+    assert flops.per_image(model).forward_products == types["Conv2D"] + types["MatMul"] > 0
 
 
 def test_benchmark_cnn_by_hand():
@@ -204,23 +195,17 @@ def test_benchmark_cnn_by_hand():
 
 
 @pytest.mark.parametrize("name", networks.BUILDERS)
-def test_products_are_linear_in_the_batch_and_nothing_changes(name):
+def test_every_network_is_counted_whole_and_nothing_changes(name):
     model = models.build(name, (32, 32, 3), 2, 0)
     before = [variable.numpy() for variable in model.variables]
-    one, three = flops.step(model, 1), flops.step(model, 3)
-    assert three.forward_products == 3 * one.forward_products
-    assert three.training_products == 3 * one.training_products
-    assert 2 < one.training_products / one.forward_products < 3
+    forward, training = products(model)
+    assert 2 < training / forward < 3
     for old, variable in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(old, variable.numpy())
 
 
-def test_per_image():
-    model = networks.small_cnn((8, 8, 1), 10)
-    found = flops.per_image(model)
-    # The sum over a batch has one addition less than terms, so "other" is not quite linear.
-    assert found.training_products == flops.step(model).training_products == 60_672
-    assert found.forward_products == 20_992
+def test_small_cnn():
+    assert products(networks.small_cnn((8, 8, 1), 10)) == (20_992, 60_672)
 
 
 def test_a_chain_of_products_really_multiplies():
@@ -268,10 +253,10 @@ def test_peak_refuses_what_it_cannot_measure(arguments):
 BESIDE_NUMPY = """
 import json, statistics, sys, time
 sys.path.insert(0, sys.argv[1])
-from batchscope import backend
-backend.start(1)
+from batchscope.host import tensorflow_start
+tensorflow_start.start(1)
 import numpy as np
-from batchscope.timing import peak
+from batchscope.timing.instruments import peak
 matrix = peak.involution(512).astype(np.float32)
 def rate():
     begun = time.perf_counter()

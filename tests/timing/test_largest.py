@@ -99,21 +99,3 @@ def test_answers_that_are_not_monotone_end_too():
 def test_arguments_out_of_range(options):
     with pytest.raises(ValueError, match=r"search: received .*expected"):
         search.search(Machine(5), **options)
-
-
-def test_memory_per_image_of_a_line():
-    # 500 + 0.25 b, under a floor of 510 that starting takes, and what did not fit.
-    sizes = (1, 2, 16, 64, 128, 256, 400)
-    tries = [Try(size, search.FITS, max(510.0, 500 + 0.25 * size), 505.0) for size in sizes]
-    tries += [Try(512, search.OVER_LIMIT, 9000.0), Try(450, search.FITS, None)]
-    fixed, each = search.memory_per_image(tries)
-    assert fixed == pytest.approx(500)
-    assert each == pytest.approx(0.25)
-
-
-def test_memory_per_image_that_cannot_be_told():
-    flat = [Try(size, search.FITS, 510.0 + size / 10) for size in (1, 2, 4, 8, 16)]
-    assert all(map(math.isnan, search.memory_per_image(flat)))
-    two = [Try(1, search.FITS, 510.0), Try(64, search.FITS, 530.0)]
-    assert all(map(math.isnan, search.memory_per_image(two)))
-    assert all(map(math.isnan, search.memory_per_image([])))

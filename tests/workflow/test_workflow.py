@@ -22,6 +22,7 @@ import pytest
 import project
 from batchscope import figures
 from batchscope.catalogue.versions import VERSIONS
+from batchscope.study.config import study as planned
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +88,7 @@ def test_the_report_opens_in_a_browser(finished, tmp_path):
         [browser, *options, "--dump-dom", page], capture_output=True, text=True, timeout=120
     )
     assert "Does the whole pipeline run?" in done.stdout
-    drawn = figures.available(experiment(project.TINY)["measure"])
+    drawn = figures.drawn(planned(finished / "config.yaml", "full").experiments["batch_size"])
     assert done.stdout.count("data:image/svg+xml;base64,") == len(drawn)
     folder = Path(os.environ.get("BATCHSCOPE_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
@@ -370,7 +371,7 @@ def test_snakemakes_own_report(edited):
     categories = json.loads(re.search(r"var categories = ({.*?});\n", page)[1])
     figures_of = categories["tiny"]["batch_size"]  # by study and experiment
     assert sorted(figures_of) == sorted(results)
-    drawn = figures.available(experiment(project.TINY)["measure"])
+    drawn = figures.drawn(planned(edited / "config.yaml", "full").experiments["batch_size"])
     assert {results[path]["labels"]["figure"] for path in figures_of} == set(drawn)
     assert {f"{figure}.svg" for figure in drawn} <= held
 

@@ -21,7 +21,7 @@ ROOMS = {
     "timing": ("numpy", "tensorflow", "keras"),
     "analysis": ("numpy", "scipy", "pandas"),
     "tables": ("numpy", "pandas"),
-    "figures": ("numpy", "scipy", "pandas", "matplotlib"),
+    "figures": ("numpy", "pandas", "matplotlib"),
     "report": ("jinja2", "pandas"),
     "snakefile": (),
 }

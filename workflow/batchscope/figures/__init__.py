@@ -8,6 +8,8 @@ beside this one, under the figure's name, with two functions, or three:
 - `select(tables) -> DataFrame`: the rows and columns that the figure shows (its CSV);
 - `draw(frame) -> matplotlib.figure.Figure`: the figure, from that frame alone;
 - `found(frame) -> str`: what these runs say, in a sentence or two with their own numbers.
+
+No figure fits, tests, pairs seeds or makes an interval: `analysis` does.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import changes_by_seed, intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, words
 
@@ -39,7 +39,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     height = 2.75 if len(groups) < 4 else 2.4
     figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height)
     for row, group in zip(grid, groups, strict=True):
-        changes = _changes(group.frame)
+        changes = changes_by_seed.doublings(group.frame, [*_PARTS], _WHOLE)
         for axes, panel, title in zip(
             row, (_draw_sums, _draw_parts), ("What adds up", "Each part by itself"), strict=True
         ):
@@ -58,7 +58,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns by what factor the distance and its parts change between the ends."""
     told = []
     for group in run_series.series(frame):
-        changes = _changes(group.frame)
+        changes = changes_by_seed.doublings(group.frame, [*_PARTS], _WHOLE)
         sizes = sorted(changes["batch_size"].unique().tolist())
         if len(sizes) < 2:
             continue
@@ -73,23 +73,6 @@ def found(frame: pandas.DataFrame) -> str:
             f"(geometric means, {seeds})."
         )
     return " ".join(told[:2])
-
-
-def _changes(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns log2 of each part and of the distance, less those at the smallest batch size.
-
-    Paired by seed: seeds without a finished run at that batch size are left out.
-    """
-    finished = rows[(rows["status"] == canvas.FINISHED) & (rows[list(_PARTS)] > 0).all(axis=1)]
-    columns = ["batch_size", "seed", *_PARTS]
-    logs = finished[columns].astype(dict.fromkeys(_PARTS, float))
-    if logs.empty:
-        return logs.assign(**{_WHOLE: []})
-    logs[list(_PARTS)] = np.log2(logs[list(_PARTS)])
-    first = logs[logs["batch_size"] == logs["batch_size"].min()].set_index("seed")[list(_PARTS)]
-    logs = logs[logs["seed"].isin(first.index)]
-    logs[list(_PARTS)] -= first.loc[logs["seed"]].to_numpy()
-    return logs.assign(**{_WHOLE: logs[list(_PARTS)].sum(axis=1)})
 
 
 def _style(name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import changes_by_seed, intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_epoch, canvas, words
 
@@ -45,7 +45,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the ratio in the first epoch and in the last that the runs of all pairs have."""
     told = []
     for group in run_series.series(frame):
-        sizes, ratios = _ratios(group.frame)
+        sizes, ratios = changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)
         ratios = ratios.dropna(axis=1, how="all").dropna()
         if len(ratios) == 0:
             continue
@@ -67,19 +67,6 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(told[:2])
 
 
-def _ratios(rows: pandas.DataFrame) -> tuple[list[int], pandas.DataFrame]:
-    """Returns smallest and largest batch size, and their ratio: a table of epochs by seeds."""
-    finished = rows[(rows["status"] == canvas.FINISHED) & (rows[_COLUMN] > 0)]
-    sizes = sorted(finished["batch_size"].unique().tolist())
-    if len(sizes) < 2:
-        return sizes, pandas.DataFrame()
-    small, large = (
-        finished[finished["batch_size"] == size].pivot_table(_COLUMN, "epoch", "seed")
-        for size in (sizes[0], sizes[-1])
-    )
-    return [sizes[0], sizes[-1]], (small / large).astype(float)
-
-
 def _log_axis(axes: Axes, rows: pandas.DataFrame) -> None:
     """Makes the vertical axis logarithmic, as far as finished runs reach."""
     finished = rows.loc[rows["status"] == canvas.FINISHED, _COLUMN]
@@ -94,7 +81,7 @@ def _log_axis(axes: Axes, rows: pandas.DataFrame) -> None:
 
 def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
     """Draws every seed's ratio thin, and their geometric mean with its t-interval."""
-    sizes, ratios = _ratios(rows)
+    sizes, ratios = changes_by_seed.ratio_of_extremes(rows, _COLUMN)
     axes.set_title(f"Ratio, {sizes[0]} over {sizes[1]}" if len(sizes) > 1 else "Ratio")
     ratios = ratios.dropna(how="all").dropna(axis=1, how="all")
     if ratios.size == 0:

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from batchscope.analysis import run_series
-from batchscope.figures import Tables, landscape_lines
+from batchscope.analysis import landscape_rises, run_series
+from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
 _MOST_COLUMNS = 4  # batch sizes beyond which the smallest and largest alone are shown
@@ -112,10 +112,10 @@ def found(frame: pandas.DataFrame) -> str:
     points = frame[frame["a"].notna() & (frame["status"] == canvas.FINISHED)]
     if points.empty:
         return ""
-    aways = landscape_lines.half_and_edge(points["a"])
+    aways = landscape_rises.half_and_edge(points["a"])
     told = []
     for group in run_series.series(frame):
-        rises = _rises(group.frame, aways)
+        rises = landscape_rises.along_axes(group.frame, aways)
         means = rises.groupby("batch_size").mean()
         for size in dict.fromkeys([*means.index[:1], *means.index[-1:]]):
             values = [
@@ -129,25 +129,6 @@ def found(frame: pandas.DataFrame) -> str:
                 told.append(f"{' and '.join(values)} ({where}; {seeds})")
     what = "Along the directions of the planes shown the mean rise of the training loss was "
     return f"{what}{'; '.join(told[:_MOST_SERIES])}." if told else ""
-
-
-def _rises(rows: pandas.DataFrame, aways: list[float]) -> pandas.DataFrame:
-    """Returns the mean rise of every run along the axes of its surfaces, by distance.
-
-    A run in which any of these points has no finite loss has none there.
-    """
-    points = rows[rows["a"].notna() & (rows["status"] == canvas.FINISHED)]
-    points = points.assign(loss=points["loss"].where(np.isfinite(points["loss"])))
-    keys = ["batch_size", "seed"]
-    feet = points[(points["a"] == 0) & (points["b"] == 0)].set_index([*keys, "index"])["loss"]
-    found = {}
-    for away in aways:
-        on_axis = np.isclose(np.hypot(points["a"], points["b"]), away)
-        on_axis &= (points["a"] == 0) | (points["b"] == 0)
-        there = points[on_axis].set_index([*keys, "index"])["loss"]
-        rise = there - feet.reindex(there.index)
-        found[away] = rise.groupby(keys).agg(lambda part: part.mean(skipna=False))
-    return pandas.DataFrame(found).rename_axis(keys)
 
 
 def contour_levels(losses: np.ndarray, most: int = _LEVELS) -> np.ndarray | None:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import intervals, landscape_rises, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
@@ -66,7 +66,7 @@ def found(frame: pandas.DataFrame) -> str:
         return ""
     keys = [*run_series.varying(frame), "batch_size", "seed", "status"]
     told = []
-    for away in half_and_edge(finished["a"]):
+    for away in landscape_rises.half_and_edge(finished["a"]):
         at = finished[np.isclose(finished["a"].abs(), away)]
         rises = at.groupby(keys, as_index=False)["rise"].agg(lambda part: part.mean(skipna=False))
         every = frame[keys].drop_duplicates().merge(rises, how="left", on=keys)
@@ -74,24 +74,6 @@ def found(frame: pandas.DataFrame) -> str:
         text = words.sentence(every, "rise", what, lambda value: f"{words.number(value)} nats")
         told.append(text)
     return " ".join(filter(None, told))
-
-
-def half_and_edge(positions: pandas.Series) -> list[float]:
-    """Returns the distance from 0 nearest half of the longest, and the longest."""
-    away = np.unique(positions.abs())
-    away = away[away > 0]
-    return np.unique([away[np.argmin(np.abs(away - away[-1] / 2))], away[-1]]).tolist()
-
-
-def over_directions(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
-    """Returns a table of positions by seeds: directions are averaged within each run.
-
-    Directions of one run are no independent runs. A position where any of them has no finite
-    value has none.
-    """
-    values = rows[column].where(np.isfinite(rows[column].astype(float)))
-    whole = values.groupby([rows["a"], rows["seed"]]).agg(lambda part: part.mean(skipna=False))
-    return whole.unstack("seed")
 
 
 def _finished(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -119,7 +101,9 @@ def _draw_panel(
             continue
         if column == "loss":
             _draw_directions(axes, chosen, style["color"], points)
-        _draw_mean(axes, over_directions(chosen, column), style, band=column == "rise")
+        _draw_mean(
+            axes, landscape_rises.over_directions(chosen, column), style, band=column == "rise"
+        )
 
 
 def _draw_directions(axes: Axes, rows: pandas.DataFrame, colour: str, points: int) -> None:

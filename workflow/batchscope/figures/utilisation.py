@@ -11,14 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from scipy import stats
 
-from batchscope.analysis import run_series
+from batchscope.analysis import memory_line, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings, words
 
 _MOST_TOLD = 4  # series in a sentence
-_LEAST_SIZES = 3  # of a slope with an interval
 _COLUMNS = 3  # of panels
 _WIDTH, _HEIGHT = 3.6, 2.9  # of a panel, inches
 _MAIN: dict[str, Any] = {"linestyle": "-"}
@@ -174,29 +172,6 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(part for part in parts if part)
 
 
-def memory_per_image(rows: pandas.DataFrame, column: str) -> tuple[float, float, float] | None:
-    """Returns the slope of peak memory over batch size, where it is resolved.
-
-    The slope of the least-squares line and its 95 % interval (Student's t over batch sizes),
-    which says how well a line fits.
-
-    Args:
-        rows: The rows of a series.
-        column: Column of the peaks.
-
-    Returns:
-        Slope and both ends of its interval, in MB per image; None where fewer than three batch
-        sizes are known or the interval reaches zero.
-    """
-    known = timings.timed(rows, column)
-    if known["batch_size"].nunique() < _LEAST_SIZES:
-        return None
-    fit = stats.linregress(known["batch_size"].to_numpy(float), known[column].to_numpy(float))
-    half = stats.t.ppf(0.975, len(known) - 2) * fit.stderr
-    low, high = float(fit.slope - half), float(fit.slope + half)
-    return (float(fit.slope), low, high) if low > 0 else None
-
-
 def _known(frame: pandas.DataFrame, panel: Panel) -> list[Line]:
     """Returns the lines of a panel that have a value."""
     return [line for line in panel.lines if len(timings.timed(frame, line.column))]
@@ -322,10 +297,12 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
     for column, what in _MEMORY.items():
 
         def tell(rows: pandas.DataFrame, column: str = column) -> str:
-            slope = memory_per_image(rows, column)
-            if slope is None:
+            known = timings.timed(rows, column)
+            value, low, high = memory_line.memory_per_image(
+                known["batch_size"], known[column]
+            ).per_image
+            if not low > 0:
                 return ""
-            value, low, high = slope
             return f"{words.number(value)} MB, {words.interval(low, high).strip('()')}"
 
         text = by_series(frame, f"Memory per image ({what}, slope over batch size)", "was", tell)

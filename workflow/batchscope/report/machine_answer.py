@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas
 
-from batchscope.analysis import run_series, step_cost
+from batchscope.analysis import run_series, step_cost, step_stairs
 from batchscope.host import absence
+from batchscope.problems import listed
 from batchscope.report.text import format_interval, format_number
 
 READING = (
@@ -26,8 +27,10 @@ READING = (
     "experiment on the same machine, device, threads and type counts. A difference below the noise "
     "floor, by which a batch size differs from itself, means nothing; above a noise floor of "
     f"{100 * (step_cost.MOST_NOISE - 1):.0f} % no plateau, knee, ceiling or batch size of half a "
-    "step is told. Steps in the batch size are seen only where their p, adjusted by Holm's method "
-    f"over the configurations of the experiment, is below {step_cost.LEVEL:g}."
+    "step is told. Steps in the batch size, asked for at "
+    f"{listed([str(q) for q in step_stairs.STAIRS])} images, are seen only where their p, adjusted "
+    "by Holm's method over the configurations of the experiment and these steps, is below "
+    f"{step_cost.LEVEL:g}."
 )
 
 _SHARE_OF = step_cost.PLATEAU_SHARE
@@ -179,6 +182,8 @@ def _disturbed(row: Row) -> str:
 
 
 def _ceiling(row: Row) -> str:
+    if left_out := row.get("flops_not_counted"):
+        return f"none: the operations of {left_out} are not counted"
     ceiling = row.get("ceiling_images_per_second")
     peak, flops = row.get("matmul_flops_per_second"), row.get("flops_per_image")
     if ceiling is None or peak is None or flops is None:

@@ -15,6 +15,7 @@ from batchscope.catalogue.versions import VERSIONS
 FINISHED = "finished"
 DIVERGED = "diverged"
 OUT_OF_MEMORY = "out_of_memory"
+FITS = "fits"  # of a try of a batch size
 OFF_TARGET = "off_target"
 MISSING = "missing"
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import step_cost, step_stairs
+from batchscope.analysis import memory_line, step_cost, step_stairs
 from batchscope.catalogue import run_factors, run_names, sweep_names
 from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
 from batchscope.host import absence
-from batchscope.store import job_files
+from batchscope.store import job_files, records
 from batchscope.tables import long_tables
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _LARGEST = {
     "max_batch_size": "largest",
     "max_batch_size_bound": "bound",
     "memory_limit_mb": "limit_mb",
-    "memory_fixed_mb": "memory_fixed_mb",
-    "memory_mb_per_image": "memory_mb_per_image",
 }
 
 _WHOLE = (
@@ -245,13 +243,11 @@ def _add_steps(rows: list[Row], timings: list[Timing]) -> None:
     """Adds to the rows of an experiment's timings whether each rises in steps."""
     several = [(row, _timed(timing)) for row, timing in zip(rows, timings, strict=True)]
     several = [(row, timed) for row, timed in several if len(timed) >= 2]
-    found = [step_stairs.best_step(*_seconds_per_step(timed)) for _, timed in several]
-    for (row, _), step in zip(several, step_stairs.together(found), strict=True):
-        row["step_winner"], row["step_q"] = step.winner, step.q
-        row["step_p"], row["step_p_holm"] = step.p, step.p_holm
-        row["step_difference"] = step.difference
-        row["step_alike"] = " ".join(str(q) for q in step.alike)
-        row["step_verdict"] = step_stairs.verdict(step)
+    found = step_stairs.compare(_seconds_per_step(timed) for _, timed in several)
+    for (row, _), step in zip(several, found, strict=True):
+        row["step_winner"], row["step_verdict"] = step.winner, step_stairs.verdict(step)
+        if step.best:
+            row["step_q"], row["step_p"], row["step_p_holm"] = step.best.q, step.best.p, step.p_holm
 
 
 def _recovered_delay(timed: list[dict[str, Any]]) -> Row:
@@ -303,18 +299,28 @@ def _ceiling(timing: Timing, peaks: Peaks) -> Row:
     record = timing.record
     measured = peaks.get(_peak_of(timing), []) if record["matmul"] else []  # TensorFlow's alone
     peak = max(measured, default=None)
-    flops = (record["flops"] or {}).get("training_products")  # of one gradient
+    counted = record["flops"] or {}
+    left_out = ", ".join(counted.get("not_counted", ()))  # older records count all, or nothing
+    flops = None if left_out else counted.get("training_products")  # of one gradient
     flops = flops and flops * run_factors.gradients_per_update(timing.sweep.factors)
     return {
         "matmul_flops_per_second": peak,
         "matmul_flops_per_second_lowest": min(measured, default=None),
         "flops_per_image": flops,
+        "flops_not_counted": left_out or None,
         "ceiling_images_per_second": peak / flops if peak and flops else None,
     }
 
 
 def _largest(record: dict[str, Any]) -> Row:
-    return {column: record[key] for column, key in _LARGEST.items()}
+    fits = [entry for entry in record["tries"] if entry["outcome"] == records.FITS]
+    sizes, peaks = ([entry[name] for entry in fits] for name in ("batch_size", "peak_mb"))
+    memory = memory_line.memory_per_image(sizes, peaks, memory_line.RESOLVABLE_MB)
+    return {
+        **{column: record[key] for column, key in _LARGEST.items()},
+        "memory_fixed_mb": memory.fixed_mb,
+        "memory_mb_per_image": memory.per_image.value,
+    }
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -68,14 +67,11 @@ def measure(
     if found.stopped == search.FAILED:
         last = found.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
-    fixed, per_image = search.memory_per_image(found.tries)
     return records.FINISHED, {
         "largest": found.largest,
         "refused": found.refused,
         "bound": found.stopped,
         "limit_mb": limits.memory_mb,
-        "memory_fixed_mb": None if math.isnan(fixed) else fixed,
-        "memory_mb_per_image": None if math.isnan(per_image) else per_image,
         "limits": asdict(limits),
         "tries": [asdict(entry) for entry in found.tries],
     }

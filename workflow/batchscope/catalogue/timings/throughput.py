@@ -155,15 +155,11 @@ ENTRY = Timing(
             "still_rising": Column(
                 "Whether 90 % of the plateau lies beyond the largest batch size."
             ),
-            "step_winner": Column(
-                "line, staircase, neither or not resolved: how the time of a step rises."
-            ),
-            "step_q": Column("Images per step of the best staircase."),
-            "step_alike": Column("Every q that fits as well, 1 for the line."),
-            "step_difference": Column("AICc of the line less that of the best staircase."),
-            "step_p": Column("How often a line with this noise gives so large a difference."),
+            "step_winner": Column("line, staircase or not resolved: how the time of a step rises."),
+            "step_q": Column("Images per step of the staircase of 8, 16 or 32 that fits best."),
+            "step_p": Column("How often a line with this noise shows so much growth in its steps."),
             "step_p_holm": Column(
-                "The larger of it and the best rival's, adjusted over the experiment's rows."
+                "The same, adjusted over all three staircases and the experiment's rows."
             ),
             "step_verdict": Column("The same in a sentence."),
             "matmul_flops_per_second": Column(
@@ -172,8 +168,10 @@ ENTRY = Timing(
             ),
             "matmul_flops_per_second_lowest": Column("The lowest of these."),
             "flops_per_image": Column(
-                "Operations of the model's products and convolutions per image and update."
+                "Operations of the model's dense layers and convolutions per image and update; "
+                "empty where it has other layers with products."
             ),
+            "flops_not_counted": Column("These layers, whose operations are not counted."),
             "ceiling_images_per_second": Column("The one over the other."),
             "share_of_ceiling": Column(
                 "highest_images_per_second over it; above 1, the peak that was measured is no "

@@ -1,18 +1,15 @@
-"""The search for the largest batch that fits into memory, and what its tries say together."""
+"""The search for the largest batch that fits into memory."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from batchscope.store import records
 
 # Outcomes of a try. Of all but the first and the last it is only known that the size did not fit.
-FITS = "fits"
+FITS = records.FITS
 OUT_OF_MEMORY = records.OUT_OF_MEMORY  # an allocator's refusal
 OVER_LIMIT = "over_limit"  # more was taken than the limit allows
 KILLED = "killed"  # by SIGKILL, as the kernel does where memory runs out
@@ -24,7 +21,6 @@ MOST_FITS = "most_fits"
 NOTHING_FITS = "nothing_fits"
 
 RESOLUTION = 1 / 32
-RESOLVABLE_MB = 4.0  # between two peaks: the same batch repeats to about 1 MB
 
 
 @dataclass(frozen=True)
@@ -130,26 +126,3 @@ def search(
         if high - low <= max(step, low * resolution):
             return Result(low, high, RESOLVED, tuple(tries))
         size = low + (high - low) // step // 2 * step
-
-
-def memory_per_image(tries: Sequence[Try]) -> tuple[float, float]:
-    """Fits what memory a batch takes: peak = fixed + batch size x memory per image.
-
-    Least squares over the sizes that fit and whose peak stands out of the lowest one. Below it,
-    the peak is what starting and tracing took for a moment, whatever the batch.
-
-    Args:
-        tries: Tries of one search.
-
-    Returns:
-        The fixed part in MB, and MB per image; both NaN with fewer than two sizes to fit.
-    """
-    points = [(entry.batch_size, entry.peak_mb) for entry in tries if entry.outcome == FITS]
-    known = [(size, peak) for size, peak in points if peak is not None]
-    floor = min((peak for _, peak in known), default=0.0) + RESOLVABLE_MB
-    resolved = [(size, peak) for size, peak in known if peak >= floor]
-    if len({size for size, _ in resolved}) < 2:
-        return math.nan, math.nan
-    sizes, peaks = np.array(resolved, np.float64).T
-    slope, intercept = np.polyfit(sizes, peaks, 1)
-    return float(intercept), float(slope)

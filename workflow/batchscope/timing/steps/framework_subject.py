@@ -124,9 +124,8 @@ class FrameworkSubject:
         """Returns None: the peak is TensorFlow's alone."""
         return None
 
-    def counted(self) -> dict[str, int] | None:
-        """Returns None: operations are counted on TensorFlow's graph alone."""
-        return None
+    def counted(self) -> None:
+        """Returns None: operations are counted of Keras's layers alone."""
 
     def reset_peak(self) -> bool:
         """Lets `peak_mb` count from now on; returns whether the allocator keeps count."""

@@ -157,12 +157,9 @@ class Subject:
         """Measures the peak of a matrix product on this process's threads and device."""
         return peak.matmul_peak()
 
-    def counted(self) -> dict[str, int] | None:
-        """Returns the operations per image; None where the model's cannot be counted."""
-        try:
-            return asdict(flops.per_image(self.model))
-        except flops.Uncounted:
-            return None
+    def counted(self) -> dict[str, Any]:
+        """Returns the operations per image, and the layers that are not counted."""
+        return asdict(flops.per_image(self.model))
 
     def reset_peak(self) -> bool:
         """Lets `peak_mb` count from now on; returns whether TensorFlow keeps count."""

@@ -60,8 +60,8 @@ class Subject(Protocol):
         """Measures the peak of a matrix product; None where that is not known how to be done."""
         ...
 
-    def counted(self) -> dict[str, int] | None:
-        """Returns the operations per image; None where they cannot be counted."""
+    def counted(self) -> dict[str, Any] | None:
+        """Returns the operations per image, and the layers that are not counted."""
         ...
 
     def reset_peak(self) -> bool:

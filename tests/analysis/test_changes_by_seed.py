@@ -1,0 +1,34 @@
+"""Changes between batch sizes, paired by seed."""
+
+import pandas
+import pytest
+
+from batchscope.analysis import changes_by_seed
+
+
+def runs(**columns):
+    return pandas.DataFrame(
+        {
+            "batch_size": [16, 16, 64, 64, 64],
+            "seed": [0, 1, 0, 1, 2],
+            "status": ["finished", "diverged", "finished", "finished", "finished"],
+            **columns,
+        }
+    )
+
+
+def test_parts_add_up_to_the_whole_of_seeds_that_have_both_ends():
+    frame = runs(updates=[64.0, 64, 16, 16, 16], norm=[1.0, 1, 8, 8, 8])
+    found = changes_by_seed.doublings(frame, ["updates", "norm"], "whole")
+    assert found[["batch_size", "seed"]].to_numpy().tolist() == [[16, 0], [64, 0]]
+    assert found[["updates", "norm", "whole"]].to_numpy().tolist() == [[0, 0, 0], [-2, 3, 1]]
+    none = changes_by_seed.doublings(frame[:0], ["updates", "norm"], "whole")
+    assert none.empty and "whole" in none
+
+
+def test_the_ratio_of_the_extremes_is_of_the_same_seed():
+    frame = runs(distance=[6.0, 5, 2, 1, 1], epoch=[1] * 5)
+    sizes, ratios = changes_by_seed.ratio_of_extremes(frame, "distance")
+    assert sizes == [16, 64] and ratios.loc[1, 0] == pytest.approx(3)
+    assert ratios.loc[1, [1, 2]].isna().all()
+    assert changes_by_seed.ratio_of_extremes(frame[:1], "distance")[0] == [16]

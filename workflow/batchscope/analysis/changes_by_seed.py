@@ -1,0 +1,50 @@
+"""How outcomes change from one batch size to another, run by run, paired by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas
+
+from batchscope.store import records
+
+
+def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> pandas.DataFrame:
+    """Returns log2 of each part and of their product, less those at the smallest batch size.
+
+    Paired by seed: seeds without a finished run at that batch size are left out.
+
+    Args:
+        rows: Runs of a series: batch size, seed, status and the parts.
+        parts: Columns of positive outcomes.
+        whole: Column to make of their product.
+    """
+    finished = rows[(rows["status"] == records.FINISHED) & (rows[parts] > 0).all(axis=1)]
+    columns = ["batch_size", "seed", *parts]
+    logs = finished[columns].astype(dict.fromkeys(parts, float))
+    if logs.empty:
+        return logs.assign(**{whole: []})
+    logs[parts] = np.log2(logs[parts])
+    first = logs[logs["batch_size"] == logs["batch_size"].min()].set_index("seed")[parts]
+    logs = logs[logs["seed"].isin(first.index)]
+    logs[parts] -= first.loc[logs["seed"]].to_numpy()
+    return logs.assign(**{whole: logs[parts].sum(axis=1)})
+
+
+def ratio_of_extremes(rows: pandas.DataFrame, column: str) -> tuple[list[int], pandas.DataFrame]:
+    """Returns smallest and largest batch size, and their ratio: a table of epochs by seeds.
+
+    Args:
+        rows: Epochs of the runs of a series: batch size, seed, status, epoch and the outcome.
+        column: Column of a positive outcome.
+    """
+    finished = rows[(rows["status"] == records.FINISHED) & (rows[column] > 0)]
+    sizes = sorted(finished["batch_size"].unique().tolist())
+    if len(sizes) < 2:
+        return sizes, pandas.DataFrame()
+    small, large = (
+        finished[finished["batch_size"] == size].pivot_table(column, "epoch", "seed")
+        for size in (sizes[0], sizes[-1])
+    )
+    return [sizes[0], sizes[-1]], (small / large).astype(float)
