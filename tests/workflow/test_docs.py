@@ -164,3 +164,13 @@ def test_the_license_is_one_everywhere():
     assert project["license"] == citation["license"] == "MIT"
     assert project["version"] == citation["version"]
     assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License\n")
+
+
+def test_a_clone_has_a_results_folder_that_says_what_comes():
+    def git(*words: str) -> list[str]:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        return done.stdout.split()
+
+    assert git("ls-files", "results") == ["results/README.md"]
+    made = ["results/report.html", "results/runs/run/record.json"]
+    assert git("check-ignore", "results/README.md", *made) == made
