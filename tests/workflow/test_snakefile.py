@@ -1,8 +1,10 @@
 """What the rules are told of a study."""
 
+from pathlib import Path
+
 import pytest
 
-from batchscope import snakefile
+from batchscope import project_files, snakefile
 from batchscope.study import plan
 
 
@@ -55,3 +57,21 @@ def test_tables_follow_every_file_that_they_read():
         f"results/runs/{large}/landscape/default.json",
         f"results/runs/{large}/landscape/default.npz",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "room"),
+    [
+        (snakefile.TABLE_CODE, "tables"),
+        (snakefile.FIGURE_CODE, "figures"),
+        (snakefile.REPORT_CODE, "report"),
+    ],
+    ids=["tables", "figures", "report"],
+)
+def test_a_cheap_step_depends_on_every_module_of_its_own_and_of_what_it_computes(code, room):
+    library = project_files.WORKFLOW / "batchscope"
+    expected = [
+        path for each in ("catalogue", "analysis", room) for path in (library / each).rglob("*.py")
+    ]
+    assert len(expected) > 40
+    assert {path.resolve() for path in expected} <= {Path(path).resolve() for path in code}

@@ -42,24 +42,24 @@ TABLES = (
     "published.csv",
 )
 
-# Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
-_HERE = Path(__file__).parent
+
+def _code(room: str) -> list[str]:
+    """Returns the modules behind a cheap step: its room, what it computes, and its words.
+
+    An edit there runs the step again. The costly ones have versions.
+    """
+    library = Path(__file__).parent
+    rooms = ("catalogue", "analysis", room)
+    found = [path for each in rooms for path in (library / each).rglob("*.py")]
+    return sorted(os.path.relpath(path) for path in found)
 
 
-def _code(*patterns: str) -> list[str]:
-    found = [path for pattern in patterns for path in _HERE.glob(pattern)]
-    return sorted(os.path.relpath(path) for path in found if path.suffix != ".pyc")
-
-
-TABLE_CODE = _code(
-    *("tables.py", "long_tables.py", "timing_columns.py", "timing_tables.py", "step_times.py"),
-    *("staircases.py", "sweeps.py", "frames.py", "margins.py", "statistics.py"),
-)
-FIGURE_CODE = _code(
-    *("figures/*.py", "frames.py", "statistics.py", "step_times.py", "learning_rates.py"),
-    "../report/*.rst",
-)
-REPORT_CODE = _code("report/*.py", "frames.py", "statistics.py", "../templates/*")
+TABLE_CODE = _code("tables")
+FIGURE_CODE = _code("figures")
+REPORT_CODE = [
+    *_code("report"),
+    *sorted(os.path.relpath(path) for path in project_files.TEMPLATES.iterdir()),
+]
 
 
 def activate(gpus: bool) -> None:
