@@ -75,6 +75,15 @@ def test_links_lead_somewhere(path):
         assert not anchor or anchor in anchors(target), f"{file}#{anchor}"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=IDS)
+def test_files_of_the_project_that_are_named_exist(path):
+    named = re.findall(r"`([\w.]+/[\w./]+\.(?:py|smk|yaml|lock|json))`", prose(path))
+    new = "weight_norm"  # of the example
+    for name in (name for name in named if new not in name and not name.startswith("results/")):
+        places = (ROOT, ROOT / "workflow" / "batchscope")
+        assert any((place / name).is_file() for place in places), name
+
+
 def test_every_page_is_linked_from_the_readme():
     linked = {(ROOT / file).resolve() for file, _ in links(ROOT / "README.md")}
     assert {*PAGES} - {ROOT / "README.md"} <= linked

@@ -1,4 +1,4 @@
-"""Glue: the study behind the rules. All that it calls lives in workflow/batchscope/jobs.py."""
+"""Glue: the study behind the rules. All that it calls lives in workflow/batchscope/snakefile.py."""
 
 import sys
 
