@@ -210,6 +210,12 @@ def explain(arguments: argparse.Namespace) -> None:
     print(text, end="")
 
 
+def schema(arguments: argparse.Namespace) -> None:
+    from batchscope.study import editor_schema
+
+    print(editor_schema.text(), end="")
+
+
 WARM = ("train", *(name for name, entry in MEASURES.items() if entry.data))
 # Measures and timings -> the option that says what they are of.
 OF = {
@@ -274,6 +280,7 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--seconds", type=float, default=5.0, help="between two looks")
     found = step("explain", explain, "Print what a factor, measure, column or figure is.")
     found.add_argument("name", nargs="?", help="of all that a study may choose; all if left out")
+    step("schema", schema, "Print the JSON schema of a study, for editors.")
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")
     found.add_argument("--definition", required=True, help="its definition, as JSON")

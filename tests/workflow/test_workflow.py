@@ -214,7 +214,7 @@ def test_a_title(edited):
 
 
 def test_a_colour(edited):
-    palette = edited / "workflow" / "batchscope" / "figures" / "canvas.py"
+    palette = edited / "workflow" / "batchscope" / "figures" / "drawing" / "canvas.py"
     text = palette.read_text()
     assert "#0072B2" in text
     palette.write_text(text.replace("#0072B2", "#0072B3"))
@@ -228,21 +228,21 @@ def test_a_font_size(edited):
 
 
 def test_a_comment_in_the_training_module(edited):
-    module = edited / "workflow" / "batchscope" / "training.py"
+    module = edited / "workflow" / "batchscope" / "training" / "trainer.py"
     module.write_text(module.read_text() + "\n# A remark.\n")
     assert project.planned(edited) == {}
 
 
 @pytest.mark.parametrize(
-    ("step", "expected"),
+    ("step", "place", "expected"),
     [
-        ("sharpness", {"sharpness": 4, **TABLES}),
-        ("train", {**per_seed(4), **TABLES}),
-        ("time_epoch", {"time_epoch": 2, **TABLES}),
+        ("sharpness", "measures/sharpness.py", {"sharpness": 4, **TABLES}),
+        ("train", "versions.py", {**per_seed(4), **TABLES}),
+        ("time_epoch", "timings/time_epoch.py", {"time_epoch": 2, **TABLES}),
     ],
 )
-def test_a_bumped_version(edited, step, expected):
-    module = edited / "workflow" / "batchscope" / "versions.py"
+def test_a_bumped_version(edited, step, place, expected):
+    module = edited / "workflow" / "batchscope" / "catalogue" / place
     text = module.read_text()
     bumped = VERSIONS[step] + "0"
     assert f'"{VERSIONS[step]}"' in text
@@ -260,7 +260,7 @@ def test_a_second_experiment_over_the_same_runs(edited):
 def test_a_fresh_clone_over_existing_results(finished, tmp_path):
     clone = project.copy(tmp_path)
     project.write_config(clone, project.TINY)
-    shutil.copytree(finished / "results", clone / "results")
+    shutil.copytree(finished / "results", clone / "results", dirs_exist_ok=True)
     for initial in clone.glob("results/runs/*/initial.npz"):
         initial.touch()  # as the last training to share it does
     jobs = project.planned(clone)

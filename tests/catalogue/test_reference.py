@@ -1,0 +1,29 @@
+"""The reference page is what the catalogue says, and one entry of it can be asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batchscope.catalogue import reference
+from batchscope.errors import UserError
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
+
+
+def test_the_page_is_the_catalogue():
+    same = PAGE.read_text(encoding="utf-8") == reference.whole()
+    assert same, "Run `python workflow/run.py explain > docs/reference.md`."
+
+
+@pytest.mark.parametrize("name", ["batch_size", "loop", "hessian", "throughput", "status"])
+def test_an_entry_is_printed_alone(name):
+    text = reference.one(name)
+    assert f"`{name}`" in text or f"### {name}" in text
+    assert len(text) < len(reference.whole()) / 4
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(UserError, match="received 'hesian'.*Did you mean 'hessian'"):
+        reference.one("hesian")

@@ -1,0 +1,88 @@
+"""The schema for editors: the file in docs, what is valid in it and what is not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from batchscope.study import config, editor_schema
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "docs" / "study.schema.json"
+STUDIES = [ROOT / "config.yaml", *sorted(ROOT.glob("studies/*.yaml"))]
+
+STUDY = """
+study: written
+defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 5e-2, epochs: 2}
+experiments:
+  trains:
+    vary: {batch_size: [16, 32], learning_rate: [1e-3, 0.1]}
+    seeds: 6
+    measure: [evaluate]
+    figures: [accuracy]
+  times:
+    set: {dataset: digits}
+    vary: {batch_size: [16, 32], threads: [1, all]}
+    timing: {throughput: {block_seconds: 5E-1}}
+reduced:
+  experiments:
+    trains: {seeds: [0, 1], figures: null, measure: {sharpness: {epsilons: [1e-3]}}}
+"""
+
+
+def errors(text: str) -> list[list]:
+    validator = jsonschema.Draft202012Validator(editor_schema.document())
+    return [list(error.absolute_path) for error in validator.iter_errors(yaml.safe_load(text))]
+
+
+def test_the_file_is_what_the_program_has():
+    same = SCHEMA.read_text(encoding="utf-8") == editor_schema.text()
+    assert same, "Run `python workflow/run.py schema > docs/study.schema.json`."
+
+
+def test_it_is_json_schema_alone():
+    document = json.loads(editor_schema.text())
+    jsonschema.Draft202012Validator.check_schema(document)
+
+    def keys(node):
+        for each in node.values() if isinstance(node, dict) else node:
+            if isinstance(each, dict | list):
+                yield from keys(each)
+        yield from node if isinstance(node, dict) else ()
+
+    assert not {"expected", "noun"} & {*keys(document)}
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_study_names_it_and_is_valid(path):
+    text = path.read_text(encoding="utf-8")
+    named = re.match(r"# yaml-language-server: \$schema=(\S+)\n", text)
+    assert named and (path.parent / named[1]).resolve() == SCHEMA
+    assert not errors(text)
+
+
+def test_what_the_program_takes_is_valid():
+    assert not config.schema_problems(yaml.safe_load(STUDY))
+    assert not errors(STUDY)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "place"),
+    [
+        ("seeds: 6", "seed: 6", ["experiments", "trains"]),
+        ("learning_rate: [1e-3, 0.1]", "rate: [0.1]", ["experiments", "trains", "vary"]),
+        ("learning_rate: [1e-3, 0.1]", "seed: [0, 1]", ["experiments", "trains", "vary"]),
+        ("5e-2", "fast", ["defaults", "learning_rate"]),
+        ("[evaluate]", "[evalute]", ["experiments", "trains", "measure", 0]),
+        ("[accuracy]", "[acuracy]", ["experiments", "trains", "figures", 0]),
+        ("5E-1", "-1", ["experiments", "times", "timing", "throughput", "block_seconds"]),
+    ],
+)
+def test_a_slip_is_found_where_it_stands(right, wrong, place):
+    assert right in STUDY
+    assert errors(STUDY.replace(right, wrong, 1)) == [place]
