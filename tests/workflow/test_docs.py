@@ -122,14 +122,12 @@ def test_the_example_of_a_study_is_planned(tmp_path):
 
 
 def test_the_example_of_a_measure_is_one(results, tmp_path):
-    """The page's three pieces, put where it says, are planned, explained and run."""
+    """The page's two pieces, put where it says, are planned, explained and run."""
     project = copy(tmp_path)
-    entry, module, rule = blocks(ROOT / "docs" / "extend.md", "python")
+    entry, module = blocks(ROOT / "docs" / "extend.md", "python")
     library = project / "workflow" / "batchscope"
     (library / "catalogue" / "measures" / "weight_norm.py").write_text(entry, encoding="utf-8")
     (library / "measures" / "weight_norm.py").write_text(module, encoding="utf-8")
-    with (project / "workflow" / "rules" / "measure.smk").open("a", encoding="utf-8") as file:
-        file.write(f"\n\n{rule}")
     experiment = {**TINY["experiments"]["batch_size"], "measure": ["weight_norm"]}
     write_config(project, {**TINY, "experiments": {"batch_size": experiment}})
     assert planned(project)["weight_norm"] == 4
