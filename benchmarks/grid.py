@@ -29,11 +29,15 @@ LOOP = """
 import sys
 from pathlib import Path
 sys.path.insert(0, "workflow")
-from batchscope import backend, config, measure_settings, names, records
+from batchscope.catalogue import measure_settings, run_names
+from batchscope.host import tensorflow_start
+from batchscope.store import records
+from batchscope.study import config
 
-backend.start(threads=1)
-from batchscope import datasets, measures, training
-from batchscope.timing import epoch
+tensorflow_start.start(threads=1)
+from batchscope import datasets, measures
+from batchscope.timing import time_epoch
+from batchscope.training import trainer
 
 results = Path("results")
 study = config.study("config.yaml")
@@ -42,17 +46,17 @@ for token, definition in study.datasets.items():
 timed = set()
 for experiment in study.experiments.values():
     for run in experiment.runs:
-        training.train(run, results)
+        trainer.train(run, results)
         for measure, settings in experiment.measures.items():
             name = measure_settings.settings_name(measure, settings)
             if measure != "time_epoch":
                 output = records.measure_path(results, run, measure, name)
                 measures.write(measure, results, run, name, output)
                 continue
-            timing = names.timing_name(study.runs[run].factors)
+            timing = run_names.timing_name(study.runs[run].factors)
             if timing not in timed:
-                output = records.timing_path(results, study.machine, timing, name)
-                epoch.write(results, study.machine, timing, name, output)
+                output = records.timing_path(results, study.machine, timing, name, measure)
+                time_epoch.write(results, study.machine, timing, name, output)
                 timed.add(timing)
 """
 

@@ -235,7 +235,7 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         frame = figure.select(read)
         drawing = figure.draw(frame)
         drawing.draw_without_rendering()
-        assert not any("$" in text for text in texts(drawing)), figure.name
+        assert not any("$" in text for text in texts(drawing)), figure.entry.name
         found = figure.found(frame)
         if not status:
             assert found == "" or found.endswith(".")
@@ -418,7 +418,7 @@ def test_a_folder_of_figures_is_never_there_in_part(two_rates, tmp_path, monkeyp
     drawn = figures._write_figure
 
     def interrupted(tables, figure, where):
-        if figure.name == "accuracy":
+        if figure.entry.name == "accuracy":
             raise KeyboardInterrupt
         return drawn(tables, figure, where)
 

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_training import DIGITS, arrays, run_name
-from test_warm import Launcher
+from test_warm_process import Launcher
 
 from batchscope.errors import UserError
 from batchscope.host import control_groups
 from batchscope.store import memory_kills
 from batchscope.study import model_files
+from digit_runs import DIGITS, arrays, run_name
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 10**6
@@ -124,7 +124,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, "workflow")
 import run
-from batchscope import control_groups
+from batchscope.host import control_groups
 
 folder, counted, *words = sys.argv[1:]
 folder = Path(folder)
@@ -133,7 +133,7 @@ start = run._start
 
 def start_to_die(factors):
     start(factors)
-    from batchscope import training
+    from batchscope.training import trainer as training
 
     def die(self):
         if self.progress.epoch == 1 and self.progress.step == 2:

@@ -120,7 +120,7 @@ def test_the_reduced_form_has_a_folder_and_an_owner_of_its_own(project):
 
 def test_a_damaged_record_is_told(project):
     Path("results/studies/s", owners.FILE).write_text("{")
-    with pytest.raises(UserError, match="owner.json: expected JSON .* delete it and run again"):
+    with pytest.raises(UserError, match=r"json: received a damaged file .* Delete it and run"):
         status.main("mine.yaml", "full", "results")
 
 

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from test_training import DIGITS, ROOT, door, run_name
 
 from batchscope import datasets
 from batchscope.store import progress
+from digit_runs import DIGITS, ROOT, door, run_name
 
 ROW = {"train_loss": 0.123456, "validation_loss": 0.654321}
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_training import arrays, door, dropout_run, record, results, run_name, train  # noqa: F401
+from test_trainer import arrays, door, dropout_run, record, results, run_name, train  # noqa: F401
 
 from batchscope import disk
 from batchscope.store import job_files, records

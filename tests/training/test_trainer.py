@@ -169,9 +169,10 @@ left, start = int(calls), run._start
 
 def start_to_die(factors):
     start(factors)
-    from batchscope import records, training
+    from batchscope import disk
+    from batchscope.training import trainer
 
-    place = {"records": records, "Training": training.Training}[owner]
+    place = {"disk": disk, "Training": trainer.Training}[owner]
     whole = getattr(place, name)
 
     def dying(*arguments, **options):
@@ -187,7 +188,7 @@ run._start = start_to_die
 run.main(words)
 """
 PAUSE_IN_THE_FIRST_EPOCH = ("Training", "_pause", "4")  # every 1 or 2 steps; an epoch has 11
-WRITING_THE_HISTORY = ("records", "write_rows", "1")  # after the weights, before the record
+WRITING_THE_HISTORY = ("disk", "write_rows", "1")  # after the weights, before the record
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_every_costly_rule_carries_its_version_and_no_code():
         loop = re.search(rf"^for ENTRY in {entries}.values\(\):\n((?:    .*\n|\n)+)", rules, re.M)[
             1
         ]
-        for part in ("log:", "conda:", f"params:\n            {version},", "jobs.command(ENTRY)"):
+        for part in ("log:", "conda:", f"params:\n            {version},", "ENTRY.name))"):
             assert part in loop
     assert "retries:" not in rules  # the profile's reach a cluster better
     assert "workflow/batchscope" not in rules

@@ -387,8 +387,9 @@ def subject(entry: Timing) -> str:
     return "timing" if entry.trains else "sweep"
 
 
-def command(entry: Measure | Timing) -> str:
+def command(step: str) -> str:
     """The call of the door that makes a measure or a timing; any change of it makes all again."""
+    entry = measure_settings.ENTRIES[step]
     if isinstance(entry, Timing):
         options, data = ("machine", subject(entry)), True
     else:

@@ -34,6 +34,7 @@ for ENTRY in MEASURES.values():
         params:
             ENTRY.version,
         shell:
-            jobs.command(ENTRY)
+            # Evaluated anew when a job runs, and ENTRY is the last of all by then.
+            jobs.command(locals().get("rule", ENTRY.name))
 
     workflow.get_rule(ENTRY.name).docstring = ENTRY.doc
