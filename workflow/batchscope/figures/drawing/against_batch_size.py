@@ -50,7 +50,7 @@ class Columns:
     def found(self, frame: pandas.DataFrame) -> str:
         """Returns the means at the ends of the batch sizes."""
         told = (
-            words.sentence(frame, name, f"Mean {title[0].lower()}{title[1:]}", with_ratio=True)
+            words.sentence(frame, name, f"Mean {title[0].lower()}{title[1:]}")
             for name, (title, _) in self.columns.items()
         )
         return " ".join(filter(None, told))
