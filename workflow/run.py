@@ -96,12 +96,12 @@ def measure(arguments: argparse.Namespace) -> None:
 
 def timing(arguments: argparse.Namespace) -> None:
     entry = TIMINGS[arguments.step]
-    if entry.trains:
-        subject: Any = arguments.timing
-        factors = run_names.parse_timing(subject)
-    else:
-        subject = sweep_names.parse(arguments.sweep)
-        factors = subject.factors
+    subject: Any = (
+        run_names.configuration(arguments.timing)
+        if entry.trains
+        else sweep_names.parse(arguments.sweep)
+    )
+    factors = subject.factors
     absence.check_threads(factors["threads"])
     if factors.get("framework", framework_names.OWN) != framework_names.OWN:
         _hand_over(factors["framework"])
