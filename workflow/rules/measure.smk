@@ -1,39 +1,45 @@
 """Measures of a finished run, or of two: one file per run, measure and settings."""
 
-for ENTRY in MEASURES.values():
+
+def measure_rule(entry):
+    """Makes a rule; its command is evaluated again when a job starts, after the loop below."""
 
     rule:
         name:
-            ENTRY.name
+            entry.name
         input:
             **{
                 # One file for all runs of a model and seed: the last of them to end has touched it.
                 name: ancient(path) if name == "initial" else path
-                for name, path in jobs.measured(ENTRY).items()
+                for name, path in jobs.measured(entry).items()
             },
-            **({"early": jobs.early(ENTRY)} if ENTRY.at_epochs else {}),
+            **({"early": jobs.early(entry)} if entry.at_epochs else {}),
             **(
                 {
                     "data": ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
                     "model": ancient(RUN_MODEL),
                 }
-                if ENTRY.data
+                if entry.data
                 else {}
             ),
         output:
-            record=f"{jobs.output(ENTRY)}.json",
-            also=[jobs.output(ENTRY) + suffix for suffix in ENTRY.also_writes],
+            record=f"{jobs.output(entry)}.json",
+            also=[jobs.output(entry) + suffix for suffix in entry.also_writes],
         log:
-            jobs.log(ENTRY),
+            jobs.log(entry),
         conda:
             "../../envs/batchscope.yaml"
         resources:
-            mem_mb=jobs.growing(ENTRY.memory_mb),
-            runtime=ENTRY.minutes,
-            gpu=MEASURE_GPUS if ENTRY.data else 0,
+            mem_mb=jobs.growing(entry.memory_mb),
+            runtime=entry.minutes,
+            gpu=MEASURE_GPUS if entry.data else 0,
         params:
-            ENTRY.version,
+            entry.version,
         shell:
-            jobs.command(ENTRY)
+            jobs.command(entry)
 
-    workflow.get_rule(ENTRY.name).docstring = ENTRY.doc
+    workflow.get_rule(entry.name).docstring = entry.doc
+
+
+for ENTRY in MEASURES.values():
+    measure_rule(ENTRY)
