@@ -152,19 +152,17 @@ def test_every_costly_rule_carries_its_version_and_no_code():
         assert re.fullmatch(rf"{step}-v\d+", version)
     rules = "".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
     own = {step: f'VERSIONS["{step}"]' for step in ("prepare_data", "train")}
+    looped = {"MEASURES": "ENTRY.version", "TIMINGS": "ENTRY.version"}
     assert {*VERSIONS} == {*own, *MEASURES, *TIMINGS}
     for step, version in own.items():
         body = re.search(rf"^rule {step}:\n((?:    .*\n|\n)+)", rules, re.M)[1]
         assert version in body and ":q}" in body
-    for kind in ("measure", "timing"):
-        body = re.search(rf"^def {kind}_rule\(entry\):\n((?:    .*\n|\n)+)", rules, re.M)[1]
-        for part in (
-            "log:",
-            "conda:",
-            "params:\n            entry.version,",
-            "jobs.command(entry)",
-        ):
-            assert part in body
+    for entries, version in looped.items():
+        loop = re.search(rf"^for ENTRY in {entries}.values\(\):\n((?:    .*\n|\n)+)", rules, re.M)[
+            1
+        ]
+        for part in ("log:", "conda:", f"params:\n            {version},", "ENTRY.name))"):
+            assert part in loop
     assert "retries:" not in rules  # the profile's reach a cluster better
     assert "workflow/batchscope" not in rules
     assert not re.search(r"^\s+run:", rules, re.M)

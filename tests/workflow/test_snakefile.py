@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import figures, snakefile
-from batchscope.catalogue.versions import VERSIONS
+from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.host import absence
 from batchscope.store import job_files
 from batchscope.study import plan
@@ -115,13 +115,19 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("step", VERSIONS)
+@pytest.mark.parametrize("step", ["prepare_data", "train"])
 def test_a_log_is_found_where_its_rule_writes_it(step):
     rules = "".join(path.read_text() for path in sorted(RULES.glob("*.smk")))
     body = re.search(rf"^rule {step}:\n((?:    .*\n|\n)+)", rules, re.M)[1]
     record = re.search(r"output:\n.*?\"(results/[^\"]+\.json)\"", body, re.S)[1]
     log = re.search(r"log:\n +\"([^\"]+)\"", body)[1]
     assert job_files.log_path("results", record).as_posix() == log
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_a_log_is_found_where_the_rule_of_an_entry_writes_it(entry):
+    record = f"{snakefile.output(entry)}.json"
+    assert job_files.log_path("results", record).as_posix() == snakefile.log(entry)
 
 
 def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch):
@@ -152,7 +158,11 @@ def every_file(study: snakefile.Jobs) -> list[str]:
         *study.data_records(),
         *study.run_records(),
         *map(str, measured),
-        *(str(path.with_suffix(".npz")) for path, name in measured.items() if name == "landscape"),
+        *(
+            str(path.with_suffix(suffix))
+            for path, name in measured.items()
+            for suffix in ENTRIES[name].also_writes
+        ),
         *study.tables(),
         *study.figures(),
     ]

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import figures, project_files
-from batchscope.catalogue import kept_epochs, measure_settings, run_names, sweep_names
+from batchscope.catalogue import (
+    kept_epochs,
+    measure_settings,
+    run_names,
+    sweep_names,
+    timing_columns,
+)
 from batchscope.catalogue.entries import Measure, Timing
 from batchscope.errors import UserError
 from batchscope.host import absence, warm_process
@@ -27,23 +33,9 @@ from batchscope.study import config as configuration
 RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
 TABLES = (
-    "runs.csv",
-    "history.csv",
-    "layers.csv",
-    "updates.csv",
-    "alignment.csv",
-    "lines.csv",
-    "landscapes.csv",
-    "at_epochs.csv",
-    "margins.csv",
-    "limits.csv",
-    "throughput.csv",
-    "sweeps.csv",
-    "utilisation.csv",
-    "samples.csv",
-    "largest.csv",
-    "profiles.csv",
-    "training_times.csv",
+    *("runs.csv", "history.csv", "layers.csv", "updates.csv", "alignment.csv", "lines.csv"),
+    *("landscapes.csv", "at_epochs.csv", "margins.csv", "limits.csv"),
+    *timing_columns.COLUMNS,
     "published.csv",
 )
 
@@ -395,8 +387,9 @@ def subject(entry: Timing) -> str:
     return "timing" if entry.trains else "sweep"
 
 
-def command(entry: Measure | Timing) -> str:
+def command(step: str) -> str:
     """The call of the door that makes a measure or a timing; any change of it makes all again."""
+    entry = measure_settings.ENTRIES[step]
     if isinstance(entry, Timing):
         options, data = ("machine", subject(entry)), True
     else:

@@ -1,45 +1,40 @@
 """Measures of a finished run, or of two: one file per run, measure and settings."""
 
-
-def measure_rule(entry):
-    """Makes a rule; its command is evaluated again when a job starts, after the loop below."""
+for ENTRY in MEASURES.values():
 
     rule:
         name:
-            entry.name
+            ENTRY.name
         input:
             **{
                 # One file for all runs of a model and seed: the last of them to end has touched it.
                 name: ancient(path) if name == "initial" else path
-                for name, path in jobs.measured(entry).items()
+                for name, path in jobs.measured(ENTRY).items()
             },
-            **({"early": jobs.early(entry)} if entry.at_epochs else {}),
+            **({"early": jobs.early(ENTRY)} if ENTRY.at_epochs else {}),
             **(
                 {
                     "data": ancient(lambda wildcards: jobs.dataset_record(wildcards.run)),
                     "model": ancient(RUN_MODEL),
                 }
-                if entry.data
+                if ENTRY.data
                 else {}
             ),
         output:
-            record=f"{jobs.output(entry)}.json",
-            also=[jobs.output(entry) + suffix for suffix in entry.also_writes],
+            record=f"{jobs.output(ENTRY)}.json",
+            also=[jobs.output(ENTRY) + suffix for suffix in ENTRY.also_writes],
         log:
-            jobs.log(entry),
+            jobs.log(ENTRY),
         conda:
             "../../envs/batchscope.yaml"
         resources:
-            mem_mb=jobs.growing(entry.memory_mb),
-            runtime=entry.minutes,
-            gpu=MEASURE_GPUS if entry.data else 0,
+            mem_mb=jobs.growing(ENTRY.memory_mb),
+            runtime=ENTRY.minutes,
+            gpu=MEASURE_GPUS if ENTRY.data else 0,
         params:
-            entry.version,
+            ENTRY.version,
         shell:
-            jobs.command(entry)
+            # Evaluated anew when a job runs, and ENTRY is the last of all by then.
+            jobs.command(locals().get("rule", ENTRY.name))
 
-    workflow.get_rule(entry.name).docstring = entry.doc
-
-
-for ENTRY in MEASURES.values():
-    measure_rule(ENTRY)
+    workflow.get_rule(ENTRY.name).docstring = ENTRY.doc

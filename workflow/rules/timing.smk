@@ -1,40 +1,35 @@
 """Timing: jobs that have the machine to themselves; every published time comes from one."""
 
-
-def timing_rule(entry):
-    """Makes a rule; its command is evaluated again when a job starts, after the loop below."""
+for ENTRY in TIMINGS.values():
 
     rule:
         name:
-            entry.name
+            ENTRY.name
         input:
-            data=ancient(jobs.timed_data(entry)),
-            model=ancient(TIMING_MODEL if entry.trains else SWEEP_MODEL),
+            data=ancient(jobs.timed_data(ENTRY)),
+            model=ancient(TIMING_MODEL if ENTRY.trains else SWEEP_MODEL),
         output:
-            record=f"{jobs.output(entry)}.json",
-            also=[directory(jobs.output(entry) + suffix) for suffix in entry.also_writes],
+            record=f"{jobs.output(ENTRY)}.json",
+            also=[directory(jobs.output(ENTRY) + suffix) for suffix in ENTRY.also_writes],
         log:
-            jobs.log(entry),
+            jobs.log(ENTRY),
         # Without it, jobs that ask for everything run last.
         priority: 100
         conda:
             "../../envs/batchscope.yaml"
         threads: ALONE
         resources:
-            mem_mb=jobs.growing(entry.memory_mb),
-            runtime=entry.minutes,
-            gpu=TIMING_GPUS if entry.trains else SWEEP_GPUS,
+            mem_mb=jobs.growing(ENTRY.memory_mb),
+            runtime=ENTRY.minutes,
+            gpu=TIMING_GPUS if ENTRY.trains else SWEEP_GPUS,
             # What a cluster is asked for in place of `threads`.
-            cpus_per_task=TIMING_THREADS if entry.trains else SWEEP_THREADS,
+            cpus_per_task=TIMING_THREADS if ENTRY.trains else SWEEP_THREADS,
             # Replaces the profile's default, so the signal stands here again.
             slurm_extra="--exclusive --signal=TERM@60",
         params:
-            entry.version,
+            ENTRY.version,
         shell:
-            jobs.command(entry)
+            # Evaluated anew when a job runs, and ENTRY is the last of all by then.
+            jobs.command(locals().get("rule", ENTRY.name))
 
-    workflow.get_rule(entry.name).docstring = entry.doc
-
-
-for ENTRY in TIMINGS.values():
-    timing_rule(ENTRY)
+    workflow.get_rule(ENTRY.name).docstring = ENTRY.doc
