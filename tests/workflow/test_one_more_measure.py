@@ -1,6 +1,7 @@
 """One more measure is an entry and a module: the rest of the project learns of it from the entry.
 
-`weight_norm` is added to a copy of the project by two new files; no other file is touched.
+`weight_norm` is added to a copy of the project by two new files, a figure that draws itself by one
+more, and the timing `timed_steps` by two; no other file is touched.
 """
 
 from __future__ import annotations
@@ -40,6 +41,13 @@ ENTRY = Measure(
             measures=("weight_norm",),
             columns={"weight_norm": ("Norm of the weights", "norm")},
         ),
+        Figure(
+            "weight_norm_points",
+            "Norm of the weights, run by run",
+            "Weights",
+            caption="Every run by itself.",
+            measures=("weight_norm",),
+        ),
     ),
 )
 '''
@@ -60,7 +68,62 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     weights = np.concatenate([array.ravel().astype(np.float64) for array in trainable.values()])
     return Measured({"weight_norm": float(np.linalg.norm(weights, settings["power"]))})
 '''
-FILES = {"catalogue/measures/weight_norm.py": ENTRY, "measures/weight_norm.py": MODULE}
+FIGURE = '''"""Norm of the weights of every run."""
+
+from __future__ import annotations
+
+import pandas
+from matplotlib.figure import Figure
+
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run."""
+    return tables.runs[["batch_size", "weight_norm"]]
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure."""
+    figure, grid = canvas.panels(1, 1)
+    grid[0, 0].plot(frame["batch_size"], frame["weight_norm"], "o")
+    return figure
+'''
+TIMING_ENTRY = '''"""Steps of an epoch: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Timing
+
+ENTRY = Timing(
+    name="timed_steps",
+    version="timed_steps-v1",
+    doc="Images of a step.",
+    columns={"step_images": Column("Images of a step.", "images")},
+    trains=True,
+)
+'''
+TIMING = '''"""Images of a step."""
+
+from __future__ import annotations
+
+from batchscope.timing import Timed
+
+
+def measure(results, configuration, settings, output, model_file=None) -> Timed:
+    """Returns the batch size of a configuration."""
+    factors = configuration.factors
+    details = {"device": factors["device"], "threads": factors["threads"]}
+    return Timed("finished", details, {"step_images": factors["batch_size"]})
+'''
+FILES = {
+    "catalogue/measures/weight_norm.py": ENTRY,
+    "measures/weight_norm.py": MODULE,
+    "figures/weight_norm_points.py": FIGURE,
+    "catalogue/timings/timed_steps.py": TIMING_ENTRY,
+    "timing/timed_steps.py": TIMING,
+}
 
 
 def study(**settings) -> dict:
@@ -78,7 +141,7 @@ def study(**settings) -> dict:
                 "question": "How large are the weights?",
                 "vary": {"batch_size": [256, 512]},
                 "seeds": 1,
-                "measure": {"weight_norm": settings},
+                "measure": {"weight_norm": settings, "timed_steps": None},
             }
         },
     }
@@ -112,7 +175,8 @@ def test_it_is_explained(copied):
 
 
 def test_it_is_a_step_and_in_the_schema(copied):
-    assert "--settings" in door(copied, "weight_norm", "--help").stdout
+    for name, option in (("weight_norm", "--run"), ("timed_steps", "--timing")):
+        assert f"{option} " in door(copied, name, "--help").stdout
     code = (
         "import sys, json; sys.path.insert(0, 'workflow');"
         "from batchscope.study import config; print(json.dumps(config.schema()))"
@@ -120,7 +184,7 @@ def test_it_is_a_step_and_in_the_schema(copied):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=copied, text=True, capture_output=True, check=True
     )
-    for name in ("weight_norm", "power"):
+    for name in ("weight_norm", "power", "timed_steps"):
         assert f'"{name}"' in done.stdout
 
 
@@ -144,9 +208,10 @@ def test_its_settings_are_checked(copied, tmp_path, settings, message):
 
 
 @pytest.mark.slow
-def test_the_workflow_makes_table_and_figure(copied):
+def test_the_workflow_makes_table_and_figures(copied):
     listed = project.snakemake(copied, "-l").stdout
     assert "\nweight_norm (Norm of the trainable weights.)\n" in listed
+    assert "\ntimed_steps (Images of a step.)\n" in listed
     project.run(copied)
     results = copied / "results"
     with open(results / "studies" / "norms" / "norms" / "runs.csv", encoding="utf-8") as file:
@@ -159,9 +224,11 @@ def test_the_workflow_makes_table_and_figure(copied):
                 for name in arrays.files
                 if name.startswith("trainable:")
             ]
+        assert float(row["step_images"]) == float(row["batch_size"])
         assert float(row["weight_norm"]) == pytest.approx(np.sqrt(sum(squares)), rel=1e-12)
     figures = results / "studies" / "norms" / "norms" / "figures"
-    assert {path.suffix for path in figures.glob("weight_norms.*")} == {".svg", ".png", ".csv"}
+    for name in ("weight_norms", "weight_norm_points"):
+        assert {path.suffix for path in figures.glob(f"{name}.*")} == {".svg", ".png", ".csv"}
     page = (results / "report.html").read_text(encoding="utf-8")
     assert "The norm of the trainable weights, against batch size." in page
     path = copied / "workflow" / "batchscope" / "measures" / "weight_norm.py"
