@@ -16,11 +16,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
 
-from batchscope import disk
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import measure_settings
+from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.measures import sharpness
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 
 EXAMPLES = (250, 500, 1000, 2000, 0)
@@ -28,22 +29,19 @@ EXAMPLES = (250, 500, 1000, 2000, 0)
 
 def rows(folder: Path, given: dict[str, Any], model_file: str | None) -> None:
     """Prints a run's rows, one per subset; subsets as large as the training set once."""
-    run, results = folder.name, folder.parent.parent
-    status = disk.read_json(folder / "record.json")["status"]
-    if status != records.FINISHED:
-        print(f"{run}: {status}, left out", file=sys.stderr)
+    run = FinishedRun(folder.parent.parent, folder.name, model_file)
+    if run.record["status"] != records.FINISHED:
+        print(f"{run.name}: {run.record['status']}, left out", file=sys.stderr)
         return
-    dataset = run_names.parse_run(run)["dataset"]
-    data = disk.read_json(records.dataset_folder(results, dataset) / "record.json")
-    available = data["counts"]["train"]
+    available = len(run.data.labels("train"))
     for examples in EXAMPLES:
         if examples >= available:
             continue
         settings = {**given, "examples": examples}
-        values, details = sharpness.measure_run(results, run, settings, model_file)
-        shown = " | ".join("" if value is None else f"{value:.4g}" for value in values.values())
+        found = sharpness.measure_run(run, settings)
+        shown = " | ".join("" if each is None else f"{each:.4g}" for each in found.values.values())
         count = f"all {available}" if examples == 0 else str(examples)
-        print(f"| {run} | {count} | {details['loss']:.4g} | {shown} |", flush=True)
+        print(f"| {run.name} | {count} | {found.details['loss']:.4g} | {shown} |", flush=True)
 
 
 def main() -> None:
@@ -55,7 +53,7 @@ def main() -> None:
     arguments = parser.parse_args()
     tensorflow_start.start(threads=1)
     given = measure_settings.parse_settings("sharpness", arguments.settings)
-    columns = sharpness.columns(given)
+    columns = MEASURES["sharpness"].columns_for(given)
     print("| run | examples | loss | " + " | ".join(columns) + " |")
     print("|---" * (3 + len(columns)) + "|", flush=True)
     try:

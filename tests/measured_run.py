@@ -40,11 +40,16 @@ def write_dataset(results: Path, classes: int = 3) -> None:
     disk.write_json(folder / "record.json", record | {"input_shape": [8, 8, 1], "counts": COUNTS})
 
 
+def write_record(results: Path, run: str = RUN, **found: Any) -> None:
+    """Writes what measures read of the record of a run, `finished` after one epoch if no other."""
+    record = {"run": run, "status": "finished", "epochs_run": 1, "weights": {"initial": "one"}}
+    disk.write_json(records.run_record(records.run_folder(results, run)), record | found)
+
+
 def write_run(results: Path, status: str = "finished", with_weights: bool = True) -> Any:
     """Writes a run whose trained weights are the initial ones, moved; returns its model."""
     folder = records.run_folder(results, RUN)
-    folder.mkdir(parents=True)
-    disk.write_json(folder / "record.json", {"run": RUN, "status": status})
+    write_record(results, status=status)
     if not with_weights:
         return None
     from batchscope.training import models

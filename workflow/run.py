@@ -85,30 +85,23 @@ def snapshot(arguments: argparse.Namespace) -> None:
 def measure(arguments: argparse.Namespace) -> None:
     entry = MEASURES[arguments.step]
     if entry.data:
-        factors = run_names.parse_run(arguments.run)
         # One thread: a sum's order, and so its last bits, must not depend on the machine.
-        _start({"threads": 1, "device": factors["device"]})
+        _start({"threads": 1, "device": run_names.parse_run(arguments.run)["device"]})
     from batchscope import measures
 
-    runs = (arguments.run, arguments.other) if entry.pairs else (arguments.run,)
-    measures.write(
-        arguments.step,
-        arguments.results,
-        runs,
-        arguments.settings,
-        arguments.output,
-        arguments.model_file,
-    )
+    names = (arguments.run, arguments.other) if entry.pairs else (arguments.run,)
+    runs = [measures.FinishedRun(arguments.results, name, arguments.model_file) for name in names]
+    measures.write(arguments.step, runs, arguments.settings, arguments.output)
 
 
 def timing(arguments: argparse.Namespace) -> None:
     entry = TIMINGS[arguments.step]
-    if entry.trains:
-        subject: Any = arguments.timing
-        factors = run_names.parse_timing(subject)
-    else:
-        subject = sweep_names.parse(arguments.sweep)
-        factors = subject.factors
+    subject: Any = (
+        run_names.configuration(arguments.timing)
+        if entry.trains
+        else sweep_names.parse(arguments.sweep)
+    )
+    factors = subject.factors
     absence.check_threads(factors["threads"])
     if factors.get("framework", framework_names.OWN) != framework_names.OWN:
         _hand_over(factors["framework"])

@@ -14,6 +14,7 @@ from batchscope.analysis import run_series
 from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
 from batchscope.measures import displacement
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.report import content
 from batchscope.store import records
 from batchscope.tables import long_tables, run_table
@@ -45,7 +46,7 @@ def load(results, study, run):
 
 
 def displaced(results, study, run):
-    displacement.measure_run(results, run, {})
+    displacement.measure_run(FinishedRun(results, run), {})
 
 
 def table(name):

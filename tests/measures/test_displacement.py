@@ -11,10 +11,12 @@ import pytest
 
 from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
+from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import displacement
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
-from measured_run import RUN
+from measured_run import RUN, write_record
 
 STRAIGHT = [[0, 0], [1, 0], [3, 0], [3.5, 0]]
 CORNER = [[0, 0], [3, 0], [3, 4]]
@@ -109,7 +111,7 @@ def test_norms_beyond_the_bins_are_counted_in_the_outermost():
 def write_way(results, places, status="finished", norms=None):
     """Writes a run whose trainable weights took this way; its statistics went elsewhere."""
     folder = records.run_folder(results, RUN)
-    disk.write_json(folder / "record.json", {"run": RUN, "status": status})
+    write_record(results, status=status)
     for name, place, mean in (("initial", places[0], 0), ("final", places[-1], 9)):
         trainable = {"a/kernel": np.array(place[:1], "f"), "b/kernel": np.array(place[1:], "f")}
         state = {"n/moving_mean": np.array([mean], "f")}
@@ -121,7 +123,7 @@ def write_way(results, places, status="finished", norms=None):
 
 def measured(results) -> dict:
     output = records.measure_path(results, RUN, "displacement", "default")
-    measures.write("displacement", results, RUN, "default", output)
+    measures.write("displacement", [FinishedRun(results, RUN)], "default", output)
     return disk.read_json(output)
 
 
@@ -129,7 +131,7 @@ def test_record(tmp_path):
     write_way(tmp_path, [[0, 0], [3, 0], [3, 0], [3, 4]])
     record = measured(tmp_path)
     assert record["status"] == "finished"
-    assert tuple(record["values"]) == displacement.columns({})
+    assert tuple(record["values"]) == MEASURES["displacement"].columns_for({})
     assert record["values"]["updates"] == 3
     assert record["values"]["update_norm_median"] == 3.0
     assert (record["distance"], record["values"]["straightness"]) == (5.0, 5 / 7)
@@ -144,7 +146,7 @@ def test_unfinished_run_has_null_values(tmp_path, status):
     write_way(tmp_path, CORNER, status, norms=[])
     record = measured(tmp_path)
     assert record["status"] == status
-    assert record["values"] == dict.fromkeys(displacement.columns({}))
+    assert record["values"] == dict.fromkeys(MEASURES["displacement"].columns_for({}))
 
 
 def test_a_run_without_norms_is_named(tmp_path):

@@ -10,8 +10,9 @@ from batchscope import datasets, disk, measures
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import evaluate
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
-from measured_run import COUNTS, DATASET, RUN, write_dataset, write_run
+from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record, write_run
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +26,10 @@ def results(tmp_path_factory):
 def test_same_numbers_as_keras(results, tmp_path):
     folder, model = results
     output = tmp_path / "out.json"
-    measures.write("evaluate", folder, RUN, "default", output)
+    measures.write("evaluate", [FinishedRun(folder, RUN)], "default", output)
     record = disk.read_json(output)
     values = record["values"]
-    assert tuple(values) == evaluate.columns(record["settings"])
+    assert tuple(values) == MEASURES["evaluate"].columns_for(record["settings"])
     assert record["counts"] == COUNTS
     model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     dataset = datasets.load(folder, DATASET)
@@ -47,7 +48,7 @@ def test_same_numbers_as_keras(results, tmp_path):
 
 def test_twice_the_same_bytes(results, tmp_path):
     for name in ("one", "two"):
-        measures.write("evaluate", results[0], RUN, "w=best", tmp_path / name)
+        measures.write("evaluate", [FinishedRun(results[0], RUN)], "w=best", tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -76,8 +77,7 @@ def long_run(tmp_path):
     write_dataset(tmp_path)
     write_run(tmp_path)
     folder = records.run_folder(tmp_path, RUN)
-    record = {"run": RUN, "status": "finished", "epochs_run": 9}
-    disk.write_json(folder / "record.json", record)
+    write_record(tmp_path, epochs_run=9)
     records.write_weights(folder / "epochs" / "2.npz", *records.read_weights(folder / "best.npz"))
     records.write_weights(folder / "best.npz", *records.read_weights(folder / "initial.npz"))
     return tmp_path
@@ -85,7 +85,7 @@ def long_run(tmp_path):
 
 def measured(results, settings):
     output = results / "out.json"
-    measures.write("evaluate", results, RUN, settings, output)
+    measures.write("evaluate", [FinishedRun(results, RUN)], settings, output)
     return disk.read_json(output)
 
 
@@ -144,7 +144,7 @@ def test_gaps_without_finite_loss_are_null():
 def test_unfinished_run_has_null_values(tmp_path, status):
     write_run(tmp_path, status, with_weights=False)
     output = tmp_path / "out.json"
-    measures.write("evaluate", tmp_path, RUN, "default", output)
+    measures.write("evaluate", [FinishedRun(tmp_path, RUN)], "default", output)
     record = disk.read_json(output)
     assert record["status"] == status
     assert set(record["values"].values()) == {None}
@@ -154,6 +154,6 @@ def test_unfinished_run_has_null_values(tmp_path, status):
 def test_every_entry_has_its_module():
     for measure in MEASURES:
         module = measures.module(measure)
-        assert hasattr(module, "measure_run") or hasattr(module, "write")
+        assert hasattr(module, "measure_run")
     with pytest.raises(ValueError, match="Expected one of"):
         measures.module("flatness")

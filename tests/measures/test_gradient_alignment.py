@@ -11,10 +11,12 @@ import pytest
 
 from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
+from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
-from measured_run import COUNTS, RUN, write_dataset, write_run
+from measured_run import COUNTS, RUN, write_dataset, write_record, write_run
 
 SETTINGS = measure_settings.parse_settings("gradient_alignment", "default")
 
@@ -191,21 +193,21 @@ def results(tmp_path_factory):
     write_dataset(folder)
     write_run(folder)
     run = records.run_folder(folder, RUN)
-    disk.write_json(run / "record.json", {"run": RUN, "status": "finished", "epochs_run": 4})
+    write_record(folder, epochs_run=4)
     (run / "epochs").mkdir()
     shutil.copy(run / "final.npz", run / "epochs" / "middle.npz")
     return folder
 
 
 def written(results, tmp_path, settings="default", name="out.json"):
-    measures.write("gradient_alignment", results, RUN, settings, tmp_path / name)
+    measures.write("gradient_alignment", [FinishedRun(results, RUN)], settings, tmp_path / name)
     return disk.read_json(tmp_path / name)
 
 
 def test_record(results, tmp_path):
     record = written(results, tmp_path)
     assert record["status"] == "finished"
-    assert tuple(record["values"]) == gradient_alignment.columns(SETTINGS)
+    assert tuple(record["values"]) == MEASURES["gradient_alignment"].columns_for(SETTINGS)
     places = record["places"]
     assert [place["place"] for place in places] == ["start", "middle", "end"]
     assert [place["epoch"] for place in places] == [0, 2, 4]
@@ -227,7 +229,7 @@ def test_single_norm_is_that_of_the_gradients(results, tmp_path):
 
     settings = measure_settings.settings_name("gradient_alignment", {"examples": 8, "draws": 2})
     record = written(results, tmp_path, settings)
-    loss, _ = sharpness.objective(results, RUN, {"examples": 8}, None)
+    loss, _ = sharpness.objective(FinishedRun(results, RUN), {"examples": 8})
     _, mean = loss.loss_and_gradient(loss.weights())
     assert record["places"][2]["norm"][-1] == pytest.approx(np.linalg.norm(mean), rel=1e-5)
 
@@ -242,8 +244,6 @@ def test_twice_the_same_bytes(results, tmp_path):
 def test_run_of_one_epoch_has_no_middle(tmp_path):
     write_dataset(tmp_path)
     write_run(tmp_path)
-    path = records.run_folder(tmp_path, RUN) / "record.json"
-    disk.write_json(path, {"run": RUN, "status": "finished", "epochs_run": 1})
     settings = measure_settings.settings_name("gradient_alignment", {"examples": 4, "draws": 1})
     record = written(tmp_path, tmp_path, settings)
     assert [place["place"] for place in record["places"]] == ["start", "end"]
@@ -256,7 +256,7 @@ def test_unfinished_run_has_null_values(tmp_path, status):
     write_run(tmp_path, status, with_weights=False)
     record = written(tmp_path, tmp_path)
     assert record["status"] == status
-    assert record["values"] == dict.fromkeys(gradient_alignment.columns(SETTINGS))
+    assert record["values"] == dict.fromkeys(MEASURES["gradient_alignment"].columns_for(SETTINGS))
 
 
 def test_pure_functions_need_no_tensorflow():

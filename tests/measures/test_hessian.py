@@ -10,9 +10,11 @@ import pytest
 
 from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
+from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.measures import hessian, sharpness
+from batchscope.measures.finished_run import FinishedRun
 from measured_run import COUNTS, RUN, write_run
 
 tensorflow_start.start()
@@ -144,7 +146,7 @@ def test_probes_are_signs_and_nested():
 def test_measure_of_a_quadratic():
     matrix = symmetric(np.linspace(0.5, 4.0, 25))
     values, details = hessian.measure(lambda v: matrix @ v, 25, SETTINGS)
-    assert tuple(values) == hessian.columns(SETTINGS)
+    assert tuple(values) == MEASURES["hessian"].columns_for(SETTINGS)
     assert values["hessian_top_eigenvalue"] == pytest.approx(4.0, rel=1e-6)
     assert abs(values["hessian_trace"] - np.trace(matrix)) < 4 * values["hessian_trace_error"]
     assert details["converged"] and details["parameters"] == 25
@@ -296,14 +298,14 @@ def test_operation_without_a_second_derivative():
 
 
 def written(results, tmp_path, settings="default", name="out.json"):
-    measures.write("hessian", results, RUN, settings, tmp_path / name)
+    measures.write("hessian", [FinishedRun(results, RUN)], settings, tmp_path / name)
     return disk.read_json(tmp_path / name)
 
 
 def test_record(results, tmp_path):
     record = written(results, tmp_path)
     assert record["status"] == "finished"
-    assert tuple(record["values"]) == hessian.columns(SETTINGS)
+    assert tuple(record["values"]) == MEASURES["hessian"].columns_for(SETTINGS)
     values = record["values"]
     assert record["converged"] is True
     assert values["hessian_top_eigenvalue"] > 0
@@ -339,7 +341,7 @@ def test_unfinished_run_has_null_values(tmp_path, status):
     write_run(tmp_path, status, with_weights=False)
     record = written(tmp_path, tmp_path)
     assert record["status"] == status
-    assert record["values"] == dict.fromkeys(hessian.columns(SETTINGS))
+    assert record["values"] == dict.fromkeys(MEASURES["hessian"].columns_for(SETTINGS))
 
 
 def test_pure_functions_need_no_tensorflow():

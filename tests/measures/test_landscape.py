@@ -12,6 +12,7 @@ from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.measures import landscape
+from batchscope.measures.finished_run import FinishedRun
 from measured_run import COUNTS, RUN, write_run
 
 SETTINGS = measure_settings.parse_settings("landscape", "default")
@@ -227,7 +228,7 @@ NAME = measure_settings.settings_name(
 
 def measured(results, folder, settings=NAME):
     output = folder / f"{settings}.json"
-    landscape.write(results, RUN, settings, output)
+    measures.write("landscape", [FinishedRun(results, RUN)], settings, output)
     return disk.read_json(output), disk.read_arrays(folder / f"{settings}.npz")
 
 
@@ -258,7 +259,7 @@ def test_points_are_losses_of_the_moved_weights(results, tmp_path):
     from measured_run import DATASET
 
     _, arrays = measured(results, tmp_path)
-    model = models.load(results, RUN)
+    model = FinishedRun(results, RUN).model("final")
     dataset = datasets.load(results, DATASET)
     w, state = models.weights(model)
     first, second = (landscape.direction(w, (0, i)) for i in (0, 1))
@@ -281,7 +282,7 @@ def test_centre_is_the_evaluated_loss(results, tmp_path):
         "landscape", {"points": 3, "pairs": 0, "lines": 1, "examples": 0}
     )
     _, arrays = measured(results, tmp_path, name)
-    measures.write("evaluate", results, RUN, "default", tmp_path / "evaluated.json")
+    measures.write("evaluate", [FinishedRun(results, RUN)], "default", tmp_path / "evaluated.json")
     expected = disk.read_json(tmp_path / "evaluated.json")["values"]["train_loss"]
     assert arrays["line:0"][1] == pytest.approx(expected, rel=1e-6)
 

@@ -12,9 +12,10 @@ from batchscope import datasets, disk, measures, project_files
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
 from batchscope.measures import evaluate, line
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from batchscope.study import model_files
-from measured_run import COUNTS, DATASET, RUN, write_dataset
+from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record
 
 NORMALISED = """
 import keras
@@ -53,8 +54,7 @@ def write_run(results, run, seed, model_file=None, status="finished", initial="o
 
     folder = records.run_folder(results, run)
     folder.mkdir(parents=True)
-    record = {"run": run, "status": status, "weights": {"initial": initial}}
-    disk.write_json(folder / "record.json", record)
+    write_record(results, run, status=status, weights={"initial": initial})
     if status != "finished":
         return
     token = run_names.parse_run(run)["model"]
@@ -85,10 +85,15 @@ def pair(results, model_file=None, model="small_cnn"):
     return small, large
 
 
+def written(results, small, large, name, output, model_file=None):
+    runs = [FinishedRun(results, run, model_file) for run in (small, large)]
+    measures.write("line", runs, name, output)
+
+
 def measured(results, small, large, model_file=None, **settings):
     name = measure_settings.settings_name("line", settings)
     output = records.pair_path(results, small, large, "line", name)
-    line.write(results, small, large, name, output, model_file)
+    written(results, small, large, name, output, model_file)
     return disk.read_json(output)
 
 
@@ -133,7 +138,9 @@ def test_ends_are_what_evaluate_wrote(plain, tmp_path):
     assert record["values"] == {}
     assert record["batch_norm"] == "none"
     for position, run in ((1, small), (2, large)):
-        measures.write("evaluate", results, run, "default", tmp_path / "evaluated.json")
+        measures.write(
+            "evaluate", [FinishedRun(results, run)], "default", tmp_path / "evaluated.json"
+        )
         values = disk.read_json(tmp_path / "evaluated.json")["values"]
         for split in records.SPLITS:
             for metric in ("loss", "accuracy"):
@@ -156,7 +163,7 @@ def test_subset_of_examples(plain):
 
 def test_twice_the_same_bytes(plain, tmp_path):
     for name in ("one", "two"):
-        line.write(*plain, measure_settings.settings_name("line", {"points": 3}), tmp_path / name)
+        written(*plain, measure_settings.settings_name("line", {"points": 3}), tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -195,14 +202,13 @@ def normalised(tmp_path_factory):
 
 def test_ends_are_evaluations_after_the_same_estimate(normalised):
     from batchscope.measures import batch_norm
-    from batchscope.training import models
 
     results, small, large, model_file = normalised
     record = measured(results, small, large, model_file, points=4)
     assert record["batch_norm"] == "re-estimated"
     dataset = datasets.load(results, DATASET)
     for position, run in ((1, small), (2, large)):
-        model = models.load(results, run, "final", model_file)
+        model = FinishedRun(results, run, model_file).model("final")
         evaluator = evaluate.evaluator(model, dataset.scale, dataset.images("train").dtype)
         stored = evaluator(dataset.images("train"), dataset.labels("train"))
         batch_norm.estimator(model, dataset.images("train"), dataset.scale)()
@@ -217,10 +223,9 @@ def test_one_chunk_gives_what_training_mode_gives(normalised):
     import tensorflow as tf
 
     from batchscope.measures import batch_norm
-    from batchscope.training import models
 
     results, small, _, model_file = normalised
-    model = models.load(results, small, "final", model_file)
+    model = FinishedRun(results, small, model_file).model("final")
     images = np.asarray(datasets.load(results, DATASET).images("train"))
     estimate = batch_norm.estimator(model, images, 1 / 16)
     estimate()
@@ -231,10 +236,9 @@ def test_one_chunk_gives_what_training_mode_gives(normalised):
 
 def test_chunks_are_averaged_by_their_size(normalised):
     from batchscope.measures import batch_norm
-    from batchscope.training import models
 
     results, small, _, model_file = normalised
-    model = models.load(results, small, "final", model_file)
+    model = FinishedRun(results, small, model_file).model("final")
     images = np.asarray(datasets.load(results, DATASET).images("train"))
     first = batch_norm.layers(model)[0]
     # An overflow at one point of a line must not stay for the next.
@@ -262,15 +266,17 @@ def test_unfinished_run_has_no_line(tmp_path, status):
 
 def test_other_models_are_refused(tmp_path):
     other = run_name(model="campbell_cnn")
+    for run in (RUN, other):
+        write_record(tmp_path, run)
     with pytest.raises(UserError, match="two runs of one model on one data set are expected"):
-        line.write(tmp_path, RUN, other, "default", tmp_path / "out.json")
+        written(tmp_path, RUN, other, "default", tmp_path / "out.json")
 
 
 def test_other_initial_weights_are_refused(tmp_path):
     write_run(tmp_path, run_name(), 6)
     write_run(tmp_path, run_name(seed=4), 7, initial="two")
     with pytest.raises(UserError, match=r"start from the same weights .* expected"):
-        line.write(tmp_path, RUN, run_name(seed=4), "default", tmp_path / "out.json")
+        written(tmp_path, RUN, run_name(seed=4), "default", tmp_path / "out.json")
 
 
 def test_pure_functions_need_no_tensorflow():

@@ -10,7 +10,9 @@ import pytest
 
 from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings
+from batchscope.catalogue.measures import MEASURES
 from batchscope.measures import sam_sharpness
+from batchscope.measures.finished_run import FinishedRun
 from measured_run import COUNTS, RUN, write_run
 
 SETTINGS = measure_settings.parse_settings("sam_sharpness", "default")
@@ -59,19 +61,22 @@ def test_loss_without_finite_value(bad):
 
 
 def test_columns_are_named_by_the_length_of_the_step():
-    assert sam_sharpness.columns(SETTINGS) == ("sam_sharpness_0.05",)
-    assert sam_sharpness.columns({"rhos": (0.1, 1.0)}) == ("sam_sharpness_0.1", "sam_sharpness_1")
+    assert MEASURES["sam_sharpness"].columns_for(SETTINGS) == ("sam_sharpness_0.05",)
+    assert MEASURES["sam_sharpness"].columns_for({"rhos": (0.1, 1.0)}) == (
+        "sam_sharpness_0.1",
+        "sam_sharpness_1",
+    )
 
 
 def written(results, tmp_path, settings="default", name="out.json"):
-    measures.write("sam_sharpness", results, RUN, settings, tmp_path / name)
+    measures.write("sam_sharpness", [FinishedRun(results, RUN)], settings, tmp_path / name)
     return disk.read_json(tmp_path / name)
 
 
 def test_record(results, tmp_path):
     record = written(results, tmp_path)
     assert record["status"] == "finished"
-    assert tuple(record["values"]) == sam_sharpness.columns(SETTINGS)
+    assert tuple(record["values"]) == MEASURES["sam_sharpness"].columns_for(SETTINGS)
     rise = record["values"]["sam_sharpness_0.05"]
     # Away from a minimum, the first order dominates a small step.
     assert rise == pytest.approx(0.05 * record["gradient_norm"], rel=0.3)

@@ -12,8 +12,10 @@ from scipy import optimize
 
 from batchscope import disk, measures, project_files
 from batchscope.catalogue import measure_settings, parameters
+from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
+from batchscope.measures.finished_run import FinishedRun
 from measured_run import COUNTS, RUN, write_run
 
 SETTINGS = measure_settings.parse_settings("sharpness", "default")
@@ -344,7 +346,7 @@ def test_ill_conditioned_subspace_is_refused():
 
 
 def test_columns_are_named_by_space_and_epsilon():
-    assert sharpness.columns(SETTINGS) == (
+    assert MEASURES["sharpness"].columns_for(SETTINGS) == (
         *("sharpness_full_0.001", "sharpness_full_0.0005"),
         *("sharpness_subspace_0.001", "sharpness_subspace_0.0005"),
     )
@@ -395,14 +397,14 @@ def test_keras_model_against_all_corners():
 
 
 def measured(results, tmp_path, settings, name="out.json"):
-    measures.write("sharpness", results, RUN, settings, tmp_path / name)
+    measures.write("sharpness", [FinishedRun(results, RUN)], settings, tmp_path / name)
     return disk.read_json(tmp_path / name)
 
 
 def test_record(results, tmp_path):
     record = measured(results, tmp_path, "default")
     assert record["status"] == "finished"
-    assert tuple(record["values"]) == sharpness.columns(SETTINGS)
+    assert tuple(record["values"]) == MEASURES["sharpness"].columns_for(SETTINGS)
     assert all(value > 0 for value in record["values"].values())
     assert record["lower_bound"] is True
     assert record["subset"]["examples"] == record["subset"]["available"] == COUNTS["train"]
@@ -446,7 +448,7 @@ def test_unfinished_run_has_null_values(tmp_path, status):
     write_run(tmp_path, status, with_weights=False)
     record = measured(tmp_path, tmp_path, "default")
     assert record["status"] == status
-    assert set(record["values"]) == set(sharpness.columns(SETTINGS))
+    assert set(record["values"]) == set(MEASURES["sharpness"].columns_for(SETTINGS))
     assert set(record["values"].values()) == {None}
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from batchscope import disk, measures, project_files
 from batchscope.errors import UserError
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from batchscope.training import distances
-from measured_run import RUN, write_run
+from measured_run import RUN, write_record, write_run
 
 
 def arrays(**values):
@@ -62,7 +63,7 @@ def test_other_variables_are_refused():
 
 def run_with(tmp_path, status="finished"):
     folder = records.run_folder(tmp_path, RUN)
-    disk.write_json(folder / "record.json", {"status": status})
+    write_record(tmp_path, status=status)
     return folder
 
 
@@ -75,7 +76,7 @@ def test_record_ignores_moving_statistics(tmp_path):
     records.write_weights(folder / "best.npz", arrays(n__gamma=[6.0]), moved)
     for settings, distance in (("default", 1.0), ("w=best", 4.0)):
         output = records.measure_path(tmp_path, RUN, "weight_distance", settings)
-        measures.write("weight_distance", tmp_path, RUN, settings, output)
+        measures.write("weight_distance", [FinishedRun(tmp_path, RUN)], settings, output)
         record = disk.read_json(output)
         assert record["status"] == "finished"
         assert record["values"] == {
@@ -89,7 +90,7 @@ def test_record_ignores_moving_statistics(tmp_path):
 def test_unfinished_run_has_null_values(tmp_path, status):
     run_with(tmp_path, status)
     output = tmp_path / "out.json"
-    measures.write("weight_distance", tmp_path, RUN, "default", output)
+    measures.write("weight_distance", [FinishedRun(tmp_path, RUN)], "default", output)
     record = disk.read_json(output)
     assert record["status"] == status
     assert record["values"] == {"weight_distance": None, "weight_distance_relative": None}
@@ -98,13 +99,15 @@ def test_unfinished_run_has_null_values(tmp_path, status):
 def test_missing_weights_are_named(tmp_path):
     run_with(tmp_path)
     with pytest.raises(UserError, match=r"initial\.npz: missing"):
-        measures.write("weight_distance", tmp_path, RUN, "default", tmp_path / "out.json")
+        measures.write(
+            "weight_distance", [FinishedRun(tmp_path, RUN)], "default", tmp_path / "out.json"
+        )
 
 
 def test_real_run(tmp_path):
     write_run(tmp_path)
     output = tmp_path / "out.json"
-    measures.write("weight_distance", tmp_path, RUN, "default", output)
+    measures.write("weight_distance", [FinishedRun(tmp_path, RUN)], "default", output)
     record = disk.read_json(output)
     assert record["values"]["weight_distance"] > 0
     assert all(layer["distance"] > 0 for layer in record["layers"].values())

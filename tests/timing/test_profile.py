@@ -242,7 +242,8 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind, where):
 
     monkeypatch.setattr(profile, "record", record)
     sweep = sweep_names.parse(f"{measured_run.DATASET}+small_cnn+bs=16+opt=sgd+dev=cpu+th=1")
-    status, found = profile.measure(results, sweep, {"steps": 3}, tmp_path / "st=3.json")
+    timed = profile.measure(results, sweep, {"steps": 3}, tmp_path / "st=3.json")
+    status, found = timed.status, timed.details
     json.dumps(found)
     assert found["samples"]["seconds"] and found["foreign_cores"] is not None
     if kind:

@@ -7,11 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from batchscope import disk
 from batchscope.catalogue import incompatible_factors, run_names
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
-from batchscope.store import records
 from batchscope.study import model_files
 
 tensorflow_start.start()
@@ -188,36 +186,6 @@ def test_weights_of_another_network_are_refused():
         models.set_weights(model, {}, state)
 
 
-def run_of(model, tmp_path, classes=3):
-    run = run_names.run_name(
-        {
-            "dataset": "tiny-0123abcd",
-            "model": model,
-            "batch_size": 4,
-            "learning_rate": 0.1,
-            "optimizer": "sgd",
-            "epochs": 1,
-            "seed": 2,
-        }
-    )
-    record = {"input_shape": [8, 8, 1], "classes": classes}
-    disk.write_json(records.dataset_folder(tmp_path, "tiny-0123abcd") / "record.json", record)
-    return run
-
-
-def test_load_gives_a_run_its_weights(tmp_path):
-    run = run_of("small_cnn", tmp_path)
-    trainable, state = models.weights(models.build("small_cnn", (8, 8, 1), 3, seed=9))
-    records.write_weights(records.run_folder(tmp_path, run) / "best.npz", trainable, state)
-    loaded = models.weights(models.load(tmp_path, run, "best"))[0]
-    assert all((loaded[path] == trainable[path]).all() for path in trainable)
-    with pytest.raises(UserError, match="final.npz: missing"):
-        models.load(tmp_path, run)
-    records.write_weights(records.run_folder(tmp_path, run) / "final.npz", {}, {})
-    with pytest.raises(UserError, match="final.npz: weights of small_cnn: received None"):
-        models.load(tmp_path, run)
-
-
 OWN = """
 import keras
 
@@ -242,10 +210,6 @@ def test_the_users_own_model(tmp_path):
     assert list(models.weights(first)[0]) == ["only/kernel", "only/bias"]
     again = models.build(token, (8, 8, 1), 3, 0, path)
     assert (models.weights(first)[0]["only/kernel"] == again.weights[0].numpy()).all()
-
-    run = run_of(token, tmp_path)
-    records.write_weights(records.run_folder(tmp_path, run) / "final.npz", *models.weights(first))
-    assert models.load(tmp_path, run, model_file=path).count_params() == 195
 
 
 SUBCLASSED = """

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchscope.catalogue import parameters, run_factors
 from batchscope.catalogue.parameters import Parameter, Value
@@ -68,6 +68,18 @@ def parse_run(name: str) -> dict[str, Value]:
     return dict(_parse(name, tuple(run_factors.FACTORS), run_name))
 
 
+class Configuration(NamedTuple):
+    """What the timing of a training is of.
+
+    Attributes:
+        name: Its name in paths, as `timing_name` gives it.
+        factors: What a step's time depends on, by full name.
+    """
+
+    name: str
+    factors: dict[str, Value]
+
+
 def timing_name(factors: dict[str, Value]) -> str:
     """Returns the name of a run's timing configuration: what its time per step depends on."""
     return _spell(factors, run_factors.TIMING_FACTORS, _TIMING_CORE)
@@ -76,6 +88,15 @@ def timing_name(factors: dict[str, Value]) -> str:
 def parse_timing(name: str) -> dict[str, Value]:
     """Returns every factor of a timing configuration, by full name."""
     return dict(_parse(name, run_factors.TIMING_FACTORS, timing_name))
+
+
+def configuration(name: str) -> Configuration:
+    """Returns a timing configuration by its name.
+
+    Raises:
+        ValueError: If the name is not one that `timing_name` would have written.
+    """
+    return Configuration(name, parse_timing(name))
 
 
 def _aliased(order: tuple[str, ...]) -> dict[str, Parameter]:

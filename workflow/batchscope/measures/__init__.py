@@ -3,24 +3,43 @@
 What a measure is called, takes and fills stands in its entry in batchscope.catalogue.measures. Its
 module, of the same name, has the function::
 
-    measure_run(results, run, settings, model_file=None) -> tuple[dict, dict]
-        Column -> value, and the details of the record, of a run that finished.
+    measure_run(run: FinishedRun, settings: dict) -> Measured
 
-A measure that writes more than its record, or is of two runs, has a `write` of its own in place
-of `measure_run`.
+or, of two runs, `measure_run(run, other, settings)`. It gets every setting by full name, is asked
+of runs that finished, and writes nothing: `write` does.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from batchscope import disk
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
+from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a measure found.
+
+    Attributes:
+        values: Column of runs.csv -> number; what is left out, or None, has no value.
+        details: What else the record holds.
+        arrays: Arrays of the npz beside the record, of a measure that writes one.
+    """
+
+    values: dict[str, float | None] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def module(measure: str) -> ModuleType:
@@ -34,39 +53,35 @@ def module(measure: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{measure}")
 
 
-def write(
-    measure: str,
-    results: Path | str,
-    runs: tuple[str, ...],
-    settings: str,
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> None:
-    """Measures a run and writes the record; of a run that did not finish, its status alone.
+def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path | str) -> None:
+    """Measures a run, or two, and writes the record, and the npz of a measure that has one.
+
+    Of runs that did not all finish, the record has the status of the first that did not, and no
+    values. What a measure keeps to go on from when it is killed lies beside the record, and goes
+    when that is written.
 
     Args:
         measure: Name of the measure.
-        results: The folder of all results.
-        runs: Name of the run, or of both.
+        runs: The run, or both.
         settings: Name of the settings, as in the path.
         output: The record's file.
-        model_file: The user's model file, where the model is not built in.
 
     Raises:
-        UserError: If the run or its data are missing, or the measure refuses it.
+        UserError: If a run or its data are missing, or the measure refuses them.
     """
-    found = module(measure)
-    if hasattr(found, "write"):
-        found.write(results, *runs, settings, output, model_file)
-        return
-    (run,) = runs
+    entry = MEASURES[measure]
     parsed = measure_settings.parse_settings(measure, settings)
-    path = records.run_folder(results, run) / "record.json"
-    status = disk.read_json(path, "status")["status"]
-    values: dict[str, float | None] = dict.fromkeys(MEASURES[measure].columns_for(parsed))
-    details: dict[str, Any] = {}
+    scratch = Path(output).with_suffix(".rows.npz")
+    run, *others = (replace(each, scratch=scratch) for each in runs)
+    statuses = [each.record["status"] for each in (run, *others)]
+    status = next((word for word in statuses if word != records.FINISHED), records.FINISHED)
+    found = Measured()
     if status == records.FINISHED:
-        measured, details = found.measure_run(results, run, parsed, model_file)
-        values.update(measured)
-    record = records.measure_record(measure, run, parsed, status, values, **details)
+        found = module(measure).measure_run(run, *others, parsed)
+    values = {**dict.fromkeys(entry.columns_for(parsed)), **found.values}
+    details = {**({"other": others[0].name} if entry.pairs else {}), **found.details}
+    record = records.measure_record(measure, run.name, parsed, status, values, **details)
+    if ".npz" in entry.also_writes:
+        disk.write_arrays(Path(output).with_suffix(".npz"), found.arrays)
     disk.write_json(output, record)
+    scratch.unlink(missing_ok=True)

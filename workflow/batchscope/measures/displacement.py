@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from batchscope import disk
 from batchscope.errors import UserError
+from batchscope.measures import FinishedRun, Measured
 from batchscope.store import records
 from batchscope.training import distances
 
@@ -94,40 +94,28 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
     return {"edges": edges[first : last + 1].tolist(), "counts": counts[first:last].tolist()}
 
 
-def measure_run(
-    results: Path | str,
-    run: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None = None,
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures the way of a finished run's weights; writes nothing.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Every setting, by full name.
-        model_file: Not needed: no model is built. Every measure takes it.
-
-    Returns:
-        Column -> value, and the details of the record.
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures the way of a run's weights.
 
     Raises:
         UserError: If the run's weights or the norms of its updates are missing.
     """
-    folder = records.run_folder(results, run)
-    record = records.run_record(folder)
-    arrays = disk.read_arrays(folder / "updates.npz", "update_norms", delete=record)
+    delete = records.run_record(run.folder)
+    arrays = disk.read_arrays(run.folder / "updates.npz", "update_norms", delete=delete)
     norms = arrays["update_norms"].astype(np.float64)
     if not len(norms):
-        raise UserError(f"{run}: received no norms of its updates; update_norms: true is expected.")
-    initial, _ = records.read_weights(folder / "initial.npz")
-    final, _ = records.read_weights(folder / "final.npz")
+        raise UserError(
+            f"{run.name}: received no norms of its updates; update_norms: true is expected."
+        )
+    initial, _ = run.weights("initial")
+    final, _ = run.weights("final")
     distance = distances.distances(initial, final)["distance"]
     values = path(norms, distance)
-    return values, {
+    details = {
         "distance": distance,
         "logs": logs(values, distance),
         "quantiles": quantiles(norms),
         "histogram": histogram(norms),
         "zero_updates": int(np.count_nonzero(norms == 0)),
     }
+    return Measured(values, details)

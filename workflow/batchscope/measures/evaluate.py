@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import disk
-from batchscope.catalogue import kept_epochs, run_names
+from batchscope.catalogue import kept_epochs
+from batchscope.measures import FinishedRun, Measured
 from batchscope.store import records
 
 if TYPE_CHECKING:
@@ -93,46 +92,27 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     return evaluate
 
 
-def measure_run(
-    results: Path | str,
-    run: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None = None,
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Evaluates a finished run, by its last weights or those of an epoch; writes nothing.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Every setting, by full name.
-        model_file: The user's model file, where the model is not built in.
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Evaluates a run, by its last weights or those of an epoch.
 
     Returns:
-        Column -> value, and the details of the record. Without values, and with a message, where
-        the training stopped before the epoch.
+        Without values, and with a message, where the training stopped before the epoch.
 
     Raises:
-        UserError: If the run, its weights after that epoch or its data are missing.
+        UserError: If the run's weights after that epoch or its data are missing.
     """
     which, epoch = settings["weights"], settings["epoch"]
     if epoch:
-        folder = records.run_folder(results, run)
-        epochs_run = disk.read_json(folder / "record.json", "epochs_run")["epochs_run"]
+        epochs_run = run.record["epochs_run"]
         if epoch > epochs_run:
             message = f"The training stopped after epoch {epochs_run}."
-            return {}, {"message": message}
+            return Measured(details={"message": message})
         which = kept_epochs.weights_name(epoch, epochs_run)
-    # Imported here: the pure function above needs no TensorFlow.
-    from batchscope import datasets
-    from batchscope.training import models
-
-    dataset = datasets.load(results, run_names.parse_run(run)["dataset"])
-    model = models.load(results, run, which, model_file)
-    evaluate = evaluator(model, dataset.scale, dataset.images("train").dtype)
+    evaluate = evaluator(run.model(which), run.data.scale, run.data.images("train").dtype)
     metrics: dict[str, float] = {}
     counts = {}
     for split in records.SPLITS:
-        images, labels = dataset.images(split), dataset.labels(split)
+        images, labels = run.data.images(split), run.data.labels(split)
         metrics[f"{split}_loss"], metrics[f"{split}_accuracy"] = evaluate(images, labels)
         counts[split] = len(labels)
-    return {**metrics, **generalisation_gaps(metrics)}, {"counts": counts}
+    return Measured({**metrics, **generalisation_gaps(metrics)}, {"counts": counts})

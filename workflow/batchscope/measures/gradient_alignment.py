@@ -21,16 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from batchscope import disk
 from batchscope.catalogue import kept_epochs
 from batchscope.errors import UserError
-from batchscope.measures import sharpness
-from batchscope.store import records
+from batchscope.measures import FinishedRun, Measured, sharpness
 
 PLACES = ("start", "middle", "end")
 DRAW_SEED = 0  # the same for every run and place: the same batches
@@ -155,33 +152,20 @@ def _mean_norm(gram: np.ndarray, size: int) -> float:
     return float(np.sqrt(np.maximum(sums, 0.0)).mean() / size)
 
 
-def measure_run(
-    results: Path | str,
-    run: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None = None,
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures a finished run at the start, middle and end of its training; writes nothing.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Every setting, by full name.
-        model_file: The user's model file, where the model is not built in.
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures a run at the start, middle and end of its training.
 
     Returns:
-        Column -> mean cosine (None where there are no weights to measure, or no direction), and
-        the details.
+        Mean cosines (None where there are no weights to measure, or no direction) and ratios.
 
     Raises:
-        UserError: If the run or its data are missing, or the gradients do not fit.
+        UserError: If the run's weights or its data are missing, or the gradients do not fit.
     """
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.training import models
 
-    folder = records.run_folder(results, run)
-    epochs_run = disk.read_json(folder / "record.json", "epochs_run")["epochs_run"]
-    loss, described = sharpness.objective(results, run, settings, model_file, chunk=1)
+    epochs_run = run.record["epochs_run"]
+    loss, described = sharpness.objective(run, settings, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])
     middle = kept_epochs.middle(epochs_run)
     epochs = {"start": 0, "middle": middle, "end": epochs_run}
@@ -192,7 +176,7 @@ def measure_run(
             continue
         early = f"epochs/{kept_epochs.MIDDLE}"
         name = {"start": "initial", "middle": early, "end": "final"}[place]
-        models.set_weights(loss.model, *records.read_weights(folder / f"{name}.npz"))
+        models.set_weights(loss.model, *run.weights(name))
         gram = gram_matrix(*(loss.chunk_gradient, loss.examples, loss.size, settings["memory_mb"]))
         values[f"gradient_cosine_{place}"] = mean_cosine(gram)
         places.append({"place": place, "epoch": epoch, **batch_norms(gram, settings["draws"])})
@@ -205,4 +189,4 @@ def measure_run(
         "sign_draws": SIGN_DRAWS,
         "subset": described["subset"],
     }
-    return values, details
+    return Measured(values, details)

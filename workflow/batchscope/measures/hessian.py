@@ -16,14 +16,13 @@ import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
-from batchscope.measures import sharpness
+from batchscope.measures import FinishedRun, Measured, sharpness
 from batchscope.measures.maximiser import NotFinite
 
 # Fixed and the same for every run: one start, one set of probes.
@@ -181,35 +180,21 @@ def measure(
     return dict(zip(MEASURES["hessian"].columns, numbers, strict=True)), details
 
 
-def measure_run(
-    results: Path | str,
-    run: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None = None,
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures the curvature of a finished run's training loss; writes nothing.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Every setting, by full name.
-        model_file: The user's model file, where the model is not built in.
-
-    Returns:
-        Column -> value, and the details of the record.
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures the curvature of a run's training loss.
 
     Raises:
-        UserError: If the run or its data are missing, or the model cannot be differentiated
-            twice.
+        UserError: If the run's weights or its data are missing, or the model cannot be
+            differentiated twice.
     """
-    loss, described = sharpness.objective(results, run, settings, model_file)
+    loss, described = sharpness.objective(run, settings)
     try:
         values, details = measure(loss.hessian_times, loss.size, settings)
     except LookupError as error:
         if "gradient" not in str(error):  # TensorFlow's word for a derivative it lacks
             raise
         raise UserError(
-            f"hessian: the model of {run} has an operation without a second derivative "
+            f"hessian: the model of {run.name} has an operation without a second derivative "
             f"({str(error).splitlines()[0]}); layers that have one are expected."
         ) from None
-    return values, {"loss": loss.loss_and_accuracy()[0], **details, **described}
+    return Measured(values, {"loss": loss.loss_and_accuracy()[0], **details, **described})

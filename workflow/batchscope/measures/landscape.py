@@ -24,11 +24,9 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings
-from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import UserError
-from batchscope.measures import sharpness
-from batchscope.store import records
+from batchscope.measures import FinishedRun, Measured, sharpness
 
 if TYPE_CHECKING:
     from batchscope.training.losses import Objective
@@ -276,87 +274,31 @@ def plane_of(objective: Objective) -> Plane:
     return plane
 
 
-def write(
-    results: Path | str,
-    run: str,
-    settings: str,
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> None:
-    """Measures the landscape around a run's weights; writes the record and, beside it, the npz.
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures the landscape around a run's weights.
 
-    Finished rows are kept in a third file, `{settings}.rows.npz`, until all are: a job that was
-    killed goes on from there, to the same numbers.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
-        model_file: The user's model file, where the model is not built in.
-
-    Raises:
-        UserError: If the run or its data are missing, or a setting makes no grid.
-    """
-    parsed = measure_settings.parse_settings("landscape", settings)
-    path = records.run_folder(results, run) / "record.json"
-    status = disk.read_json(path, "status")["status"]
-    values: dict[str, float | None] = dict.fromkeys(MEASURES["landscape"].columns)
-    details: dict[str, Any] = {}
-    arrays: Arrays = {}
-    partial = Path(output).with_suffix(".rows.npz")
-    if status == records.FINISHED:
-        values, details, arrays = measure_run(results, run, parsed, model_file, partial)
-    record = records.measure_record("landscape", run, parsed, status, values, **details)
-    disk.write_arrays(Path(output).with_suffix(".npz"), arrays)
-    disk.write_json(output, record)
-    partial.unlink(missing_ok=True)
-
-
-def measure_run(
-    results: Path | str,
-    run: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None,
-    partial: Path | None = None,
-) -> tuple[dict[str, float | None], dict[str, Any], Arrays]:
-    """Measures the landscape of a finished run; writes nothing but finished rows.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Every setting, by full name.
-        model_file: The user's model file, where the model is not built in.
-        partial: File of the finished rows; None to keep none.
+    Finished rows are kept in the run's scratch file: a job that was killed goes on from there, to
+    the same numbers.
 
     Returns:
         What `measure` returns, with the loss at the weights, the subset, the chunk size and the
         statistics of batch normalisation among the details.
 
     Raises:
-        UserError: If the run or its data are missing, or a setting makes no grid.
+        UserError: If the run's weights or its data are missing, or a setting makes no grid.
     """
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.measures import batch_norm
     from batchscope.training import models
 
     axis(settings["points"], settings["span"])  # refuses before anything is read
-    objective, described = sharpness.objective(results, run, settings, model_file)
-    weights_file = records.run_folder(results, run) / f"{settings['weights']}.npz"
-    key = [VERSIONS["landscape"], run, measure_settings.settings_name("landscape", settings)]
-    key += [disk.file_sha256(weights_file), described["subset"]["sha256"]]
+    objective, described = sharpness.objective(run, settings)
+    key = [VERSIONS["landscape"], run.name, measure_settings.settings_name("landscape", settings)]
+    key += [run.weights_sha256(settings["weights"]), described["subset"]["sha256"]]
     loss = objective.loss_and_accuracy()[0]
-    kept = Kept(partial, " ".join(key))
+    kept = Kept(run.scratch, " ".join(key))
     weights, _ = models.weights(objective.model)
     values, details, arrays = measure(plane_of(objective), weights, settings, kept)
-    normalised = bool(batch_norm.layers(objective.model))
-    return (
-        values,
-        {
-            "loss": loss,
-            **details,
-            **described,
-            "batch_norm": "moving" if normalised else "none",
-        },
-        arrays,
-    )
+    normalised = "moving" if batch_norm.layers(objective.model) else "none"
+    details = {"loss": loss, **details, **described, "batch_norm": normalised}
+    return Measured(values, details, arrays)

@@ -8,14 +8,12 @@ batch normalisation belong to no point in between: they are estimated anew at ev
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from batchscope import disk
-from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
+from batchscope.measures import FinishedRun, Measured
 from batchscope.measures.sharpness import describe_subset, subset
 from batchscope.store import records
 
@@ -63,89 +61,36 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
     }
 
 
-def write(
-    results: Path | str,
-    run: str,
-    other: str,
-    settings: str,
-    output: Path | str,
-    model_file: Path | str | None = None,
-) -> None:
-    """Evaluates the line between two runs and writes the record.
+def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Evaluates the line between two runs.
 
     Args:
-        results: The folder of all results.
-        run: Name of the small run, at position 0.
-        other: Name of the large run, at position 1.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
-        model_file: The user's model file, where the model is not built in.
+        run: The small run, at position 0.
+        other: The large run, at position 1.
+        settings: Every setting, by full name.
+
+    Returns:
+        Alphas, losses, accuracies and subsets, as details.
 
     Raises:
-        UserError: If the runs or their data are missing, if the runs are of different models
-            or data, or start from different weights.
+        UserError: If the runs' weights or their data are missing, if the runs are of different
+            models or data, or start from different weights.
     """
-    parsed = measure_settings.parse_settings("line", settings)
-    _check_model(run, other)
-    found = [
-        disk.read_json(records.run_folder(results, name) / "record.json", "status", "weights")
-        for name in (run, other)
-    ]
-    unfinished = [record["status"] for record in found if record["status"] != records.FINISHED]
-    status = unfinished[0] if unfinished else records.FINISHED
-    details: dict[str, Any] = {"other": other}
-    if status == records.FINISHED:
-        _check_start(run, other, *found)
-        details.update(_measure(results, run, other, parsed, model_file))
-    record = records.measure_record("line", run, parsed, status, {}, **details)
-    disk.write_json(output, record)
-
-
-def _check_model(run: str, other: str) -> None:
-    small, large = run_names.parse_run(run), run_names.parse_run(other)
-    for factor in ("dataset", "model"):
-        if small[factor] != large[factor]:
-            raise UserError(
-                f"line: received {run} with {factor} {small[factor]} and {other} with "
-                f"{large[factor]}; two runs of one model on one data set are expected."
-            )
-
-
-def _check_start(run: str, other: str, small: dict[str, Any], large: dict[str, Any]) -> None:
-    if small["weights"]["initial"] != large["weights"]["initial"]:
-        raise UserError(
-            f"line: received {run} and {other}, whose initial weights differ; two runs that "
-            "start from the same weights (those of one seed) are expected."
-        )
-
-
-def _measure(
-    results: Path | str,
-    run: str,
-    other: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None,
-) -> dict[str, Any]:
-    """Returns the details of the record: alphas, losses, accuracies, subsets."""
+    _check(run, other)
     # Imported here: the pure functions above need no TensorFlow.
-    from batchscope import datasets
     from batchscope.measures import batch_norm, evaluate
     from batchscope.training import models
 
     alphas = positions(settings["start"], settings["stop"], settings["points"])
-    dataset = datasets.load(results, run_names.parse_run(run)["dataset"])
-    model = models.load(results, run, settings["weights"], model_file)
-    small, large = (
-        records.read_weights(records.run_folder(results, name) / f"{settings['weights']}.npz")
-        for name in (run, other)
-    )
+    model = run.model(settings["weights"])
+    small, large = (each.weights(settings["weights"]) for each in (run, other))
     splits, described = {}, {}
     for split in records.SPLITS:
-        *splits[split], described[split] = _examples(dataset, split, settings["examples"])
-    evaluator = evaluate.evaluator(model, dataset.scale, dataset.images("train").dtype)
+        *splits[split], described[split] = _examples(run.data, split, settings["examples"])
+    evaluator = evaluate.evaluator(model, run.data.scale, run.data.images("train").dtype)
     normalised = bool(batch_norm.layers(model))
     if normalised:
-        estimate = batch_norm.estimator(model, splits["train"][0], dataset.scale)
+        estimate = batch_norm.estimator(model, splits["train"][0], run.data.scale)
     details: dict[str, Any] = {
         "alphas": alphas.tolist(),
         "batch_norm": "re-estimated" if normalised else "none",
@@ -161,7 +106,21 @@ def _measure(
             loss, accuracy = evaluator(*splits[split])
             details.setdefault(f"{split}_loss", []).append(loss)
             details.setdefault(f"{split}_accuracy", []).append(accuracy)
-    return details
+    return Measured(details=details)
+
+
+def _check(run: FinishedRun, other: FinishedRun) -> None:
+    for factor in ("dataset", "model"):
+        if run.factors[factor] != other.factors[factor]:
+            raise UserError(
+                f"line: received {run.name} with {factor} {run.factors[factor]} and {other.name} "
+                f"with {other.factors[factor]}; two runs of one model on one data set are expected."
+            )
+    if run.record["weights"]["initial"] != other.record["weights"]["initial"]:
+        raise UserError(
+            f"line: received {run.name} and {other.name}, whose initial weights differ; two runs "
+            "that start from the same weights (those of one seed) are expected."
+        )
 
 
 def _examples(dataset: Any, split: str, examples: int) -> tuple[np.ndarray, np.ndarray, dict]:

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from batchscope.catalogue import parameters
-from batchscope.measures import sharpness
+from batchscope.measures import FinishedRun, Measured, sharpness
 from batchscope.measures.maximiser import LossAndGradient
 
 
@@ -59,28 +58,14 @@ def measure(
     return values, {"loss": at_x, "gradient_norm": norm, "parameters": len(x)}
 
 
-def measure_run(
-    results: Path | str,
-    run: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None = None,
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures a finished run's sharpness along the gradient; writes nothing.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Every setting, by full name.
-        model_file: The user's model file, where the model is not built in.
-
-    Returns:
-        Column -> value, and the details of the record.
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures a run's sharpness along the gradient.
 
     Raises:
-        UserError: If the run or its data are missing.
+        UserError: If the run's weights or its data are missing.
     """
-    found, described = sharpness.objective(results, run, settings, model_file)
+    found, described = sharpness.objective(run, settings)
     values, details = measure(
         *(found.loss_and_gradient, found.loss, found.weights(), settings["rhos"])
     )
-    return values, {**details, **described}
+    return Measured(values, {**details, **described})

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope.catalogue import parameters, run_names
+from batchscope.catalogue import parameters
 from batchscope.catalogue.measures import MEASURES
+from batchscope.measures import FinishedRun, Measured
 from batchscope.measures.maximiser import LossAndGradient, Maximum, NotFinite, maximise
 from batchscope.measures.subspace import Subspace
 
@@ -172,63 +172,47 @@ def describe(maximum: Maximum, loss: float) -> dict[str, Any]:
     }
 
 
-def measure_run(
-    results: Path | str, run: str, settings: dict[str, Any], model_file: Path | str | None
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures the sharpness of a finished run; writes nothing.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Every setting, by full name.
-        model_file: The user's model file, where the model is not built in.
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures the sharpness of a run.
 
     Returns:
         What `measure` returns, with the subset and the chunk size among the details.
 
     Raises:
-        UserError: If the run or its data are missing, or the subspace does not fit.
+        UserError: If the run's weights or its data are missing, or the subspace does not fit.
     """
-    loss, described = objective(results, run, settings, model_file)
+    loss, described = objective(run, settings)
     values, details = measure(loss.loss_and_gradient, loss.weights(), settings)
-    return values, {**details, **described}
+    return Measured(values, {**details, **described})
 
 
 def objective(
-    results: Path | str,
-    run: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None,
-    chunk: int | None = None,
+    run: FinishedRun, settings: dict[str, Any], chunk: int | None = None
 ) -> tuple[losses.Objective, dict[str, Any]]:
     """Returns the mean loss of a run's network over the recorded subset of training examples.
 
     Args:
-        results: The folder of all results.
-        run: Name of the run.
+        run: The run.
         settings: `examples`; `weights` (`final` where missing) and `batch_norm` (`moving`).
-        model_file: The user's model file, where the model is not built in.
         chunk: Examples per forward pass; even chunks by the images' size where None.
 
     Returns:
         The loss at the run's weights, and what the record says of it: subset and chunk size.
 
     Raises:
-        UserError: If the run or its data are missing.
+        UserError: If the run's weights or its data are missing.
     """
     # Imported here: the pure functions above need no TensorFlow.
-    from batchscope import datasets
-    from batchscope.training import losses, models
+    from batchscope.training import losses
 
-    dataset = datasets.load(results, run_names.parse_run(run)["dataset"])
-    labels = dataset.labels("train")
+    labels = run.data.labels("train")
     indices = subset(len(labels), settings["examples"])
-    chunk = chunk or even_chunk(len(indices), losses.chunk_size(dataset.input_shape))
+    chunk = chunk or even_chunk(len(indices), losses.chunk_size(run.data.input_shape))
     found = losses.Objective(
-        models.load(results, run, settings.get("weights", "final"), model_file),
-        dataset.images("train")[indices],
+        run.model(settings.get("weights", "final")),
+        run.data.images("train")[indices],
         labels[indices],
-        dataset.scale,
+        run.data.scale,
         chunk,
         batch_statistics=settings.get("batch_norm") == "batch",
     )

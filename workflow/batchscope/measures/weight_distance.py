@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from batchscope.store import records
+from batchscope.measures import FinishedRun, Measured
 from batchscope.training import distances
 
 
-def measure_run(
-    results: Path | str,
-    run: str,
-    settings: dict[str, Any],
-    model_file: Path | str | None = None,
-) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures how far a finished run moved its weights; writes nothing.
-
-    Args:
-        results: The folder of all results.
-        run: Name of the run.
-        settings: Every setting, by full name.
-        model_file: Not needed: the weights alone are read. Every measure takes it.
-
-    Returns:
-        Column -> value, and the details of the record.
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures how far a run moved its weights.
 
     Raises:
-        UserError: If the run or its weights are missing.
+        UserError: If the run's weights are missing.
     """
-    folder = records.run_folder(results, run)
     # Moving statistics are no parameters: only trainable weights count.
-    initial, _ = records.read_weights(folder / "initial.npz")
-    trained, _ = records.read_weights(folder / f"{settings['weights']}.npz")
+    initial, _ = run.weights("initial")
+    trained, _ = run.weights(settings["weights"])
     measured = distances.distances(initial, trained)
     values = {
         "weight_distance": measured["distance"],
         "weight_distance_relative": measured["relative"],
     }
-    return values, {"layers": measured["layers"]}
+    return Measured(values, {"layers": measured["layers"]})

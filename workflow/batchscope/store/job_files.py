@@ -267,12 +267,12 @@ def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
         settings: Name of its settings.
         horizon: Epochs of the training.
     """
-    return kept_epochs.read_by(measure, _epoch(settings) if measure == "evaluate" else 0, horizon)
+    return kept_epochs.read_by(measure, _epoch(measure, settings), horizon)
 
 
 @functools.cache
-def _epoch(settings: str) -> int:
-    return measure_settings.parse_settings("evaluate", settings)["epoch"]
+def _epoch(measure: str, settings: str) -> int:
+    return measure_settings.parse_settings(measure, settings).get("epoch", 0)
 
 
 def epochs_read(study: plan.Study, jobs: Iterable[MeasureJob]) -> dict[str, dict[int | str, None]]:

@@ -1,25 +1,44 @@
 """Timing jobs, each alone on the machine: of a training's configuration, or of a sweep.
 
 What a timing is called, takes and fills stands in its entry in batchscope.catalogue.timings. Its
-module, of the same name, has a function `write` as below, or of sweeps::
+module, of the same name, has the function::
 
-    measure(results, sweep, settings, output, model_file=None) -> tuple[str, dict]
-        Status and details of the record of a sweep, for settings by full name. What else it
-        writes lies beside `output`.
+    measure(results, subject, settings, output, model_file=None) -> Timed
+
+It gets every setting by full name and writes no record: `write` does. What else it writes lies
+beside `output`, the record's file.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings
+from batchscope.catalogue.run_names import Configuration
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import description
 from batchscope.store import records
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a timing found.
+
+    Attributes:
+        status: Status of the record.
+        details: What the record holds; `device` and `threads` among it.
+        values: Column of runs.csv -> number; what is left out, or None, has no value.
+    """
+
+    status: str
+    details: dict[str, Any]
+    values: dict[str, float | None] = field(default_factory=dict)
 
 
 def module(timing: str) -> ModuleType:
@@ -37,7 +56,7 @@ def write(
     timing: str,
     results: Path | str,
     machine_name: str,
-    subject: Sweep | str,
+    subject: Sweep | Configuration,
     settings: str,
     output: Path | str,
     model_file: Path | str | None = None,
@@ -48,7 +67,7 @@ def write(
         timing: Name of the timing.
         results: The folder of all results.
         machine_name: Name of this machine in the configuration.
-        subject: What is timed: a sweep, or the name of a training's configuration.
+        subject: What is timed.
         settings: Name of the settings, as in the path.
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
@@ -56,23 +75,18 @@ def write(
     Raises:
         UserError: If the data are missing, or the timing cannot be done here.
     """
-    found = module(timing)
-    if isinstance(subject, str):
-        found.write(results, machine_name, subject, settings, output, model_file)
-        return
     parsed = measure_settings.parse_settings(timing, settings)
     # Before a framework may leave this process fewer of the machine's cores.
     before, described = description.load(), description.describe()
-    status, details = found.measure(results, subject, parsed, output, model_file)
+    found = module(timing).measure(results, subject, parsed, output, model_file)
     record = records.measure_record(
         timing,
         subject.name,
         parsed,
-        status,
-        {},
+        found.status,
+        {**dict.fromkeys(TIMINGS[timing].columns), **found.values},
         factors=subject.factors,
-        device=subject.factors["device"],
-        **{"threads": subject.factors["threads"], **details},
+        **found.details,
         load={"before": before, "after": description.load()},
         versions=description.versions(),
         machine={"name": machine_name, **described},

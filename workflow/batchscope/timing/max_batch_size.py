@@ -13,6 +13,7 @@ from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.store import records
+from batchscope.timing import Timed
 from batchscope.timing.largest import attempts, memory_limits, search
 
 
@@ -37,7 +38,7 @@ def measure(
     settings: dict[str, Any],
     output: Path | str,
     model_file: Path | str | None = None,
-) -> tuple[str, dict[str, Any]]:
+) -> Timed:
     """Searches for the largest batch size; every try is in the record.
 
     Args:
@@ -46,9 +47,6 @@ def measure(
         settings: Every setting, by full name.
         output: The record's file; nothing else is written.
         model_file: The user's model file, where the model is not built in.
-
-    Returns:
-        Status and details of the record.
 
     Raises:
         UserError: If a try failed for another reason than memory.
@@ -67,7 +65,9 @@ def measure(
     if found.stopped == search.FAILED:
         last = found.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")
-    return records.FINISHED, {
+    details = {
+        "device": device,
+        "threads": sweep.factors["threads"],
         "largest": found.largest,
         "refused": found.refused,
         "bound": found.stopped,
@@ -75,3 +75,4 @@ def measure(
         "limits": asdict(limits),
         "tries": [asdict(entry) for entry in found.tries],
     }
+    return Timed(records.FINISHED, details)

@@ -16,6 +16,7 @@ from typing import Any
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.store import records
+from batchscope.timing import Timed
 from batchscope.timing.instruments import samples, trace
 from batchscope.timing.instruments.peak_memory import peak_memory
 from batchscope.timing.instruments.sampler import as_lists
@@ -142,7 +143,7 @@ def measure(
     settings: dict[str, Any],
     output: Path | str,
     model_file: Path | str | None = None,
-) -> tuple[str, dict[str, Any]]:
+) -> Timed:
     """Profiles a configuration, and keeps the trace for TensorBoard.
 
     It lies in the folder that is named as the record, without its suffix.
@@ -153,9 +154,6 @@ def measure(
         settings: Every setting, by full name.
         output: The record's file.
         model_file: The user's model file, where the model is not built in.
-
-    Returns:
-        Status and details of the record.
     """
     from batchscope.timing.steps.subject import Subject
     from batchscope.timing.throughput import whole
@@ -192,9 +190,11 @@ def measure(
     found["foreign_cores"] = samples.summary(series)["foreign_cores"]
     if status == records.FINISHED:
         found["utilisation"] = samples.summary(series, sampler.phases.index(plain))
-    return status, {
+    details = {
+        "device": sweep.factors["device"],
+        "threads": threads,
         **found,
         "samples": as_lists(sampler, "phase"),
         "gpu_device": sampler.gpu_device,
-        "threads": threads,
     }
+    return Timed(status, details)

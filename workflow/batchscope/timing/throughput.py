@@ -21,6 +21,7 @@ import numpy as np
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timing_columns import DISTURBED_CORES
 from batchscope.store import records
+from batchscope.timing import Timed
 from batchscope.timing.instruments.clocks import cpu_times, foreign_cores
 from batchscope.timing.instruments.sampler import Sampler, as_lists
 from batchscope.timing.instruments.samples import summary
@@ -34,7 +35,7 @@ ORDER_SEED = 0
 
 RunSteps = Callable[[int], float]
 Foreign = Callable[[], Callable[[], float]]
-Timed = TypeVar("Timed", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Turn(NamedTuple):
@@ -51,8 +52,8 @@ def turns(sweep: Sweep) -> list[Turn]:
 
 
 def rounds(
-    timed: Iterable[Timed], blocks: int, group: Callable[[Timed], Hashable] | None = None
-) -> Iterator[list[Timed]]:
+    timed: Iterable[Key], blocks: int, group: Callable[[Key], Hashable] | None = None
+) -> Iterator[list[Key]]:
     """Yields what is timed in a new random order for every block, from a fixed generator.
 
     Args:
@@ -62,7 +63,7 @@ def rounds(
             where each stands for itself.
     """
     generator = np.random.default_rng(ORDER_SEED)
-    groups: dict[Hashable, list[Timed]] = {}
+    groups: dict[Hashable, list[Key]] = {}
     for each in timed:
         groups.setdefault(group(each) if group else each, []).append(each)
     given = list(groups.values())
@@ -108,15 +109,15 @@ def whole(steps: float, unit: int) -> int:
 
 
 def time_blocks(
-    run_steps: dict[Timed, RunSteps],
-    steps: dict[Timed, int],
+    run_steps: dict[Key, RunSteps],
+    steps: dict[Key, int],
     blocks: int,
     foreign: Foreign | None = None,
-    around: Callable[[Timed], Any] | None = None,
+    around: Callable[[Key], Any] | None = None,
     results: dict[type[BaseException], str] | None = None,
-    status: dict[Timed, str] | None = None,
-    group: Callable[[Timed], Hashable] | None = None,
-) -> dict[Timed, list[dict[str, Any]]]:
+    status: dict[Key, str] | None = None,
+    group: Callable[[Key], Hashable] | None = None,
+) -> dict[Key, list[dict[str, Any]]]:
     """Times blocks of steps of every batch size, or of whatever is compared, in turns.
 
     Args:
@@ -133,7 +134,7 @@ def time_blocks(
         Batch size -> its blocks in order, one per round, each with `seconds` and
         `seconds_per_step`, `foreign_cores`, `disturbed` and `repeats`.
     """
-    found: dict[Timed, list[dict[str, Any]]] = {turn: [] for turn in run_steps}
+    found: dict[Key, list[dict[str, Any]]] = {turn: [] for turn in run_steps}
     results, status = results or {}, {} if status is None else status
     for order in rounds(run_steps, blocks, group):
         for turn in order:
@@ -169,7 +170,7 @@ def measure(
     settings: dict[str, Any],
     output: Path | str,
     model_file: Path | str | None = None,
-) -> tuple[str, dict[str, Any]]:
+) -> Timed:
     """Times a sweep's batch sizes.
 
     Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
@@ -182,9 +183,6 @@ def measure(
         settings: Every setting, by full name.
         output: The record's file; nothing else is written.
         model_file: The user's model file, where the model is not built in.
-
-    Returns:
-        Status and details of the record.
     """
     with open_subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
         ceiling, counted = subject.ceiling(), subject.counted()
@@ -215,16 +213,17 @@ def measure(
             entry["blocks_without_delay"] = found.get(without, [])
         sizes.append(entry)
     details = {
+        "device": sweep.factors["device"],
+        "threads": subject.threads,
         "train_examples": subject.examples,
         "sizes": sizes,
         "matmul": ceiling,
         "flops": counted,
         "samples": as_lists(sampler),
         "gpu_device": sampler.gpu_device,
-        "threads": subject.threads,
     }
     finished = any(entry["blocks"] for entry in sizes)
-    return records.FINISHED if finished else next(iter(status.values())), details
+    return Timed(records.FINISHED if finished else next(iter(status.values())), details)
 
 
 def _phase(sampler: Sampler, turn: Turn) -> contextlib.AbstractContextManager[Any]:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope import disk
-from batchscope.catalogue import incompatible_factors, measure_settings, run_factors, run_names
-from batchscope.catalogue.timings import TIMINGS
-from batchscope.host import description
+from batchscope.catalogue import incompatible_factors, run_factors
+from batchscope.catalogue.run_names import Configuration
 from batchscope.store import records
+from batchscope.timing import Timed
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.sampler import Sampler, as_lists
 from batchscope.timing.largest import fates
@@ -98,25 +97,23 @@ def summary(blocks: list[dict[str, float]], examples: int) -> dict[str, float]:
     }
 
 
-def write(
+def measure(
     results: Path | str,
-    machine_name: str,
-    timing: str,
-    settings: str,
+    configuration: Configuration,
+    settings: dict[str, Any],
     output: Path | str,
     model_file: Path | str | None = None,
-) -> None:
-    """Times a configuration's epochs and writes the record.
+) -> Timed:
+    """Times a configuration's epochs.
 
-    Validation, checkpoints and tracing are no part of it. The record names the devices that
-    the batches are divided among, and says where they are parts of one CPU.
+    Validation, checkpoints and tracing are no part of it. The details name the devices that
+    the batches are divided among, and say where they are parts of one CPU.
 
     Args:
         results: The folder of all results.
-        machine_name: Name of this machine in the configuration.
-        timing: Name of the timing configuration.
-        settings: Name of the settings.
-        output: The record's file.
+        configuration: What is timed.
+        settings: Every setting, by full name.
+        output: The record's file; nothing else is written.
         model_file: The user's model file, where the model is not built in.
 
     Raises:
@@ -125,8 +122,7 @@ def write(
     from batchscope import datasets
     from batchscope.training import augmentations, models, replicas
 
-    factors = run_names.parse_timing(timing)
-    parsed = measure_settings.parse_settings("time_epoch", settings)
+    factors = configuration.factors
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
@@ -135,37 +131,26 @@ def write(
     )
     examples = len(labels)
     incompatible_factors.check_batch_size(factors, factors["batch_size"], examples)
-    before = description.load()
-    blocks, status = [], records.FINISHED
-    values: dict[str, float | None] = dict.fromkeys(TIMINGS["time_epoch"].columns)
+    blocks, values, status = [], {}, records.FINISHED
     gpu = 0 if factors["device"] == "gpu" else None
     sampler = Sampler(cores=factors["threads"], gpu=gpu)
     try:
         with sampler, sampler.phase("batch_size", factors["batch_size"]):
-            blocks = _blocks(factors, parsed, (images, labels, data.scale), model)
-        values.update(summary(blocks, examples))
+            blocks = _blocks(factors, settings, (images, labels, data.scale), model)
+        values = summary(blocks, examples)
     except tuple(kinds := fates.known()) as error:
         status = fates.word(error, kinds)
-    record = records.measure_record(
-        "time_epoch",
-        timing,
-        parsed,
-        status,
-        values,
-        factors=factors,
-        steps_per_epoch=math.ceil(examples / factors["batch_size"]),
-        blocks=blocks,
-        utilisation=samples.summary(sampler.series(), 0),
-        samples=as_lists(sampler),
-        gpu_device=sampler.gpu_device,
-        threads=factors["threads"],
-        device=factors["device"],
+    details = {
+        "steps_per_epoch": math.ceil(examples / factors["batch_size"]),
+        "blocks": blocks,
+        "utilisation": samples.summary(sampler.series(), 0),
+        "samples": as_lists(sampler),
+        "gpu_device": sampler.gpu_device,
+        "threads": factors["threads"],
+        "device": factors["device"],
         **replicas.describe(factors),
-        load={"before": before, "after": description.load()},
-        versions=description.versions(),
-        machine={"name": machine_name, **description.describe()},
-    )
-    disk.write_json(output, record)
+    }
+    return Timed(status, details, values)
 
 
 def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:

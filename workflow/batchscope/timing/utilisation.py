@@ -9,6 +9,7 @@ from typing import Any
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.catalogue.timing_columns import DISTURBED_CORES
 from batchscope.store import records
+from batchscope.timing import Timed
 from batchscope.timing.instruments.peak_memory import peak_memory, reset_peak_memory
 from batchscope.timing.instruments.sampler import Sampler, as_lists
 from batchscope.timing.instruments.samples import summary
@@ -28,7 +29,7 @@ def measure(
     settings: dict[str, Any],
     output: Path | str,
     model_file: Path | str | None = None,
-) -> tuple[str, dict[str, Any]]:
+) -> Timed:
     """Trains at every batch size in ascending order, with a rest before each.
 
     A training during which other processes took a part of the machine is repeated, and flagged
@@ -40,9 +41,6 @@ def measure(
         settings: Every setting, by full name.
         output: The record's file; nothing else is written.
         model_file: The user's model file, where the model is not built in.
-
-    Returns:
-        Status and details of the record.
     """
     with open_subject(results, sweep, model_file) as subject:
         prepared = _prepare(subject)
@@ -65,13 +63,14 @@ def measure(
             entry["joules_per_epoch"] = joules_per_epoch(joules, images, examples)
         sizes.append(entry)
     details = {
+        "device": sweep.factors["device"],
+        "threads": subject.threads,
         "train_examples": examples,
         "sizes": sizes,
         "samples": as_lists(sampler, TRAINING),
         "gpu_device": sampler.gpu_device,
-        "threads": subject.threads,
     }
-    return records.FINISHED if trained else sizes[0]["status"], details
+    return Timed(records.FINISHED if trained else sizes[0]["status"], details)
 
 
 def joules_per_epoch(joules: float, images: int, examples: int) -> float:

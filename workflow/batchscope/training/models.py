@@ -8,10 +8,8 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.errors import UserError
-from batchscope.store import records
 from batchscope.training import user_models
 from batchscope.training.networks import BUILDERS, Shape
 
@@ -106,40 +104,3 @@ def set_weights(model: keras.Model, trainable: Arrays, state: Arrays) -> None:
             )
         for variable in variables:
             variable.assign(arrays[_key(model, variable)])
-
-
-def load(
-    results: Path | str,
-    run: str,
-    which: str = "final",
-    model_file: Path | str | None = None,
-) -> keras.Model:
-    """Returns a run's network with its weights.
-
-    Args:
-        results: The results folder.
-        run: Name of the run.
-        which: `initial`, `final`, `best`, or `epochs/3` for the weights after epoch 3.
-        model_file: The user's file, where the run's model is one.
-
-    Raises:
-        UserError: If files are missing or do not fit each other.
-    """
-    factors = run_names.parse_run(run)
-    folder = records.dataset_folder(results, str(factors["dataset"]))
-    data = disk.read_json(folder / "record.json", "input_shape", "classes")
-    height, width, channels = data["input_shape"]
-    model = build(
-        str(factors["model"]),
-        (height, width, channels),
-        data["classes"],
-        int(factors["seed"]),
-        model_file,
-    )
-    path = records.run_folder(results, run) / f"{which}.npz"
-    trainable, state = records.read_weights(path)
-    try:
-        set_weights(model, trainable, state)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    return model

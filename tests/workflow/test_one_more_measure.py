@@ -1,0 +1,236 @@
+"""One more measure is an entry and a module: the rest of the project learns of it from the entry.
+
+`weight_norm` is added to a copy of the project by two new files, a figure that draws itself by one
+more, and the timing `timed_steps` by two; no other file is touched.
+"""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import project
+
+ENTRY = '''"""Norm of the weights: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.shared_settings import WEIGHTS
+
+ENTRY = Measure(
+    name="weight_norm",
+    version="weight_norm-v1",
+    doc="Norm of the trainable weights.",
+    settings=(WEIGHTS, Parameter("power", "p", "int", 2, "Power of the norm.", minimum=1)),
+    columns={"weight_norm": Column("Norm of all trainable weights.", label="Norm of the weights")},
+    data=False,
+    figures=(
+        Figure(
+            "weight_norms",
+            "Norm of the weights",
+            "Weights",
+            caption="The norm of the trainable weights, against batch size.",
+            measures=("weight_norm",),
+            columns={"weight_norm": ("Norm of the weights", "norm")},
+        ),
+        Figure(
+            "weight_norm_points",
+            "Norm of the weights, run by run",
+            "Weights",
+            caption="Every run by itself.",
+            measures=("weight_norm",),
+        ),
+    ),
+)
+'''
+MODULE = '''"""Norm of the trainable weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from batchscope.measures import FinishedRun, Measured
+
+
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures the norm of the trainable weights of a run."""
+    trainable, _ = run.weights(settings["weights"])
+    weights = np.concatenate([array.ravel().astype(np.float64) for array in trainable.values()])
+    return Measured({"weight_norm": float(np.linalg.norm(weights, settings["power"]))})
+'''
+FIGURE = '''"""Norm of the weights of every run."""
+
+from __future__ import annotations
+
+import pandas
+from matplotlib.figure import Figure
+
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run."""
+    return tables.runs[["batch_size", "weight_norm"]]
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure."""
+    figure, grid = canvas.panels(1, 1)
+    grid[0, 0].plot(frame["batch_size"], frame["weight_norm"], "o")
+    return figure
+'''
+TIMING_ENTRY = '''"""Steps of an epoch: the entry."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column, Timing
+
+ENTRY = Timing(
+    name="timed_steps",
+    version="timed_steps-v1",
+    doc="Images of a step.",
+    columns={"step_images": Column("Images of a step.", "images")},
+    trains=True,
+)
+'''
+TIMING = '''"""Images of a step."""
+
+from __future__ import annotations
+
+from batchscope.timing import Timed
+
+
+def measure(results, configuration, settings, output, model_file=None) -> Timed:
+    """Returns the batch size of a configuration."""
+    factors = configuration.factors
+    details = {"device": factors["device"], "threads": factors["threads"]}
+    return Timed("finished", details, {"step_images": factors["batch_size"]})
+'''
+FILES = {
+    "catalogue/measures/weight_norm.py": ENTRY,
+    "measures/weight_norm.py": MODULE,
+    "figures/weight_norm_points.py": FIGURE,
+    "catalogue/timings/timed_steps.py": TIMING_ENTRY,
+    "timing/timed_steps.py": TIMING,
+}
+
+
+def study(**settings) -> dict:
+    return {
+        "study": "norms",
+        "defaults": {
+            "dataset": "digits",
+            "model": "small_cnn",
+            "optimizer": "sgd",
+            "learning_rate": 0.05,
+            "epochs": 1,
+        },
+        "experiments": {
+            "norms": {
+                "question": "How large are the weights?",
+                "vary": {"batch_size": [256, 512]},
+                "seeds": 1,
+                "measure": {"weight_norm": settings, "timed_steps": None},
+            }
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory) -> Path:
+    folder = project.copy(tmp_path_factory.mktemp("project"))
+    for name, text in FILES.items():
+        path = folder / "workflow" / "batchscope" / name
+        assert not path.exists()
+        path.write_text(text)
+    project.write_config(folder, study())
+    return folder
+
+
+def door(folder: Path, *words: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "workflow/run.py", *words]
+    return subprocess.run(command, cwd=folder, text=True, capture_output=True, timeout=120)
+
+
+def test_it_is_explained(copied):
+    lines = door(copied, "explain", "weight_norm").stdout.splitlines()
+    assert lines[:3] == ["### weight_norm", "", "Norm of the trainable weights."]
+    assert "| `power` | `p` | `2` | Power of the norm. | a whole number from 1 to 10^9 |" in lines
+    assert lines.count("| `weight_norm` |  | Norm of all trainable weights. |") == 2
+    told = door(copied, "explain", "weight_norms").stdout
+    assert told == ("Figure weight_norms: The norm of the trainable weights, against batch size.\n")
+    whole = door(copied, "explain").stdout
+    assert "### weight_norm\n" in whole and "### weight_norms\n" in whole
+
+
+def test_it_is_a_step_and_in_the_schema(copied):
+    for name, option in (("weight_norm", "--run"), ("timed_steps", "--timing")):
+        assert f"{option} " in door(copied, name, "--help").stdout
+    code = (
+        "import sys, json; sys.path.insert(0, 'workflow');"
+        "from batchscope.study import config; print(json.dumps(config.schema()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=copied, text=True, capture_output=True, check=True
+    )
+    for name in ("weight_norm", "power", "timed_steps"):
+        assert f'"{name}"' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"powr": 2},
+            "weight_norm.powr: unknown setting. Did you mean 'power'? Known settings: power, "
+            "weights.",
+        ),
+        ({"power": 0}, "weight_norm.power: received 0; a whole number from 1 to 10^9 is expected."),
+    ],
+)
+def test_its_settings_are_checked(copied, tmp_path, settings, message):
+    path = tmp_path / "wrong.yaml"
+    path.write_text(yaml.safe_dump(study(**settings)))
+    done = door(copied, "plan", str(path))
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+@pytest.mark.slow
+def test_the_workflow_makes_table_and_figures(copied):
+    listed = project.snakemake(copied, "-l").stdout
+    assert "\nweight_norm (Norm of the trainable weights.)\n" in listed
+    assert "\ntimed_steps (Images of a step.)\n" in listed
+    project.run(copied)
+    results = copied / "results"
+    with open(results / "studies" / "norms" / "norms" / "runs.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2
+    for row in rows:
+        with np.load(results / "runs" / row["run"] / "final.npz") as arrays:
+            squares = [
+                np.square(arrays[name].astype(np.float64)).sum()
+                for name in arrays.files
+                if name.startswith("trainable:")
+            ]
+        assert float(row["step_images"]) == float(row["batch_size"])
+        assert float(row["weight_norm"]) == pytest.approx(np.sqrt(sum(squares)), rel=1e-12)
+    figures = results / "studies" / "norms" / "norms" / "figures"
+    for name in ("weight_norms", "weight_norm_points"):
+        assert {path.suffix for path in figures.glob(f"{name}.*")} == {".svg", ".png", ".csv"}
+    page = (results / "report.html").read_text(encoding="utf-8")
+    assert "The norm of the trainable weights, against batch size." in page
+    path = copied / "workflow" / "batchscope" / "measures" / "weight_norm.py"
+    path.write_text(path.read_text() + "\n# An edit that changes no number.\n")
+    assert project.planned(copied) == {}
