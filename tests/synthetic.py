@@ -16,6 +16,7 @@ from batchscope.catalogue import measure_settings, parameters, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import records
+from batchscope.study.plan import Experiment, Trainings
 
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
@@ -26,27 +27,6 @@ MEASURES: dict[str, dict[str, Any]] = {
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
 AT_EPOCHS = (1, 2, 5, 16)  # where patience is at work, small batches have stopped before the last
-
-
-@dataclass
-class Experiment:
-    """As much of the plan's experiment as tables need."""
-
-    name: str
-    title: str
-    question: str
-    runs: list[str]
-    measures: dict[str, dict[str, Any]]
-    vary: dict[str, list] = field(default_factory=dict)
-    pairs: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    timings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sweeps: tuple = ()
-    at_epochs: tuple[int, ...] = AT_EPOCHS
-    margins: dict[str, float] = field(default_factory=lambda: {"test_accuracy": 0.03})
-    beside: tuple[str, ...] = ()
-    published: dict[str, dict[str, str]] = field(default_factory=dict)
-    numbers: dict[str, tuple] = field(default_factory=dict)
-    claims: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,9 +61,12 @@ def study(
     """Returns a study of one experiment; its lines join smallest and largest batch size."""
     chosen = dict(MEASURES if measures is None else measures)
     question = "Does the gap widen with batch size?"
-    experiment = Experiment(name, "The gap", question, runs, chosen)
-    if "line" in chosen:
-        experiment.pairs["line"] = _ends(runs)
+    pairs = {"line": _ends(runs)} if "line" in chosen else {}
+    margins = {"test_accuracy": 0.03}
+    trainings = Trainings(runs=tuple(runs), measures=chosen, pairs=pairs, margins=margins)
+    experiment = Experiment(
+        name, "The gap", question, vary={}, at_epochs=AT_EPOCHS, trainings=trainings
+    )
     return Study("made_up", {name: experiment})
 
 
@@ -112,11 +95,11 @@ def write(
     """
     failed = failed or {}
     for experiment in planned.experiments.values():
-        for run in experiment.runs:
+        for run in experiment.trainings.runs:
             status = failed.get(run, records.FINISHED)
             if status != records.MISSING:
                 _write_run(results, planned, experiment, run, status, patience)
-        for small, large in experiment.pairs.get("line", ()):
+        for small, large in experiment.trainings.pairs.get("line", ()):
             _write_line(results, experiment, small, large, failed)
     counts = {"train": 1149, "validation": 288, "test": 360}
     dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
@@ -166,8 +149,8 @@ def _write_run(
         "finished_at": "2026-11-21T00:00:00Z",
     }
     disk.write_json(folder / "record.json", record)
-    for measure, settings in experiment.measures.items():
-        if measure in experiment.pairs:
+    for measure, settings in experiment.trainings.measures.items():
+        if measure in experiment.trainings.pairs:
             continue
         path = records.measure_path(
             results, run, measure, measure_settings.settings_name(measure, settings)
@@ -189,7 +172,7 @@ def _write_run(
         disk.write_json(
             path, records.measure_record(measure, run, settings, status, values, **details)
         )
-    if "evaluate" in experiment.measures:
+    if "evaluate" in experiment.trainings.measures:
         for epoch in experiment.at_epochs:
             reached = finished and epoch <= epochs
             _write_early(results, run, epoch, size, seed, status, reached)
@@ -403,7 +386,7 @@ def _landscape(
 def _write_line(
     results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
 ) -> None:
-    settings = experiment.measures["line"]
+    settings = experiment.trainings.measures["line"]
     path = records.pair_path(
         results, small, large, "line", measure_settings.settings_name("line", settings)
     )

@@ -9,7 +9,7 @@ import synthetic
 from batchscope.analysis import outcome_answers
 from batchscope.catalogue import outcomes, run_names
 from batchscope.report import claims, content
-from batchscope.study import config, plan
+from batchscope.study import config, planner
 from batchscope.tables import run_table
 
 PUBLISHED = {
@@ -141,8 +141,8 @@ def study(**published):
 def test_the_plan_keeps_claims_apart_from_words():
     written = study(best_losses=PUBLISHED, accuracy={"figure": "Figure 7", "found": "It falls."})
     assert config.schema_problems(written) == []
-    experiment = plan.make(written).experiments["gap"]
-    assert experiment.claims == {"best_losses": {"best_validation_loss": "rises"}}
+    experiment = planner.make(written).experiments["gap"]
+    assert experiment.trainings.claims == {"best_losses": {"best_validation_loss": "rises"}}
     assert experiment.published["best_losses"] == {"figure": "Figure 6", "found": "It rises."}
 
 
@@ -154,7 +154,7 @@ def test_a_verdict_says_that_it_is_of_the_last_of_several_numbers_of_epochs(at_e
     written = study(accuracy=stated)
     written["experiments"]["gap"]["set"]["epochs"] = 5
     written["experiments"]["gap"]["at_epochs"] = at_epochs
-    planned = plan.make(written)
+    planned = planner.make(written)
     rows = [{**run_names.parse_run(run), "run": run, "status": "finished"} for run in planned.runs]
     frame = pandas.DataFrame(rows).assign(experiment="gap", machine="local", test_accuracy=0.9)
     frame["weight_distance"] = 1.0
@@ -165,7 +165,7 @@ def test_a_verdict_says_that_it_is_of_the_last_of_several_numbers_of_epochs(at_e
     (verdict,) = claims.verdicts({"test_accuracy": "falls"}, [*found.values()])
     assert verdict.text.endswith(f"{note}).")
     written["experiments"]["gap"]["at_epochs"] = [5]
-    (alone, *_) = content.answers(plan.make(written), [frame])["gap"]
+    (alone, *_) = content.answers(planner.make(written), [frame])["gap"]
     assert alone["note"] == ""
 
 
@@ -173,7 +173,7 @@ def test_they_change_no_table_and_no_run():
     from batchscope import snakefile
 
     without = {key: value for key, value in PUBLISHED.items() if key != "claims"}
-    plans = [plan.make(study(best_losses=given)) for given in (PUBLISHED, without)]
+    plans = [planner.make(study(best_losses=given)) for given in (PUBLISHED, without)]
     first, second = (snakefile.Jobs(planned, "config.yaml", "full", False) for planned in plans)
     assert first.also("gap") == second.also("gap")
     assert plans[0].runs.keys() == plans[1].runs.keys()

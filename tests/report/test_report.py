@@ -22,7 +22,7 @@ from batchscope.catalogue import outcomes, run_names
 from batchscope.errors import UserError
 from batchscope.report import answers, claims, content, gaps, places, runs_table, text
 from batchscope.store import records
-from batchscope.study import config, plan
+from batchscope.study import config, planner
 
 VOID = {"meta", "link", "img", "input", "wbr", "br"}
 
@@ -184,7 +184,9 @@ def test_resolved_answers_are_told(tmp_path):
 def test_what_was_published_is_judged_at_the_top_and_below_its_figure(example):
     study, results, path, html = example
     found = report.read(study, results, path, partial=True).answers["gap"]
-    verdicts = claims.verdicts(study.experiments["gap"].claims["generalisation_gap"], found)
+    verdicts = claims.verdicts(
+        study.experiments["gap"].trainings.claims["generalisation_gap"], found
+    )
     assert len(verdicts) == 3 and verdicts[2].word.endswith("not tested")
     page = Page(html)
     counts = ", ".join(f"{count} {word.lower()}" for word, count in claims.counts(verdicts))
@@ -476,7 +478,9 @@ def test_drawn_report_of_the_default_study_is_below_five_megabytes(tmp_path):
 
     study, results, path = report_example.write(tmp_path, troubles=False)
     place = results / "studies" / "example" / "gap"
-    figures.write(place, figures.available(study.experiments["gap"].measures), place / "figures")
+    figures.write(
+        place, figures.available(study.experiments["gap"].trainings.measures), place / "figures"
+    )
     report.write(study, results, path, tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 5_000_000
 
@@ -518,7 +522,7 @@ def test_a_missed_target_loss_is_a_gap_of_its_own(example):
 
 def test_a_figure_says_what_was_measured(tmp_path):
     def study(**measures):
-        return plan.make(
+        return planner.make(
             {
                 "study": "s",
                 "experiments": {

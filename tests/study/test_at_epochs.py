@@ -97,7 +97,7 @@ def test_the_table_and_its_figure_hold_what_was_evaluated(made, tmp_path):
     assert len(set(expected)) == 3  # the weights differ
     assert frame["train_seconds"].isna().all()  # nothing was timed
     experiment = study.experiments["epochs"]
-    drawn = figures.available(experiment.measures, (), experiment.at_epochs)
+    drawn = figures.available(experiment.trainings.measures, (), experiment.at_epochs)
     assert "accuracy_by_epochs" in drawn and "training_time" not in drawn
     figure = figures.FIGURES["accuracy_by_epochs"]
     shown = figure.select(figures.read(tmp_path))

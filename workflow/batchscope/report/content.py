@@ -128,7 +128,7 @@ def read(
             if len(found[-1]) and (differences := series_differences.contrast(found[-1])):
                 compared[name] = differences
             files.append(_shown(path, results))
-            if study.experiments[name].timings:
+            if study.experiments[name].times.timings:
                 timed[name] = run_series.read(folder / "sweeps.csv")
                 speeds[name] = run_series.read(folder / "throughput.csv")
         elif not partial:
@@ -193,7 +193,7 @@ def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict[
 def _early(study: Study, answer: dict[str, Any]) -> str:
     """Returns which of several numbers of epochs an answer is of, where there are others."""
     experiment = study.experiments[answer["experiment"]]
-    ends = {study.runs[run].factors["epochs"] for run in experiment.runs}
+    ends = {study.runs[run].factors["epochs"] for run in experiment.trainings.runs}
     others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
     if not others or answer["outcome"] not in long_tables.AT_EPOCHS:
         return ""
@@ -206,7 +206,7 @@ def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:
     return {
         name: {
             column: outcomes.stated(column, direction, experiment.published[figure]["figure"])
-            for figure, claims in experiment.claims.items()
+            for figure, claims in experiment.trainings.claims.items()
             for column, direction in claims.items()
         }
         for name, experiment in study.experiments.items()

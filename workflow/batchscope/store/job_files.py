@@ -21,8 +21,8 @@ from batchscope.study import plan
 
 def all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dict[str, Any]]:
     """Yields the factors of every run and every sweep of an experiment."""
-    yield from (study.runs[run].factors for run in experiment.runs)
-    yield from (sweep.factors for sweep in experiment.sweeps)
+    yield from (study.runs[run].factors for run in experiment.trainings.runs)
+    yield from (sweep.factors for sweep in experiment.times.sweeps)
 
 
 def run_status(results: Path | str, run: plan.Run) -> str:
@@ -139,7 +139,7 @@ def left_out(
     """Yields every training, timing and measure that needs what is not here, with what that is."""
     if not any(map(absence.of, all_factors(study, experiment))):
         return  # most studies: not worth the paths of every file
-    trainings = (training_job(results, run) for run in experiment.runs)
+    trainings = (training_job(results, run) for run in experiment.trainings.runs)
     others = _every_job(study, experiment, results, study.machine)
     for job in chain(trainings, others):
         found = lacking(study, job, results)
@@ -150,14 +150,15 @@ def left_out(
 def _every_job(
     study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str
 ) -> Iterator[MeasureJob]:
-    for measure, values in experiment.measures.items():
+    trainings = experiment.trainings
+    for measure, values in trainings.measures.items():
         settings = measure_settings.settings_name(measure, values)
-        if measure in experiment.pairs:
-            for pair in experiment.pairs[measure]:
+        if measure in trainings.pairs:
+            for pair in trainings.pairs[measure]:
                 path = records.pair_path(results, *pair, measure, settings)
                 yield MeasureJob(path, measure, pair)
             continue
-        for run in experiment.runs:
+        for run in trainings.runs:
             if measure in TIMINGS:
                 timing = run_names.timing_name(study.runs[run].factors)
                 path = records.timing_path(results, machine, timing, settings, measure)
@@ -165,7 +166,7 @@ def _every_job(
                 path = records.measure_path(results, run, measure, settings)
             yield MeasureJob(path, measure, (run,))
         if measure in MEASURES and MEASURES[measure].at_epochs:
-            for run, epoch in product(experiment.runs, experiment.at_epochs):
+            for run, epoch in product(trainings.runs, experiment.at_epochs):
                 path = records.measure_path(results, run, measure, at_epoch(measure, epoch))
                 yield MeasureJob(path, measure, (run,))
     yield from timing_jobs(experiment, results, machine)
@@ -183,7 +184,7 @@ def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
 
 
 def _made(study: plan.Study, experiment: plan.Experiment, results: Path | str) -> bool:
-    trainings = (training_job(results, run) for run in experiment.runs)
+    trainings = (training_job(results, run) for run in experiment.trainings.runs)
     wanted = (job for job in trainings if not lacking(study, job, results))
     jobs = chain(wanted, measure_jobs(study, experiment, results))
     return all(job.path.exists() for job in jobs)
@@ -234,9 +235,11 @@ def timing_jobs(
     experiment: plan.Experiment, results: Path | str, machine: str
 ) -> Iterator[MeasureJob]:
     """Yields every file that an experiment's timings write, whatever the machine lacks."""
-    for measure, values in experiment.timings.items():
+    for measure, values in experiment.times.timings.items():
         settings = measure_settings.settings_name(measure, values)
-        found = (job for sweep in experiment.sweeps for job in sweep_names.jobs(measure, sweep))
+        found = (
+            job for sweep in experiment.times.sweeps for job in sweep_names.jobs(measure, sweep)
+        )
         for name, sweep in {job.name: job for job in found}.items():
             path = records.timing_path(results, machine, name, settings, measure)
             yield MeasureJob(path, measure, sweep=sweep)
