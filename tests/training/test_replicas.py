@@ -18,11 +18,12 @@ from digit_runs import DIGITS, arrays, door, record, run_name, train
 # `trained` makes a model and trains it on noise; 42 examples in batches of 10 end in a batch of
 # 2, and neither is a multiple of 4.
 PREAMBLE = """
-from batchscope import backend
-backend.start(replicas=4)
+from batchscope.host import tensorflow_start
+tensorflow_start.start(replicas=4)
 import keras
 import numpy as np
-from batchscope import checkpoint, loop, models, replicas
+from batchscope.training import checkpoint, models, replicas
+from batchscope.training import step_loop as loop
 from keras import layers
 
 random = np.random.default_rng(5)
@@ -51,9 +52,8 @@ def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
             model = build()
     with replicas.scope(given):
         optimizer = loop.make_optimizer(given)
-    steps = replicas.make_loop(
-        given, model, optimizer, images, labels, scale, given["batch_size"], update_norms=True
-    )
+    examples, batches = loop.Examples(images, labels, scale), loop.Batches(given["batch_size"])
+    steps = replicas.make_loop(given, model, optimizer, examples, batches, update_norms=True)
     return model, optimizer, steps
 
 
