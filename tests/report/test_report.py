@@ -15,6 +15,7 @@ from html.parser import HTMLParser
 import pytest
 
 import report_example
+import synthetic
 from batchscope import project_files, report
 from batchscope.analysis import intervals
 from batchscope.analysis.series_differences import Contrast
@@ -126,16 +127,14 @@ def test_answers_say_what_the_statistics_say(example):
     found = report.read(study, results, path, partial=True).answers["gap"]
     page = Page(html)
     for answer in found:
-        assert answer["label"] in page.text and answer["verdict"] in page.text
-        assert f">{answer['outcome']}</code>" in html
-        assert all(source.strip() in page.text for source in answer["source"].split(";"))
+        assert answer.outcome.label in page.text and answer.verdict in page.text
+        assert f">{answer.outcome.column}</code>" in html
+        assert all(source.strip() in page.text for source in answer.outcome.source.split(";"))
 
 
 def test_verdicts_become_headlines():
     def answer(label, verdict, direction="rises", **rest):
-        slope = {"value": 0.5, "low": 0.4, "high": 0.6}
-        basis = {"label": label, "verdict": verdict, "direction": direction, "slope": slope}
-        return {"series": "", "timed": False, **basis, **rest}
+        return synthetic.answer(verdict, (0.5, 0.4, 0.6), label, direction=direction, **rest)
 
     unresolved = [answer("Gap", "not resolved"), answer("Loss", "not resolved")]
     given = [

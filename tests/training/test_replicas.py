@@ -18,12 +18,11 @@ from digit_runs import DIGITS, arrays, door, record, run_name, train
 # `trained` makes a model and trains it on noise; 42 examples in batches of 10 end in a batch of
 # 2, and neither is a multiple of 4.
 PREAMBLE = """
-from batchscope.host import tensorflow_start
-tensorflow_start.start(replicas=4)
+from batchscope.host import tensorflow_start as backend
+backend.start(replicas=4)
 import keras
 import numpy as np
-from batchscope.training import checkpoint, models, replicas
-from batchscope.training import step_loop as loop
+from batchscope.training import checkpoint, models, replicas, step_loop as loop
 from keras import layers
 
 random = np.random.default_rng(5)

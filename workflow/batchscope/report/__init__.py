@@ -27,6 +27,7 @@ from batchscope.report.text import marked, moment, number, plain, plural
 from batchscope.store import records, status
 
 if TYPE_CHECKING:
+    from batchscope.analysis.outcome_answers import Answer
     from batchscope.study.plan import Experiment, Study
 
 # Figures of weights after every epoch, whichever the measure reads.
@@ -223,7 +224,7 @@ def _figure(
     position: int,
     figure: Figure,
     experiment: Experiment,
-    found: list[dict[str, Any]],
+    found: list[Answer],
     rows: list[dict[str, str]],
 ) -> dict[str, Any]:
     return {
