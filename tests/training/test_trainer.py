@@ -520,6 +520,25 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer)
         assert kept.tobytes() == plain.tobytes()
 
 
+def test_a_loop_keeps_no_array_of_its_caller():
+    """Else the memory that a batch takes would be measured with the caller's copy."""
+    import gc
+    import weakref
+
+    import keras
+
+    from batchscope.training import models, step_loop
+
+    images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), np.uint8)
+    given, kept = step_loop.Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
+    model = models.build("small_cnn", (8, 8, 1), 3, 0)
+    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), given, step_loop.Batches(4))
+    steps.compile()
+    del images, given
+    gc.collect()
+    assert kept() is None and steps.examples == 8
+
+
 def test_norms_end_with_the_update_whose_loss_is_not_finite():
     import keras
 

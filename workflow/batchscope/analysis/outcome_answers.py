@@ -181,15 +181,15 @@ def answers(
     ]
 
 
-def _tested(asked: Outcome, rows: pandas.DataFrame) -> tuple[Any, ...]:
+def _tested(outcome: Outcome, rows: pandas.DataFrame) -> tuple[Any, ...]:
     """Returns what a test is of: an outcome, with its values, of certain runs of a machine."""
     if "run" not in rows:
         return ()
     machines = rows["machine"] if "machine" in rows else itertools.repeat("")
-    values = rows[asked.column].astype(float).map(repr)  # two settings may share a column's name
+    values = rows[outcome.column].astype(float).map(repr)  # two settings may share a column's name
     return (
-        asked.column,
-        asked.direction,
+        outcome.column,
+        outcome.direction,
         frozenset(zip(machines, rows["run"], values, strict=False)),
     )
 

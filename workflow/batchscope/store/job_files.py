@@ -19,12 +19,6 @@ from batchscope.store import records
 from batchscope.study import plan
 
 
-def all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dict[str, Any]]:
-    """Yields the factors of every run and every sweep of an experiment."""
-    yield from (study.runs[run].factors for run in experiment.trainings.runs)
-    yield from (sweep.factors for sweep in experiment.times.sweeps)
-
-
 def run_status(results: Path | str, run: plan.Run) -> str:
     """Returns a run's status; without a record `missing`, or what its machine, this one, lacks.
 
@@ -137,7 +131,7 @@ def left_out(
     study: plan.Study, experiment: plan.Experiment, results: Path | str
 ) -> Iterator[tuple[Absence, MeasureJob]]:
     """Yields every training, timing and measure that needs what is not here, with what that is."""
-    if not any(map(absence.of, all_factors(study, experiment))):
+    if not any(map(absence.of, experiment.factors(study.runs))):
         return  # most studies: not worth the paths of every file
     trainings = (training_job(results, run) for run in experiment.trainings.runs)
     others = _every_job(study, experiment, results, study.machine)
@@ -176,7 +170,7 @@ def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
     """Returns data set and model of the user's own models that something is yet to be made of."""
     found = set()
     for experiment in study.experiments.values():
-        pairs = {(each["dataset"], each["model"]) for each in all_factors(study, experiment)}
+        pairs = {(each["dataset"], each["model"]) for each in experiment.factors(study.runs)}
         own = {(dataset, model) for dataset, model in pairs if study.models[model]}
         if own - found and not _made(study, experiment, results):
             found |= own
@@ -254,7 +248,7 @@ def measure_files(
 
 def needed_data(study: plan.Study) -> list[str]:
     """Returns the data sets of what can be made here, in the study's order."""
-    every = chain.from_iterable(all_factors(study, one) for one in study.experiments.values())
+    every = chain.from_iterable(one.factors(study.runs) for one in study.experiments.values())
     needed = {factors["dataset"] for factors in every if not absence.of(factors)}
     return [token for token in study.datasets if token in needed]
 

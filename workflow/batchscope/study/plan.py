@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +88,11 @@ class Experiment:
     numbers: dict[str, tuple[Series, ...]] = field(default_factory=dict)
     trainings: Trainings = field(default_factory=Trainings)
     times: Times = field(default_factory=Times)
+
+    def factors(self, runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
+        """Yields the factors of its every run, of those by name, and of its every sweep."""
+        yield from (runs[run].factors for run in self.trainings.runs)
+        yield from (sweep.factors for sweep in self.times.sweeps)
 
 
 @dataclass(frozen=True)

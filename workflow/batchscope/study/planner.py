@@ -7,7 +7,7 @@ once; what depends on a part that is broken is not reported beside it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ class _Planner:
             return None
         name = self.config["study"]
         reduced = self.scale == "reduced"
-        every = [*chain.from_iterable(map(self._factors, experiments.values()))]
+        every = [factors for one in experiments.values() for factors in one.factors(self.runs)]
         return Study(
             name=name,
             title=self.config.get("title", name),
@@ -311,10 +311,6 @@ class _Planner:
         return grid.complete and not self.findings.broken(grid.place, *grid.inherited)
 
     # Runs and sweeps.
-
-    def _factors(self, experiment: Experiment) -> Iterator[dict[str, Any]]:
-        yield from (self.runs[run].factors for run in experiment.trainings.runs)
-        yield from (sweep.factors for sweep in experiment.times.sweeps)
 
     def _max_runs(self) -> int:
         try:

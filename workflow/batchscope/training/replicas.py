@@ -231,6 +231,7 @@ class ReplicaLoop(StepLoop):
         variables = model.trainable_variables
         arrays = (examples.images, np.asarray(examples.labels, np.int32))
         data = [_on_every_replica(strategy, array) for array in arrays]
+        scale = examples.scale  # the graph outlives the arrays: it keeps copies
 
         def replica(batch: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple:
             number = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -238,7 +239,7 @@ class ReplicaLoop(StepLoop):
             # An empty shard computes on the batch's last example, and counts for nothing.
             start = tf.minimum(start, tf.size(batch) - 1)
             rows = batch[start : start + tf.maximum(size, 1)]
-            scaled = losses.scaled(tf.gather(images, rows), examples.scale)
+            scaled = losses.scaled(tf.gather(images, rows), scale)
             labels = tf.gather(labels, rows)
             old = [tf.convert_to_tensor(variable.value) for variable in variables]
             part = _compute(model, scaled, labels, size, tf.size(batch), number)

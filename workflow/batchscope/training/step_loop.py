@@ -226,12 +226,13 @@ class StepLoop:
         """Returns the update with a batch, as operations of the graph."""
         variables = model.trainable_variables
         augment, method = self.batches.augment, self.batches.method
+        scale = examples.scale  # the graph outlives the arrays: it keeps copies
         all_images = tf.constant(examples.images)
         all_labels = tf.constant(np.asarray(examples.labels, np.int32))
         per_example = losses.example_losses(model)
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            images = losses.scaled(tf.gather(all_images, batch), examples.scale)
+            images = losses.scaled(tf.gather(all_images, batch), scale)
             labels = tf.gather(all_labels, batch)
             if augment:
                 images = augment(images, training=True)
