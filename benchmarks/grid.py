@@ -45,9 +45,9 @@ for token, definition in study.datasets.items():
     datasets.prepare(token, definition, results)
 timed = set()
 for experiment in study.experiments.values():
-    for run in experiment.runs:
+    for run in experiment.trainings.runs:
         trainer.train(run, results)
-        for measure, settings in experiment.measures.items():
+        for measure, settings in experiment.trainings.measures.items():
             name = measure_settings.settings_name(measure, settings)
             if measure != "time_epoch":
                 output = records.measure_path(results, run, measure, name)

@@ -37,7 +37,10 @@ def ours(images, labels, batch_size: int, steps: int) -> Callable[[], None]:
     count = min(len(images), steps * batch_size)
     optimizer = keras.optimizers.SGD(RATE)
     steps_loop = step_loop.StepLoop(
-        model, optimizer, images[:count], labels[:count], 1 / 255, batch_size
+        model,
+        optimizer,
+        step_loop.Examples(images[:count], labels[:count], 1 / 255),
+        step_loop.Batches(batch_size),
     )
     steps_loop.compile()
     epoch = iter(range(10**9))

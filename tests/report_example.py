@@ -73,7 +73,7 @@ def write(
     study, results = config.study(path), folder / "results"
     fates = _fates(study) if troubles else {}
     write_dataset(results, study)
-    measures = next(iter(study.experiments.values())).measures
+    measures = next(iter(study.experiments.values())).trainings.measures
     for run in study.runs.values():
         fate = fates.get(run.name, records.FINISHED)
         if fate != records.MISSING:

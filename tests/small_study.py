@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchscope.errors import ConfigError
-from batchscope.study import plan
+from batchscope.study import planner
 
 MODEL_FILE = Path(__file__).parent / "bad_configs" / "tiny_model.py"
 
@@ -31,7 +31,7 @@ def config(**changes):
 def problems(raw, scale="full"):
     """Returns the lines of every problem that planning finds."""
     with pytest.raises(ConfigError) as raised:
-        plan.make(raw, scale)
+        planner.make(raw, scale)
     return raised.value.problems
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import measure_settings, parameters, run_names
+from batchscope.analysis import intervals, outcome_answers
+from batchscope.catalogue import measure_settings, outcomes, parameters, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import records
+from batchscope.study.plan import Experiment, Trainings
 
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
@@ -26,27 +28,6 @@ MEASURES: dict[str, dict[str, Any]] = {
 MEASURES["landscape"] |= {"points": 7, "pairs": 2, "lines": 2}
 MEASURES["line"] |= {"points": 7}
 AT_EPOCHS = (1, 2, 5, 16)  # where patience is at work, small batches have stopped before the last
-
-
-@dataclass
-class Experiment:
-    """As much of the plan's experiment as tables need."""
-
-    name: str
-    title: str
-    question: str
-    runs: list[str]
-    measures: dict[str, dict[str, Any]]
-    vary: dict[str, list] = field(default_factory=dict)
-    pairs: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    timings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sweeps: tuple = ()
-    at_epochs: tuple[int, ...] = AT_EPOCHS
-    margins: dict[str, float] = field(default_factory=lambda: {"test_accuracy": 0.03})
-    beside: tuple[str, ...] = ()
-    published: dict[str, dict[str, str]] = field(default_factory=dict)
-    numbers: dict[str, tuple] = field(default_factory=dict)
-    claims: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,9 +62,12 @@ def study(
     """Returns a study of one experiment; its lines join smallest and largest batch size."""
     chosen = dict(MEASURES if measures is None else measures)
     question = "Does the gap widen with batch size?"
-    experiment = Experiment(name, "The gap", question, runs, chosen)
-    if "line" in chosen:
-        experiment.pairs["line"] = _ends(runs)
+    pairs = {"line": _ends(runs)} if "line" in chosen else {}
+    margins = {"test_accuracy": 0.03}
+    trainings = Trainings(runs=tuple(runs), measures=chosen, pairs=pairs, margins=margins)
+    experiment = Experiment(
+        name, "The gap", question, vary={}, at_epochs=AT_EPOCHS, trainings=trainings
+    )
     return Study("made_up", {name: experiment})
 
 
@@ -112,11 +96,11 @@ def write(
     """
     failed = failed or {}
     for experiment in planned.experiments.values():
-        for run in experiment.runs:
+        for run in experiment.trainings.runs:
             status = failed.get(run, records.FINISHED)
             if status != records.MISSING:
                 _write_run(results, planned, experiment, run, status, patience)
-        for small, large in experiment.pairs.get("line", ()):
+        for small, large in experiment.trainings.pairs.get("line", ()):
             _write_line(results, experiment, small, large, failed)
     counts = {"train": 1149, "validation": 288, "test": 360}
     dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
@@ -166,8 +150,8 @@ def _write_run(
         "finished_at": "2026-11-21T00:00:00Z",
     }
     disk.write_json(folder / "record.json", record)
-    for measure, settings in experiment.measures.items():
-        if measure in experiment.pairs:
+    for measure, settings in experiment.trainings.measures.items():
+        if measure in experiment.trainings.pairs:
             continue
         path = records.measure_path(
             results, run, measure, measure_settings.settings_name(measure, settings)
@@ -189,7 +173,7 @@ def _write_run(
         disk.write_json(
             path, records.measure_record(measure, run, settings, status, values, **details)
         )
-    if "evaluate" in experiment.measures:
+    if "evaluate" in experiment.trainings.measures:
         for epoch in experiment.at_epochs:
             reached = finished and epoch <= epochs
             _write_early(results, run, epoch, size, seed, status, reached)
@@ -403,7 +387,7 @@ def _landscape(
 def _write_line(
     results: Path, experiment: Experiment, small: str, large: str, failed: dict[str, str]
 ) -> None:
-    settings = experiment.measures["line"]
+    settings = experiment.trainings.measures["line"]
     path = records.pair_path(
         results, small, large, "line", measure_settings.settings_name("line", settings)
     )
@@ -420,3 +404,38 @@ def _write_line(
             details |= {f"{split}_loss": loss, f"{split}_accuracy": np.exp(-loss / 2)}
     record = records.measure_record("line", small, settings, status, {}, other=large, **details)
     disk.write_json(path, record)
+
+
+def answer(
+    verdict: str = "not resolved",
+    slope: tuple[float, ...] = (0.1, -0.1, 0.3),
+    label: str = "Test accuracy",
+    column: str = "test_accuracy",
+    direction: str = "rises",
+    timed: bool = False,
+    **rest: Any,
+) -> outcome_answers.Answer:
+    """Returns an answer with a verdict, whatever its numbers say."""
+    nothing = intervals.Interval(math.nan, math.nan, math.nan, 6)
+    return outcome_answers.Answer(
+        **{
+            "experiment": "gap",
+            "outcome": outcomes.Outcome(column, label, "", direction, "", timed),
+            "series": "",
+            "smallest": outcome_answers.End(16, nothing._replace(mean=0.5)),
+            "largest": outcome_answers.End(256, nothing._replace(mean=0.9)),
+            "slope": intervals.Interval(*slope, 6),
+            "change": nothing._replace(mean=slope[0]),
+            "seeds": 6,
+            "pairs": 6,
+            "batch_sizes": [16, 256],
+            "test": None,
+            "p": 0.1,
+            "p_holm": 0.2,
+            "seeds_needed": 6,
+            "ran_out": {},
+            "verdict": verdict,
+            "note": "",
+            **rest,
+        }
+    )

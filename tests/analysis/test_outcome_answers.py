@@ -162,63 +162,63 @@ def rising(seeds=6, sizes=3, noise=0.01):
 def test_an_answer():
     runs = frame({"generalisation_gap": rising()})
     (answer,) = outcome_answers.answers(runs)
-    assert answer["verdict"] == "rises" == answer["direction"]
-    assert "Keskar" in answer["source"]
-    assert answer["test"] == "page"
-    assert answer["smallest"]["batch_size"] == 16 and answer["largest"]["batch_size"] == 64
-    assert answer["largest"]["value"] == pytest.approx(2.0, abs=0.02)
-    assert answer["slope"]["low"] < 1.0 < answer["slope"]["high"]
-    assert answer["change"]["value"] == pytest.approx(2.0, abs=0.02)
-    assert (answer["pairs"], answer["seeds"]) == (6, 6)
-    assert answer["series"] == "" and answer["note"] == ""
+    assert answer.verdict == "rises" == answer.outcome.direction
+    assert "Keskar" in answer.outcome.source
+    assert answer.test == "page"
+    assert answer.smallest.batch_size == 16 and answer.largest.batch_size == 64
+    assert answer.largest.interval.mean == pytest.approx(2.0, abs=0.02)
+    assert answer.slope.low < 1.0 < answer.slope.high
+    assert answer.change.mean == pytest.approx(2.0, abs=0.02)
+    assert (answer.pairs, answer.seeds) == (6, 6)
+    assert answer.series == "" and answer.note == ""
 
 
 @pytest.mark.parametrize("sizes", [(16, 32, 64), (16, 256)])
 def test_a_trend_against_the_statement_is_said(sizes):
     values = -rising(sizes=len(sizes))
     (answer,) = outcome_answers.answers(frame({"generalisation_gap": values}, sizes))
-    assert answer["verdict"] == "falls, against what was stated"
+    assert answer.verdict == "falls, against what was stated"
     (answer,) = outcome_answers.answers(frame({"test_accuracy": -values}, sizes))
-    assert answer["verdict"] == "rises, against what was stated"
+    assert answer.verdict == "rises, against what was stated"
 
 
 def test_noise_is_not_resolved():
     noise = np.random.default_rng(3).normal(0, 1, (6, 3))
     (answer,) = outcome_answers.answers(frame({"test_accuracy": noise}))
-    assert answer["verdict"] == "not resolved" and answer["note"] == ""
+    assert answer.verdict == "not resolved" and answer.note == ""
 
 
 def test_no_verdict_below_six_paired_seeds():
     (answer,) = outcome_answers.answers(frame({"generalisation_gap": rising(seeds=5)}))
-    assert answer["verdict"] == "not enough seeds (5 of 6)"
-    assert answer["p"] is not None
+    assert answer.verdict == "not enough seeds (5 of 6)"
+    assert math.isfinite(answer.p)
 
 
 def test_only_complete_pairs_count():
     runs = frame({"generalisation_gap": rising(seeds=7)})
     runs.loc[runs["seed"].eq(2) & runs["batch_size"].eq(64), "status"] = "diverged"
     (answer,) = outcome_answers.answers(runs)
-    assert (answer["pairs"], answer["seeds"]) == (6, 7)
-    assert answer["largest"]["n"] == 6
-    assert answer["note"] == "6 of 7 seeds finished at every batch size"
-    assert answer["verdict"] == "rises"
+    assert (answer.pairs, answer.seeds) == (6, 7)
+    assert answer.largest.interval.n == 6
+    assert answer.note == "6 of 7 seeds finished at every batch size"
+    assert answer.verdict == "rises"
 
 
 def test_a_batch_size_without_any_finished_run_is_left_out_and_said():
     runs = frame({"generalisation_gap": rising(sizes=4)}, sizes=(16, 32, 64, 128))
     runs.loc[runs["batch_size"].eq(128), "status"] = "diverged"
     (answer,) = outcome_answers.answers(runs)
-    assert answer["largest"]["batch_size"] == 64
-    assert answer["verdict"] == "rises"
-    assert "no finished run at batch size 128" in answer["note"]
+    assert answer.largest.batch_size == 64
+    assert answer.verdict == "rises"
+    assert "no finished run at batch size 128" in answer.note
 
 
 def test_two_batch_sizes_are_compared_by_a_paired_t_test():
     values = rising(sizes=2)
     (answer,) = outcome_answers.answers(frame({"generalisation_gap": values}, sizes=(16, 256)))
-    assert answer["test"] == "paired_t"
+    assert answer.test == "paired_t"
     expected = stats.ttest_rel(values[:, 1], values[:, 0], alternative="greater").pvalue
-    assert answer["p"] == pytest.approx(expected)
+    assert answer.p == pytest.approx(expected)
 
 
 def test_two_batch_sizes_get_a_verdict_among_the_tests_of_a_study():
@@ -230,7 +230,7 @@ def test_two_batch_sizes_get_a_verdict_among_the_tests_of_a_study():
         values[column] = -values[column]
     found = outcome_answers.answers(frame(values, sizes=(16, 256)))
     assert len(found) == 8
-    assert all(answer["verdict"] == answer["direction"] for answer in found)
+    assert all(answer.verdict == answer.outcome.direction for answer in found)
 
 
 def test_seeds_that_no_trend_could_outlive_the_tests_with_are_too_few():
@@ -238,34 +238,32 @@ def test_seeds_that_no_trend_could_outlive_the_tests_with_are_too_few():
         frame({"generalisation_gap": rising()}, learning_rate=float(rate)) for rate in range(2400)
     )
     answers = outcome_answers.answers(runs)
-    assert {answer["verdict"] for answer in answers} == {"not enough seeds (6 of 7)"}
+    assert {answer.verdict for answer in answers} == {"not enough seeds (6 of 7)"}
 
 
 def test_one_batch_size_gives_values_and_no_verdict():
     (answer,) = outcome_answers.answers(frame({"generalisation_gap": rising(sizes=1)}, sizes=(16,)))
-    assert answer["verdict"] == "one batch size"
-    assert answer["slope"]["value"] is None
+    assert answer.verdict == "one batch size"
+    assert math.isnan(answer.slope.mean)
 
 
 def test_holm_runs_over_everything_that_is_passed():
     one = frame({"generalisation_gap": rising()})
     several = pandas.concat([one, one.assign(experiment="b"), one.assign(experiment="c")])
-    p = outcome_answers.answers(one)[0]["p"]
+    p = outcome_answers.answers(one)[0].p
     answers = outcome_answers.answers(several)
-    assert [answer["experiment"] for answer in answers] == ["gap", "b", "c"]
-    assert [answer["p_holm"] for answer in answers] == pytest.approx([3 * p] * 3)
+    assert [answer.experiment for answer in answers] == ["gap", "b", "c"]
+    assert [answer.p_holm for answer in answers] == pytest.approx([3 * p] * 3)
 
 
 def test_what_two_experiments_ask_of_the_same_runs_is_one_test():
     one = frame({"generalisation_gap": rising()})
     one["run"] = [f"run-{index}" for index in range(len(one))]
-    p = outcome_answers.answers(one)[0]["p"]
+    p = outcome_answers.answers(one)[0].p
     again = one.assign(experiment="b")
 
     def adjusted(*frames):
-        return [
-            answer["p_holm"] for answer in outcome_answers.answers(pandas.concat([one, *frames]))
-        ]
+        return [answer.p_holm for answer in outcome_answers.answers(pandas.concat([one, *frames]))]
 
     assert adjusted(again) == pytest.approx([p] * 2)
     assert adjusted(again.assign(run=again["run"] + "+lr=1")) == pytest.approx([2 * p] * 2)
@@ -280,33 +278,34 @@ def test_the_answers_of_a_made_up_study(tmp_path):
     planned = synthetic.study(runs)
     synthetic.write(tmp_path, planned, patience=True)
     answers = outcome_answers.answers(run_table.collect(tmp_path, planned, "gap"))
-    found = {(answer["outcome"], answer["series"]): answer for answer in answers}
+    found = {(answer.outcome.column, answer.series): answer for answer in answers}
     assert len(answers) == len(found) == 2 * 11
-    assert found["weight_distance", "learning rate 0.05"]["verdict"] == "falls"
-    assert found["sharpness_full_0.001", "learning rate 0.1"]["verdict"] == "rises"
-    assert found["epochs_run", "learning rate 0.1"]["verdict"] == "rises"
+    assert found["weight_distance", "learning rate 0.05"].verdict == "falls"
+    assert found["sharpness_full_0.001", "learning rate 0.1"].verdict == "rises"
+    assert found["epochs_run", "learning rate 0.1"].verdict == "rises"
     timed = found["seconds_per_epoch", "learning rate 0.05"]
-    assert timed["verdict"] == "not tested" and timed["p"] is None
-    assert timed["smallest"]["low"] < timed["smallest"]["value"] < timed["smallest"]["high"]
-    assert timed["slope"]["low"] is None
+    assert timed.verdict == "not tested" and math.isnan(timed.p)
+    assert timed.smallest.interval.low < timed.smallest.interval.mean < timed.smallest.interval.high
+    assert math.isnan(timed.slope.low)
 
 
 def test_epochs_are_no_outcome_where_nothing_can_stop_early(tmp_path):
     planned = synthetic.study(synthetic.grid([16, 32], [0, 1]))
     synthetic.write(tmp_path, planned)
     answers = outcome_answers.answers(run_table.collect(tmp_path, planned, "gap"))
-    assert "epochs_run" not in {answer["outcome"] for answer in answers}
+    assert "epochs_run" not in {answer.outcome.column for answer in answers}
 
 
 def test_epochs_that_nothing_stopped_are_bounds_and_in_no_test():
     runs = frame({"epochs_run": np.full((6, 2), 100)}, sizes=(32, 256)).assign(epochs=100)
     assert outcome_answers.answers(runs.assign(patience=0)) == []
     (answer,) = outcome_answers.answers(runs.assign(patience=10))
-    assert (answer["verdict"], answer["p"], answer["p_holm"]) == ("not resolved", None, None)
-    assert "6 of 6 runs at batch size 32, 6 of 6 at batch size 256 ran" in answer["note"]
+    assert answer.verdict == "not resolved"
+    assert math.isnan(answer.p) and math.isnan(answer.p_holm)
+    assert "6 of 6 runs at batch size 32, 6 of 6 at batch size 256 ran" in answer.note
     falling = runs.assign(epochs=100 - runs["batch_size"] // 8, patience=10)
     (answer,) = outcome_answers.answers(falling.assign(epochs_run=falling["epochs"]))
-    assert answer["verdict"] == "not resolved"
+    assert answer.verdict == "not resolved"
 
 
 def test_runs_that_nothing_stopped_are_counted():
@@ -315,7 +314,7 @@ def test_runs_that_nothing_stopped_are_counted():
     runs = runs.assign(epochs=100, patience=10, target_train_loss=0.0)
     runs.loc[runs["seed"].eq(1) & runs["batch_size"].eq(256), "status"] = "diverged"
     assert outcome_answers.ran_out(runs) == {32: (1, 6), 256: (2, 5)}
-    notes = {answer["outcome"]: answer["note"] for answer in outcome_answers.answers(runs)}
+    notes = {answer.outcome.column: answer.note for answer in outcome_answers.answers(runs)}
     told = "1 of 6 runs at batch size 32, 2 of 5 at batch size 256 ran to the last epoch that"
     assert f"{told} they may, so that its mean is a lower bound" in notes["epochs_run"]
     assert "last epoch" not in notes["test_accuracy"]
@@ -329,7 +328,7 @@ def test_nothing_finished_gives_no_answer(tmp_path):
     planned = synthetic.study(runs)
     synthetic.write(tmp_path, planned, dict.fromkeys(runs, "diverged"))
     answers = outcome_answers.answers(run_table.collect(tmp_path, planned, "gap"))
-    assert {answer["outcome"] for answer in answers} <= {"seconds_per_epoch"}
+    assert {answer.outcome.column for answer in answers} <= {"seconds_per_epoch"}
 
 
 def test_every_outcome_is_a_documented_column():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 import pytest
 
+import synthetic
 from batchscope.analysis import intervals, series_differences
 from batchscope.report import answers
 
@@ -85,5 +86,4 @@ def test_the_table_has_a_row_per_outcome_and_a_column_per_series():
 
 
 def test_one_batch_size_makes_no_headline():
-    alone = {"label": "Gap", "verdict": "one batch size", "direction": "rises", "timed": False}
-    assert answers.headlines([{**alone, "series": ""}]) == []
+    assert answers.headlines([synthetic.answer("one batch size")]) == []

@@ -7,7 +7,7 @@ import pytest
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets.raw import Request
 from batchscope.store import estimates
-from batchscope.study import plan
+from batchscope.study import planner
 from small_study import config, forbid
 
 
@@ -113,7 +113,7 @@ def test_a_path_of_digits_stays_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("2020").touch()
     raw = config(datasets={"mine": {"source": "npz", "path": "2020"}}, defaults={"dataset": "mine"})
-    (definition,) = plan.make(raw).datasets.values()
+    (definition,) = planner.make(raw).datasets.values()
     assert definition == {
         "source": "npz",
         "path": "2020",
@@ -128,7 +128,7 @@ def test_a_path_may_begin_in_a_users_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "mine.npz").write_bytes(bytes(1000))
     raw = {"source": "npz", "path": "~/mine.npz"}
-    (definition,) = plan.make(
+    (definition,) = planner.make(
         config(datasets={"mine": raw}, defaults={"dataset": "mine"})
     ).datasets.values()
     assert definition["path"] == "~/mine.npz"

@@ -1,6 +1,6 @@
 """The figures that an experiment may name."""
 
-from batchscope.study import plan
+from batchscope.study import planner
 from small_study import config, problems
 
 
@@ -10,7 +10,7 @@ def test_a_figure_by_number_of_epochs_needs_them():
         "experiments.a.figures[0]: received 'accuracy_by_epochs' without what it needs; at_epochs "
         "in the experiment is expected."
     ]
-    made = plan.make(config(experiment={**experiment, "at_epochs": [1]}))
+    made = planner.make(config(experiment={**experiment, "at_epochs": [1]}))
     assert made.experiments["a"].figures == ("accuracy_by_epochs",)
 
 
@@ -20,7 +20,7 @@ def test_figures_and_what_was_published_are_kept_in_order():
         "measure": ["evaluate", "time_epoch"],
         "published": {"time": {"figure": "Figure 7", "found": "It falls."}},
     }
-    found = plan.make(config(experiment=experiment)).experiments["a"]
+    found = planner.make(config(experiment=experiment)).experiments["a"]
     assert found.figures == ("time", "accuracy")
     assert found.published["time"]["figure"] == "Figure 7"
 

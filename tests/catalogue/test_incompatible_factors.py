@@ -4,7 +4,7 @@ import pytest
 
 from batchscope.catalogue import framework_names, incompatible_factors, run_factors
 from batchscope.errors import UserError
-from batchscope.study import experiment_kinds, plan
+from batchscope.study import experiment_kinds, planner
 from small_study import MODEL_FILE, config, problems, timed
 
 TOKENS = {"dataset": "mine-1f0a93c2", "model": "campbell_cnn", "optimizer": "sgd"}
@@ -214,7 +214,7 @@ def test_momentum_only_where_an_optimizer_has_it():
             ]
         }
     )
-    assert len(plan.make(good).runs) == 12
+    assert len(planner.make(good).runs) == 12
 
 
 def method_problems(**varied):

@@ -107,7 +107,7 @@ def whole(tmp_path_factory):
     study = synthetic.study(synthetic.grid(batch_sizes=(16, 64), seeds=(0,)))
     synthetic.write(results, study)
     datasets.prepare(DATASET, dataset_definitions.resolve({"source": "digits"}), results)
-    run = study.experiments["gap"].runs[0]
+    run = study.experiments["gap"].trainings.runs[0]
     folder = records.run_folder(results, run)
     for name, value in (("initial", 0.0), ("final", 1.0), ("epochs/2", 0.5)):
         kernel = np.full((8, 8), value, np.float32)

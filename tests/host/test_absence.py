@@ -112,9 +112,11 @@ def test_what_is_measured_of_what_was_trained_elsewhere_waits_too(study):
 
 
 def test_what_reads_weights_alone_needs_no_gpu(study):
-    experiment = dataclasses.replace(
-        study.experiments["trained"], measures={"weight_distance": {"weights": "final"}}
+    experiment = study.experiments["trained"]
+    trainings = dataclasses.replace(
+        experiment.trainings, measures={"weight_distance": {"weights": "final"}}
     )
+    experiment = dataclasses.replace(experiment, trainings=trainings)
 
     def made():
         files = job_files.measure_files(study, experiment, "results")
@@ -269,7 +271,7 @@ def test_studies_plan_a_gpu_beside_the_cpu(
     chosen = planned.experiments[experiment]
 
     def made() -> list[bool]:
-        paths = [*chosen.runs] if runs else []
+        paths = [*chosen.trainings.runs] if runs else []
         paths = [run for run in paths if not absence.of(planned.runs[run].factors)]
         paths += [path.as_posix() for path in job_files.measure_files(planned, chosen, tmp_path)]
         return [needs_gpu(path) for path in paths]

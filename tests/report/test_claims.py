@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas
 import pytest
 
@@ -9,7 +11,7 @@ import synthetic
 from batchscope.analysis import outcome_answers
 from batchscope.catalogue import outcomes, run_names
 from batchscope.report import claims, content
-from batchscope.study import config, plan
+from batchscope.study import config, planner
 from batchscope.tables import run_table
 
 PUBLISHED = {
@@ -17,42 +19,42 @@ PUBLISHED = {
     "found": "It rises.",
     "claims": {"best_validation_loss": "rises"},
 }
-
-
-def answer(verdict="not resolved", slope=(0.1, -0.1, 0.3), **rest):
-    ends = {"smallest": end(16, 0.5), "largest": end(256, 0.9)}
-    return {
-        **{"outcome": "test_accuracy", "label": "Test accuracy", "series": "", "timed": False},
-        **{"verdict": verdict, "p_holm": 0.2, "note": "", "ran_out": {}, **ends},
-        "slope": dict(zip(("value", "low", "high"), slope, strict=True)),
-        "change": {"value": slope[0], "low": None, "high": None},
-        **rest,
-    }
-
-
-def end(batch_size, value):
-    return {"batch_size": batch_size, "value": value, "low": None, "high": None}
+NOTHING = (math.nan, math.nan, math.nan)
 
 
 @pytest.mark.parametrize(
     "stated, found, word",
     [
-        ("rises", answer("rises", (0.2, 0.1, 0.3)), "Held"),
-        ("rises", answer(), "Not resolved"),
-        ("rises", answer("falls, against what was stated", (-0.2, -0.3, -0.1)), "Not held"),
-        ("falls", answer(slope=(-0.2, -0.3, -0.1)), "Not resolved"),
+        ("rises", synthetic.answer("rises", (0.2, 0.1, 0.3)), "Held"),
+        ("rises", synthetic.answer(), "Not resolved"),
         (
             "rises",
-            answer("not enough seeds (3 of 6)", (-0.2, -0.3, -0.1)),
+            synthetic.answer("falls, against what was stated", (-0.2, -0.3, -0.1)),
+            "Not held",
+        ),
+        ("falls", synthetic.answer(slope=(-0.2, -0.3, -0.1)), "Not resolved"),
+        (
+            "rises",
+            synthetic.answer("not enough seeds (3 of 6)", (-0.2, -0.3, -0.1)),
             "Not enough seeds (3 of 6)",
         ),
-        ("rises", answer("one batch size", (None, None, None)), "One batch size"),
-        ("rises", answer("not tested", (0.2, None, None), timed=True), "Seen, not tested"),
-        ("falls", answer("not tested", (0.2, None, None), timed=True), "Not seen, not tested"),
+        ("rises", synthetic.answer("one batch size", NOTHING), "One batch size"),
+        (
+            "rises",
+            synthetic.answer("not tested", (0.2, math.nan, math.nan), timed=True),
+            "Seen, not tested",
+        ),
+        (
+            "falls",
+            synthetic.answer("not tested", (0.2, math.nan, math.nan), timed=True),
+            "Not seen, not tested",
+        ),
     ],
 )
 def test_a_verdict_claims_no_more_than_the_seeds_carry(stated, found, word):
-    (verdict,) = claims.verdicts({"test_accuracy": stated}, [found, answer(outcome="other")])
+    (verdict,) = claims.verdicts(
+        {"test_accuracy": stated}, [found, synthetic.answer(column="other")]
+    )
     assert verdict.word == word
     assert verdict.text.startswith(f"test accuracy {stated} (0.5 at 16 and 0.9 at 256")
 
@@ -70,15 +72,17 @@ def test_a_verdict_claims_no_more_than_the_seeds_carry(stated, found, word):
     ],
 )
 def test_a_time_of_runs_that_nothing_stopped_is_a_lower_bound(stated, change, ran_out, word):
-    found = answer("not tested", (change, None, None), timed=True, ran_out=ran_out)
+    found = synthetic.answer(
+        "not tested", (change, math.nan, math.nan), timed=True, ran_out=ran_out
+    )
     (verdict,) = claims.verdicts({"test_accuracy": stated}, [found])
     assert verdict.word == word
 
 
 def test_every_series_is_judged_with_its_numbers():
     found = [
-        answer("rises", (0.2, 0.1, 0.3), series="no scaling", p_holm=0.0004),
-        answer(series="linear scaling", note="3 of 6 seeds finished at every batch size"),
+        synthetic.answer("rises", (0.2, 0.1, 0.3), series="no scaling", p_holm=0.0004),
+        synthetic.answer(series="linear scaling", note="3 of 6 seeds finished at every batch size"),
     ]
     first, second = claims.verdicts({"test_accuracy": "rises"}, found)
     assert first.text == (
@@ -103,24 +107,24 @@ def test_a_stated_direction_is_what_is_tested(tmp_path):
 
     def found(stated=None):
         answers = outcome_answers.answers(frame, stated and {"gap": stated})
-        return {one["outcome"]: one for one in answers}
+        return {one.outcome.column: one for one in answers}
 
     usual = found()
-    assert usual["generalisation_gap"]["verdict"] == "rises" and "train_loss" not in usual
+    assert usual["generalisation_gap"].verdict == "rises" and "train_loss" not in usual
     other = found(
         {
             column: outcomes.stated(column, "falls", "Figure 6")
             for column in ("generalisation_gap", "weight_distance", "train_loss")
         }
     )
-    assert other["generalisation_gap"]["direction"] == "falls"
-    assert other["generalisation_gap"]["source"] == "Figure 6"
-    assert other["generalisation_gap"]["p"] > 0.95
+    assert other["generalisation_gap"].outcome.direction == "falls"
+    assert other["generalisation_gap"].outcome.source == "Figure 6"
+    assert other["generalisation_gap"].p > 0.95
     (against,) = claims.verdicts({"generalisation_gap": "falls"}, [*other.values()])
     assert against.word == "Not held"
     # Stated as it is asked anyway: the source that is known stays.
-    assert other["weight_distance"]["source"] == usual["weight_distance"]["source"]
-    assert other["train_loss"]["label"] == "Training loss"
+    assert other["weight_distance"].outcome.source == usual["weight_distance"].outcome.source
+    assert other["train_loss"].outcome.label == "Training loss"
 
 
 def study(**published):
@@ -141,8 +145,8 @@ def study(**published):
 def test_the_plan_keeps_claims_apart_from_words():
     written = study(best_losses=PUBLISHED, accuracy={"figure": "Figure 7", "found": "It falls."})
     assert config.schema_problems(written) == []
-    experiment = plan.make(written).experiments["gap"]
-    assert experiment.claims == {"best_losses": {"best_validation_loss": "rises"}}
+    experiment = planner.make(written).experiments["gap"]
+    assert experiment.trainings.claims == {"best_losses": {"best_validation_loss": "rises"}}
     assert experiment.published["best_losses"] == {"figure": "Figure 6", "found": "It rises."}
 
 
@@ -154,26 +158,26 @@ def test_a_verdict_says_that_it_is_of_the_last_of_several_numbers_of_epochs(at_e
     written = study(accuracy=stated)
     written["experiments"]["gap"]["set"]["epochs"] = 5
     written["experiments"]["gap"]["at_epochs"] = at_epochs
-    planned = plan.make(written)
+    planned = planner.make(written)
     rows = [{**run_names.parse_run(run), "run": run, "status": "finished"} for run in planned.runs]
     frame = pandas.DataFrame(rows).assign(experiment="gap", machine="local", test_accuracy=0.9)
     frame["weight_distance"] = 1.0
-    found = {one["outcome"]: one for one in content.answers(planned, [frame])["gap"]}
+    found = {one.outcome.column: one for one in content.answers(planned, [frame])["gap"]}
     note = f"after all epochs of a training alone, not after {others}"
-    assert found["test_accuracy"]["note"] == note
-    assert found["weight_distance"]["note"] == ""
+    assert found["test_accuracy"].note == note
+    assert found["weight_distance"].note == ""
     (verdict,) = claims.verdicts({"test_accuracy": "falls"}, [*found.values()])
     assert verdict.text.endswith(f"{note}).")
     written["experiments"]["gap"]["at_epochs"] = [5]
-    (alone, *_) = content.answers(plan.make(written), [frame])["gap"]
-    assert alone["note"] == ""
+    (alone, *_) = content.answers(planner.make(written), [frame])["gap"]
+    assert alone.note == ""
 
 
 def test_they_change_no_table_and_no_run():
     from batchscope import snakefile
 
     without = {key: value for key, value in PUBLISHED.items() if key != "claims"}
-    plans = [plan.make(study(best_losses=given)) for given in (PUBLISHED, without)]
+    plans = [planner.make(study(best_losses=given)) for given in (PUBLISHED, without)]
     first, second = (snakefile.Jobs(planned, "config.yaml", "full", False) for planned in plans)
     assert first.also("gap") == second.also("gap")
     assert plans[0].runs.keys() == plans[1].runs.keys()

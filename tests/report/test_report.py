@@ -15,6 +15,7 @@ from html.parser import HTMLParser
 import pytest
 
 import report_example
+import synthetic
 from batchscope import project_files, report
 from batchscope.analysis import intervals
 from batchscope.analysis.series_differences import Contrast
@@ -22,7 +23,7 @@ from batchscope.catalogue import outcomes, run_names
 from batchscope.errors import UserError
 from batchscope.report import answers, claims, content, gaps, places, runs_table, text
 from batchscope.store import records
-from batchscope.study import config, plan
+from batchscope.study import config, planner
 
 VOID = {"meta", "link", "img", "input", "wbr", "br"}
 
@@ -126,16 +127,14 @@ def test_answers_say_what_the_statistics_say(example):
     found = report.read(study, results, path, partial=True).answers["gap"]
     page = Page(html)
     for answer in found:
-        assert answer["label"] in page.text and answer["verdict"] in page.text
-        assert f">{answer['outcome']}</code>" in html
-        assert all(source.strip() in page.text for source in answer["source"].split(";"))
+        assert answer.outcome.label in page.text and answer.verdict in page.text
+        assert f">{answer.outcome.column}</code>" in html
+        assert all(source.strip() in page.text for source in answer.outcome.source.split(";"))
 
 
 def test_verdicts_become_headlines():
     def answer(label, verdict, direction="rises", **rest):
-        slope = {"value": 0.5, "low": 0.4, "high": 0.6}
-        basis = {"label": label, "verdict": verdict, "direction": direction, "slope": slope}
-        return {"series": "", "timed": False, **basis, **rest}
+        return synthetic.answer(verdict, (0.5, 0.4, 0.6), label, direction=direction, **rest)
 
     unresolved = [answer("Gap", "not resolved"), answer("Loss", "not resolved")]
     given = [
@@ -184,7 +183,9 @@ def test_resolved_answers_are_told(tmp_path):
 def test_what_was_published_is_judged_at_the_top_and_below_its_figure(example):
     study, results, path, html = example
     found = report.read(study, results, path, partial=True).answers["gap"]
-    verdicts = claims.verdicts(study.experiments["gap"].claims["generalisation_gap"], found)
+    verdicts = claims.verdicts(
+        study.experiments["gap"].trainings.claims["generalisation_gap"], found
+    )
     assert len(verdicts) == 3 and verdicts[2].word.endswith("not tested")
     page = Page(html)
     counts = ", ".join(f"{count} {word.lower()}" for word, count in claims.counts(verdicts))
@@ -518,7 +519,7 @@ def test_a_missed_target_loss_is_a_gap_of_its_own(example):
 
 def test_a_figure_says_what_was_measured(tmp_path):
     def study(**measures):
-        return plan.make(
+        return planner.make(
             {
                 "study": "s",
                 "experiments": {

@@ -118,7 +118,7 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     early = CONFIG.replace("[evaluate, time_epoch]", "[evaluate]\n    at_epochs: [1, 4, 8]")
     study = planned(tmp_path, early)
     complete(study, tmp_path, VERSIONS["train"])
-    runs = study.experiments["a"].runs
+    runs = study.experiments["a"].trainings.runs
     for run in runs[:2]:  # measured: nothing is read
         job_files.snapshot_path(tmp_path, run, 1).unlink(missing_ok=True)
     assert status.overview(study, tmp_path).to_epoch == 0
@@ -316,7 +316,7 @@ def test_plan_imports_the_standard_library_only():
     import sys
 
     code = (
-        "import sys; from batchscope.study import plan;"
+        "import sys; from batchscope.study import planner;"
         "loaded = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names);"
         "print(sorted(name for name in loaded if not name.startswith('_')))"
     )

@@ -15,7 +15,7 @@ from batchscope.catalogue import dataset_definitions, run_factors, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError, UserError
-from batchscope.study import config, plan
+from batchscope.study import config, planner
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests" / "bad_configs"
@@ -111,12 +111,12 @@ def test_a_word_stands_for_a_list_of_it(tmp_path, monkeypatch):
         found.append(config.study("config.yaml"))
     assert found[0] == found[1]
     gap, speed = found[0].experiments["gap"], found[0].experiments["speed"]
-    assert (list(gap.measures), gap.figures, gap.beside) == (
+    assert (list(gap.trainings.measures), gap.figures, gap.trainings.beside) == (
         ["evaluate"],
         ("accuracy",),
         ("speed",),
     )
-    assert list(speed.timings) == ["throughput"]
+    assert list(speed.times.timings) == ["throughput"]
 
 
 def test_every_alias_is_answered_with_the_factor_or_setting():
@@ -145,7 +145,7 @@ def test_a_home_is_found_in_every_path(tmp_path, monkeypatch):
     raw["models"]["net"] = "~/net.py"
     raw["machines"] = {"other": {"results": "~/theirs"}}
     raw["datasets"]["own"] = {"source": "npz", "path": "~/own.npz"}
-    study = plan.make(raw)
+    study = planner.make(raw)
     assert list(study.models.values()) == [str(tmp_path / "net.py")]
     assert study.machines == {"other": (str(tmp_path / "theirs"), "local")}
     assert not [line for line in study.warnings if "seeds" not in line]
@@ -156,8 +156,13 @@ def test_default_study_is_the_fixed_one():
     (experiment,) = study.experiments.values()
     assert (study.name, study.machine, len(study.runs)) == ("default", "local", 30)
     assert experiment.vary == {"batch_size": (16, 32, 64, 128, 256)}
-    assert experiment.seeds == (0, 1, 2, 3, 4, 5)
-    assert list(experiment.measures) == ["evaluate", "sharpness", "weight_distance", "time_epoch"]
+    assert experiment.trainings.seeds == (0, 1, 2, 3, 4, 5)
+    assert list(experiment.trainings.measures) == [
+        "evaluate",
+        "sharpness",
+        "weight_distance",
+        "time_epoch",
+    ]
     run = next(iter(study.runs.values())).factors
     assert (run["model"], run["optimizer"], run["learning_rate"]) == ("small_cnn", "sgd", 0.05)
     assert run["epochs"] == 40 and run["dataset"].startswith("digits-")
@@ -221,8 +226,8 @@ def test_schema_has_the_sources_and_defaults_that_the_plan_uses():
         **split,
         "validation_from": "train",  # what is left out of a resolved split
     }
-    assert schema["properties"]["max_runs"]["default"] == plan.MAX_RUNS
-    minimal = plan.make({"study": "s", "experiments": {}})
+    assert schema["properties"]["max_runs"]["default"] == planner.MAX_RUNS
+    minimal = planner.make({"study": "s", "experiments": {}})
     assert schema["properties"]["machine"]["default"] == minimal.machine
 
 
@@ -245,7 +250,7 @@ experiments:
     )
     study = config.study(path)
     assert list(study.runs)[0].endswith("+bs=10+lr=0.001+opt=sgd+ep=3+seed=7+mom=0.9")
-    assert study.experiments["a"].measures["sharpness"]["epsilons"] == (1e-3, 5e-4)
+    assert study.experiments["a"].trainings.measures["sharpness"]["epsilons"] == (1e-3, 5e-4)
     (definition,) = study.datasets.values()
     assert definition["split"] == {"train": 0.5, "validation": 0.2, "test": 0.2, "seed": 0}
 
@@ -335,7 +340,7 @@ JUNK = (None, True, -1, 0, 3.5, float("nan"), 10**30, "", "x", "1e-3", [], [None
 def test_junk_anywhere_ends_in_a_message(junk, scale, tmp_path, monkeypatch):
     """Each node in turn becomes junk; whatever is not taken is refused in our words."""
     monkeypatch.chdir(tmp_path)
-    assert len(plan.make(FULL, scale).runs) == (8 if scale == "full" else 2)
+    assert len(planner.make(FULL, scale).runs) == (8 if scale == "full" else 2)
     for place in list(_places(FULL))[1:]:
         broken = copy.deepcopy(FULL)
         _at(broken, place[:-1])[place[-1]] = copy.deepcopy(junk)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchscope import project_files
-from batchscope.study import model_files, plan
+from batchscope.study import model_files, planner
 from small_study import MODEL_FILE, config, forbid, problems
 
 
@@ -19,13 +19,13 @@ def test_user_model_carries_the_digest_of_its_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text(MODEL_FILE.read_text())
     raw = config(models={"net": "net.py", "alias": "small_cnn"}, defaults={"model": "net"})
-    study = plan.make(raw)
+    study = planner.make(raw)
     ((token, path),) = study.models.items()
     assert path == "net.py" and token.startswith("net-")
     Path("net.py").write_text(MODEL_FILE.read_text() + "\n# changed\n")
-    assert list(plan.make(raw).models) != [token]
+    assert list(planner.make(raw).models) != [token]
     raw["defaults"]["model"] = "alias"
-    assert plan.make(raw).models == {"small_cnn": None}
+    assert planner.make(raw).models == {"small_cnn": None}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_user_model_carries_the_digest_of_its_file(tmp_path, monkeypatch):
 def test_ways_to_define_build(text, tmp_path):
     path = tmp_path / "net.py"
     path.write_text(text)
-    plan.make(config(models={"net": str(path)}))
+    planner.make(config(models={"net": str(path)}))
 
 
 def test_one_model_under_two_names_is_one_run_twice():

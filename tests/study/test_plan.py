@@ -4,7 +4,7 @@ import copy
 import time
 
 from batchscope.catalogue import measure_settings, run_factors, run_names
-from batchscope.study import experiment_keys, plan
+from batchscope.study import experiment_keys, planner
 from small_study import config, forbid, problems, timed
 
 
@@ -14,14 +14,14 @@ def factors(study, *wanted):
 
 def test_golden_tokens():
     """Frozen: these stand in the names of everybody's runs."""
-    study = plan.make(
+    study = planner.make(
         config(experiment={"vary": {"batch_size": [8], "dataset": ["digits", "mnist"]}})
     )
     assert list(study.datasets) == ["digits-065f9c58", "mnist-2f01a1fe"]
 
 
 def test_runs_are_named_by_what_they_are():
-    study = plan.make(config())
+    study = planner.make(config())
     assert list(study.runs) == [
         f"digits-065f9c58+small_cnn+bs={bs}+lr=0.1+opt=sgd+ep=2+seed={seed}"
         for bs in (16, 32)
@@ -32,15 +32,14 @@ def test_runs_are_named_by_what_they_are():
         assert run_names.parse_run(name) == run.factors
         assert list(run_names.parse_run(name)) == list(run.factors)
     experiment = study.experiments["a"]
-    assert experiment.runs == tuple(study.runs)
-    assert experiment.datasets == ("digits-065f9c58",) and experiment.models == ("small_cnn",)
-    assert (experiment.title, experiment.question, experiment.measures) == ("a", "", {})
+    assert experiment.trainings.runs == tuple(study.runs)
+    assert (experiment.title, experiment.question, experiment.trainings.measures) == ("a", "", {})
     assert study.models == {"small_cnn": None}
     assert (study.title, study.folder_name) == ("s", "s")
 
 
 def test_precedence_is_defaults_set_cases_vary_seed():
-    study = plan.make(
+    study = planner.make(
         config(
             defaults={"momentum": 0.1, "epochs": 1, "batch_size": 1},
             experiment={
@@ -64,28 +63,30 @@ def test_nothing_is_inherited_between_experiments():
     raw = config()
     raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": [0, 5]}
     raw["experiments"]["a"]["set"] = {"momentum": 0.9}
-    study = plan.make(raw)
-    assert [study.runs[run].factors["momentum"] for run in study.experiments["b"].runs] == [0, 0]
+    study = planner.make(raw)
+    assert [
+        study.runs[run].factors["momentum"] for run in study.experiments["b"].trainings.runs
+    ] == [0, 0]
 
 
 def test_experiments_share_runs():
     raw = config()
     raw["experiments"]["b"] = {"set": {"batch_size": 16}, "seeds": 3}
-    study = plan.make(raw)
+    study = planner.make(raw)
     assert len(study.runs) == 5
-    assert set(study.experiments["a"].runs) & set(study.experiments["b"].runs)
+    assert set(study.experiments["a"].trainings.runs) & set(study.experiments["b"].trainings.runs)
 
 
 def test_birth_values_are_not_spelled():
     spelled = config(defaults={"momentum": 0, "patience": 0, "threads": 1, "device": "cpu"})
-    assert list(plan.make(spelled).runs) == list(plan.make(config()).runs)
+    assert list(planner.make(spelled).runs) == list(planner.make(config()).runs)
 
 
 def test_measures_as_list_and_as_map_are_the_same():
     first = ["evaluate", {"sharpness": {"examples": "all", "epsilons": [1e-3]}}]
     second = {"evaluate": None, "sharpness": {"examples": 0, "epsilons": ["1e-3"]}}
-    made = [plan.make(config(experiment={"measure": given})) for given in (first, second)]
-    measures = [study.experiments["a"].measures for study in made]
+    made = [planner.make(config(experiment={"measure": given})) for given in (first, second)]
+    measures = [study.experiments["a"].trainings.measures for study in made]
     assert measures[0] == measures[1]
     assert list(measures[0]) == ["evaluate", "sharpness"]
     assert set(measures[0]["sharpness"]) == set(measure_settings.ENTRIES["sharpness"].parameters)
@@ -110,7 +111,7 @@ def test_reduced_replaces_whole_keys():
         },
     )
     before = copy.deepcopy(raw)
-    full, reduced = plan.make(raw), plan.make(raw, "reduced")
+    full, reduced = planner.make(raw), planner.make(raw, "reduced")
     assert raw == before
     assert (len(full.runs), full.folder_name, full.reduced) == (8, "s", False)
     assert (reduced.folder_name, reduced.reduced) == ("s-reduced", True)
@@ -122,7 +123,7 @@ def test_reduced_replaces_whole_keys():
 
 def test_faults_of_the_other_scale_do_not_stop_this_one():
     raw = config(reduced={"experiments": {"a": {"vary": {"batch_size": [5000]}}}})
-    assert plan.make(raw)
+    assert planner.make(raw)
     (line,) = problems(raw, "reduced")
     assert line.startswith("reduced.experiments.a.vary.batch_size[0]: received 5000")
 
@@ -138,8 +139,8 @@ def test_one_fault_of_a_default_is_one_line():
 
 
 def test_growing_a_grid_keeps_every_name():
-    small = plan.make(config())
-    grown = plan.make(
+    small = planner.make(config())
+    grown = planner.make(
         config(experiment={"vary": {"batch_size": [8, 16, 32, 64]}, "seeds": 3}, title="Other")
     )
     assert set(small.runs) < set(grown.runs)
@@ -149,7 +150,7 @@ def test_unused_data_sets_are_left_out():
     raw = config(
         datasets={"unused": {"source": "digits", "split": {"train": 9, "validation": 1, "test": 1}}}
     )
-    assert list(plan.make(raw).datasets) == ["digits-065f9c58"]
+    assert list(planner.make(raw).datasets) == ["digits-065f9c58"]
 
 
 def test_five_thousand_runs_are_planned_at_once():
@@ -161,11 +162,11 @@ def test_five_thousand_runs_are_planned_at_once():
             "measure": ["evaluate", "sharpness", "time_epoch"],
         },
     )
-    plan.make(raw)
+    planner.make(raw)
     times = []
     for _ in range(3):
         start = time.process_time()
-        assert len(plan.make(raw).runs) == 5000
+        assert len(planner.make(raw).runs) == 5000
         times.append(time.process_time() - start)
     assert min(times) < 1.0
 
@@ -173,7 +174,9 @@ def test_five_thousand_runs_are_planned_at_once():
 def test_too_few_seeds_for_a_verdict_are_warned_of():
     def warnings(seeds, sizes=(16, 32, 64), rates=(0.1,), **rest):
         vary = {"batch_size": list(sizes), "learning_rate": list(rates)}
-        return plan.make(config(experiment={"vary": vary, "seeds": seeds, **rest}, **many)).warnings
+        return planner.make(
+            config(experiment={"vary": vary, "seeds": seeds, **rest}, **many)
+        ).warnings
 
     many = {"max_runs": 10_000}
     assert warnings(1) == (
@@ -196,11 +199,11 @@ def test_pairs_share_everything_but_one_factor():
         "vary": {"batch_size": [16, 32, 64], "learning_rate": [0.1, 0.2]},
         "measure": {"line": {"between": {"batch_size": [64, 16]}, "points": 5}},
     }
-    study = plan.make(config(experiment=experiment))
+    study = planner.make(config(experiment=experiment))
     found = study.experiments["a"]
-    assert found.measures["line"]["points"] == 5
-    assert "between" not in found.measures["line"]
-    pairs = found.pairs["line"]
+    assert found.trainings.measures["line"]["points"] == 5
+    assert "between" not in found.trainings.measures["line"]
+    pairs = found.trainings.pairs["line"]
     assert len(pairs) == 2 * 2
     for small, large in pairs:
         one, other = study.runs[small].factors, study.runs[large].factors
@@ -214,27 +217,27 @@ def test_pairs_may_differ_in_any_factor_that_leaves_the_initial_weights():
         "measure": [{"line": {"between": {"learning_rate": [0.1, 0.2]}}}],
         "set": {"batch_size": 16},
     }
-    study = plan.make(config(experiment=experiment))
+    study = planner.make(config(experiment=experiment))
     assert [
         tuple(study.runs[name].factors["learning_rate"] for name in pair)
-        for pair in study.experiments["a"].pairs["line"]
+        for pair in study.experiments["a"].trainings.pairs["line"]
     ] == [(0.1, 0.2)] * 2
 
 
 def test_one_training_serves_several_numbers_of_epochs():
-    plain = plan.make(config(defaults={"epochs": 10}))
+    plain = planner.make(config(defaults={"epochs": 10}))
     experiment = {"measure": ["evaluate", "time_epoch"], "at_epochs": ["5", 1, 10, 8.0]}
-    study = plan.make(config(defaults={"epochs": 10}, experiment=experiment))
+    study = planner.make(config(defaults={"epochs": 10}, experiment=experiment))
     assert list(study.runs) == list(plain.runs)
     assert study.experiments["a"].at_epochs == (1, 5, 8, 10)
     assert plain.experiments["a"].at_epochs == ()
-    assert study.experiments["a"].measures["evaluate"]["epoch"] == 0
+    assert study.experiments["a"].trainings.measures["evaluate"]["epoch"] == 0
 
 
 def test_at_epochs_are_those_that_every_run_keeps():
     vary = {"batch_size": [16], "epochs": [10, 20]}
     experiment = {"vary": vary, "measure": ["evaluate"], "at_epochs": [4, 8]}
-    plan.make(config(experiment=experiment))
+    planner.make(config(experiment=experiment))
     experiment["at_epochs"] = [4, 6, 9]  # 10 is kept of one run alone
     assert problems(config(experiment=experiment)) == [
         "experiments.a.at_epochs[1]: received 6, after which no weights are kept; 5 or 8 is "
@@ -257,7 +260,9 @@ def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones()
         {"method": "conservative", "gamma": 10, "inner_steps": 3},
         {"method": "robust", "augmentation": "crop"},
     ]
-    study = plan.make(config(experiment={"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases}))
+    study = planner.make(
+        config(experiment={"vary": {"batch_size": [16]}, "seeds": 1, "cases": cases})
+    )
     plain = "digits-065f9c58+small_cnn+bs=16+lr=0.1+opt=sgd+ep=2+seed=0"
     assert list(study.runs) == [
         plain,
@@ -279,8 +284,8 @@ def test_margins_and_the_experiments_beside_them():
         experiment={"measure": ["evaluate"], "margins": {"test_accuracy": "3e-2"}, "beside": ["t"]}
     )
     raw["experiments"]["t"] = timing
-    found = plan.make(raw).experiments["a"]
-    assert (found.margins, found.beside) == ({"test_accuracy": 0.03}, ("t",))
+    found = planner.make(raw).experiments["a"]
+    assert (found.trainings.margins, found.trainings.beside) == ({"test_accuracy": 0.03}, ("t",))
     bad = copy.deepcopy(raw)
     bad["experiments"]["a"] |= {
         "margins": {"test_acuracy": 0.03, "test_loss": -1},
@@ -308,13 +313,13 @@ def test_limits_of_the_batch_size_need_margins_and_beside_needs_them_too():
 
 
 def test_a_framework_is_a_sweep_of_its_own():
-    own, other = plan.make(timed()).experiments["a"].sweeps
+    own, other = planner.make(timed()).experiments["a"].times.sweeps
     assert other.name == f"{own.name}+fw=pytorch"
-    assert plan.make(timed(vary={"batch_size": [32]})).experiments["a"].sweeps == (own,)
+    assert planner.make(timed(vary={"batch_size": [32]})).experiments["a"].times.sweeps == (own,)
     frameworks = list(run_factors.TIMING_ONLY_FACTORS["framework"].choices)
     every = {"batch_size": [32], "framework": frameworks, "threads": ["all"], "device": ["cpu"]}
     every |= {"model": ["campbell_cnn", "lheureux_cnn"], "optimizer": ["sgd", "adam"]}
-    assert len(plan.make(timed(vary=every)).experiments["a"].sweeps) == 4 * 2 * 2
+    assert len(planner.make(timed(vary=every)).experiments["a"].times.sweeps) == 4 * 2 * 2
 
 
 def test_a_training_has_no_framework():
@@ -324,7 +329,7 @@ def test_a_training_has_no_framework():
 
 def test_a_machine_whose_folder_nobody_may_look_at(monkeypatch):
     raw = config(machines={"other": {"results": "theirs"}})
-    assert any("which is not there" in warning for warning in plan.make(raw).warnings)
+    assert any("which is not there" in warning for warning in planner.make(raw).warnings)
     forbid(monkeypatch)
     assert problems(raw) == [
         "machines.other.results: received 'theirs' (Permission denied); a folder that can be read "

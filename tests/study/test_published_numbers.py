@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import matplotlib.text
 import numpy as np
@@ -11,7 +12,7 @@ import synthetic
 from batchscope import figures, snakefile
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import as_published, canvas
-from batchscope.study import config, plan, published_numbers
+from batchscope.study import config, planner, published_numbers
 from batchscope.tables import run_table
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -45,7 +46,7 @@ def study(numbers=None, **experiment):
 def made(numbers=None, **experiment):
     found = study(numbers, **experiment)
     assert config.schema_problems(found) == []
-    return plan.make(found)
+    return planner.make(found)
 
 
 def series(**factors):
@@ -80,7 +81,7 @@ def test_an_experiment_of_times_takes_its_own_factors_and_columns():
         "published": {"frameworks": {**DOCUMENT, "numbers": numbers}},
     }
     assert config.schema_problems(raw) == []
-    found = plan.make(raw).experiments["gap"].numbers["frameworks"]
+    found = planner.make(raw).experiments["gap"].numbers["frameworks"]
     assert [item.factors for item in found] == [{"framework": "mxnet"}, {"framework": "jax"}]
     assert found[0].columns == {"memory_mb": (500.5, 510.0), "utilisation_percent": (5.0, 6.0)}
 
@@ -142,7 +143,7 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     plans = [made(), made([before]), made([other]), made([series(optimizer="adam")])]
     renamed = study([before])
     renamed["experiments"]["gap"]["published"]["accuracy"] |= {"figure": "Table 5"}
-    plans.append(plan.make(renamed))
+    plans.append(planner.make(renamed))
     found = [followed(planned).also("gap") for planned in plans]
     assert len(set(found)) == len(found)
     assert json.loads(found[0]) == {"at_epochs": [], "machines": {}}
@@ -150,7 +151,7 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     # What a document found stands in the report alone.
     reworded = study([before])
     reworded["experiments"]["gap"]["published"]["accuracy"] |= {"found": "It falls."}
-    assert followed(plan.make(reworded)).also("gap") == found[1]
+    assert followed(planner.make(reworded)).also("gap") == found[1]
     assert "published.csv" in snakefile.TABLES
     assert {f"{name}.csv" for name in figures.Tables.__dataclass_fields__} == set(snakefile.TABLES)
 
@@ -162,8 +163,9 @@ def drawn(folder, numbers, cases=({},), failed=None, sizes=(16, 32, 64)):
     """Returns the figure drawn from its CSV alone, and that frame."""
     runs = synthetic.grid(sizes, [0, 1, 2], cases)
     planned = synthetic.study(runs)
-    experiment = planned.experiments["gap"]
-    experiment.published, experiment.numbers = {"accuracy": DOCUMENT}, {"accuracy": numbers}
+    planned.experiments["gap"] = replace(
+        planned.experiments["gap"], published={"accuracy": DOCUMENT}, numbers={"accuracy": numbers}
+    )
     synthetic.write(folder / "results", planned, dict.fromkeys(runs, failed) if failed else None)
     run_table.write(folder / "results", planned, "gap", folder / "tables")
     figure = figures.FIGURES["accuracy"]

@@ -43,7 +43,9 @@ def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
         read = {one for figure in drawn for one in figures.FIGURES[figure].entry.measures}
         read = {measure for one in read for measure in one.split("|")}
         # What is evaluated stands in the answer and in the table of runs, too.
-        assert {*experiment.measures, *experiment.timings} - {"evaluate"} <= read, name
+        assert {*experiment.trainings.measures, *experiment.times.timings} - {"evaluate"} <= read, (
+            name
+        )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -51,7 +53,7 @@ def test_a_study_at_full_scale_has_the_seeds_to_decide_what_it_states(path):
     study = config.study(path)
     warned = " ".join(study.warnings)
     for name, experiment in study.experiments.items():
-        if experiment.claims or experiment.margins:
+        if experiment.trainings.claims or experiment.trainings.margins:
             assert f"experiments.{name}.seeds:" not in warned
 
 
@@ -83,29 +85,29 @@ def test_a_study_says_where_it_cannot_give_a_verdict():
         for name in ("f1", "f1_batch_statistics", "f1_plain")
     )
     assert of("keskar2017").warnings == ()
-    assert {len(one.seeds) for one in of("keskar2017").experiments.values()} == {10}
-    assert len(of("chang2020").experiments["surfaces"].seeds) == 6
+    assert {len(one.trainings.seeds) for one in of("keskar2017").experiments.values()} == {10}
+    assert len(of("chang2020").experiments["surfaces"].trainings.seeds) == 6
 
 
 def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
     study = of("chang2020", "reduced")
     for name, experiment in study.experiments.items():
-        runs = [study.runs[run].factors for run in experiment.runs]
+        runs = [study.runs[run].factors for run in experiment.trainings.runs]
         by_patience = {factors["patience"] for factors in runs}
         # One epoch that is timed, and trainings to one and the same loss, stop at that.
         assert by_patience == ({0} if name in {"parallel", "matched_loss"} else {10}), name
         least = 1 if name in TIMES else 3 if name in FEW else outcomes.LEAST_SEEDS
-        assert len(experiment.seeds) >= least, name
-        assert len({factors["seed"] for factors in runs}) == len(experiment.seeds)
+        assert len(experiment.trainings.seeds) >= least, name
+        assert len({factors["seed"] for factors in runs}) == len(experiment.trainings.seeds)
 
 
 def test_reduced_chang_and_pathak_keeps_the_size_of_its_measures():
     study = of("chang2020", "reduced")
-    landscape = study.experiments["surfaces"].measures["landscape"]
+    landscape = study.experiments["surfaces"].trainings.measures["landscape"]
     assert (landscape["points"], landscape["examples"]) == (25, 512)
     measured = {
-        name: found.measures["sharpness"]["examples"]
+        name: found.trainings.measures["sharpness"]["examples"]
         for name, found in study.experiments.items()
-        if "sharpness" in found.measures
+        if "sharpness" in found.trainings.measures
     }
     assert measured == dict.fromkeys(("flatness", "matched_loss", "scaling"), 1000)

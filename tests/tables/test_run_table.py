@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pandas
 import pytest
@@ -32,7 +33,7 @@ def written(tmp_path):
 def test_one_row_per_run_in_the_plans_order(written):
     results, planned = written
     frame = run_table.collect(results, planned, "gap")
-    assert list(frame["run"]) == planned.experiments["gap"].runs
+    assert tuple(frame["run"]) == planned.experiments["gap"].trainings.runs
     assert list(frame["status"]) == ["finished", "diverged", "finished", "missing"]
     first = frame.iloc[0]
     assert (first["study"], first["experiment"], first["machine"]) == ("made_up", "gap", "local")
@@ -82,7 +83,7 @@ def test_the_measures_fill_documented_columns(measure):
 
 def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
     planned = synthetic.study(synthetic.grid([16], [0]))
-    planned.experiments["gap"].measures["sam_sharpness"]["rhos"] = (0.05, 0.5)
+    planned.experiments["gap"].trainings.measures["sam_sharpness"]["rhos"] = (0.05, 0.5)
     frame = run_table.collect(tmp_path, planned, "gap")
     assert frame[["sam_sharpness_0.05", "sam_sharpness_0.5"]].isna().all(axis=None)
 
@@ -101,7 +102,7 @@ def test_the_tables_job_pays_for_no_framework():
 
 def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
     results, planned = written
-    run = planned.experiments["gap"].runs[0]
+    run = planned.experiments["gap"].trainings.runs[0]
     path = records.measure_path(results, run, "evaluate", "default")
     record = json.loads(path.read_text())
     record["values"]["new_measure"] = 4.5
@@ -171,7 +172,7 @@ def test_histories(written):
 
 def test_a_history_of_an_earlier_version_lacks_columns(written):
     results, planned = written
-    run = planned.experiments["gap"].runs[0]
+    run = planned.experiments["gap"].trainings.runs[0]
     path = records.run_folder(results, run) / "history.csv"
     rows = [line.split(",")[:8] for line in path.read_text().splitlines()]
     path.write_text("\n".join(",".join(row) for row in rows) + "\n")
@@ -199,7 +200,7 @@ def test_updates(written):
 
 def test_updates_outside_the_histogram_count_in_the_shares(written):
     results, planned = written
-    run = planned.experiments["gap"].runs[0]
+    run = planned.experiments["gap"].trainings.runs[0]
     path = records.measure_path(results, run, "displacement", "default")
     record = disk.read_json(path)
     record["values"]["updates"] = 8
@@ -223,7 +224,7 @@ def test_alignment(written):
 def test_lines(written):
     results, planned = written
     frame = long_tables.lines(results, planned, "gap")
-    small, _, large, _ = planned.experiments["gap"].runs
+    small, _, large, _ = planned.experiments["gap"].trainings.runs
     assert frame["run"].unique().tolist() == [small]  # those of the other seed failed
     assert frame["other"].unique().tolist() == [large]
     assert frame[["factor", "small", "large"]].drop_duplicates().to_numpy().tolist() == [
@@ -238,7 +239,7 @@ def test_lines(written):
 def test_landscapes(written):
     results, planned = written
     frame = long_tables.landscapes(results, planned, "gap")
-    run = planned.experiments["gap"].runs[0]
+    run = planned.experiments["gap"].trainings.runs[0]
     frame = frame[frame["run"] == run]
     surface = frame[(frame["kind"] == "surface") & (frame["index"] == 1)]
     path = records.measure_path(results, run, "landscape", _settings("landscape"))
@@ -255,7 +256,7 @@ def test_landscapes(written):
 def test_at_epochs(written):
     results, planned = written
     frame = long_tables.at_epochs(results, planned, "gap")
-    runs = planned.experiments["gap"].runs
+    runs = planned.experiments["gap"].trainings.runs
     assert frame["run"].tolist() == [run for run in runs[:3] for _ in synthetic.AT_EPOCHS]
     assert frame["at_epoch"].tolist() == list(synthetic.AT_EPOCHS) * 3
     assert set(frame["machine"]) == {"local"}
@@ -294,7 +295,7 @@ def test_at_epochs_of_a_training_that_stopped_early_are_empty(tmp_path):
 
 def test_at_epochs_need_no_more_than_one_of_their_measures(written):
     results, planned = written
-    chosen = planned.experiments["gap"].measures
+    chosen = planned.experiments["gap"].trainings.measures
     timing = chosen.pop("time_epoch")
     frame = long_tables.at_epochs(results, planned, "gap")
     assert frame["train_seconds"].isna().all() and frame["test_loss"].notna().any()
@@ -307,7 +308,10 @@ def test_at_epochs_need_no_more_than_one_of_their_measures(written):
 def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):
     results, planned = written
     other = tmp_path / "other"
-    run, timed = planned.experiments["gap"].runs[0], planned.experiments["gap"].measures
+    run, timed = (
+        planned.experiments["gap"].trainings.runs[0],
+        planned.experiments["gap"].trainings.measures,
+    )
     shutil.copytree(records.run_folder(results, run), records.run_folder(other, run))
     timing = run_names.timing_name(run_names.parse_run(run))
     settings = measure_settings.settings_name("time_epoch", timed["time_epoch"])
@@ -332,7 +336,7 @@ def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_pa
     assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST)
     nothing = table(tmp_path / "nothing", planned, "gap")
     assert list(nothing.columns) == columns and len(nothing) == 0
-    planned.experiments["gap"].measures.clear()
+    planned.experiments["gap"].trainings.measures.clear()
     unmeasured = table(results, planned, "gap")
     assert list(unmeasured.columns) == columns
     assert (len(unmeasured) > 0) == (name == "history.csv")
@@ -340,14 +344,14 @@ def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_pa
 
 def test_measures_are_read_by_their_settings(written):
     results, planned = written
-    planned.experiments["gap"].measures["evaluate"] = {"weights": "best"}
+    planned.experiments["gap"].trainings.measures["evaluate"] = {"weights": "best"}
     frame = run_table.collect(results, planned, "gap")
     assert frame["test_accuracy"].isna().all()
 
 
 def test_damaged_records_are_named(written):
     results, planned = written
-    run = planned.experiments["gap"].runs[0]
+    run = planned.experiments["gap"].trainings.runs[0]
     path = records.run_folder(results, run) / "record.json"
     path.write_text("{")
     with pytest.raises(errors.UserError, match="record.json: received .*; a JSON record is"):
@@ -359,7 +363,8 @@ def test_a_thousand_runs_are_collected_in_seconds(tmp_path, monkeypatch):
     wanted = ("evaluate", "weight_distance", "sharpness", "time_epoch", "displacement")
     chosen = {name: synthetic.MEASURES[name] for name in wanted}
     planned = synthetic.study(synthetic.grid(range(1, 101), range(10), epochs=40), chosen)
-    planned.experiments["gap"].at_epochs = (1,)  # a file more of every run: enough to write
+    one = replace(planned.experiments["gap"], at_epochs=(1,))
+    planned.experiments["gap"] = one  # a file more of every run: enough to write
     synthetic.write(tmp_path, planned)
     start = time.process_time()
     frame = run_table.collect(tmp_path, planned, "gap")

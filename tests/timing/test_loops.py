@@ -53,12 +53,24 @@ def sgd(rate: float = 0.1):
     return keras.optimizers.SGD(rate)
 
 
+def made_loop(
+    name, model, optimizer, images, labels, batch_size: int, scale=SCALE, whole=False, **source
+):
+    """A loop's runner over arrays."""
+    from batchscope.timing.steps import loops
+    from batchscope.training.step_loop import Batches, Examples
+
+    examples, batches = Examples(images, labels, scale), Batches(batch_size, whole)
+    return loops.make(name, model, optimizer, examples, batches, loops.Source(**source))
+
+
 def by_step_loop(model, optimizer, images, labels, batch_size: int, steps: int) -> None:
     """The training's own loop, one call per epoch."""
     from batchscope.training import step_loop
 
     order = np.arange(len(images), dtype=np.int32)
-    reference = step_loop.StepLoop(model, optimizer, images, labels, SCALE, batch_size)
+    examples, batches = step_loop.Examples(images, labels, SCALE), step_loop.Batches(batch_size)
+    reference = step_loop.StepLoop(model, optimizer, examples, batches)
     per_epoch = step_loop.steps_per_epoch(len(images), batch_size)
     while steps:
         stop = min(steps, per_epoch)
@@ -82,7 +94,6 @@ def test_the_loops_and_pipelines_are_those_that_names_know():
 @pytest.mark.parametrize("name", LOOPS)
 def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
     """Steps of 16 of 50 examples: every epoch has a last batch of two."""
-    from batchscope.timing.steps import loops
 
     images, labels = digits(50)
     # Cut within epochs, and within the steps of a call where a call has 32.
@@ -91,7 +102,7 @@ def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
     before = weights(expected)
     by_step_loop(expected, sgd(), images, labels, 16, sum(parts))
     model, optimizer = small_cnn(), sgd()
-    runner = loops.make(name, model, optimizer, images, labels, SCALE, 16)
+    runner = made_loop(name, model, optimizer, images, labels, 16)
     assert all(runner.run(steps) > 0 for steps in parts)
     assert int(optimizer.iterations.numpy()) == sum(parts)
     assert np.abs(weights(expected) - before).max() > 0.01
@@ -101,8 +112,6 @@ def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
 @pytest.mark.parametrize("name", ["function", "fit", "fit_steps"])
 def test_one_sigmoid_unit_and_penalties_are_trained_alike(name):
     import keras
-
-    from batchscope.timing.steps import loops
 
     def made():
         inputs = keras.Input((8, 8, 1))
@@ -114,7 +123,7 @@ def test_one_sigmoid_unit_and_penalties_are_trained_alike(name):
     expected, model = made(), made()
     model.set_weights(expected.get_weights())
     by_step_loop(expected, sgd(), images, labels, 8, 40)
-    loops.make(name, model, sgd(), images, labels, SCALE, 8).run(40)
+    made_loop(name, model, sgd(), images, labels, 8).run(40)
     np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
 
 
@@ -126,7 +135,8 @@ def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
     found = []
     for parts in (((0, 9),), ((0, 4), (0, 4), (0, 1))):
         model = small_cnn()
-        steps = step_loop.StepLoop(model, sgd(), images, labels, SCALE, 16)
+        examples, batches = step_loop.Examples(images, labels, SCALE), step_loop.Batches(16)
+        steps = step_loop.StepLoop(model, sgd(), examples, batches)
         totals = step_loop.Totals()
         for part in parts:
             done, totals, *_ = steps.run(order, *part, totals)
@@ -137,7 +147,7 @@ def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
 
 @pytest.mark.parametrize("name", ["graph", "function", "fit"])
 def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
-    from batchscope.timing.steps import lead_in, loops
+    from batchscope.timing.steps import lead_in
 
     images, labels = digits(50)
     traced = 0
@@ -150,7 +160,7 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
         return call(self, *arguments, **options)
 
     monkeypatch.setattr(type(model), "call", counted)
-    runner = loops.make(name, model, sgd(), images, labels, SCALE, 16)
+    runner = made_loop(name, model, sgd(), images, labels, 16)
     runner.lead_in_seconds = math.inf  # however slow the machine is
     runner.run(1)
     once = traced
@@ -161,7 +171,7 @@ def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypat
         assert runner.at(size)(steps) > 0
     assert traced == once
     batches = {size: endless(images, labels, size) for size, _, _ in blocks}
-    training = loops.make("eager", expected, sgd(), images, labels, SCALE, 1)
+    training = made_loop("eager", expected, sgd(), images, labels, 1)
     for size, steps, untimed in ((16, 1, 0), *blocks):
         for batch in itertools.islice(batches[size], untimed + steps):
             training._step(*batch)
@@ -193,10 +203,11 @@ def test_a_lead_in_is_of_whole_calls_into_the_graph():
     [("dataset", 0.0, False), ("prefetch", 0.0, True), ("dataset", 0.5, True)],
 )
 def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
-    from batchscope.timing.steps import loops
 
     images, labels = digits(8)
-    made = loops.make("function", linear(3), sgd(), images, labels, SCALE, 4, pipeline, delay)
+    made = made_loop(
+        "function", linear(3), sgd(), images, labels, 4, pipeline=pipeline, delay_seconds=delay
+    )
     assert math.isinf(made.lead_in_seconds) == whole
 
 
@@ -318,10 +329,9 @@ def test_images_that_are_no_jpeg_files_are_refused(images, message, tmp_path):
 
 
 def test_an_epoch_begins_anew_after_its_last_smaller_batch():
-    from batchscope.timing.steps import loops
 
     images, labels = digits(50)
-    runner = loops.make("graph", linear(3), sgd(), images, labels, SCALE, 16)
+    runner = made_loop("graph", linear(3), sgd(), images, labels, 16)
     for start, steps in ((0, 3), (3, 1), (4, 2), (6, 11), (17, 4)):
         assert runner.position == start % 4
         runner.run(steps)
@@ -331,13 +341,12 @@ def test_an_epoch_begins_anew_after_its_last_smaller_batch():
 
 @pytest.mark.parametrize("name", ["graph", "function"])
 def test_whole_batches_leave_an_epochs_rest_out(name):
-    from batchscope.timing.steps import loops
 
     images, labels = digits(50)
     expected, model = linear(3), linear(3)
     # Of 50 examples, three batches of 16 make an epoch: those of the first 48.
     by_step_loop(expected, sgd(), images[:48], labels[:48], 16, 7)
-    runner = loops.make(name, model, sgd(), images, labels, SCALE, 16, whole_batches=True)
+    runner = made_loop(name, model, sgd(), images, labels, 16, whole=True)
     assert runner.steps_per_epoch == 3
     runner.run(7)
     np.testing.assert_allclose(weights(model), weights(expected), rtol=1e-4, atol=1e-6)
@@ -379,8 +388,8 @@ def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, slee
     from batchscope.timing.steps import loops
 
     images, labels = digits(20)
-    made = linear(3), sgd(), images, labels, SCALE, size
-    runner = loops.make(name, *made, delay_seconds=0.25)
+    made = linear(3), sgd(), images, labels, size
+    runner = made_loop(name, *made, delay_seconds=0.25)
     clock = Clock()
     monkeypatch.setattr(loops, "time", clock)
     taken = runner.run(epochs * runner.steps_per_epoch)
@@ -394,8 +403,8 @@ def test_turns_without_the_delay_sleep_nothing(name, monkeypatch):
     from batchscope.timing.steps import lead_in, loops
 
     images, labels = digits(20)
-    made = linear(3), sgd(), images, labels, SCALE, 8
-    runner = loops.make(name, *made, delay_seconds=0.25)
+    made = linear(3), sgd(), images, labels, 8
+    runner = made_loop(name, *made, delay_seconds=0.25)
     monkeypatch.setattr(loops, "time", clock := Clock())
     with_delay = runner.at(8)(runner.steps_per_call)
     without = runner.at(8, delayed=False)(runner.steps_per_call)
@@ -411,12 +420,10 @@ def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step():
     """With t = a + b B, a delay of d per batch adds d to a, and nothing to b."""
     import keras
 
-    from batchscope.timing.steps import loops
-
     delay, sizes = 0.02, (4, 16, 32, 48, 96)
     images, labels = digits(96)
-    made = linear(3), keras.optimizers.SGD(1e-6), images, labels, SCALE, sizes[0]
-    runner = loops.make("function", *made, delay_seconds=delay)
+    made = linear(3), keras.optimizers.SGD(1e-6), images, labels, sizes[0]
+    runner = made_loop("function", *made, delay_seconds=delay)
     turns = list(itertools.product(sizes, (False, True)))
     for turn in turns:
         runner.at(*turn)(2)  # traces and starts
@@ -434,8 +441,6 @@ def test_the_documents_first_example_runs():
     """One pass over its 1,000 images in eager steps, at the batch sizes 16 and 128."""
     import keras
 
-    from batchscope.timing.steps import loops
-
     random = np.random.default_rng(0)
     images = random.standard_normal((1000, 28, 28, 1)).astype(np.float32)
     labels = random.integers(0, 10, 1000)
@@ -449,7 +454,7 @@ def test_the_documents_first_example_runs():
         ]
     )
     optimizer = keras.optimizers.Adam()
-    runner = loops.make("eager", model, optimizer, images, labels, 1.0, 16)
+    runner = made_loop("eager", model, optimizer, images, labels, 16, 1.0)
     for size, steps in ((16, 63), (128, 8)):
         runner.set_batch_size(size)
         assert runner.steps_per_epoch == steps
@@ -461,10 +466,9 @@ def test_the_documents_first_example_runs():
 @pytest.mark.parametrize("name", ["graph", "function", "fit"])
 def test_a_loss_that_is_not_finite_is_not_timed(name):
     from batchscope.timing.largest.fates import NotFinite
-    from batchscope.timing.steps import loops
 
     images, labels = np.full((20, 8, 8, 1), np.nan, np.float32), np.zeros(20, int)
-    runner = loops.make(name, linear(3), sgd(), images, labels, 1.0, 8)
+    runner = made_loop(name, linear(3), sgd(), images, labels, 8, 1.0)
     with pytest.raises(NotFinite, match="within 3 steps"):
         runner.run(3)
 
@@ -472,20 +476,19 @@ def test_a_loss_that_is_not_finite_is_not_timed(name):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"loop": "while"}, "loop: received 'while'; one of graph, eager"),
+        ({"name": "while"}, "loop: received 'while'; one of graph, eager"),
         ({"pipeline": "map"}, "input_pipeline: received 'map' with loop graph; memory is"),
-        ({"loop": "fit", "pipeline": "memory"}, "'memory' with loop fit; one of dataset, map"),
-        ({"loop": "eager", "pipeline": "files"}, "input_pipeline: received 'files'; one of"),
-        ({"loop": "eager", "pipeline": "jpeg"}, "folder: received None"),
+        ({"name": "fit", "pipeline": "memory"}, "'memory' with loop fit; one of dataset, map"),
+        ({"name": "eager", "pipeline": "files"}, "input_pipeline: received 'files'; one of"),
+        ({"name": "eager", "pipeline": "jpeg"}, "folder: received None"),
         ({"delay_seconds": 0.1}, "delay_seconds: received 0.1 with loop graph; 0 is expected"),
-        ({"loop": "fit", "delay_seconds": -1.0}, "received -1.0 with loop fit; 0 or more"),
+        ({"name": "fit", "delay_seconds": -1.0}, "received -1.0 with loop fit; 0 or more"),
         ({"batch_size": 0}, "batch_size: received 0; at least 1"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changed, message):
-    from batchscope.timing.steps import loops
 
     images, labels = digits(20)
-    given = {"loop": "graph", "images": images, "labels": labels, "scale": SCALE, "batch_size": 8}
+    given = {"name": "graph", "images": images, "labels": labels, "batch_size": 8}
     with pytest.raises(ValueError, match=message):
-        loops.make(**given | changed, model=linear(3), optimizer=sgd())
+        made_loop(**given | changed, model=linear(3), optimizer=sgd())

@@ -60,7 +60,8 @@ def graph(arrays, tmp_path_factory):
     model = models.build("small_cnn", (16, 16, 1), 10, 0)
     factors = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
     factors |= {"optimizer": "sgd", "learning_rate": 1e-6, "batch_size": 1}
-    steps = step_loop.StepLoop(model, step_loop.make_optimizer(factors), *arrays, 1 / 255, 1)
+    examples, batches = step_loop.Examples(*arrays, 1 / 255), step_loop.Batches(1)
+    steps = step_loop.StepLoop(model, step_loop.make_optimizer(factors), examples, batches)
     order = step_loop.epoch_order(0, 0, steps.examples)
 
     @timed

@@ -116,21 +116,21 @@ def test_a_run_that_never_came_there_has_no_weights(tmp_path, changes, epoch):
 
 
 def test_what_is_noted_for_the_trainings(tmp_path):
-    from batchscope.study import plan
+    from batchscope.study import planner
     from small_study import config
 
     experiment = {"measure": ["evaluate", "gradient_alignment"], "at_epochs": [1, 2, 4]}
     raw = config(experiment=experiment, defaults={"epochs": 4})
     raw["experiments"]["b"] = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}
-    study = plan.make(raw)
+    study = planner.make(raw)
     job_files.note_epochs(study, tmp_path)
     (noted,) = tmp_path.iterdir()
-    runs = study.experiments["a"].runs  # of the other experiment nothing is read
+    runs = study.experiments["a"].trainings.runs  # of the other experiment nothing is read
     expected = [1, 2, "middle"]  # the last weights are kept anyway
     assert json.loads(noted.read_text()) == dict.fromkeys(runs, expected)
     assert job_files.noted_epochs(tmp_path, runs[0]) == tuple(expected)
     # Of a study that reads none nothing stays noted, and nothing is written.
-    job_files.note_epochs(plan.make(config()), tmp_path)
+    job_files.note_epochs(planner.make(config()), tmp_path)
     assert job_files.noted_epochs(tmp_path, runs[0]) == ()
-    job_files.note_epochs(plan.make(config()), tmp_path / "none")
+    job_files.note_epochs(planner.make(config()), tmp_path / "none")
     assert not (tmp_path / "none").exists()

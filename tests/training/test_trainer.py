@@ -433,7 +433,8 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     model.set_weights([kernel, np.array([0.2], np.float32)])
     images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
     labels = np.array([1, 0])
-    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.5), images, labels, 1.0, 2)
+    examples, batches = step_loop.Examples(images, labels, 1.0), step_loop.Batches(2)
+    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.5), examples, batches)
     done, totals, _, norms = steps.run(np.array([0, 1], np.int32), 0, 1, step_loop.Totals())
     x = images.reshape(2, 2)
     p = 1 / (1 + np.exp(-(x @ kernel[:, 0] + 0.2)))
@@ -472,7 +473,8 @@ def test_every_update_of_a_warm_up_against_its_rate_by_hand():
     x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
     images = x.reshape(3, 1, 1, 2).astype(np.float32)
     optimizer = step_loop.make_optimizer(factors, step_loop.warm_up(factors, 3))
-    steps = step_loop.StepLoop(model, optimizer, images, labels, 1.0, 1, update_norms=True)
+    examples, batches = step_loop.Examples(images, labels, 1.0), step_loop.Batches(1)
+    steps = step_loop.StepLoop(model, optimizer, examples, batches, update_norms=True)
     moves = []
     for rate, example in ((0.1, 0), (0.2, 1), (0.3, 2), (0.4, 0)):
         features = np.append(x[example], 1.0)
@@ -499,7 +501,7 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer)
 
     def made(update_norms: bool) -> tuple:
         model = models.build("small_cnn", (8, 8, 1), 3, 0)
-        given = (images, labels, 1 / 255, 4, update_norms)
+        given = (step_loop.Examples(images, labels, 1 / 255), step_loop.Batches(4), update_norms)
         return model, step_loop.StepLoop(model, step_loop.make_optimizer(factors), *given)
 
     order = step_loop.epoch_order(0, 0, 44)
@@ -519,6 +521,25 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer)
         assert kept.tobytes() == plain.tobytes()
 
 
+def test_a_loop_keeps_no_array_of_its_caller():
+    """Else the memory that a batch takes would be measured with the caller's copy."""
+    import gc
+    import weakref
+
+    import keras
+
+    from batchscope.training import models, step_loop
+
+    images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), np.uint8)
+    given, kept = step_loop.Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
+    model = models.build("small_cnn", (8, 8, 1), 3, 0)
+    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.1), given, step_loop.Batches(4))
+    steps.compile()
+    del images, given
+    gc.collect()
+    assert kept() is None and steps.examples == 8
+
+
 def test_norms_end_with_the_update_whose_loss_is_not_finite():
     import keras
 
@@ -531,9 +552,8 @@ def test_norms_end_with_the_update_whose_loss_is_not_finite():
     images = np.full((6, 1, 1, 2), 0.5, np.float32)
     images[2:4] = np.nan
     optimizer = step_loop.make_optimizer(run_names.parse_run(run_name()))
-    steps = step_loop.StepLoop(
-        model, optimizer, images, np.zeros(6, int), 1.0, 2, update_norms=True
-    )
+    examples, batches = step_loop.Examples(images, np.zeros(6, int), 1.0), step_loop.Batches(2)
+    steps = step_loop.StepLoop(model, optimizer, examples, batches, update_norms=True)
     done, _, _, norms = steps.run(np.arange(6, dtype=np.int32), 0, 3, step_loop.Totals())
     assert done == 2
     assert np.isfinite(norms).tolist() == [True, False]

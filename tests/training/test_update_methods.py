@@ -125,9 +125,8 @@ def trained(method, updates=3):
     rng = np.random.default_rng(1)
     images, labels = rng.normal(size=(12, 4, 4, 1)).astype(np.float32), np.arange(12) % 3
     model = network()
-    steps = step_loop.StepLoop(
-        model, keras.optimizers.SGD(0.2), images, labels, 1.0, 6, method=method
-    )
+    examples, batches = step_loop.Examples(images, labels, 1.0), step_loop.Batches(6, method=method)
+    steps = step_loop.StepLoop(model, keras.optimizers.SGD(0.2), examples, batches)
     totals = steps.run(np.arange(12, dtype=np.int32), 0, updates, step_loop.Totals())[1]
     return [variable.numpy() for variable in model.variables], totals
 
@@ -193,8 +192,9 @@ def test_a_method_is_read_from_the_factors_of_runs_and_timings():
 
 
 def test_a_divided_batch_is_used_once():
-    from batchscope.training import replicas
+    from batchscope.training import replicas, step_loop
+    from batchscope.training.update_methods import Method
 
-    factors = {"method": "robust", "inner_steps": 5, "replicas": 2, "device": "cpu"}
+    batches = step_loop.Batches(6, method=Method("robust"))
     with pytest.raises(ValueError, match="method plain"):
-        replicas.make_loop(factors, None, None)
+        replicas.make_loop({"replicas": 2, "device": "cpu"}, None, None, None, batches)

@@ -12,7 +12,7 @@ from batchscope import figures, snakefile
 from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.host import absence
 from batchscope.store import job_files
-from batchscope.study import plan
+from batchscope.study import planner
 
 OWN = {"mine": str(Path(__file__).parents[1] / "data" / "noisy_model.py")}
 RULES = Path(__file__).parents[2] / "workflow" / "rules"
@@ -31,7 +31,7 @@ def made(models=None, **experiment) -> snakefile.Jobs:
         "models": models or {},
         "experiments": {"a": {"vary": {"batch_size": [16, 32]}, "seeds": 1, **experiment}},
     }
-    return snakefile.Jobs(plan.make(config), "config.yaml", "full", False)
+    return snakefile.Jobs(planner.make(config), "config.yaml", "full", False)
 
 
 @pytest.mark.parametrize(

@@ -182,10 +182,10 @@ class Jobs:
         found = self.study.experiments[experiment]
         followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self.study.machines}
         # Left out where there are none, so that no older table is made again.
-        if found.margins:
-            followed["margins"] = found.margins
-        if found.beside:
-            followed["beside"] = found.beside
+        if found.trainings.margins:
+            followed["margins"] = found.trainings.margins
+        if found.trainings.beside:
+            followed["beside"] = found.trainings.beside
         if found.numbers:
             followed["published"] = {
                 figure: [found.published[figure]["figure"], *map(asdict, series)]
@@ -201,13 +201,13 @@ class Jobs:
 
     def _records(self, experiment: str) -> Iterator[str]:
         found = self.study.experiments[experiment]
-        for other in found.beside:
+        for other in found.trainings.beside:
             yield from self._records(other)
-        for run in found.runs:
+        for run in found.trainings.runs:
             yield from self._run_record(run)
         # What other machines measured is read, and never made.
         for folder, machine in self.study.machines.values():
-            runs = [records.run_folder(folder, run) / "record.json" for run in found.runs]
+            runs = [records.run_folder(folder, run) / "record.json" for run in found.trainings.runs]
             jobs = job_files.measure_jobs(self.study, found, folder, machine)
             for path in (*runs, *(job.path for job in jobs)):
                 if path.exists():

@@ -10,17 +10,17 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import run_series
+from batchscope.analysis import intervals, paired_tests, run_series
+from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.outcomes import FALLS, LEVEL, RISES, Outcome, seeds_needed
 
 if TYPE_CHECKING:
     import pandas
-from batchscope.analysis import intervals, paired_tests
 
 STOPS = ("patience", "target_train_loss")  # factors that stop a training where they are above 0
 # A training that ran all its epochs without being stopped gives no more than a lower bound.
@@ -80,9 +80,75 @@ def pair(rows: pandas.DataFrame, column: str) -> Pairs:
     )
 
 
+class End(NamedTuple):
+    """An outcome at one end of a series' batch sizes.
+
+    Attributes:
+        batch_size: The batch size.
+        interval: The mean over seeds; of a time the median with its quartiles.
+    """
+
+    batch_size: int
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the runs of one series say about one outcome. Numbers that do not exist are NaN.
+
+    Attributes:
+        experiment: Name of the experiment; None in a frame without the column.
+        outcome: What is asked: column, label, unit, direction, source.
+        series: Words for the series; empty for the only one.
+        smallest: Its value at the smallest batch size.
+        largest: Its value at the largest batch size.
+        slope: Change per doubling of the batch size, in pairs.
+        change: From the smallest batch size to the largest, in pairs.
+        seeds: How many seeds the series has.
+        pairs: How many of them have a value at every batch size.
+        batch_sizes: Batch sizes at which at least one run gave a value, ascending.
+        test: `page`, `paired_t`, or None where nothing is tested.
+        p: The test's p.
+        p_holm: The same, adjusted over all that was passed.
+        seeds_needed: Seeds that a verdict needs.
+        ran_out: What `ran_out` returns, of outcomes that end with the training.
+        verdict: `rises`, `falls`, or why neither is said.
+        note: What a reader must know beside the verdict, or an empty string.
+    """
+
+    experiment: str | None
+    outcome: Outcome
+    series: str
+    smallest: End
+    largest: End
+    slope: Interval
+    change: Interval
+    seeds: int
+    pairs: int
+    batch_sizes: list[int]
+    test: str | None
+    p: float
+    p_holm: float
+    seeds_needed: int
+    ran_out: dict[int, tuple[int, int]]
+    verdict: str
+    note: str
+
+
+class _Asked(NamedTuple):
+    """One outcome of one series of an experiment, with its test before any adjustment."""
+
+    experiment: str | None
+    outcome: Outcome
+    group: run_series.Series
+    pairs: Pairs
+    test: str | None
+    p: float
+
+
 def answers(
     frame: pandas.DataFrame, claims: Mapping[str, Mapping[str, Outcome]] | None = None
-) -> list[dict[str, Any]]:
+) -> list[Answer]:
     """Returns what the runs say about every outcome of every series.
 
     Args:
@@ -91,17 +157,8 @@ def answers(
             ask of the same runs is one test.
         claims: Experiment -> column -> what the study states about it, in place of what is asked
             of every study.
-
-    Returns:
-        One mapping per experiment, outcome and series: `experiment`, `outcome` (column),
-        `label`, `unit`, `series` (words; empty for the only one), `factors`, `smallest` and
-        `largest` (batch size, value, low, high, n), `slope` per doubling (value, low, high),
-        `change` from smallest to largest in pairs (value, low, high), `seeds`, `pairs`
-        (complete ones), `batch_sizes`, `direction`, `source`, `test` (`page`, `paired_t` or
-        None), `p`, `p_holm`, `seeds_needed` (for a verdict), `ran_out` (of outcomes that end
-        with the training), `verdict` and `note`. Numbers that do not exist are None.
     """
-    found: list[dict[str, Any]] = []
+    found: list[_Asked] = []
     tests: dict[Any, float] = {}  # by what they are of: each counts once
     keys = []
     experiments = frame["experiment"].unique() if "experiment" in frame else [None]
@@ -109,79 +166,85 @@ def answers(
         rows = frame if experiment is None else frame[frame["experiment"] == experiment]
         groups = run_series.series(rows)
         columns = [name for name in rows.columns if rows[name].notna().any()]
-        for asked in _outcomes(columns, (claims or {}).get(experiment, {})):
+        for outcome in _outcomes(columns, (claims or {}).get(experiment, {})):
             for group in groups:
-                answer = _answer(asked, group)
-                if answer:
-                    bounds = ran_out(group.frame) if asked.column in _UNTIL_STOPPED else {}
-                    found.append({"experiment": experiment, **answer, "ran_out": bounds})
-                    keys.append(_tested(asked, group.frame) or len(keys))
-                    tests[keys[-1]] = intervals.NAN if answer["p"] is None else answer["p"]
+                asked = _asked(experiment, outcome, group)
+                if asked:
+                    found.append(asked)
+                    keys.append(_tested(outcome, group.frame) or len(keys))
+                    tests[keys[-1]] = asked.p
     adjusted = dict(zip(tests, paired_tests.holm(list(tests.values())), strict=True))
     count = sum(math.isfinite(p) for p in tests.values())
-    for answer, key in zip(found, keys, strict=True):
-        answer["p_holm"] = _number(adjusted[key])
-        answer["seeds_needed"] = seeds_needed(len(answer["batch_sizes"]), count)
-        answer["verdict"] = _verdict(answer)
-        answer["note"] = _note(answer)
-    return found
+    return [
+        _answer(asked, float(adjusted[key]), seeds_needed(len(asked.pairs.batch_sizes), count))
+        for asked, key in zip(found, keys, strict=True)
+    ]
 
 
-def _tested(asked: Outcome, rows: pandas.DataFrame) -> tuple[Any, ...]:
+def _tested(outcome: Outcome, rows: pandas.DataFrame) -> tuple[Any, ...]:
     """Returns what a test is of: an outcome, with its values, of certain runs of a machine."""
     if "run" not in rows:
         return ()
     machines = rows["machine"] if "machine" in rows else itertools.repeat("")
-    values = rows[asked.column].astype(float).map(repr)  # two settings may share a column's name
+    values = rows[outcome.column].astype(float).map(repr)  # two settings may share a column's name
     return (
-        asked.column,
-        asked.direction,
+        outcome.column,
+        outcome.direction,
         frozenset(zip(machines, rows["run"], values, strict=False)),
     )
 
 
-def _answer(asked: Outcome, group: run_series.Series) -> dict[str, Any] | None:
-    pairs = pair(group.frame, asked.column)
+def _asked(experiment: str | None, outcome: Outcome, group: run_series.Series) -> _Asked | None:
+    pairs = pair(group.frame, outcome.column)
     if not pairs.batch_sizes:
         return None
-    if asked.column == "epochs_run" and epochs_chosen(group.frame):
+    if outcome.column == "epochs_run" and epochs_chosen(group.frame):
         return None  # the horizon, not an outcome
-    complete, seeds = pairs.complete, len(pairs.seeds)
+    # Where nothing stopped any run, their epochs are lower bounds alone.
+    bounds = outcome.column == "epochs_run" and all_ran_out(group.frame)
+    tested = len(pairs.batch_sizes) > 1 and not (outcome.timed or bounds)
+    test, p = _trend(pairs.complete, outcome.direction) if tested else (None, intervals.NAN)
+    return _Asked(experiment, outcome, group, pairs, test, p)
+
+
+def _answer(asked: _Asked, p_holm: float, needed: int) -> Answer:
+    outcome, rows, pairs = asked.outcome, asked.group.frame, asked.pairs
+    slope, change = _changes(outcome, pairs)
+    bounds = ran_out(rows) if outcome.column in _UNTIL_STOPPED else {}
+    return Answer(
+        experiment=asked.experiment,
+        outcome=outcome,
+        series=asked.group.label,
+        smallest=_end(rows, outcome, pairs, 0),
+        largest=_end(rows, outcome, pairs, -1),
+        slope=slope,
+        change=change,
+        seeds=len(pairs.seeds),
+        pairs=len(pairs.complete),
+        batch_sizes=pairs.batch_sizes,
+        test=asked.test,
+        p=asked.p,
+        p_holm=p_holm,
+        seeds_needed=needed,
+        ran_out=bounds,
+        verdict=_verdict(outcome, pairs, needed, p_holm, slope),
+        note=_note(outcome, pairs, bounds),
+    )
+
+
+def _changes(outcome: Outcome, pairs: Pairs) -> tuple[Interval, Interval]:
+    """Returns the change per doubling, and that from the smallest batch size to the largest."""
+    complete = pairs.complete
     slope = change = intervals.t_interval([])
-    test, p = None, intervals.NAN
     if len(pairs.batch_sizes) > 1 and len(complete):
         slope = intervals.t_interval(paired_tests.slopes_per_doubling(complete, pairs.batch_sizes))
         change = intervals.t_interval(complete[:, -1] - complete[:, 0])
-        # Where nothing stopped any run, their epochs are lower bounds alone.
-        bounds = asked.column == "epochs_run" and all_ran_out(group.frame)
-        if not (asked.timed or bounds):
-            test, p = _trend(complete, asked.direction)
-    if asked.timed:
+    if outcome.timed:
         # Seeds share their configuration's timing: an interval over them would be false.
         slope, change = (
-            intervals.Interval(item.mean, intervals.NAN, intervals.NAN, item.n)
-            for item in (slope, change)
+            item._replace(low=intervals.NAN, high=intervals.NAN) for item in (slope, change)
         )
-    return {
-        "outcome": asked.column,
-        "label": asked.label,
-        "unit": asked.unit,
-        "series": group.label,
-        "factors": group.factors,
-        "smallest": _end(group.frame, asked, pairs, 0),
-        "largest": _end(group.frame, asked, pairs, -1),
-        "slope": _interval(slope),
-        "change": _interval(change),
-        "seeds": seeds,
-        "pairs": len(complete),
-        "batch_sizes": pairs.batch_sizes,
-        "empty_batch_sizes": pairs.empty,
-        "direction": asked.direction,
-        "source": asked.source,
-        "timed": asked.timed,
-        "test": test,
-        "p": _number(p),
-    }
+    return slope, change
 
 
 def all_ran_out(rows: pandas.DataFrame) -> bool:
@@ -237,65 +300,50 @@ def _trend(complete: np.ndarray, direction: str) -> tuple[str | None, float]:
     return "paired_t", float(paired_tests.paired_t(complete[:, 1] - complete[:, 0], direction))
 
 
-def _end(rows: pandas.DataFrame, asked: Outcome, pairs: Pairs, index: int) -> dict[str, Any]:
+def _end(rows: pandas.DataFrame, outcome: Outcome, pairs: Pairs, index: int) -> End:
     size = pairs.batch_sizes[index]
     interval = intervals.t_interval(pairs.values[:, index])
-    if asked.timed:
-        interval = _quartiles(rows[rows["batch_size"] == size], asked.column, interval)
-    return {"batch_size": int(size), **_interval(interval), "n": interval.n}
+    if outcome.timed:
+        interval = _quartiles(rows[rows["batch_size"] == size], outcome.column, interval)
+    return End(int(size), interval)
 
 
-def _quartiles(
-    rows: pandas.DataFrame, column: str, interval: intervals.Interval
-) -> intervals.Interval:
+def _quartiles(rows: pandas.DataFrame, column: str, interval: Interval) -> Interval:
     """Returns the value with the timing job's quartiles where the frame holds them."""
     low, high = f"{column}_q1", f"{column}_q3"
     if low not in rows or high not in rows:
-        return intervals.Interval(interval.mean, intervals.NAN, intervals.NAN, interval.n)
-    return intervals.Interval(
-        interval.mean, float(rows[low].mean()), float(rows[high].mean()), interval.n
-    )
+        return interval._replace(low=intervals.NAN, high=intervals.NAN)
+    return interval._replace(low=float(rows[low].mean()), high=float(rows[high].mean()))
 
 
-def _interval(interval: intervals.Interval) -> dict[str, float | None]:
-    return {
-        "value": _number(interval.mean),
-        "low": _number(interval.low),
-        "high": _number(interval.high),
-    }
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _verdict(answer: dict[str, Any]) -> str:
-    if answer["timed"]:
+def _verdict(outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, slope: Interval) -> str:
+    if outcome.timed:
         return "not tested"
-    if len(answer["batch_sizes"]) < 2:
+    if len(pairs.batch_sizes) < 2:
         return ONE_SIZE
-    if answer["pairs"] < answer["seeds_needed"]:
-        return f"not enough seeds ({answer['pairs']} of {answer['seeds_needed']})"
-    if answer["p_holm"] is None:
+    if len(pairs.complete) < needed:
+        return f"not enough seeds ({len(pairs.complete)} of {needed})"
+    if not math.isfinite(p_holm):
         return NOT_RESOLVED  # bounds alone
-    if answer["p_holm"] < LEVEL:
-        return answer["direction"]
-    low, high = answer["slope"]["low"], answer["slope"]["high"]
-    opposite, beyond = (FALLS, high < 0) if answer["direction"] == RISES else (RISES, low > 0)
+    if p_holm < LEVEL:
+        return outcome.direction
+    opposite, beyond = (
+        (FALLS, slope.high < 0) if outcome.direction == RISES else (RISES, slope.low > 0)
+    )
     return f"{opposite}{AGAINST}" if beyond else NOT_RESOLVED
 
 
-def _note(answer: dict[str, Any]) -> str:
+def _note(outcome: Outcome, pairs: Pairs, bounds: dict[int, tuple[int, int]]) -> str:
     """Returns what a reader must know beside the verdict, or an empty string."""
     notes = []
-    if answer["timed"]:
+    if outcome.timed:
         notes.append("timed once per configuration, so seeds give it no interval")
-    if answer["empty_batch_sizes"]:
-        sizes = ", ".join(str(size) for size in answer["empty_batch_sizes"])
+    if pairs.empty:
+        sizes = ", ".join(str(size) for size in pairs.empty)
         notes.append(f"no finished run at batch size {sizes}")
-    if answer["ran_out"]:
-        notes.append(f"{ran_out_words(answer['ran_out'])}, so that its mean is a lower bound")
-    some_failed = answer["pairs"] < answer["seeds"]
-    if some_failed and len(answer["batch_sizes"]) > 1 and not answer["timed"]:
-        notes.append(f"{answer['pairs']} of {answer['seeds']} seeds finished at every batch size")
+    if bounds:
+        notes.append(f"{ran_out_words(bounds)}, so that its mean is a lower bound")
+    complete, seeds = len(pairs.complete), len(pairs.seeds)
+    if complete < seeds and len(pairs.batch_sizes) > 1 and not outcome.timed:
+        notes.append(f"{complete} of {seeds} seeds finished at every batch size")
     return "; ".join(notes)

@@ -137,9 +137,9 @@ def available(
 def drawn(experiment: Experiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows."""
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
-    measured = {**experiment.measures, **experiment.timings}
+    measured = {**experiment.trainings.measures, **experiment.times.timings}
     return list(experiment.figures) or available(
-        measured, varied, experiment.at_epochs, experiment.margins
+        measured, varied, experiment.at_epochs, experiment.trainings.margins
     )
 
 

@@ -27,6 +27,7 @@ from batchscope.report.text import marked, moment, number, plain, plural
 from batchscope.store import records, status
 
 if TYPE_CHECKING:
+    from batchscope.analysis.outcome_answers import Answer
     from batchscope.study.plan import Experiment, Study
 
 # Figures of weights after every epoch, whichever the measure reads.
@@ -223,13 +224,13 @@ def _figure(
     position: int,
     figure: Figure,
     experiment: Experiment,
-    found: list[dict[str, Any]],
+    found: list[Answer],
     rows: list[dict[str, str]],
 ) -> dict[str, Any]:
     return {
         "published": experiment.published.get(figure.name),
         "found": figure.found,
-        "verdicts": claims.verdicts(experiment.claims.get(figure.name, {}), found),
+        "verdicts": claims.verdicts(experiment.trainings.claims.get(figure.name, {}), found),
         "number": position,
         "title": figure.title.rstrip("."),
         "caption": marked(figure.caption),
@@ -249,7 +250,7 @@ def _measured(figure: str, experiment: Experiment, rows: list[dict[str, str]]) -
     size = int(sizes.pop()) if len(sizes) == 1 else None
     told = []
     for measure in FIGURES[figure].measures if figure in FIGURES else ():
-        settings = experiment.measures.get(measure, {})
+        settings = experiment.trainings.measures.get(measure, {})
         if "weights" in settings:
             told.append(f"{settings['weights']} weights")
         if "examples" in settings:
@@ -268,7 +269,7 @@ def _examples(asked: int, size: int | None) -> str:
 
 def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     """Returns what was varied, in one sentence."""
-    if experiment.timings:
+    if experiment.times.timings:
         return _timing_scope(experiment)
     varied = []
     for factor in run_factors.FACTORS:
@@ -282,7 +283,7 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
 
 def _timing_scope(experiment: Experiment) -> str:
     values: dict[str, dict[Any, None]] = {"batch_size": {}}
-    for sweep in experiment.sweeps:
+    for sweep in experiment.times.sweeps:
         values["batch_size"].update(dict.fromkeys(sweep.batch_sizes))
         for factor, value in sweep.factors.items():
             values.setdefault(factor, {})[value] = None
@@ -294,7 +295,7 @@ def _timing_scope(experiment: Experiment) -> str:
             if factor == "batch_size":
                 shown = sweep_names.format_sizes(found).replace("_", ", ").replace("-", " to ")
             varied.append(f"{factor.replace('_', ' ')} {shown}")
-    timings = " and ".join(name.replace("_", " ") for name in experiment.timings)
+    timings = " and ".join(name.replace("_", " ") for name in experiment.times.timings)
     return f"Timed alone on the machine, nothing trained to an end: {timings}; {'; '.join(varied)}."
 
 
@@ -326,7 +327,7 @@ def _sort_key(text: str) -> tuple[float, str]:
 
 
 def _no_answer(experiment: Experiment, rows: list[dict[str, str]]) -> str:
-    if experiment.timings:
+    if experiment.times.timings:
         return "The figures show what was measured; nothing of it is summed up in numbers."
     if not any(row["status"] == records.FINISHED for row in rows):
         return "No answer yet: no run of this experiment has finished."

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from batchscope.analysis import outcome_answers
+from batchscope.analysis.intervals import Interval
+from batchscope.analysis.outcome_answers import Answer
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
-from batchscope.report.text import capital, format_interval, format_p, lower, plural
+from batchscope.report.text import Estimate, capital, format_interval, format_p, lower, plural
 
 READING = (
     "Values are means over seeds with 95 % intervals by Student's t; for times, which are taken "
@@ -33,7 +35,7 @@ _GROWS = "as the batch size grows"
 _TESTS = {"page": "Page", "paired_t": "Paired t"}
 
 
-def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
     """Returns the verdicts as pairs of what is said and of which outcomes, best first.
 
     Times are left out: they have no seeds, and stand in the table. So is what has one batch size
@@ -43,7 +45,7 @@ def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
 
 
-def in_short(answers: list[dict[str, Any]]) -> str:
+def in_short(answers: list[Answer]) -> str:
     """Returns the first of these headlines as a clause without numbers; nothing without any."""
     for said, found in _by_verdict(answers, lambda _: "").items():
         if said == _GROWS:
@@ -52,45 +54,45 @@ def in_short(answers: list[dict[str, Any]]) -> str:
     return ""
 
 
-def _by_verdict(
-    answers: list[dict[str, Any]], slope: Callable[[dict[str, Any]], str]
-) -> dict[str, list[str]]:
+def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[str, list[str]]:
     """Returns what is said -> the outcomes of which it is said, those with a verdict first."""
-    tested = [answer for answer in answers if not answer["timed"] and answer["verdict"] != ONE_SIZE]
+    tested = [
+        answer for answer in answers if not answer.outcome.timed and answer.verdict != ONE_SIZE
+    ]
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
-        series = f"{answer['series']}: " if answer["series"] else ""
-        said, words = answer["verdict"], lower(answer["label"])
+        series = f"{answer.series}: " if answer.series else ""
+        said, words = answer.verdict, lower(answer.outcome.label)
         if _resolved(answer):
-            said, words = _GROWS, f"{words} {answer['direction']}"
-        if _resolved(answer) or answer["verdict"].endswith(outcome_answers.AGAINST):
+            said, words = _GROWS, f"{words} {answer.outcome.direction}"
+        if _resolved(answer) or answer.verdict.endswith(outcome_answers.AGAINST):
             words += slope(answer)
         lines.setdefault(said, []).append(series + words)
     return lines
 
 
-def _resolved(answer: dict[str, Any]) -> bool:
-    return answer["verdict"] == answer["direction"]
+def _resolved(answer: Answer) -> bool:
+    return answer.verdict == answer.outcome.direction
 
 
-def _slope(answer: dict[str, Any]) -> str:
-    slope = format_interval(*_bounds(answer["slope"]))
+def _slope(answer: Answer) -> str:
+    slope = _estimate(answer.slope)
     if slope is None:
         return ""
     interval = f" [{slope.low}, {slope.high}]" if slope.low else ""
     return f" ({slope.value}{interval} per doubling)"
 
 
-def groups(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def groups(answers: list[Answer]) -> list[dict[str, Any]]:
     """Returns one table per series; batch sizes stand in its head, exceptions in its cells."""
-    by_series: dict[str, list[dict[str, Any]]] = {}
+    by_series: dict[str, list[Answer]] = {}
     for answer in answers:
-        by_series.setdefault(answer["series"], []).append(answer)
+        by_series.setdefault(answer.series, []).append(answer)
     references = sources(answers)
     tables = []
     for series, group in by_series.items():
-        smallest = min(answer["smallest"]["batch_size"] for answer in group)
-        largest = max(answer["largest"]["batch_size"] for answer in group)
+        smallest = min(answer.smallest.batch_size for answer in group)
+        largest = max(answer.largest.batch_size for answer in group)
         rows = [_row(answer, smallest, largest, references) for answer in group]
         tables.append({"title": series, "smallest": smallest, "largest": largest, "rows": rows})
     return tables
@@ -104,7 +106,7 @@ def contrast(found: Contrast | None) -> dict[str, Any] | None:
     for column, intervals in found.differences.items():
         cells = [
             {
-                "difference": format_interval(interval.mean, interval.low, interval.high),
+                "difference": _estimate(interval),
                 "seeds": plural(interval.n, "paired seed"),
             }
             for interval in intervals
@@ -117,36 +119,34 @@ def contrast(found: Contrast | None) -> dict[str, Any] | None:
     }
 
 
-def sources(answers: list[dict[str, Any]]) -> list[str]:
+def sources(answers: list[Answer]) -> list[str]:
     """Returns who stated the directions, each once, in order of appearance."""
-    found = [part.strip() for answer in answers for part in answer["source"].split(";")]
+    found = [part.strip() for answer in answers for part in answer.outcome.source.split(";")]
     return list(dict.fromkeys(part for part in found if part))
 
 
-def _row(
-    answer: dict[str, Any], smallest: int, largest: int, references: list[str]
-) -> dict[str, Any]:
-    low, high = answer["smallest"], answer["largest"]
-    cited = [part.strip() for part in answer["source"].split(";") if part.strip()]
+def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> dict[str, Any]:
+    low, high, asked = answer.smallest, answer.largest, answer.outcome
+    cited = [part.strip() for part in asked.source.split(";") if part.strip()]
     return {
-        "title": answer["label"],
-        "column": answer["outcome"],
-        "unit": answer["unit"],
-        "smallest": format_interval(*_bounds(low)),
-        "smallest_at": low["batch_size"] if low["batch_size"] != smallest else None,
-        "largest": format_interval(*_bounds(high)),
-        "largest_at": high["batch_size"] if high["batch_size"] != largest else None,
-        "slope": format_interval(*_bounds(answer["slope"])),
-        "seeds": "" if answer["timed"] else plural(answer["pairs"], "paired seed"),
-        "expected": answer["direction"],
+        "title": asked.label,
+        "column": asked.column,
+        "unit": asked.unit,
+        "smallest": _estimate(low.interval),
+        "smallest_at": low.batch_size if low.batch_size != smallest else None,
+        "largest": _estimate(high.interval),
+        "largest_at": high.batch_size if high.batch_size != largest else None,
+        "slope": _estimate(answer.slope),
+        "seeds": "" if asked.timed else plural(answer.pairs, "paired seed"),
+        "expected": asked.direction,
         "references": [references.index(part) + 1 for part in cited],
-        "p": format_p(answer["p_holm"]),
-        "raw_p": f"{_TESTS[answer['test']]} {format_p(answer['p'])}" if answer["test"] else "",
-        "verdict": answer["verdict"],
+        "p": format_p(answer.p_holm),
+        "raw_p": f"{_TESTS[answer.test]} {format_p(answer.p)}" if answer.test else "",
+        "verdict": answer.verdict,
         "resolved": _resolved(answer),
-        "note": answer["note"],
+        "note": answer.note,
     }
 
 
-def _bounds(part: dict[str, Any]) -> tuple[float | None, float | None, float | None]:
-    return part["value"], part["low"], part["high"]
+def _estimate(interval: Interval) -> Estimate | None:
+    return format_interval(interval.mean, interval.low, interval.high)

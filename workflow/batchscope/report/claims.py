@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import NamedTuple
 
 from batchscope.analysis import outcome_answers
+from batchscope.analysis.intervals import Interval
+from batchscope.analysis.outcome_answers import Answer
 from batchscope.catalogue import outcomes
 from batchscope.report.text import capital, format_interval, format_p, lower
 
@@ -25,16 +28,16 @@ class Verdict(NamedTuple):
     text: str
 
 
-def verdicts(claims: dict[str, str], answers: list[dict[str, Any]]) -> list[Verdict]:
+def verdicts(claims: dict[str, str], answers: list[Answer]) -> list[Verdict]:
     """Returns a verdict per statement and series.
 
     Args:
         claims: Column -> `rises` or `falls`, as the batch size grows.
-        answers: What the runs of the experiment say, from `statistics.answers`.
+        answers: What the runs of the experiment say, from `outcome_answers.answers`.
     """
     found = []
     for column, direction in claims.items():
-        own = [answer for answer in answers if answer["outcome"] == column]
+        own = [answer for answer in answers if answer.outcome.column == column]
         found += [_verdict(direction, answer) for answer in own]
         if not own:
             label = outcomes.stated(column, direction, "").label
@@ -50,41 +53,41 @@ def counts(found: list[Verdict]) -> list[tuple[str, int]]:
     return [(word, count) for word, count in said if count]
 
 
-def _verdict(direction: str, answer: dict[str, Any]) -> Verdict:
-    series = f"{answer['series']}: " if answer["series"] else ""
-    stated = f"{series}{lower(answer['label'])} {direction}"
+def _verdict(direction: str, answer: Answer) -> Verdict:
+    series = f"{answer.series}: " if answer.series else ""
+    stated = f"{series}{lower(answer.outcome.label)} {direction}"
     return Verdict(_word(direction, answer), f"{stated} ({_numbers(answer)}).")
 
 
-def _word(direction: str, answer: dict[str, Any]) -> str:
-    if answer["timed"]:
-        value = answer["change"]["value"]
-        if value is None:
+def _word(direction: str, answer: Answer) -> str:
+    if answer.outcome.timed:
+        change = answer.change.mean
+        if not math.isfinite(change):
             return NOT_RESOLVED
-        lower_end = answer["smallest" if value > 0 else "largest"]["batch_size"]
-        if lower_end in answer["ran_out"]:
+        lower_end = answer.smallest if change > 0 else answer.largest
+        if lower_end.batch_size in answer.ran_out:
             return NOT_RESOLVED  # a lower bound below another value may truly lie above it
-        return SEEN if (value > 0) == (direction == outcomes.RISES) else NOT_SEEN
-    if answer["verdict"] == direction:
+        return SEEN if (change > 0) == (direction == outcomes.RISES) else NOT_SEEN
+    if answer.verdict == direction:
         return HELD
-    if answer["verdict"].endswith(outcome_answers.AGAINST):
+    if answer.verdict.endswith(outcome_answers.AGAINST):
         return NOT_HELD
-    return capital(answer["verdict"])
+    return capital(answer.verdict)
 
 
-def _numbers(answer: dict[str, Any]) -> str:
-    ends = [answer["smallest"], answer["largest"]]
-    told = [f"{_value(end)} at {end['batch_size']}" for end in ends]
+def _numbers(answer: Answer) -> str:
+    ends = (answer.smallest, answer.largest)
+    told = [f"{_value(end.interval)} at {end.batch_size}" for end in ends]
     text = " and ".join(dict.fromkeys(told))
-    slope = format_interval(*(answer["slope"][key] for key in ("value", "low", "high")))
+    slope = format_interval(answer.slope.mean, answer.slope.low, answer.slope.high)
     if slope and slope.low:
         text += f"; {slope.value} [{slope.low}, {slope.high}] per doubling"
-    if answer["p_holm"] is not None:
-        p = format_p(answer["p_holm"])
+    if math.isfinite(answer.p_holm):
+        p = format_p(answer.p_holm)
         text += f"; adjusted p {p if p.startswith('<') else '= ' + p}"
-    return "; ".join(filter(None, [text, answer["note"]]))
+    return "; ".join(filter(None, [text, answer.note]))
 
 
-def _value(end: dict[str, Any]) -> str:
-    shown = format_interval(end["value"], end["low"], end["high"])
+def _value(interval: Interval) -> str:
+    shown = format_interval(interval.mean, interval.low, interval.high)
     return shown.value if shown else "nothing"

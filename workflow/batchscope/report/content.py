@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ class Inputs:
         config_name: Path of the configuration, as given.
         config_text: Its text, as written.
         rows: Experiment -> rows of its runs.csv, as text (empty where there is no value).
-        answers: Experiment -> what `statistics.answers` says of it.
+        answers: Experiment -> what `outcome_answers.answers` says of it.
         contrasts: Experiment -> how its series differ, where there are several.
         figures: Experiment -> its figures, in order.
         runs: Run -> record of its training, where there is one.
@@ -83,8 +83,8 @@ class Inputs:
     config_name: str
     config_text: str
     rows: Rows
-    answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    contrasts: dict[str, contrasts.Contrast] = field(default_factory=dict)
+    answers: dict[str, list[outcome_answers.Answer]] = field(default_factory=dict)
+    contrasts: dict[str, series_differences.Contrast] = field(default_factory=dict)
     figures: dict[str, list[Figure]] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     other_runs: list[dict[str, Any]] = field(default_factory=list)
@@ -128,7 +128,7 @@ def read(
             if len(found[-1]) and (differences := series_differences.contrast(found[-1])):
                 compared[name] = differences
             files.append(_shown(path, results))
-            if study.experiments[name].timings:
+            if study.experiments[name].times.timings:
                 timed[name] = run_series.read(folder / "sweeps.csv")
                 speeds[name] = run_series.read(folder / "throughput.csv")
         elif not partial:
@@ -172,30 +172,30 @@ def _nearest(path: Path | str) -> str:
     return (path.relative_to(here) if inside else Path(os.path.normpath(path))).as_posix()
 
 
-def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outcome_answers.Answer]]:
     """Returns every experiment's answers; Holm's adjustment runs over all of the study's.
 
     Args:
         study: The plan.
         found: The rows of runs.csv of its experiments.
     """
-    by_experiment: dict[str, list[dict[str, Any]]] = {}
+    by_experiment: dict[str, list[outcome_answers.Answer]] = {}
     filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
     if filled:
         rows = pandas.concat(filled, ignore_index=True)
         for answer in outcome_answers.answers(rows, _stated(study)):
             early = _early(study, answer)
-            answer["note"] = "; ".join(filter(None, [early, answer["note"]]))
-            by_experiment.setdefault(answer["experiment"], []).append(answer)
+            told = replace(answer, note="; ".join(filter(None, [early, answer.note])))
+            by_experiment.setdefault(answer.experiment, []).append(told)
     return by_experiment
 
 
-def _early(study: Study, answer: dict[str, Any]) -> str:
+def _early(study: Study, answer: outcome_answers.Answer) -> str:
     """Returns which of several numbers of epochs an answer is of, where there are others."""
-    experiment = study.experiments[answer["experiment"]]
-    ends = {study.runs[run].factors["epochs"] for run in experiment.runs}
+    experiment = study.experiments[answer.experiment]
+    ends = {study.runs[run].factors["epochs"] for run in experiment.trainings.runs}
     others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
-    if not others or answer["outcome"] not in long_tables.AT_EPOCHS:
+    if not others or answer.outcome.column not in long_tables.AT_EPOCHS:
         return ""
     last = "" if others == ["1"] else "s"
     return f"after all epochs of a training alone, not after {listed(others)} epoch{last}"
@@ -206,7 +206,7 @@ def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:
     return {
         name: {
             column: outcomes.stated(column, direction, experiment.published[figure]["figure"])
-            for figure, claims in experiment.claims.items()
+            for figure, claims in experiment.trainings.claims.items()
             for column, direction in claims.items()
         }
         for name, experiment in study.experiments.items()

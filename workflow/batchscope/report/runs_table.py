@@ -86,7 +86,9 @@ def complete(study: Study, rows: Rows) -> Rows:
     for name, experiment in study.experiments.items():
         tidy = [_tidy(row) for row in rows.get(name, ())]
         own = {row["run"]: row for row in tidy if row.get("machine") in (None, study.machine)}
-        found[name] = [own.get(run) or _missing_row(study, name, run) for run in experiment.runs]
+        found[name] = [
+            own.get(run) or _missing_row(study, name, run) for run in experiment.trainings.runs
+        ]
         found[name] += [row for row in tidy if row.get("machine") not in (None, study.machine)]
     return found
 

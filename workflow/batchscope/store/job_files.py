@@ -19,12 +19,6 @@ from batchscope.store import records
 from batchscope.study import plan
 
 
-def all_factors(study: plan.Study, experiment: plan.Experiment) -> Iterator[dict[str, Any]]:
-    """Yields the factors of every run and every sweep of an experiment."""
-    yield from (study.runs[run].factors for run in experiment.runs)
-    yield from (sweep.factors for sweep in experiment.sweeps)
-
-
 def run_status(results: Path | str, run: plan.Run) -> str:
     """Returns a run's status; without a record `missing`, or what its machine, this one, lacks.
 
@@ -137,9 +131,9 @@ def left_out(
     study: plan.Study, experiment: plan.Experiment, results: Path | str
 ) -> Iterator[tuple[Absence, MeasureJob]]:
     """Yields every training, timing and measure that needs what is not here, with what that is."""
-    if not any(map(absence.of, all_factors(study, experiment))):
+    if not any(map(absence.of, experiment.factors(study.runs))):
         return  # most studies: not worth the paths of every file
-    trainings = (training_job(results, run) for run in experiment.runs)
+    trainings = (training_job(results, run) for run in experiment.trainings.runs)
     others = _every_job(study, experiment, results, study.machine)
     for job in chain(trainings, others):
         found = lacking(study, job, results)
@@ -150,14 +144,15 @@ def left_out(
 def _every_job(
     study: plan.Study, experiment: plan.Experiment, results: Path | str, machine: str
 ) -> Iterator[MeasureJob]:
-    for measure, values in experiment.measures.items():
+    trainings = experiment.trainings
+    for measure, values in trainings.measures.items():
         settings = measure_settings.settings_name(measure, values)
-        if measure in experiment.pairs:
-            for pair in experiment.pairs[measure]:
+        if measure in trainings.pairs:
+            for pair in trainings.pairs[measure]:
                 path = records.pair_path(results, *pair, measure, settings)
                 yield MeasureJob(path, measure, pair)
             continue
-        for run in experiment.runs:
+        for run in trainings.runs:
             if measure in TIMINGS:
                 timing = run_names.timing_name(study.runs[run].factors)
                 path = records.timing_path(results, machine, timing, settings, measure)
@@ -165,7 +160,7 @@ def _every_job(
                 path = records.measure_path(results, run, measure, settings)
             yield MeasureJob(path, measure, (run,))
         if measure in MEASURES and MEASURES[measure].at_epochs:
-            for run, epoch in product(experiment.runs, experiment.at_epochs):
+            for run, epoch in product(trainings.runs, experiment.at_epochs):
                 path = records.measure_path(results, run, measure, at_epoch(measure, epoch))
                 yield MeasureJob(path, measure, (run,))
     yield from timing_jobs(experiment, results, machine)
@@ -175,7 +170,7 @@ def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
     """Returns data set and model of the user's own models that something is yet to be made of."""
     found = set()
     for experiment in study.experiments.values():
-        pairs = {(each["dataset"], each["model"]) for each in all_factors(study, experiment)}
+        pairs = {(each["dataset"], each["model"]) for each in experiment.factors(study.runs)}
         own = {(dataset, model) for dataset, model in pairs if study.models[model]}
         if own - found and not _made(study, experiment, results):
             found |= own
@@ -183,7 +178,7 @@ def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
 
 
 def _made(study: plan.Study, experiment: plan.Experiment, results: Path | str) -> bool:
-    trainings = (training_job(results, run) for run in experiment.runs)
+    trainings = (training_job(results, run) for run in experiment.trainings.runs)
     wanted = (job for job in trainings if not lacking(study, job, results))
     jobs = chain(wanted, measure_jobs(study, experiment, results))
     return all(job.path.exists() for job in jobs)
@@ -234,9 +229,11 @@ def timing_jobs(
     experiment: plan.Experiment, results: Path | str, machine: str
 ) -> Iterator[MeasureJob]:
     """Yields every file that an experiment's timings write, whatever the machine lacks."""
-    for measure, values in experiment.timings.items():
+    for measure, values in experiment.times.timings.items():
         settings = measure_settings.settings_name(measure, values)
-        found = (job for sweep in experiment.sweeps for job in sweep_names.jobs(measure, sweep))
+        found = (
+            job for sweep in experiment.times.sweeps for job in sweep_names.jobs(measure, sweep)
+        )
         for name, sweep in {job.name: job for job in found}.items():
             path = records.timing_path(results, machine, name, settings, measure)
             yield MeasureJob(path, measure, sweep=sweep)
@@ -251,7 +248,7 @@ def measure_files(
 
 def needed_data(study: plan.Study) -> list[str]:
     """Returns the data sets of what can be made here, in the study's order."""
-    every = chain.from_iterable(all_factors(study, one) for one in study.experiments.values())
+    every = chain.from_iterable(one.factors(study.runs) for one in study.experiments.values())
     needed = {factors["dataset"] for factors in every if not absence.of(factors)}
     return [token for token in study.datasets if token in needed]
 

@@ -125,7 +125,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     every = {path: job for found in files.values() for path, job in found.items()}
     present = {path: path.exists() for path in every}
     experiments = tuple(
-        _experiment(name, experiment.runs, statuses, files[name], present)
+        _experiment(name, experiment.trainings.runs, statuses, files[name], present)
         for name, experiment in study.experiments.items()
     )
     total = _experiment("all", study.runs, statuses, every, present)

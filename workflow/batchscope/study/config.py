@@ -33,6 +33,7 @@ from batchscope.problems import (
 from batchscope.study import (
     experiment_keys,
     plan,
+    planner,
     published_numbers,
     reduced_form,
     run_pairs,
@@ -360,12 +361,12 @@ def load(path: Path | str, scale: str = "full") -> dict[str, Any]:
     config = read(path)
     structure = schema_problems(config)
     if structure:
-        _raise(structure, plan.draft(config, scale, structure)[1])
+        _raise(structure, planner.draft(config, scale, structure)[1])
     return config
 
 
 def study(
-    path: Path | str, scale: str = "full", recorded: plan.Recorded = plan.unrecorded
+    path: Path | str, scale: str = "full", recorded: planner.Recorded = planner.unrecorded
 ) -> plan.Study:
     """Returns the planned study of a configuration file.
 
@@ -378,7 +379,7 @@ def study(
         ConfigError: With every problem of structure and of meaning.
         UserError: If the file cannot be read.
     """
-    return plan.make(load(path, scale), scale, recorded)
+    return planner.make(load(path, scale), scale, recorded)
 
 
 def _raise(structure: list[Problem], meaning: list[Problem]) -> None:

@@ -152,12 +152,12 @@ def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFram
 def _line_blocks(
     results: Path | str, experiment: Experiment
 ) -> Iterator[tuple[dict[str, Any], Block]]:
-    settings = experiment.measures.get("line")
+    settings = experiment.trainings.measures.get("line")
     if settings is None:
         return
     name = measure_settings.settings_name("line", settings)
     others: dict[str, list[str]] = {}
-    for small, large in experiment.pairs["line"]:
+    for small, large in experiment.trainings.pairs["line"]:
         others.setdefault(small, []).append(large)
     for first in _runs(results, experiment):
         for other in others.get(first["run"], ()):
@@ -226,7 +226,7 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
 def _at_epochs(
     results: Path | str, study: Study, chosen: Experiment
 ) -> Iterator[tuple[dict[str, Any], Block]]:
-    if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.measures):
+    if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
         return
     epochs = list(chosen.at_epochs)
     for place in job_files.places(study, results):
@@ -257,7 +257,7 @@ def _evaluated(
     results: Path | str, run: str, epoch: int, experiment: Experiment
 ) -> dict[str, float]:
     """Returns what evaluate measured of the weights after an epoch, which may be nothing."""
-    if "evaluate" not in experiment.measures:
+    if "evaluate" not in experiment.trainings.measures:
         return {}
     path = records.measure_path(results, run, "evaluate", job_files.at_epoch("evaluate", epoch))
     found = (read_record(path, "values") or {"values": {}})["values"]
@@ -265,9 +265,11 @@ def _evaluated(
 
 
 def _seconds_per_epoch(place: job_files.Place, timing: str, experiment: Experiment) -> float:
-    if "time_epoch" not in experiment.measures:
+    if "time_epoch" not in experiment.trainings.measures:
         return NAN
-    settings = measure_settings.settings_name("time_epoch", experiment.measures["time_epoch"])
+    settings = measure_settings.settings_name(
+        "time_epoch", experiment.trainings.measures["time_epoch"]
+    )
     path = records.timing_path(place.results, place.recorded, timing, settings, "time_epoch")
     record = read_record(path, "values")
     found = record and record["values"].get("seconds_per_epoch")
@@ -299,7 +301,7 @@ def write_table(frame: pandas.DataFrame, path: Path) -> None:
 
 def _runs(results: Path | str, experiment: Experiment) -> Iterator[dict[str, Any]]:
     """Yields the first columns of the long tables for every run on disk."""
-    for run in experiment.runs:
+    for run in experiment.trainings.runs:
         record = read_record(records.run_folder(results, run) / "record.json", "status")
         if record is not None:
             found = factors(run)
@@ -328,7 +330,7 @@ def _measured(
     """Returns the table of what `block` finds in a measure's record and its path, by run."""
 
     def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
-        settings = experiment.measures.get(measure)
+        settings = experiment.trainings.measures.get(measure)
         if settings is None:
             return
         name = measure_settings.settings_name(measure, settings)

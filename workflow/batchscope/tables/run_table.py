@@ -60,17 +60,17 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     rows = []
     for place in job_files.places(study, results):
         reader = _Reader(place)
-        for run in chosen.runs:
+        for run in chosen.trainings.runs:
             row = {"run": run, "study": study.name, "experiment": experiment}
             row.update({"machine": place.machine, **long_tables.factors(run)})
-            row.update(reader.run(run, chosen.measures))
+            row.update(reader.run(run, chosen.trainings.measures))
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
                 row["status"] = job_files.unrecorded(run_names.parse_run(run))
             rows.append(row)
     # A record of another version may have columns that are not documented.
-    found = [*columns.of_measures(chosen.measures), *_keys(rows)]
+    found = [*columns.of_measures(chosen.trainings.measures), *_keys(rows)]
     frame = pandas.DataFrame(rows, columns=sorted(dict.fromkeys(found), key=columns.position))
     return frame.astype({name: _dtype(name) for name in frame.columns})
 
@@ -173,9 +173,9 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
     """Writes runs.csv and all other tables of an experiment, each atomically."""
     runs, found = collect(results, study, experiment), study.experiments[experiment]
     long_tables.write_table(runs, Path(folder) / RUNS)
-    stated = largest_within_margin.table(runs, found.margins)
+    stated = largest_within_margin.table(runs, found.trainings.margins)
     long_tables.write_table(stated, Path(folder) / "margins.csv")
-    limits = timing_tables.limits(results, study, found.beside)
+    limits = timing_tables.limits(results, study, found.trainings.beside)
     long_tables.write_table(limits, Path(folder) / "limits.csv")
     long_tables.write(results, study, experiment, folder)
     timing_tables.write(results, study, experiment, folder)

@@ -21,6 +21,8 @@ from batchscope.timing.largest import fates
 if TYPE_CHECKING:
     import keras
 
+    from batchscope.training import step_loop
+
 # Long enough for memory pools, caches and the processor's frequency to settle.
 WARM_UP_SECONDS = 0.5
 # Small enough that no model diverges within a timing: a step's time does not depend on it.
@@ -120,7 +122,7 @@ def measure(
         UserError: If the data are missing, or are fewer than a batch.
     """
     from batchscope import datasets
-    from batchscope.training import augmentations, models, replicas
+    from batchscope.training import augmentations, models, replicas, step_loop
 
     factors = configuration.factors
     data = datasets.load(results, factors["dataset"])
@@ -136,7 +138,8 @@ def measure(
     sampler = Sampler(cores=factors["threads"], gpu=gpu)
     try:
         with sampler, sampler.phase("batch_size", factors["batch_size"]):
-            blocks = _blocks(factors, settings, (images, labels, data.scale), model)
+            given = step_loop.Examples(images, labels, data.scale)
+            blocks = _blocks(factors, settings, given, model)
         values = summary(blocks, examples)
     except tuple(kinds := fates.known()) as error:
         status = fates.word(error, kinds)
@@ -173,19 +176,23 @@ def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
 def _blocks(
     factors: dict[str, Any],
     settings: dict[str, Any],
-    data: tuple[np.ndarray, np.ndarray, float],
+    data: step_loop.Examples,
     model: keras.Model,
 ) -> list[dict[str, float]]:
     from batchscope.training import augmentations, replicas, step_loop
+    from batchscope.training.update_methods import Method
 
     optimizer = make_optimizer(factors)
     steps = replicas.make_loop(
         factors,
         model,
         optimizer,
-        *data,
-        factors["batch_size"],
-        augment=augmentations.layer(factors["augmentation"], 0),
+        data,
+        step_loop.Batches(
+            factors["batch_size"],
+            augment=augmentations.layer(factors["augmentation"], 0),
+            method=Method.of(factors),
+        ),
     )
     steps.compile()
     order = step_loop.epoch_order(0, 0, steps.examples)

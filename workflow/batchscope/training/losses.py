@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -75,6 +76,20 @@ def _sum(losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
 
 
+def _graph(compute: Callable[..., Any], *signature: tf.TensorSpec) -> Callable[..., Any]:
+    return tf.function(compute, autograph=False, input_signature=signature)
+
+
+def _gradients(
+    tape: tf.GradientTape, target: tf.Tensor, values: list[tf.Tensor]
+) -> list[tf.Tensor]:
+    return tape.gradient(target, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+
+def _flat(tensors: list[tf.Tensor]) -> tf.Tensor:
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+
+
 class Objective:
     """Mean loss f(x) of a model over fixed examples, as a function of its trainable weights.
 
@@ -110,7 +125,8 @@ class Objective:
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
         self.evaluations = 0  # of loss and gradient
-        per_example = example_losses(model)
+        self._scale, self._batch_statistics = scale, batch_statistics
+        self._example_losses = example_losses(model)
         if batch_statistics:
             switch_off_dropout(model)
         # Chunks are on the device once; every later call only computes.
@@ -123,79 +139,72 @@ class Objective:
             for start in range(0, self.examples, chunk)
         ]
         # One trace for all chunks, the last and smaller one too.
-        signature = [
+        examples = [
             tf.TensorSpec([None, *images.shape[1:]], self._chunks[0][0].dtype),
             tf.TensorSpec([None], tf.int32),
         ]
-
-        def parts_of(flat: tf.Tensor) -> list[tf.Tensor]:
-            """Returns a float64 vector as float32 tensors of the variables' shapes."""
-            parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
-            return [tf.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
-
-        def flat_gradient(
-            tape: tf.GradientTape, target: tf.Tensor, values: list[tf.Tensor]
-        ) -> tf.Tensor:
-            gradients = tape.gradient(
-                target, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
-            )
-            return tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], 0)
-
-        def total(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            """Returns the losses of a chunk, its hits and its share of the penalties."""
-            outputs = model(scaled(images, scale), training=batch_statistics)
-            losses, hits = per_example(labels, outputs)
-            # Each penalty is the weights' own or a mean over the chunk: times the chunk's
-            # size, it becomes its weighted mean over the chunks once all is divided.
-            count = tf.cast(tf.shape(labels)[0], losses.dtype)
-            penalties = count * tf.add_n(model.losses) if model.losses else tf.zeros(())
-            return losses, hits, penalties
-
-        @tf.function(autograph=False, input_signature=signature)
-        def sums(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            losses, hits, penalties = total(images, labels)
-            return _sum(losses, penalties), tf.math.count_nonzero(hits)
-
-        @tf.function(autograph=False, input_signature=signature)
-        def sum_and_gradient(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            values = [variable.value for variable in self.variables]
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(values)
-                losses, _, penalties = total(images, labels)
-                summed = tf.reduce_sum(losses) + penalties
-            return _sum(losses, penalties), flat_gradient(tape, summed, values)
-
         vector = tf.TensorSpec([self.size], tf.float64)
+        self._sums = _graph(self._sums_in_graph, *examples)
+        self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *examples)
+        self._hessian_times = _graph(self._hessian_times_in_graph, *examples, vector)
+        self._assign = _graph(self._assign_in_graph, vector)
 
-        @tf.function(autograph=False, input_signature=[*signature, vector])
-        def hessian_times(images: tf.Tensor, labels: tf.Tensor, direction: tf.Tensor) -> tf.Tensor:
-            # The gradient of the slope along the direction.
-            values = [variable.value for variable in self.variables]
-            with tf.GradientTape(watch_accessed_variables=False) as outer:
-                outer.watch(values)
-                with tf.GradientTape(watch_accessed_variables=False) as inner:
-                    inner.watch(values)
-                    losses, _, penalties = total(images, labels)
-                    summed = tf.reduce_sum(losses) + penalties
-                gradients = inner.gradient(
-                    summed, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    # What becomes a graph: operations on one chunk, or on a vector of all weights.
+
+    def _parts(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns the losses of a chunk, its hits and its share of the penalties."""
+        outputs = self.model(scaled(images, self._scale), training=self._batch_statistics)
+        losses, hits = self._example_losses(labels, outputs)
+        # Each penalty is the weights' own or a mean over the chunk: times the chunk's
+        # size, it becomes its weighted mean over the chunks once all is divided.
+        count = tf.cast(tf.shape(labels)[0], losses.dtype)
+        penalties = count * tf.add_n(self.model.losses) if self.model.losses else tf.zeros(())
+        return losses, hits, penalties
+
+    def _sums_in_graph(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        losses, hits, penalties = self._parts(images, labels)
+        return _sum(losses, penalties), tf.math.count_nonzero(hits)
+
+    def _sum_and_gradient_in_graph(
+        self, images: tf.Tensor, labels: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        values = [variable.value for variable in self.variables]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(values)
+            losses, _, penalties = self._parts(images, labels)
+            summed = tf.reduce_sum(losses) + penalties
+        return _sum(losses, penalties), _flat(_gradients(tape, summed, values))
+
+    def _hessian_times_in_graph(
+        self, images: tf.Tensor, labels: tf.Tensor, direction: tf.Tensor
+    ) -> tf.Tensor:
+        # The gradient of the slope along the direction.
+        values = [variable.value for variable in self.variables]
+        with tf.GradientTape(watch_accessed_variables=False) as outer:
+            outer.watch(values)
+            with tf.GradientTape(watch_accessed_variables=False) as inner:
+                inner.watch(values)
+                losses, _, penalties = self._parts(images, labels)
+                summed = tf.reduce_sum(losses) + penalties
+            slopes = [
+                tf.reduce_sum(gradient * part)
+                for gradient, part in zip(
+                    _gradients(inner, summed, values), self._split(direction), strict=True
                 )
-                slopes = [
-                    tf.reduce_sum(gradient * part)
-                    for gradient, part in zip(gradients, parts_of(direction), strict=True)
-                ]
-                slope = tf.add_n(slopes)
-            return flat_gradient(outer, slope, values)
+            ]
+            slope = tf.add_n(slopes)
+        return _flat(_gradients(outer, slope, values))
 
-        @tf.function(autograph=False, input_signature=[vector])
-        def assign(flat: tf.Tensor) -> None:
-            for variable, part in zip(self.variables, parts_of(flat), strict=True):
-                variable.assign(part)
+    def _assign_in_graph(self, flat: tf.Tensor) -> None:
+        for variable, part in zip(self.variables, self._split(flat), strict=True):
+            variable.assign(part)
 
-        self._assign = assign
-        self._sums = sums
-        self._sum_and_gradient = sum_and_gradient
-        self._hessian_times = hessian_times
+    def _split(self, flat: tf.Tensor) -> list[tf.Tensor]:
+        """Returns a float64 vector as float32 tensors of the variables' shapes."""
+        parts = tf.split(tf.cast(flat, tf.float32), self.sizes)
+        return [tf.reshape(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    # What is asked from outside.
 
     def weights(self) -> np.ndarray:
         """Returns the trainable weights as one float64 vector, shape (size,)."""

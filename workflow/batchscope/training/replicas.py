@@ -36,8 +36,7 @@ import tensorflow as tf
 
 from batchscope.errors import UserError
 from batchscope.training import losses
-from batchscope.training.step_loop import StepLoop, Update, distance
-from batchscope.training.update_methods import Method
+from batchscope.training.step_loop import Batches, Examples, StepLoop, Update, distance
 
 # Between the seeds of two replicas; a prime, far from the steps between the seeds of layers.
 _SEED_STRIDE = 15_485_863
@@ -215,10 +214,8 @@ class ReplicaLoop(StepLoop):
     Args:
         model: As `StepLoop` takes it, made inside `scope` too.
         optimizer: As `StepLoop` takes it, made inside `scope` too.
-        images: As `StepLoop` takes them; every GPU gets a copy.
-        labels: As `StepLoop` takes them.
-        scale: As `StepLoop` takes it.
-        batch_size: Examples per update, on all replicas together.
+        examples: As `StepLoop` takes them; every GPU gets a copy.
+        batches: As `StepLoop` takes them.
         update_norms: As `StepLoop` takes it.
     """
 
@@ -226,16 +223,15 @@ class ReplicaLoop(StepLoop):
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        images: np.ndarray,
-        labels: np.ndarray,
-        scale: float,
+        examples: Examples,
         update_norms: bool,
     ) -> Update:
         strategy = tf.distribute.get_strategy()
         replicas = strategy.num_replicas_in_sync
         variables = model.trainable_variables
-        arrays = (images, np.asarray(labels, np.int32))
+        arrays = (examples.images, np.asarray(examples.labels, np.int32))
         data = [_on_every_replica(strategy, array) for array in arrays]
+        scale = examples.scale  # the graph outlives the arrays: it keeps copies
 
         def replica(batch: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tuple:
             number = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -243,10 +239,10 @@ class ReplicaLoop(StepLoop):
             # An empty shard computes on the batch's last example, and counts for nothing.
             start = tf.minimum(start, tf.size(batch) - 1)
             rows = batch[start : start + tf.maximum(size, 1)]
-            examples = losses.scaled(tf.gather(images, rows), scale)
+            scaled = losses.scaled(tf.gather(images, rows), scale)
             labels = tf.gather(labels, rows)
             old = [tf.convert_to_tensor(variable.value) for variable in variables]
-            part = _compute(model, examples, labels, size, tf.size(batch), number)
+            part = _compute(model, scaled, labels, size, tf.size(batch), number)
             optimizer.apply(part.gradients, variables)  # of their sum over the replicas
             norms = [distance(old, variables)] if update_norms else []
             return part.loss, part.hits, part.state, norms
@@ -302,25 +298,26 @@ def make_loop(
     factors: dict[str, Any],
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
-    *arguments: Any,
-    **options: Any,
+    examples: Examples,
+    batches: Batches,
+    update_norms: bool = False,
 ) -> StepLoop:
     """Returns the loop of a training: `StepLoop`, or the same divided among its replicas.
 
     Args:
-        factors: Factors of a run or a timing; `replicas`, `device` and the method's are read.
+        factors: Factors of a run or a timing; `replicas` and `device` are read.
         model: As `StepLoop` takes it; made inside `scope(factors)`, like the optimizer.
         optimizer: As `StepLoop` takes it.
-        *arguments: What else `StepLoop` takes, in its order.
-        **options: What else it takes, by name.
+        examples: As `StepLoop` takes them.
+        batches: As `StepLoop` takes them.
+        update_norms: As `StepLoop` takes it.
 
     Raises:
         ValueError: If a batch that is divided is to be augmented, or used more than once.
     """
-    method, divided = Method.of(factors), factors["replicas"] > 1
-    if divided and (method.name != "plain" or options.get("augment")):
+    divided = factors["replicas"] > 1
+    if divided and (batches.method.name != "plain" or batches.augment):
         raise ValueError("Expected method plain and no augmentation with several replicas.")
     with scope(factors):  # the optimizer's own variables are made here
-        if divided:
-            return ReplicaLoop(model, optimizer, *arguments, **options)
-        return StepLoop(model, optimizer, *arguments, method=method, **options)
+        made = ReplicaLoop if divided else StepLoop
+        return made(model, optimizer, examples, batches, update_norms)

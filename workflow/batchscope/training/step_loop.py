@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
@@ -29,6 +30,40 @@ Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
 PLAIN = Method()
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """What is trained on.
+
+    Attributes:
+        images: Shape (n, height, width, channels), any dtype.
+        labels: Integer classes, shape (n,).
+        scale: Factor that turns the images into what the model is trained on.
+    """
+
+    images: np.ndarray | tf.Tensor
+    labels: np.ndarray
+    scale: float
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """How an epoch is cut into batches, and how an update uses one.
+
+    Attributes:
+        size: Examples per update, on all replicas together; an int32 variable may be given
+            another value between calls into the graph, and nothing is traced again.
+        whole: Whether an epoch ends with its last whole batch, where it has one.
+        augment: Changes a batch of scaled images, shape (b, height, width, channels), before the
+            model sees them; None for no change.
+        method: How an update uses its batch.
+    """
+
+    size: int | tf.Variable
+    whole: bool = False
+    augment: keras.layers.Layer | None = None
+    method: Method = PLAIN
 
 
 class Totals(NamedTuple):
@@ -119,36 +154,24 @@ class StepLoop:
     Args:
         model: A built classifier.
         optimizer: An optimizer; it is built for the model's trainable variables.
-        images: Training images, shape (n, height, width, channels), any dtype; kept on the
-            device as they are and turned into float32 batch by batch.
-        labels: Integer classes, shape (n,).
-        scale: Factor that turns the images into what the model is trained on.
-        batch_size: Examples per update; an int32 variable may be given another value between
-            calls of `run`, and nothing is traced again.
+        examples: The training set; its images are kept on the device as they are and turned into
+            float32 batch by batch.
+        batches: Its batches.
         update_norms: Whether `run` returns the norm of every update.
-        whole_batches: Whether an epoch ends with its last whole batch, where it has one.
-        method: How an update uses its batch.
-        augment: Changes a batch of scaled images, shape (b, height, width, channels), before the
-            model sees them; None for no change.
     """
 
     def __init__(
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        images: np.ndarray,
-        labels: np.ndarray,
-        scale: float,
-        batch_size: int | tf.Variable,
+        examples: Examples,
+        batches: Batches,
         update_norms: bool = False,
-        whole_batches: bool = False,
-        method: Method = PLAIN,
-        augment: keras.layers.Layer | None = None,
     ) -> None:
-        self.examples = len(images)
-        self.method, self.augment = method, augment
+        self.examples = len(examples.images)
+        self.batches = batches
         optimizer.build(model.trainable_variables)
-        update = self._make_update(model, optimizer, images, labels, scale, update_norms)
+        update = self._make_update(model, optimizer, examples, update_norms)
 
         @tf.function(
             autograph=False,  # nothing here to convert, and looking for it doubles the tracing
@@ -164,8 +187,8 @@ class StepLoop:
             order: tf.Tensor, step: tf.Tensor, stop: tf.Tensor, loss: tf.Tensor, hits: tf.Tensor
         ) -> tuple[tf.Tensor, ...]:
             start = step
-            size = tf.convert_to_tensor(batch_size)  # read once, where it is a variable
-            rest = 0 if whole_batches else size - 1
+            size = tf.convert_to_tensor(batches.size)  # read once, where it is a variable
+            rest = 0 if batches.whole else size - 1
             steps = tf.maximum(1, (self.examples + rest) // size)
 
             def body(
@@ -197,22 +220,22 @@ class StepLoop:
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        images: np.ndarray,
-        labels: np.ndarray,
-        scale: float,
+        examples: Examples,
         update_norms: bool,
     ) -> Update:
         """Returns the update with a batch, as operations of the graph."""
         variables = model.trainable_variables
-        all_images = tf.constant(images)
-        all_labels = tf.constant(np.asarray(labels, np.int32))
+        augment, method = self.batches.augment, self.batches.method
+        scale = examples.scale  # the graph outlives the arrays: it keeps copies
+        all_images = tf.constant(examples.images)
+        all_labels = tf.constant(np.asarray(examples.labels, np.int32))
         per_example = losses.example_losses(model)
 
         def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
             images = losses.scaled(tf.gather(all_images, batch), scale)
             labels = tf.gather(all_labels, batch)
-            if self.augment:
-                images = self.augment(images, training=True)
+            if augment:
+                images = augment(images, training=True)
 
             def evaluate() -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
                 values = [variable.value for variable in variables]
@@ -224,7 +247,7 @@ class StepLoop:
 
             # Reading costs nothing; the update then copies what is still held here.
             old = [tf.identity(variable.value) for variable in variables] if update_norms else []
-            loss, hits = self.method.apply(evaluate, optimizer, model)
+            loss, hits = method.apply(evaluate, optimizer, model)
             # The mean's own non-finite value must reach the total, whatever the penalties.
             total = tf.cast(loss, tf.float64) * tf.cast(tf.size(batch), tf.float64)
             norms = [distance(old, variables)] if update_norms else []

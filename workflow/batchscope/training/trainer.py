@@ -26,6 +26,8 @@ from batchscope.store import job_files, memory_kills, records
 from batchscope.store.progress import Teller
 from batchscope.training import augmentations, checkpoint, distances, losses, models, replicas
 from batchscope.training.step_loop import (
+    Batches,
+    Examples,
     Totals,
     effective_learning_rate,
     epoch_order,
@@ -33,6 +35,7 @@ from batchscope.training.step_loop import (
     steps_per_epoch,
     warm_up,
 )
+from batchscope.training.update_methods import Method
 
 # A Python signal handler only runs between calls into the graph.
 CHUNK_SECONDS = 5.0
@@ -148,12 +151,9 @@ class Training:
             self.factors,
             self.model,
             self.optimizer,
-            self.images,
-            self.labels,
-            self.data.scale,
-            self.factors["batch_size"],
-            update_norms=self.factors["update_norms"],
-            augment=augment,
+            Examples(self.images, self.labels, self.data.scale),
+            Batches(self.factors["batch_size"], augment=augment, method=Method.of(self.factors)),
+            self.factors["update_norms"],
         )
         self.validation = losses.Objective(
             self.model,

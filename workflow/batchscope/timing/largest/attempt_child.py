@@ -100,6 +100,7 @@ def _prepared(
     """Builds the model; returns what trains it on one batch of a size."""
     from batchscope import datasets
     from batchscope.training import augmentations, models, replicas, step_loop
+    from batchscope.training.update_methods import Method
 
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
@@ -111,10 +112,12 @@ def _prepared(
             factors,
             model,
             optimizer,
-            *_batch(data, batch_size),
-            data.scale,
-            batch_size,
-            augment=augmentations.layer(factors["augmentation"], 0),
+            step_loop.Examples(*_batch(data, batch_size), data.scale),
+            step_loop.Batches(
+                batch_size,
+                augment=augmentations.layer(factors["augmentation"], 0),
+                method=Method.of(factors),
+            ),
         )
         order = np.arange(batch_size, dtype=np.int32)
         for _ in range(STEPS):

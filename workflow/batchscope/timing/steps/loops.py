@@ -27,24 +27,47 @@ import abc
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from batchscope.timing.largest.fates import NotFinite
 from batchscope.timing.steps import lead_in, pipelines
 from batchscope.training import losses
-from batchscope.training.step_loop import PLAIN, StepLoop, Totals, steps_per_epoch
-from batchscope.training.update_methods import Method
+from batchscope.training.step_loop import (
+    PLAIN,
+    Batches,
+    Examples,
+    StepLoop,
+    Totals,
+    steps_per_epoch,
+)
 
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 # Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
 STEPS_PER_EXECUTION = 32
 # No pipeline: the arrays are in the graph, which gathers its batches from them.
 MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the batches of a loop come from.
+
+    Attributes:
+        pipeline: `memory` for the loop in the graph, else one of `pipelines.PIPELINES`; None
+            for `memory` and `dataset`.
+        delay_seconds: Seconds that the training thread sleeps before every step, one delay per
+            batch; nothing can sleep between the steps of the loop in the graph.
+        folder: Where the pipeline `jpeg` keeps its files.
+    """
+
+    pipeline: str | None = None
+    delay_seconds: float = 0.0
+    folder: Path | str | None = None
 
 
 class Runner(abc.ABC):
@@ -150,36 +173,23 @@ class GraphRunner(Runner):
     Args:
         model: A built classifier.
         optimizer: An optimizer; it is built for the model's trainable variables.
-        images: Shape (n, height, width, channels), any dtype.
-        labels: Integer classes, shape (n,).
-        scale: Factor that turns the images into what the model is trained on.
-        batch_size: Examples per update.
-        whole_batches: Whether an epoch ends with its last whole batch.
-        method: How an update uses its batch.
-        augment: Changes a batch of scaled images; None for no change.
+        examples: The training set.
+        batches: Its batches; their size is the first of those that are run.
     """
 
     def __init__(
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        images: np.ndarray | tf.Tensor,
-        labels: np.ndarray,
-        scale: float,
-        batch_size: int,
-        whole_batches: bool = False,
-        method: Method = PLAIN,
-        augment: keras.layers.Layer | None = None,
+        examples: Examples,
+        batches: Batches,
     ) -> None:
         with tf.device("CPU"):  # loop counters are there whatever the device
-            self._size = tf.Variable(batch_size, trainable=False, dtype=tf.int32)
-        given = (images, labels, scale, self._size)
-        self._loop = StepLoop(
-            model, optimizer, *given, whole_batches=whole_batches, method=method, augment=augment
-        )
+            self._size = tf.Variable(batches.size, trainable=False, dtype=tf.int32)
+        self._loop = StepLoop(model, optimizer, examples, replace(batches, size=self._size))
         self._loop.compile()
-        self._order = tf.range(len(images), dtype=tf.int32)
-        super().__init__(len(images), batch_size, whole_batches)
+        self._order = tf.range(self._loop.examples, dtype=tf.int32)
+        super().__init__(self._loop.examples, batches.size, batches.whole)
 
     def _switch(self) -> None:
         self._size.assign(self.batch_size)
@@ -193,30 +203,23 @@ class GraphRunner(Runner):
 class _PipelineRunner(Runner):
     """A loop over a `tf.data` pipeline, whose examples are shared by all batch sizes."""
 
-    def __init__(
-        self,
-        pipeline: str,
-        examples: tf.data.Dataset,
-        batch_size: int,
-        whole_batches: bool,
-        delay_seconds: float,
-    ) -> None:
-        self._pipeline, self._examples, self._delay_seconds = pipeline, examples, delay_seconds
+    def __init__(self, examples: tf.data.Dataset, batches: Batches, source: Source) -> None:
+        self._examples, self._source = examples, source
         self._kept: dict[int, _Continued] = {}
         # Batches that were made ready meanwhile are all used up, and a delay is no step's work.
-        if pipeline in pipelines.PREFETCHING or delay_seconds:
+        if source.pipeline in pipelines.PREFETCHING or source.delay_seconds:
             self.lead_in_seconds = math.inf
-        super().__init__(int(examples.cardinality()), batch_size, whole_batches)
+        super().__init__(int(examples.cardinality()), batches.size, batches.whole)
 
     @property
     def _delay(self) -> float:
-        return self._delay_seconds if self.delayed else 0.0
+        return self._source.delay_seconds if self.delayed else 0.0
 
     def _switch(self) -> None:
         size = self.batch_size
         # Kept, since a new iterator would have to find its degree of parallelism again.
         if size not in self._kept:
-            given = (self._pipeline, self._examples, size, self.whole_batches)
+            given = (self._source.pipeline, self._examples, size, self.whole_batches)
             self._kept[size] = _Continued(pipelines.batches(*given))
         self._batches = self._kept[size]
 
@@ -228,9 +231,9 @@ class StepRunner(_PipelineRunner):
         model: A built classifier.
         optimizer: An optimizer; it is built for the model's trainable variables.
         compiled: Whether the step is a tf.function. It is traced once, for batches of any size.
-        *source: What all loops over a pipeline take: its name, its examples, the batch size,
-            whether only whole batches count, and the seconds that the training thread sleeps
-            before every step.
+        examples: The pipeline's examples, one epoch of them.
+        batches: Their batches.
+        source: The pipeline and the delay.
     """
 
     def __init__(
@@ -238,9 +241,11 @@ class StepRunner(_PipelineRunner):
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         compiled: bool,
-        *source: Any,
+        examples: tf.data.Dataset,
+        batches: Batches,
+        source: Source,
     ) -> None:
-        super().__init__(*source)
+        super().__init__(examples, batches, source)
         optimizer.build(model.trainable_variables)
         mean_loss = _MeanLoss(model)
 
@@ -287,7 +292,9 @@ class FitRunner(_PipelineRunner):
         steps_per_execution: Steps in one call into the graph. What is left of a number of steps
             is run by calls of one step, and a delay is slept before the call that its steps
             share.
-        *source: As `StepRunner` takes it.
+        examples: As `StepRunner` takes them.
+        batches: As `StepRunner` takes them.
+        source: As `StepRunner` takes it.
     """
 
     def __init__(
@@ -295,9 +302,11 @@ class FitRunner(_PipelineRunner):
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         steps_per_execution: int,
-        *source: Any,
+        examples: tf.data.Dataset,
+        batches: Batches,
+        source: Source,
     ) -> None:
-        super().__init__(*source)
+        super().__init__(examples, batches, source)
         self.steps_per_call = steps_per_execution
         optimizer.build(model.trainable_variables)
         model.compile(optimizer, _MeanLoss(model), jit_compile=False)
@@ -395,16 +404,9 @@ def make(
     loop: str,
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
-    images: np.ndarray | tf.Tensor,
-    labels: np.ndarray,
-    scale: float,
-    batch_size: int,
-    pipeline: str | None = None,
-    delay_seconds: float = 0.0,
-    folder: Path | str | None = None,
-    whole_batches: bool = False,
-    method: Method = PLAIN,
-    augment: keras.layers.Layer | None = None,
+    examples: Examples,
+    batches: Batches,
+    source: Source = Source(),
 ) -> Runner:
     """Returns the runner of a loop over a pipeline.
 
@@ -412,18 +414,10 @@ def make(
         loop: One of `LOOPS`.
         model: A built classifier; the runner's own.
         optimizer: An optimizer; the runner's own.
-        images: Shape (n, height, width, channels), any dtype.
-        labels: Integer classes, shape (n,).
-        scale: Factor that turns the images into what the model is trained on.
-        batch_size: Examples per update.
-        pipeline: `memory` for the loop in the graph, else one of `pipelines.PIPELINES`; None
-            for `memory` and `dataset`.
-        delay_seconds: Seconds that the training thread sleeps before every step, one delay per
-            batch; nothing can sleep between the steps of the loop in the graph.
-        folder: Where the pipeline `jpeg` keeps its files.
-        whole_batches: Whether an epoch ends with its last whole batch, where it has one.
-        method: How an update of the loop in the graph uses its batch.
-        augment: Changes the loop in the graph's batches of scaled images; None for no change.
+        examples: The training set.
+        batches: Its batches; only the loop in the graph augments them, or uses a batch by another
+            method than `plain`.
+        source: Where they come from.
 
     Raises:
         ValueError: If there is no such loop, or it does not go with the pipeline or the delay.
@@ -431,26 +425,27 @@ def make(
     """
     if loop not in LOOPS:
         raise ValueError(f"loop: received {loop!r}; one of {', '.join(LOOPS)} is expected.")
-    if pipeline is None:
-        pipeline = MEMORY if loop == "graph" else "dataset"
+    pipeline = source.pipeline or (MEMORY if loop == "graph" else "dataset")
     if (pipeline == MEMORY) != (loop == "graph"):
         expected = MEMORY if loop == "graph" else f"one of {', '.join(pipelines.PIPELINES)}"
         raise ValueError(
             f"input_pipeline: received {pipeline!r} with loop {loop}; {expected} is expected."
         )
+    delay_seconds = source.delay_seconds
     if not 0 <= delay_seconds < math.inf or (loop == "graph" and delay_seconds):
         expected = "0" if loop == "graph" else "0 or more"
         raise ValueError(
             f"delay_seconds: received {delay_seconds} with loop {loop}; {expected} is expected."
         )
     if loop == "graph":
-        given = (images, labels, scale, batch_size, whole_batches, method, augment)
-        return GraphRunner(model, optimizer, *given)
-    if method != PLAIN or augment:
+        return GraphRunner(model, optimizer, examples, batches)
+    if batches.method != PLAIN or batches.augment:
         raise ValueError(f"Expected method plain and no augmentation with loop {loop}.")
-    examples = pipelines.examples(pipeline, images, labels, scale, folder)
-    source = (pipeline, examples, batch_size, whole_batches, delay_seconds)
+    stream = pipelines.examples(
+        pipeline, examples.images, examples.labels, examples.scale, source.folder
+    )
+    given = (stream, batches, replace(source, pipeline=pipeline))
     if loop in ("eager", "function"):
-        return StepRunner(model, optimizer, loop == "function", *source)
+        return StepRunner(model, optimizer, loop == "function", *given)
     steps = STEPS_PER_EXECUTION if loop == "fit_steps" else 1
-    return FitRunner(model, optimizer, steps, *source)
+    return FitRunner(model, optimizer, steps, *given)

@@ -108,16 +108,18 @@ class Subject:
                 factors["loop"],
                 self.model,
                 self._optimizer,
-                self._images,
-                self._arrays[1],
-                data.scale,
-                batch_size,
-                None if pipeline == "plain" else pipeline,
-                factors["delay_seconds"],
-                Path(self._folder.name) / "jpeg",
-                whole_batches=True,
-                method=Method.of(factors),
-                augment=augmentations.layer(factors["augmentation"], 0),
+                step_loop.Examples(self._images, self._arrays[1], data.scale),
+                step_loop.Batches(
+                    batch_size,
+                    whole=True,
+                    augment=augmentations.layer(factors["augmentation"], 0),
+                    method=Method.of(factors),
+                ),
+                loops.Source(
+                    None if pipeline == "plain" else pipeline,
+                    factors["delay_seconds"],
+                    Path(self._folder.name) / "jpeg",
+                ),
             )
         return self._shared
 
@@ -127,9 +129,8 @@ class Subject:
             self.sweep.factors,
             self.model,
             self._optimizer,
-            *self._arrays,
-            self._data.scale,
-            batch_size,
+            step_loop.Examples(*self._arrays, self._data.scale),
+            step_loop.Batches(batch_size, method=Method.of(self.sweep.factors)),
         )
         steps.compile()
         order = step_loop.epoch_order(0, 0, self.examples)

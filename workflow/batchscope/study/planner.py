@@ -1,0 +1,436 @@
+"""From a configuration to the runs of a study: every check of meaning, no heavy import.
+
+Precedence of a run's factors: defaults, set, cases, vary, seed. All problems are found at
+once; what depends on a part that is broken is not reported beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from batchscope.catalogue import (
+    coercion,
+    columns,
+    dataset_definitions,
+    figure_names,
+    incompatible_factors,
+    outcomes,
+    run_names,
+    sweep_names,
+)
+from batchscope.catalogue.coercion import as_map
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
+from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
+from batchscope.errors import ConfigError
+from batchscope.problems import Findings, Place, Problem, merged, received, show, unmet
+from batchscope.study import (
+    experiment_keys,
+    experiment_kinds,
+    grids,
+    model_files,
+    reduced_form,
+    run_pairs,
+)
+from batchscope.study.plan import Experiment, Run, Study, Times, Trainings
+from batchscope.study.value_reader import Reader
+
+MAX_RUNS = 1000
+_LONGEST_PAIR = 210  # characters of both names: with settings, below a file name's 255
+_RUN_COUNT = Parameter(
+    "max_runs", "max_runs", "int", None, "Most runs.", minimum=1, maximum=1_000_000
+)
+
+
+# From a data set's token to its training images, where it is prepared.
+Recorded = Callable[[str], int | None]
+
+
+def unrecorded(token: str) -> None:
+    """Returns nothing: what is known of prepared data where nobody looks."""
+
+
+def make(config: dict[str, Any], scale: str = "full", recorded: Recorded = unrecorded) -> Study:
+    """Returns the study of a configuration that fits the schema.
+
+    Args:
+        config: As `config.load` returns it.
+        scale: `full`, or `reduced` for the smaller form.
+        recorded: Gives the training images of a data set that is prepared.
+
+    Raises:
+        ConfigError: With every problem of meaning.
+    """
+    study, problems = draft(config, scale, recorded=recorded)
+    if study is None:
+        raise ConfigError([problem.line for problem in problems])
+    return study
+
+
+def draft(
+    config: dict[str, Any],
+    scale: str = "full",
+    found: Iterable[Problem] = (),
+    recorded: Recorded = unrecorded,
+) -> tuple[Study | None, list[Problem]]:
+    """Returns the study, or None and every problem of meaning.
+
+    Args:
+        config: A configuration, which may be broken where `found` says so.
+        scale: `full` or `reduced`.
+        found: Problems of structure; nothing at or below their places is looked at.
+        recorded: As for `make`.
+    """
+    planner = _Planner(config, scale, [problem.place for problem in found], recorded)
+    study = planner.study()
+    problems = merged(planner.findings.problems)
+    return (None if problems or planner.findings.structure else study), problems
+
+
+def _used(tokens: Iterable[str], known: dict[str, Any]) -> dict[str, Any]:
+    """Returns what stands behind tokens, each once."""
+    by_token = dict(entry for entry in known.values() if entry is not None)
+    return {token: by_token[token] for token in dict.fromkeys(tokens)}
+
+
+def _expanded(path: Any) -> Any:
+    """Returns a path with a user's home for `~`, and what is no text as it is."""
+    return os.path.expanduser(path) if isinstance(path, str) else path
+
+
+def _trends(trainings: Trainings, sizes: int) -> int:
+    """Returns how many trends over batch sizes an experiment may test at most."""
+    every = map(outcomes.outcome, columns.of_measures(trainings.measures))
+    asked = {found.column for found in every if found and not found.timed}
+    asked.update(chain.from_iterable(trainings.claims.values()))
+    return len(asked) * len(trainings.runs) // (len(trainings.seeds) * sizes)
+
+
+class _Planner:
+    """One pass over a configuration; collects problems, warnings and runs."""
+
+    def __init__(
+        self, config: dict[str, Any], scale: str, structure: list[Place], recorded: Recorded
+    ) -> None:
+        self.scale, self.recorded = scale, recorded
+        self.config, replaced = reduced_form.apply(config) if scale == "reduced" else (config, [])
+        self.findings = Findings(structure, replaced)
+        self.findings.report(*reduced_form.problems(config, scale))
+        self.runs: dict[str, Run] = {}
+        self.datasets: dict[str, tuple[str, dict[str, Any]] | None] = {}
+        self.models: dict[str, tuple[str, str | None] | None] = {}
+        self.sizes: dict[str, int | None] = {}  # training images by data set
+        self.sources: dict[str, str] = {}
+        self.sides: dict[str, int | None] = {}  # height and width of images by data set
+        self.reader = Reader(self.findings, self.datasets, self.models)
+
+    # Sections.
+
+    def study(self) -> Study | None:
+        self._read_datasets()
+        self._read_models()
+        given = as_map(self.config.get("defaults"))
+        defaults = self.reader.factors(("defaults",), given, experiment_kinds.EITHER)
+        experiments = {}
+        for name, body in as_map(self.config.get("experiments")).items():
+            if isinstance(body, dict):
+                place = ("experiments", name)
+                timed = "timing" in body
+                kind = experiment_kinds.TIMING if timed else experiment_kinds.TRAINING
+                grid = grids.read(self.reader, place, body, kind, defaults, tuple(given))
+                plan_one = self._timing_experiment if timed else self._experiment
+                experiments[name] = plan_one(name, body, grid)
+        self._check_total()
+        self._check_seeds(
+            {
+                name: found.trainings
+                for name, found in experiments.items()
+                if found and found.trainings.runs
+            }
+        )
+        self._check_machines()
+        if self.findings.problems or self.findings.structure:
+            return None
+        name = self.config["study"]
+        reduced = self.scale == "reduced"
+        every = [factors for one in experiments.values() for factors in one.factors(self.runs)]
+        return Study(
+            name=name,
+            title=self.config.get("title", name),
+            machine=self.config.get("machine", "local"),
+            reduced=reduced,
+            folder_name=f"{name}-reduced" if reduced else name,
+            datasets=_used((factors["dataset"] for factors in every), self.datasets),
+            models=_used((factors["model"] for factors in every), self.models),
+            experiments=experiments,
+            runs=self.runs,
+            warnings=tuple(self.findings.warnings),
+            machines={
+                name: (os.path.normpath(_expanded(body["results"])), body.get("machine", "local"))
+                for name, body in as_map(self.config.get("machines")).items()
+            },
+        )
+
+    def _read_datasets(self) -> None:
+        given = {**dataset_definitions.BUILT_IN, **as_map(self.config.get("datasets"))}
+        for name, raw in given.items():
+            place = ("datasets", name)
+            self.datasets[name] = None
+            if self.findings.broken(place):
+                continue
+            definition = dataset_definitions.resolve(raw)
+            self.findings.report(*dataset_definitions.problems(place, definition))
+            if not self.findings.broken(place):
+                token = dataset_definitions.token(name, definition)
+                self.datasets[name] = (token, definition)
+                self.sizes[token] = self.recorded(token) or dataset_definitions.training_size(
+                    definition
+                )
+                self.sources[token] = definition["source"]
+                self.sides[token] = dataset_definitions.image_side(definition)
+
+    def _read_models(self) -> None:
+        built_in = model_files.BUILT_IN_MODELS
+        self.models.update({name: (name, None) for name in built_in})
+        for name, path in as_map(self.config.get("models")).items():
+            place = ("models", name)
+            path = _expanded(path)
+            if name in built_in and path != name:
+                text = "a name of its own is expected: this one is a built-in model's."
+                self.findings.report(Problem(place, f"received {show(path)}; {text}"))
+                continue
+            self.models[name] = None
+            if path in built_in:
+                self.models[name] = (path, None)
+            elif not self.findings.broken(place):
+                problem = model_files.problem(place, path)
+                if problem is None:
+                    token = model_files.token(name, path)
+                    self.models[name] = (token, os.path.normpath(path))
+                else:
+                    self.findings.report(problem)
+
+    def _check_machines(self) -> None:
+        own = self.config.get("machine", "local")
+        for name, body in as_map(self.config.get("machines")).items():
+            place = ("machines", name)
+            if name == own:
+                text = "received the name of this machine; a name of its own is expected: "
+                self.findings.report(Problem(place, f"{text}`machine` names this one."))
+            folder = _expanded(as_map(body).get("results"))
+            if not isinstance(folder, str):
+                continue
+            if os.path.normpath(folder) == "results":
+                text = "received 'results', this machine's own; a copy of the other's is expected."
+                self.findings.report(Problem((*place, "results"), text))
+            elif (why := unmet(Path(folder), Path.is_dir)) == "":
+                text = f"received '{folder}', which is not there: nothing of {name} is shown."
+                self.findings.warn(Problem((*place, "results"), text))
+            elif why:
+                expected = "a folder that can be read"
+                self.findings.report(received((*place, "results"), folder, expected, why=why))
+
+    # Experiments.
+
+    def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
+        place, reader = grid.place, self.reader
+        measures, between = experiment_keys.measures(
+            reader, (*place, "measure"), body.get("measure"), {**MEASURES, **OF_TRAININGS}
+        )
+        self.findings.report(*figure_names.problems(place, body, measures))
+        numbers = experiment_keys.numbers(reader, place, body, grid.kind)
+        claims = experiment_keys.claims(reader, place, body)
+        at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
+        margins = experiment_keys.margins(reader, place, body, measures)
+        experiments = as_map(self.config.get("experiments"))
+        beside = experiment_keys.beside(reader, place, body, experiments)
+        if not self._sound(grid):
+            return None
+        runs = self._expand(grid, measures)
+        if not runs:
+            return None
+        self._check_needs(place, runs, measures)
+        horizons = {self.runs[run].factors["epochs"] for run in runs}
+        unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, horizons)
+        self.findings.report(*unkept)
+        return Experiment(
+            name=name,
+            title=body.get("title", name),
+            question=body.get("question", ""),
+            vary=grid.vary,
+            at_epochs=tuple(sorted(at_epochs)),
+            figures=figure_names.drawn(body),
+            published=experiment_keys.words(body),
+            numbers=numbers,
+            trainings=Trainings(
+                runs=tuple(runs),
+                seeds=tuple(grid.seeds),
+                measures=measures,
+                pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
+                claims=claims,
+                margins=margins,
+                beside=beside,
+            ),
+        )
+
+    def _timing_experiment(
+        self, name: str, body: dict[str, Any], grid: grids.Grid
+    ) -> Experiment | None:
+        place, reader = grid.place, self.reader
+        for key in ("measure", "seeds", "margins", "beside"):
+            if key in body:
+                text = "received beside `timing`; an experiment that trains or one of times is"
+                self.findings.report(Problem((*place, key), f"{text} expected."))
+        timings, _ = experiment_keys.measures(
+            reader, (*place, "timing"), body.get("timing"), OF_SWEEPS
+        )
+        at_epochs = experiment_keys.at_epochs(reader, place, body, timings)
+        self.findings.report(*figure_names.problems(place, body, timings))
+        numbers = experiment_keys.numbers(reader, place, body, grid.kind)
+        experiment_keys.claims(reader, place, body)  # which it cannot have
+        if not self._sound(grid) or self._too_many(grid):
+            return None
+        return Experiment(
+            name=name,
+            title=body.get("title", name),
+            question=body.get("question", ""),
+            vary=grid.vary,
+            at_epochs=tuple(sorted(at_epochs)),
+            figures=figure_names.drawn(body),
+            published=experiment_keys.words(body),
+            numbers=numbers,
+            times=Times(timings, self._sweeps(grid, timings)),
+        )
+
+    def _sound(self, grid: grids.Grid) -> bool:
+        """Whether an experiment, and what it has of the defaults, can be expanded."""
+        return grid.complete and not self.findings.broken(grid.place, *grid.inherited)
+
+    # Runs and sweeps.
+
+    def _max_runs(self) -> int:
+        try:
+            return coercion.coerce(_RUN_COUNT, self.config.get("max_runs", MAX_RUNS))
+        except ValueError:
+            return MAX_RUNS  # the schema reports it
+
+    def _too_many(self, grid: grids.Grid) -> bool:
+        if grid.size <= self._max_runs():
+            return False
+        text = f"received {grid.size} runs; at most {self._max_runs()} (max_runs) are expected."
+        self.findings.report(Problem(grid.place, text))
+        return True
+
+    def _check_total(self) -> None:
+        limit = self._max_runs()
+        if len(self.runs) > limit and not self.findings.problems:
+            text = (
+                f"received {len(self.runs)} runs in all experiments; at most {limit} are expected."
+            )
+            self.findings.report(Problem(("max_runs",), text))
+
+    def _check_seeds(self, experiments: dict[str, Trainings]) -> None:
+        """Warns of experiments with too few seeds for any verdict on a trend."""
+        sizes = {
+            name: len({self.runs[run].factors["batch_size"] for run in found.runs})
+            for name, found in experiments.items()
+        }
+        asked = sum(_trends(found, sizes[name]) for name, found in experiments.items())
+        for name, found in experiments.items():
+            needed = outcomes.seeds_needed(sizes[name], asked)
+            count = len(found.seeds)
+            if sizes[name] > 1 and count < needed:
+                text = f"received {count} seed{'' if count == 1 else 's'}; at least {needed} are "
+                text += f"expected for a verdict on its {sizes[name]} batch sizes."
+                self.findings.warn(Problem(("experiments", name, "seeds"), text))
+
+    def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> list[str]:
+        if self._too_many(grid):
+            return []
+        runs: list[str] = []
+        cases: dict[str, int] = {}  # run -> the case that gave it
+        timed = not OF_TRAININGS.keys().isdisjoint(measures)
+        for index, factors, find in grid.combinations():
+            size, source = (of.get(factors["dataset"]) for of in (self.sizes, self.sources))
+            self._check_images(factors, find)
+            self._check(incompatible_factors.of_training(factors, size, source), find)
+            for seed in grid.seeds:
+                run = {**factors, "seed": seed}
+                name = self._run_name(grid.place, run, timed)
+                if name is None:
+                    return []
+                if name in cases:  # values of vary and seeds are distinct: it is the case
+                    text = f"received the runs of cases[{cases[name]}] again; "
+                    place = (*grid.place, "cases", index)
+                    self.findings.report(Problem(place, text + "every run once is expected."))
+                    return []
+                cases[name] = index
+                runs.append(name)
+                self.runs.setdefault(name, Run(name, run))
+        return runs
+
+    def _sweeps(self, grid: grids.Grid, timings: dict[str, Any]) -> tuple[sweep_names.Sweep, ...]:
+        found = []
+        for _, factors, find in grid.combinations():
+            size = self.sizes.get(factors["dataset"])
+            self._check_images(factors, find)
+            self._check(incompatible_factors.of_timing(factors, size, timings), find)
+            found.append(factors)
+        grouped = tuple(sweep_names.group(found))
+        try:
+            for sweep in grouped:
+                _ = sweep.name
+        except ValueError:
+            text = (
+                f"received batch sizes whose name has more than {MAX_NAME_LENGTH} "
+                "characters; fewer, or ranges without gaps, are expected."
+            )
+            self.findings.report(Problem((*grid.place, "vary"), text))
+        return grouped
+
+    def _check(self, wrong: Iterable[tuple[str, str]], find: Callable[[str], Place]) -> None:
+        """Reports what is wrong with one combination."""
+        self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
+
+    def _check_images(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        side = self.sides.get(factors["dataset"])
+        self._check(incompatible_factors.of_images(factors, side), find)
+
+    def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
+        try:
+            name = run_names.run_name(factors)
+            if timed:
+                run_names.timing_name(factors)
+        except ValueError:
+            text = (
+                f"received a run whose name has more than {MAX_NAME_LENGTH} characters; "
+                "shorter names of data set and model are expected."
+            )
+            self.findings.report(Problem(place, text))
+            return None
+        return name
+
+    def _pairs(self, between: run_pairs.Between, runs: list[str]) -> tuple[run_pairs.Pair, ...]:
+        found = run_pairs.find(between, ((run, self.runs[run].factors) for run in runs))
+        if not found:
+            self.findings.report(run_pairs.none_found(between))
+        # A cluster's executor makes one file name of both runs and the settings.
+        if any(len(small) + len(large) > _LONGEST_PAIR for small, large in found):
+            text = f"received two runs whose names have more than {_LONGEST_PAIR} characters; "
+            text += "shorter names of data set and model are expected."
+            self.findings.report(Problem(between.place, text))
+        return found
+
+    def _check_needs(self, place: Place, runs: list[str], measures: dict[str, Any]) -> None:
+        """Some measures read what a training keeps only where it is asked to."""
+        for measure in measures.keys() & MEASURES.keys():
+            for factor, value in MEASURES[measure].factors.items():
+                lacking = [run for run in runs if self.runs[run].factors[factor] != value]
+                if lacking:
+                    text = f"received runs without {factor} ({len(lacking)}); {factor}: "
+                    text += f"{show(value)} is expected, in set or defaults."
+                    self.findings.report(Problem((*place, "measure", measure), text))
