@@ -9,10 +9,9 @@ import pandas
 import pytest
 from scipy import stats
 
-from batchscope import figures
+from batchscope import figures, wording
 from batchscope.analysis import largest_within_margin, run_series
 from batchscope.catalogue import timing_columns
-from batchscope.figures.drawing import words
 
 SEEDS = range(6)
 NOISE = np.array([-0.01, 0.004, 0.002, -0.003, 0.006, 0.001])
@@ -254,7 +253,7 @@ def test_limits_of_machine_and_series_stand_on_one_axis():
     ]
     assert numbers(drawing) == ["900", "23.6", "64", "64", "64"]
     first = frame[frame["batch_size"] == 128].iloc[0]
-    ends = [words.points(first[f"difference{end}"]) for end in ("", "_low", "_high")]
+    ends = [wording.points(first[f"difference{end}"]) for end in ("", "_low", "_high")]
     why = f"128 is beyond it: {ends[0]} against {first['deciding_batch_size']}, 90 % interval "
     reach = f"64 (from 16 on; {why}{ends[1]} to {ends[2]})"
     assert found == (

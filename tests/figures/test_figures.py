@@ -517,13 +517,6 @@ def test_labelled_batch_sizes(sizes, shown):
     assert canvas.spread(sizes) == shown
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.05, "0.05"), (20.0, "20"), (0, "0"), (2e-6, "2e-6"), (3e7, "30000000")]
-)
-def test_plain_numbers(value, text):
-    assert canvas.plain(value) == text
-
-
 def test_trainings_that_nothing_stopped_are_lower_bounds():
     frame = pandas.DataFrame(
         {

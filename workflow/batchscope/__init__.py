@@ -6,6 +6,7 @@ What a room holds, and what it does not, says the docstring of its package.
 # Room -> what it may import from outside, of the libraries that are slow to import.
 ROOMS = {
     "errors": (),
+    "wording": (),
     "problems": (),
     "project_files": (),
     "damage": (),

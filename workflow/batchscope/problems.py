@@ -144,11 +144,6 @@ def _plural(noun: str) -> str:
     return noun if noun.endswith("s") else f"{noun}s"
 
 
-def listed(words: list[str]) -> str:
-    """Returns words as a sentence has them: `set, cases and vary`."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
 def within(place: Place, roots: Collection[Place]) -> bool:
     """Whether a place is one of `roots` or lies below one."""
     return any(place[:length] in roots for length in range(len(place) + 1))

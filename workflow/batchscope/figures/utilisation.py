@@ -13,9 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings, words
+from batchscope.figures.drawing import canvas, timings
 
 _MOST_TOLD = 4  # series in a sentence
 _LEAST_SIZES = 3  # of a slope with an interval
@@ -163,8 +164,8 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns utilisation at both ends of the batch sizes, and memory per image where resolved."""
     disturbed = timings.disturbed_sizes(frame)
     parts = [
-        _ends_sentence(frame, "process_percent", "Median CPU utilisation", words.percent, 0.01),
-        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", words.percent, 0.01),
+        _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.percent, 0.01),
+        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.percent, 0.01),
         _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", _joules),
         f"Left out of this is batch size {disturbed}, disturbed by other processes."
         if disturbed
@@ -296,7 +297,7 @@ def _memory_words(frame: pandas.DataFrame) -> str:
 
 
 def _ends_sentence(
-    frame: pandas.DataFrame, column: str, what: str, write: words.Write, scale: float = 1.0
+    frame: pandas.DataFrame, column: str, what: str, write: wording.Write, scale: float = 1.0
 ) -> str:
     """Returns a quantity at the smallest and the largest batch size, for every series.
 
@@ -312,7 +313,7 @@ def _ends_sentence(
             f"{write(scale * value)} at {size}"
             for size, value in zip(ends["batch_size"], ends[column], strict=True)
         ]
-        return " and ".join(told).replace(" at ", " at batch size ", 1)
+        return wording.listed(told).replace(" at ", " at batch size ", 1)
 
     return by_series(frame, what, "was", tell)
 
@@ -326,7 +327,7 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
             if slope is None:
                 return ""
             value, low, high = slope
-            return f"{words.number(value)} MB, {words.interval(low, high).strip('()')}"
+            return f"{wording.number(value)} MB, {wording.interval(low, high)}"
 
         text = by_series(frame, f"Memory per image ({what}, slope over batch size)", "was", tell)
         if text:
@@ -356,4 +357,4 @@ def by_series(
 
 
 def _joules(value: float) -> str:
-    return f"{words.number(value)} J"
+    return f"{wording.number(value)} J"

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables, utilisation
 from batchscope.figures.drawing import canvas, timings
@@ -129,7 +130,7 @@ def _means(column: str) -> Any:
             if chosen.any():
                 mean = np.average(values[chosen], weights=weights[chosen])
                 parts.append(f"{mean:.1f} % while {when}")
-        return " and ".join(parts) if parts and (known & training).any() else ""
+        return wording.listed(parts) if parts and (known & training).any() else ""
 
     return tell
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from batchscope import wording
 from batchscope.analysis import outcome_answers
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
-from batchscope.report.text import capital, format_interval, format_p, lower, plural
+from batchscope.report.text import format_interval, format_p
 
 READING = (
     "Values are means over seeds with 95 % intervals by Student's t; for times, which are taken "
@@ -40,7 +41,7 @@ def headlines(answers: list[dict[str, Any]]) -> list[tuple[str, str]]:
     alone.
     """
     found = _by_verdict(answers, _slope)
-    return [(capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
+    return [(wording.capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
 
 
 def in_short(answers: list[dict[str, Any]]) -> str:
@@ -48,7 +49,7 @@ def in_short(answers: list[dict[str, Any]]) -> str:
     for said, found in _by_verdict(answers, lambda _: "").items():
         if said == _GROWS:
             return f"{said}, {'; '.join(found)}"
-        return f"{said} for {plural(len(found), 'outcome')}"
+        return f"{said} for {wording.count(len(found), 'outcome')}"
     return ""
 
 
@@ -60,7 +61,7 @@ def _by_verdict(
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         series = f"{answer['series']}: " if answer["series"] else ""
-        said, words = answer["verdict"], lower(answer["label"])
+        said, words = answer["verdict"], wording.lower(answer["label"])
         if _resolved(answer):
             said, words = _GROWS, f"{words} {answer['direction']}"
         if _resolved(answer) or answer["verdict"].endswith(outcome_answers.AGAINST):
@@ -105,7 +106,7 @@ def contrast(found: Contrast | None) -> dict[str, Any] | None:
         cells = [
             {
                 "difference": format_interval(interval.mean, interval.low, interval.high),
-                "seeds": plural(interval.n, "paired seed"),
+                "seeds": wording.count(interval.n, "paired seed"),
             }
             for interval in intervals
         ]
@@ -137,7 +138,7 @@ def _row(
         "largest": format_interval(*_bounds(high)),
         "largest_at": high["batch_size"] if high["batch_size"] != largest else None,
         "slope": format_interval(*_bounds(answer["slope"])),
-        "seeds": "" if answer["timed"] else plural(answer["pairs"], "paired seed"),
+        "seeds": "" if answer["timed"] else wording.count(answer["pairs"], "paired seed"),
         "expected": answer["direction"],
         "references": [references.index(part) + 1 for part in cited],
         "p": format_p(answer["p_holm"]),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from batchscope import wording
 from batchscope.analysis import outcome_answers
 from batchscope.catalogue import outcomes
-from batchscope.report.text import capital, format_interval, format_p, lower
+from batchscope.report.text import format_interval, format_p
 
 HELD, NOT_HELD, NOT_RESOLVED = "Held", "Not held", "Not resolved"
 SEEN, NOT_SEEN = "Seen, not tested", "Not seen, not tested"
@@ -38,7 +39,7 @@ def verdicts(claims: dict[str, str], answers: list[dict[str, Any]]) -> list[Verd
         found += [_verdict(direction, answer) for answer in own]
         if not own:
             label = outcomes.stated(column, direction, "").label
-            found.append(Verdict(NO_VALUE, f"{lower(label)} {direction}."))
+            found.append(Verdict(NO_VALUE, f"{wording.lower(label)} {direction}."))
     return found
 
 
@@ -52,7 +53,7 @@ def counts(found: list[Verdict]) -> list[tuple[str, int]]:
 
 def _verdict(direction: str, answer: dict[str, Any]) -> Verdict:
     series = f"{answer['series']}: " if answer["series"] else ""
-    stated = f"{series}{lower(answer['label'])} {direction}"
+    stated = f"{series}{wording.lower(answer['label'])} {direction}"
     return Verdict(_word(direction, answer), f"{stated} ({_numbers(answer)}).")
 
 
@@ -69,13 +70,13 @@ def _word(direction: str, answer: dict[str, Any]) -> str:
         return HELD
     if answer["verdict"].endswith(outcome_answers.AGAINST):
         return NOT_HELD
-    return capital(answer["verdict"])
+    return wording.capital(answer["verdict"])
 
 
 def _numbers(answer: dict[str, Any]) -> str:
     ends = [answer["smallest"], answer["largest"]]
     told = [f"{_value(end)} at {end['batch_size']}" for end in ends]
-    text = " and ".join(dict.fromkeys(told))
+    text = wording.listed(dict.fromkeys(told))
     slope = format_interval(*(answer["slope"][key] for key in ("value", "low", "high")))
     if slope and slope.low:
         text += f"; {slope.value} [{slope.low}, {slope.high}] per doubling"

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import damage, disk, figures
+from batchscope import damage, disk, figures, wording
 from batchscope.analysis import outcome_answers, run_series, series_differences
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
 from batchscope.host.absence import Absence
-from batchscope.problems import listed
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables, run_table
 
@@ -198,7 +197,7 @@ def _early(study: Study, answer: dict[str, Any]) -> str:
     if not others or answer["outcome"] not in long_tables.AT_EPOCHS:
         return ""
     last = "" if others == ["1"] else "s"
-    return f"after all epochs of a training alone, not after {listed(others)} epoch{last}"
+    return f"after all epochs of a training alone, not after {wording.listed(others)} epoch{last}"
 
 
 def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:

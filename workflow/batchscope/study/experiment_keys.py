@@ -10,8 +10,9 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import figure_names, kept_epochs, measure_settings, outcomes, run_factors
-from batchscope.catalogue.coercion import as_map, listed
+from batchscope.catalogue.coercion import as_map, items
 from batchscope.catalogue.entries import Entry
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
@@ -75,7 +76,7 @@ def _items(place: Place, raw: Any) -> Iterator[tuple[Place, str, Any]]:
         for name, settings in raw.items():
             yield (*place, name), name, settings
         return
-    for at, item in listed(place, raw):
+    for at, item in items(place, raw):
         if isinstance(item, str):
             yield at, item, None
         for name, settings in as_map(item).items():
@@ -138,8 +139,8 @@ def at_epochs(
         return ()
     served = {name for name, entry in measure_settings.ENTRIES.items() if entry.at_epochs}
     if not served & {*measured}:
-        in_measure = " or ".join(sorted(served - {*OF_SWEEPS}))
-        in_timing = " or ".join(sorted(served & {*OF_SWEEPS}))
+        in_measure = wording.listed(sorted(served - {*OF_SWEEPS}), "or")
+        in_timing = wording.listed(sorted(served & {*OF_SWEEPS}), "or")
         text = f"received without what they are for; {in_measure} in measure, or {in_timing} in "
         reader.findings.report(Problem(at, f"{text}timing, is expected."))
     return reader.distinct(at, raw, lambda where, item: reader.value(where, _EPOCH, item))
@@ -208,7 +209,7 @@ def beside(
         experiments: All of the study, as written.
     """
     at = (*place, "beside")
-    found = list(listed(at, body.get("beside")))
+    found = list(items(at, body.get("beside")))
     if not found:
         return ()
     if "margins" not in body:

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import (
     coercion,
     columns,
@@ -444,7 +445,7 @@ class _Planner:
             needed = outcomes.seeds_needed(sizes[found.name], asked)
             count = len(found.seeds)
             if sizes[found.name] > 1 and count < needed:
-                text = f"received {count} seed{'' if count == 1 else 's'}; at least {needed} are "
+                text = f"received {wording.count(count, 'seed')}; at least {needed} are "
                 text += f"expected for a verdict on its {sizes[found.name]} batch sizes."
                 self.findings.warn(Problem(("experiments", found.name, "seeds"), text))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import coercion, run_factors, sweep_names
 from batchscope.catalogue.parameters import Parameter
 from batchscope.problems import Place, Problem, nearest, received, show, unknown
@@ -145,7 +146,7 @@ def expected(parameter: Parameter) -> str:
 def _check_length(place: Place, raw: Any, sizes: Any, report: Report) -> None:
     lists = isinstance(raw, list) and isinstance(sizes, list)
     if lists and raw and sizes and len(raw) != len(sizes):
-        text = f"received {len(raw)} number{'s' if len(raw) > 1 else ''}; {len(sizes)}, one per "
+        text = f"received {wording.count(len(raw), 'number')}; {len(sizes)}, one per "
         report(Problem(place, f"{text}batch size, are expected."))
 
 

@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope import wording
 from batchscope.errors import UserError
 from batchscope.study import model_files
 from batchscope.training.networks import Shape
@@ -179,7 +180,7 @@ def _check(model: object, where: str, input_shape: Shape, classes: int) -> None:
         )
     units = (classes, 1) if classes == 2 else (classes,)
     if model.output_shape not in [(None, number) for number in units]:
-        wanted = " or ".join(str((None, number)) for number in units)
+        wanted = wording.listed((str((None, number)) for number in units), "or")
         raise UserError(f"{where}: gives output {model.output_shape}; expected {wanted}.")
     if not model.trainable_variables:
         raise UserError(f"{where}: has no trainable weights; expected at least one layer of them.")

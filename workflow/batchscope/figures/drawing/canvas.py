@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from batchscope import project_files
+from batchscope import project_files, wording
 from batchscope.analysis import run_series
 from batchscope.host import absence
 
@@ -166,7 +166,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
         axes.set_ylim(positive.min() / margin, top * margin)
     elif values.min() == 0:
         axes.set_yscale("symlog", linthresh=positive.min())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
 
 
 def few_log_labels(axis: Axis, span: float) -> None:
@@ -176,19 +176,12 @@ def few_log_labels(axis: Axis, span: float) -> None:
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
 
 
-def plain(value: float) -> str:
-    """Returns a number as people write it on an axis: 0.05, 20, 2e-6."""
-    if value == 0 or 1e-4 < abs(value) < 1e6:
-        return f"{value:.10g}"
-    return run_series.format_number(float(f"{value:.4g}"))
-
-
-def percent(value: float, _: Any = None) -> str:
+def percent_tick(value: float, _: Any = None) -> str:
     """Returns a share as a percentage, for an axis whose label names the unit."""
-    return plain(round(100 * value, 6))
+    return wording.tick(round(100 * value, 6))
 
 
 def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -275,7 +268,7 @@ def coupled_note(frame: pandas.DataFrame) -> str:
     """Returns what else changes along the lines, or an empty string."""
     parts = []
     for factor, values in run_series.coupled_factors(frame).items():
-        words = [run_series.format_number(v) if not isinstance(v, str) else v for v in values]
+        words = [wording.shortest(v) if not isinstance(v, str) else v for v in values]
         listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
         parts.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
     return "Along the batch sizes: " + "; ".join(parts) + "." if parts else ""

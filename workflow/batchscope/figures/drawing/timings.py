@@ -16,9 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
+from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.catalogue import sweep_names
-from batchscope.figures.drawing import canvas, words
+from batchscope.figures.drawing import canvas
 from batchscope.host import absence
 
 DENSE_SIZES = 12  # batch sizes, and
@@ -307,7 +308,7 @@ def disturbed_note(frame: pandas.DataFrame) -> str:
 def noise_words(rows: pandas.DataFrame) -> str:
     """Returns the noise floor of a series as a percentage, or an empty string."""
     factor = one_number(rows, "noise_floor")
-    return f"{100 * (factor - 1):.1f} %" if math.isfinite(factor) else ""
+    return wording.percent(factor - 1) if math.isfinite(factor) else ""
 
 
 def too_noisy(rows: pandas.DataFrame) -> bool:
@@ -337,4 +338,4 @@ def start(label: str) -> str:
 
 def rate(value: float) -> str:
     """Returns a throughput in words."""
-    return f"{words.number(value)} images/s"
+    return f"{wording.number(value)} images/s"
