@@ -299,7 +299,7 @@ def test_without_a_verdict_no_bar_is_drawn():
         "Too few pairs of runs finished for a verdict on a test accuracy within 3.0 points of "
         "every other's."
     )
-    assert "fewer than 6 pairs: no verdict" in drawing._supxlabel.get_text()
+    assert "fewer than 6 pairs: no verdict" in drawing.get_supxlabel()
 
 
 def test_where_no_size_is_shown_to_be_within_it_is_said():

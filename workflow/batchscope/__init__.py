@@ -11,6 +11,7 @@ ROOMS = {
     "project_files": (),
     "damage": (),
     "disk": ("numpy",),
+    "private_interfaces": ("scipy", "tensorflow"),
     "catalogue": (),
     "host": ("numpy", "tensorflow", "keras"),
     "study": (),

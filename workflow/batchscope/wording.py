@@ -72,15 +72,20 @@ def interval(low: float, high: float, write: Write = number) -> str:
     return f"95 % interval {write(low)} to {write(high)}"
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
+def plural(noun: str) -> str:
+    """Returns the plural of a noun, which may be one already."""
+    return noun if noun.endswith("s") else f"{noun}s"
+
+
+def count(number: int, noun: str, several: str = "") -> str:
     """Returns a number with its noun: `1 run`, `2 runs`.
 
     Args:
         number: How many.
         noun: One of them, with what else of the sentence agrees with the number.
-        plural: Several of them; the noun with an s by default.
+        several: The same of several; the noun's plural by default.
     """
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number} {noun if number == 1 else several or plural(noun)}"
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:

@@ -196,8 +196,8 @@ def _early(study: Study, answer: dict[str, Any]) -> str:
     others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
     if not others or answer["outcome"] not in long_tables.AT_EPOCHS:
         return ""
-    last = "" if others == ["1"] else "s"
-    return f"after all epochs of a training alone, not after {wording.listed(others)} epoch{last}"
+    noun = "epoch" if others == ["1"] else "epochs"
+    return f"after all epochs of a training alone, not after {wording.listed(others)} {noun}"
 
 
 def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:

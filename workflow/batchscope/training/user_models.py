@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope import wording
+from batchscope import private_interfaces, wording
 from batchscope.errors import UserError
 from batchscope.study import model_files
 from batchscope.training.networks import Shape
@@ -220,7 +220,11 @@ def _wrong_outputs(model: keras.Model, input_shape: Shape) -> str | None:
         )
     outputs = model(images, training=False)
     sums = np.asarray(outputs).sum(axis=-1)
-    if several and not hasattr(outputs, "_keras_logits") and np.allclose(sums, 1, atol=1e-5):
+    if (
+        several
+        and private_interfaces.kept_logits(outputs) is None
+        and np.allclose(sums, 1, atol=1e-5)
+    ):
         return (
             "received probabilities without their logits; expected a last layer with "
             'activation="softmax" or no activation.'

@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from batchscope import private_interfaces
+
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
@@ -192,10 +194,10 @@ def _needed(
 
 
 def _function(graph: tf.Graph, name: str, operation: tf.Operation) -> Any:
-    found = graph._get_function(name)
+    found = private_interfaces.called_graph(graph, name)
     if found is None:
         raise Uncounted(f"{operation.name}: calls {name}; a function of the graph is expected.")
-    return found.graph
+    return found
 
 
 def _refuse_products_inside(graph: tf.Graph, operation: tf.Operation) -> None:
@@ -278,17 +280,12 @@ def einsum_flops(equation: str, shapes: list[list[int]]) -> int:
 
 def _other(graph: tf.Graph, operation: tf.Operation) -> int:
     """Returns the operations on floating-point numbers of what is no product."""
-    # What only the statistics need of TensorFlow is not in its public part.
-    from tensorflow.python.framework import ops
-    from tensorflow.python.profiler.internal import flops_registry  # noqa: F401
-
     if not operation.outputs or not operation.outputs[0].dtype.is_floating:
         return 0
     if _POINTWISE.fullmatch(operation.type):
         return operation.outputs[0].shape.num_elements() or 0
     try:
-        count = ops.get_stats_for_node_def(graph, operation.node_def, "flops").value
+        return private_interfaces.registered_flops(graph, operation)
     except (AssertionError, ValueError, TypeError, IndexError):
         # Its shape is not known before it runs, or its layout not to the statistics.
         return 0
-    return int(count or 0)
