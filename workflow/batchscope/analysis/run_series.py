@@ -1,7 +1,7 @@
 """What the tidy frames of an experiment have in common, and the series in them.
 
 A *series* is one line of a figure against batch size: the runs that share every factor but
-batch size and seed. Shared by statistics and figures, so that both tell the same lines apart.
+batch size and seed. Shared by statistics and figures, so that both distinguish the same lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEXT_COLUMNS = (
 )
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
-# What may tell series apart: the factors of trainings and of times, and the machine.
+# What may distinguish series: the factors of trainings and of times, and the machine.
 _KINDS = {
     name: factor.kind for name, factor in {**run_factors.FACTORS, **sweep_names.FACTORS}.items()
 }
@@ -44,7 +44,7 @@ class Series:
 
     Attributes:
         label: Words for a legend; empty where the frame holds one series.
-        factors: Factor -> value, for the factors that tell the frame's series apart.
+        factors: Factor -> value, for the factors that distinguish the frame's series.
         frame: The series' rows.
     """
 
@@ -101,7 +101,7 @@ def varying(frame: pandas.DataFrame) -> list[str]:
 
 
 def series_factors(frame: pandas.DataFrame) -> list[str]:
-    """Returns the fewest factors that tell the series apart, in the registry's order.
+    """Returns the fewest factors that distinguish the series, in the registry's order.
 
     A factor that follows from batch size and the others (a learning rate that grows with the
     batch size, say) splits nothing and is left out.
@@ -147,7 +147,7 @@ def series(frame: pandas.DataFrame) -> list[Series]:
 
 
 def _constant(frame: pandas.DataFrame, rows: pandas.DataFrame) -> dict[str, Any]:
-    """Returns what varies in the frame but not in the rows: all that a label can tell."""
+    """Returns what varies in the frame but not in the rows: all that a label may name."""
     factors = [name for name in varying(frame) if rows[name].nunique() == 1]
     return {name: _scalar(rows[name].iloc[0]) for name in factors if _read(name, rows)}
 

@@ -92,7 +92,7 @@ class Entry:
         doc: What it is, in a sentence.
         settings: Its settings; every one has a birth value. Append; never reorder.
         columns: Columns that it fills in runs.csv; `{...}` stands for each value of a setting.
-        problems: What its settings cannot be together.
+        problems: Yields the problems of incompatible settings.
         figures: Figures of it alone.
         at_epochs: Whether it gives something for each of an experiment's `at_epochs`; a measure
             then has a setting `epoch`, and one more record for each.

@@ -1,6 +1,6 @@
-"""What the factors of one run, or of one batch size that is timed, cannot be together.
+"""Incompatible factors of a run, or of a batch size that is timed.
 
-Every check yields the factor that is at fault and what is said of it. A value by itself is checked
+Every check yields a factor and the problem with it. A value by itself is checked
 by batchscope.catalogue.coercion, after its parameter.
 """
 

@@ -28,7 +28,7 @@ _LIMIT_COLUMNS = ("bound", "memory_mb")
 _LOOP_FACTORS = tuple(run_factors.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
 _LABEL = 34  # characters in a line
-_MOST_TOLD = 6  # series told one by one
+_MOST_TOLD = 6  # series described one by one
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
     largest_within_margin.WITHIN: ("o", True, "within the margin of every other"),
@@ -99,7 +99,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
             _draw_limit(axes, row, height, known)
         else:
             _draw_series(axes, row, height)
-    # The axis must keep its width, however much there is to tell the series apart.
+    # The axis must keep its width, however much the labels of the series hold.
     labels = ["\n".join(textwrap.wrap(row.label, _LABEL)) for row in reversed(rows)]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(-0.6, len(rows) - 0.4)
@@ -154,7 +154,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _told(series: run_series.Series) -> str:
-    """Returns the fewest words that tell a series apart; empty where there is one."""
+    """Returns the fewest words that identify a series; empty where there is one."""
     return run_series.describe(series.factors)
 
 

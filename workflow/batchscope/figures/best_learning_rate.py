@@ -30,7 +30,7 @@ _ARROWS = {
     best_learning_rates.LOW: ("↓", -9),
     best_learning_rates.HIGH: ("↑", 9),
 }  # and its offset in points
-_MOST_SERIES = 4  # told below the figure
+_MOST_SERIES = 4  # described below the figure
 _NOTE_WIDTH = 175  # characters
 
 

@@ -21,7 +21,7 @@ from batchscope.figures.drawing import as_published, canvas, timings
 from batchscope.host.absence import NO_GPU, WORDS
 
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
-_WORST = (*WORDS, "out_of_memory", "diverged")  # of two statuses the first is told
+_WORST = (*WORDS, "out_of_memory", "diverged")  # of two statuses the first is shown
 _WIDTH, _HEIGHT = 3.5, 2.9  # of a panel, inches
 _MOST_TOLD = 4  # series, or places, in a sentence
 # Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
@@ -173,7 +173,7 @@ def _styles(
 ) -> tuple[list[dict[str, Any]], list[as_published.Look]]:
     """Returns how our series and a document's look: a framework the same in both.
 
-    A framework has a colour and a marker; where more is varied, line styles tell that apart.
+    A framework has a colour and a marker; where more is varied, line styles distinguish it.
     """
     named = [group.frame["framework"].iloc[0] for group in groups if len(group.frame)]
     there = [group.factors.get("framework") for group in others]
@@ -198,7 +198,7 @@ def _styles(
 
 
 def _rest(group: run_series.Series) -> tuple[tuple[str, Any], ...]:
-    """Returns what tells a series from others of its framework."""
+    """Returns what distinguishes a series from others of its framework."""
     return tuple((name, value) for name, value in group.factors.items() if name != "framework")
 
 

@@ -36,7 +36,7 @@ def with_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def rate_columns(runs: pandas.DataFrame) -> list[str]:
-    """Returns the columns that tell runs, series and rates apart."""
+    """Returns the columns that distinguish runs, series and rates."""
     return list(dict.fromkeys([*against_batch_size.factor_columns(runs), "learning_rate", _RATE]))
 
 

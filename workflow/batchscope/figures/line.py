@@ -112,7 +112,7 @@ def _beyond(mean: pandas.Series, rows: pandas.DataFrame) -> str:
 def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
     """Returns label and rows of every pair of values: the small run's series and batch size."""
     sizes = sorted(frame["batch_size"].unique().tolist())
-    if frame["factor"].isna().all():  # not one pair: nothing to tell apart
+    if frame["factor"].isna().all():  # no pair: nothing to distinguish
         return [("", frame)]
     if len(sizes) < 2:
         return [(group.label, group.frame) for group in run_series.series(frame)]

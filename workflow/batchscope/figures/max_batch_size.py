@@ -101,7 +101,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _keys(frame: pandas.DataFrame) -> list[str]:
-    """Returns what a search is told apart by: memory does not depend on what drives the steps."""
+    """Returns the columns that identify a search: memory does not depend on the loop."""
     factors = [
         name for name in (*run_factors.FACTORS, "dataset_digest", "model_digest") if name in frame
     ]

@@ -38,7 +38,7 @@ PARTS = {
     "input": Part("waiting for input", "#E69F00", "black"),
     "host": Part("neither", "#DDDDDD", "black"),
 }
-_ALWAYS = ("loop", "input_pipeline")  # told of a bar even where all bars share them
+_ALWAYS = ("loop", "input_pipeline")  # in a bar's label even where all bars share them
 _BAR, _HEADING, _GAP = 0.78, 0.95, 0.45  # height of a bar, of a heading, and below a group, rows
 _ROW = 0.22  # inches
 _WIDTH = 7.6  # inches

@@ -162,7 +162,7 @@ def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
     if len(told) > _MOST_TOLD:
         told = ["some runs of most series ran to the last epoch that they may"]
     text = "; ".join(told)
-    return f"{wording.capital(text)}; what they and the means tell are lower bounds{look}."
+    return f"{wording.capital(text)}; their times and the means are lower bounds{look}."
 
 
 def _logical_note(frame: pandas.DataFrame) -> str:

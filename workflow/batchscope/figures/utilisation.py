@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
     Attributes:
         column: Column of utilisation.csv; quartiles stand beside it where it has some.
-        word: What tells it from the panel's other lines.
+        word: What distinguishes it from the panel's other lines.
         look: Line style and marker; the series gives the rest.
     """
 
@@ -263,7 +263,7 @@ def _draw_line(
 
 
 def _title(axes: Axes, panel: Panel, lines: list[Line]) -> None:
-    """Writes a panel's title and, below it, what tells its lines apart."""
+    """Writes a panel's title and, below it, the legend of its lines."""
     axes.set_title(panel.title, pad=22)  # beside the others, with a legend below or without
     if len(panel.lines) < 2:
         return

@@ -115,7 +115,7 @@ def _series(frame: pandas.DataFrame) -> list[run_series.Series]:
 
 
 def _means(column: str) -> Any:
-    """Returns what tells the means over time of a column while training and between trainings."""
+    """Returns a function that describes a column's means while training and in between."""
 
     def tell(rows: pandas.DataFrame) -> str:
         rows = rows.sort_values("seconds", kind="stable")

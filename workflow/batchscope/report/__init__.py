@@ -162,7 +162,7 @@ def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
     notes = list(study.warnings)
     if study.reduced:
         notes.append(
-            "This is the reduced form of the study: smaller than what it stands for, so its "
+            "This is the reduced form of the study: smaller than the full one, so its "
             "numbers are a trial of the method and no reproduction."
         )
     statuses = {row["status"] for row in runs_table.distinct(rows).values()}
@@ -329,7 +329,7 @@ def _sort_key(text: str) -> tuple[float, str]:
 
 def _no_answer(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     if experiment.timings:
-        return "The figures show what was measured; nothing of it is summed up in numbers."
+        return "The figures show what was measured; there is no summary in numbers."
     if not any(row["status"] == records.FINISHED for row in rows):
         return "No answer yet: no run of this experiment has finished."
     return "No answer in numbers: no outcome that this study asks about was measured."

@@ -1,4 +1,4 @@
-"""The answers of an experiment, in words and numbers that claim no more than its seeds carry."""
+"""The answers of an experiment: effects with confidence intervals and p-values over seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a document states beside what the runs carry: held, not held, or not resolved."""
+"""Verdicts on published claims, by the runs: held, not held, or not resolved."""
 
 from __future__ import annotations
 

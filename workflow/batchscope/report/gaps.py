@@ -98,7 +98,7 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
     by_status: dict[str, list[tuple[str, str]]] = {}
     waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(rows).items():
-        if row["status"] not in absence.WORDS or row["run"] not in waiting:  # told further below
+        if row["status"] not in absence.WORDS or row["run"] not in waiting:  # listed below
             said = inputs.missing_runs.get(run) or _message(row)
             by_status.setdefault(row["status"], []).append((run, said))
     by_status.pop(records.FINISHED, None)

@@ -33,7 +33,7 @@ READING = (
 
 _SHARE_OF = step_cost.PLATEAU_SHARE
 _SHARE = wording.percent(_SHARE_OF, 0)
-_MOST_SIZES = 5  # batch sizes whose throughput is told
+_MOST_SIZES = 5  # batch sizes whose throughput is listed
 
 Row = dict[str, Any]
 
@@ -109,7 +109,7 @@ def _rises(row: Row) -> bool:
 
 
 def _noisy(row: Row) -> str:
-    """Returns what stands for a level of a throughput that is too noisy, or an empty string."""
+    """Returns the text in place of a plateau where noise hides it, or an empty string."""
     return step_cost.TOO_NOISY if step_cost.too_noisy(row.get("noise_floor")) else ""
 
 

@@ -35,7 +35,7 @@ USUAL_OUTCOMES = (
     "best_validation_loss",
     "train_seconds",
 )
-# What was given and is no outcome: told once, above the table, where all runs share it.
+# What was given and is no outcome: stated once, above the table, where all runs share it.
 _GIVEN_COLUMNS = (
     *run_factors.FACTORS,
     "study",
@@ -140,7 +140,7 @@ def build(rows: Rows) -> tuple[dict[str, Any], str]:
 
 
 def _columns(rows: list[dict[str, str]]) -> list[Column]:
-    """Returns the columns: what tells runs apart, the status, outcomes, the rest, the name."""
+    """Returns the columns: what distinguishes runs, the status, outcomes, the rest, the name."""
     present = list(dict.fromkeys(name for row in rows for name in row))
     filled = {name: {row[name] for row in rows if row.get(name)} for name in present}
     told = {name for name, _ in _same(rows)}

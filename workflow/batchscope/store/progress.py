@@ -20,7 +20,7 @@ from batchscope.errors import UserError
 FILE = "progress.json"
 SECONDS = 5.0  # at least, between two words to `watch`
 _SHARE = 1 / 20  # of a training's time, at least, between two lines: its log stays one to read
-_SILENT = 60.0  # seconds without a word after which a reader is told so
+_SILENT = 60.0  # seconds without an update after which its age is shown
 
 
 class Teller:

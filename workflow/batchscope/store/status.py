@@ -61,13 +61,13 @@ class Overview:
         total: The same for the whole study.
         missing_data: Tokens of data sets that are not prepared.
         train_seconds: Seconds of one core that the trainings take, as far as known.
-        untimed_runs: Those of which nothing tells how long they take.
+        untimed_runs: Those without a time estimate.
         measure_seconds: Seconds of one core that the missing measures take, as far as known.
         timing_seconds: Seconds of the whole machine that the missing timings take, likewise.
-        untimed_jobs: Measures and timings of which nothing tells how long they take.
+        untimed_jobs: Measures and timings without a time estimate.
         start_seconds: Seconds of one core to start the jobs, where that is not in the others.
         disk_bytes: Bytes that missing data and runs take, as far as known.
-        unsized: Missing data sets and models on data sets of which nothing tells the size.
+        unsized: Missing data sets, and models on data sets, of unknown size.
         absent: What is not here -> trainings and timings that wait for it.
         trainings: Missing runs, those that another version made, and `to_epoch`.
         to_epoch: Trainings of finished runs to an epoch whose weights are missing and read.
@@ -94,7 +94,7 @@ class Overview:
 
     @property
     def complete(self) -> bool:
-        """Whether data, runs and measures all exist, of today's versions where they tell.
+        """Whether data, runs and measures all exist, of today's versions where they hold one.
 
         What waits for what is not here does not count.
         """
@@ -218,7 +218,7 @@ def _weight(
 def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
     """Returns the records that another version than today's made -> step and version.
 
-    One that holds no version, as those of measures once did not, tells nothing.
+    One that holds no version, as those of measures once did not, counts as current.
 
     Args:
         made: Trainings, measures and timings whose records are there.

@@ -156,7 +156,9 @@ def _check_twice(place: Place, bodies: list[Any], report: Report) -> None:
     for index, other in enumerate(others):
         if other and last and other[0] == last[0] and other[1] & last[1]:
             text = f"received the series of numbers[{index}] again; "
-            report(Problem(place, f"{text}factors that tell it from the others are expected."))
+            report(
+                Problem(place, f"{text}factors that distinguish it from the others are expected.")
+            )
             return
 
 

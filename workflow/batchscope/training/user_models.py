@@ -144,7 +144,7 @@ def _place(error: BaseException, model_file: Path | str) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Returns an error's type and its telling line, which Keras puts among others."""
+    """Returns an error's type and its message, without what Keras writes around it."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     text = text.rpartition("Error encountered:")[2].partition("Arguments received by")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -192,7 +192,7 @@ def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
 def mark_failures(axes: Axes, frame: pandas.DataFrame) -> None:
     """Writes how many runs failed, and how, at the upper edge over each batch size.
 
-    Runs that wait for what is not here are told below the figure alone, or where they are all of
+    Runs that wait for what is not here are noted below the figure alone, or where they are all of
     a panel, once in its middle.
     """
     waiting = frame["status"].map(absence.WORDS)
@@ -293,7 +293,7 @@ def empty(axes: Axes, text: str = "no finished run") -> None:
 
 
 def legend(figure: Figure, handles: list, labels: list[str], title: str | None = None) -> None:
-    """Draws one legend above all panels, if there is something to tell apart."""
+    """Draws one legend above all panels, if there is more than one series."""
     if not handles or (len(labels) < 2 and not title):
         return
     width = figure.get_size_inches()[0]

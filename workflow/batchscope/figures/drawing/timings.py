@@ -62,7 +62,7 @@ def batch_axis(axes: Axes, sizes: Any) -> Transform:
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
-    """Returns the columns that tell series apart: the machine always, and what varies."""
+    """Returns the columns that distinguish series: the machine always, and what varies."""
     return ["machine", *(name for name in run_series.varying(frame) if name != "machine")]
 
 
@@ -82,7 +82,7 @@ def with_sweeps(
     Args:
         rows: One row per machine, sweep and batch size.
         summaries: sweeps.csv.
-        columns: Columns of `rows`, beside those that tell series apart.
+        columns: Columns of `rows`, beside those that distinguish series.
         more: Columns of `summaries`.
     """
     rows = timed_here(rows)
@@ -312,7 +312,7 @@ def noise_words(rows: pandas.DataFrame) -> str:
 
 
 def too_noisy(rows: pandas.DataFrame) -> bool:
-    """Returns whether no level of a series' throughput is told for noise."""
+    """Returns whether noise hides every plateau of a series' throughput."""
     return step_cost.too_noisy(one(rows, "noise_floor"))
 
 

@@ -14,7 +14,7 @@ from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures.drawing import canvas
 
-_MOST_SERIES = 4  # told one by one
+_MOST_SERIES = 4  # described one by one
 
 
 class End(NamedTuple):
@@ -63,7 +63,7 @@ def sentence(
         what: Words for it, as they start a sentence.
         write: Turns a value into words, with its unit.
         with_ratio: Whether to add the ratio of both ends, where there is one series.
-        most: Batch sizes told one by one, where there is one series.
+        most: Batch sizes described one by one, where there is one series.
 
     Returns:
         One sentence; empty where nothing finished.
