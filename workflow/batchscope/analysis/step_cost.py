@@ -212,8 +212,8 @@ def knee(
 ) -> Knee:
     """Finds the plateau of the throughput and the batch size that reaches a share of it.
 
-    Nothing is estimated above a noise floor of 20 %. The line pools all sizes, so that no one
-    decides. It fits where its residual is at most 5 %, or half of the noise floor, about two standard
+    No estimate above a noise floor of 20 %. The line pools all sizes, so that no one decides.
+    It fits where its residual is at most 5 %, or half of the noise floor, about two standard
     errors of a median. Its knee is reported unless the interval holds every size. Elsewhere
     throughput still rises if the largest size beats the largest of at most half its size by as
     much as a line with its knee at the largest size would: 10 % for half, and not by less on a
