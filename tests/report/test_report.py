@@ -299,7 +299,7 @@ def test_a_machine_with_gpus_says_their_cores_and_clocks():
     records = {"a": {"machine": with_gpus}, "b": {"machine": {"name": "local", "gpu": []}}}
     shown = places.machines(content.Inputs("c.yaml", "", {}, runs=records))
     assert shown["titles"] == ["cluster", "local"]
-    absent = text.ABSENT
+    absent = wording.ABSENT
     assert shown["rows"][:6] == [
         ("CPU", ["A CPU", absent]),
         ("CPU clock, at most", ["4000 MHz", absent]),
