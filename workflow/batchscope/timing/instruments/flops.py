@@ -1,6 +1,6 @@
 """Floating-point operations of a training step, counted on the graph that TensorFlow traces.
 
-A multiply-add is two operations. Matrix products and convolutions are counted apart from everything
+A multiply-add is two operations. Matrix products and convolutions are counted apart from all
 else, because a matrix product's measured peak bounds only them. They are counted from the
 shapes of their tensors: TensorFlow's own statistics of a convolution's backward pass take its
 input's size over its stride for its output's size, which is too much without padding. A
