@@ -167,8 +167,8 @@ class Timing(Entry):
     """A timing, which has the machine to itself.
 
     Attributes:
-        trains: Whether it times the configuration of a training, in an experiment that trains;
-            any other times a sweep over batch sizes, in an experiment of times.
+        trains: Whether it times the configuration of a training, in a training experiment;
+            any other times a sweep over batch sizes, in a timing experiment.
         batch_sizes: What one job of a sweep is of: `together` (all batch sizes, in turns), `each`
             (one of them) or `searched` (it looks for one).
         frameworks: Whether it takes frameworks beside TensorFlow.

@@ -53,7 +53,9 @@ def lacking(
         named.append(((*place, "published", name), name))
     for at, name in named:
         if name in figures:
-            text = f"received '{name}' without what it needs; {key} in the experiment is expected."
+            text = (
+                f"received '{name}' without its requirements; {key} in the experiment is expected."
+            )
             yield Problem(at, text)
 
 
@@ -69,7 +71,7 @@ def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[
     needed = [one for one in FIGURES[name].measures if not {*one.split("|")} & {*measures}]
     if needed:
         homes = wording.listed(_homes(needed))
-        text = f"received '{name}' without what it needs; {homes} is expected."
+        text = f"received '{name}' without its requirements; {homes} is expected."
         yield Problem(place, text)
 
 

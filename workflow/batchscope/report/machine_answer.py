@@ -1,4 +1,4 @@
-"""The answer of an experiment of times: what each configuration does on each machine."""
+"""The answer of a timing experiment: what each configuration does on each machine."""
 
 from __future__ import annotations
 

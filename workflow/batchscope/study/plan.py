@@ -375,7 +375,7 @@ class _Planner:
         place, reader = grid.place, self.reader
         for key in ("measure", "seeds", "margins", "beside"):
             if key in body:
-                text = "received beside `timing`; an experiment that trains or one of times is"
+                text = "received beside `timing`; a training or a timing experiment is"
                 self.findings.report(Problem((*place, key), f"{text} expected."))
         timings, _ = experiment_keys.measures(
             reader, (*place, "timing"), body.get("timing"), OF_SWEEPS

@@ -1,4 +1,4 @@
-"""Records of timings on disk -> tidy tables of an experiment of times.
+"""Records of timings on disk -> tidy tables of a timing experiment.
 
 Each row names the machine that it was measured on: what another machine's results hold of the
 same sweep stands below it, and never in its place. Headers alone where nothing is timed.
