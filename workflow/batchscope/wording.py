@@ -16,9 +16,7 @@ Write = Callable[[float], str]
 def shortest(value: float) -> str:
     """Returns the shortest text of a finite number that reads back as it: 0.1, 256, 1e-5."""
     text = repr(value if isinstance(value, int) else float(value))
-    mantissa, _, exponent = text.partition("e")
-    mantissa = mantissa.removesuffix(".0")
-    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    return short_exponent(text).removesuffix(".0")
 
 
 def number(value: float, digits: int = 3) -> str:
