@@ -2,6 +2,7 @@
 
 import pytest
 
+from batchscope import private_interfaces
 from batchscope.timing.instruments import trace
 
 US = 1_000_000  # picoseconds
@@ -11,9 +12,7 @@ class Space:
     """An XSpace made by hand; times in microseconds."""
 
     def __init__(self):
-        from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-        self.space = xplane_pb2.XSpace()
+        self.space = private_interfaces.profile(b"")
 
     def line(self, name, events, plane="/host:CPU", origin_ns=0):
         """Adds a thread; events are (name, start, stop) and maybe a map of stats."""

@@ -269,7 +269,7 @@ def _values(
         for space, epsilon in itertools.product(settings["spaces"], settings["epsilons"]):
             scale = (12.0 if space == "full" else 0.4) * (epsilon / 1e-3) ** 1.6
             value = scale * 2.1**doublings * math.exp(generator.normal(0, 0.3))
-            values[f"sharpness_{space}_{parameters.format_number(epsilon)}"] = value
+            values[f"sharpness_{space}_{parameters.number_text(epsilon)}"] = value
         return values, {}
     if measure in _MORE:
         return _MORE[measure](settings, size, rate, generator)
@@ -347,7 +347,7 @@ def _sam_sharpness(
 ) -> tuple[dict[str, float], dict[str, Any]]:
     scale = 0.02 * 1.3 ** math.log2(size / 16) * math.exp(generator.normal(0, 0.1))
     return {
-        f"sam_sharpness_{parameters.format_number(rho)}": scale * rho for rho in settings["rhos"]
+        f"sam_sharpness_{parameters.number_text(rho)}": scale * rho for rho in settings["rhos"]
     }, {}
 
 

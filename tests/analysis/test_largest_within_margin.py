@@ -9,10 +9,9 @@ import pandas
 import pytest
 from scipy import stats
 
-from batchscope import figures
+from batchscope import figures, wording
 from batchscope.analysis import largest_within_margin, run_series
 from batchscope.catalogue import timing_columns
-from batchscope.figures.drawing import words
 
 SEEDS = range(6)
 NOISE = np.array([-0.01, 0.004, 0.002, -0.003, 0.006, 0.001])
@@ -254,7 +253,7 @@ def test_limits_of_machine_and_series_stand_on_one_axis():
     ]
     assert numbers(drawing) == ["900", "23.6", "64", "64", "64"]
     first = frame[frame["batch_size"] == 128].iloc[0]
-    ends = [words.points(first[f"difference{end}"]) for end in ("", "_low", "_high")]
+    ends = [wording.points(first[f"difference{end}"]) for end in ("", "_low", "_high")]
     why = f"128 is beyond it: {ends[0]} against {first['deciding_batch_size']}, 90 % interval "
     reach = f"64 (from 16 on; {why}{ends[1]} to {ends[2]})"
     assert found == (
@@ -300,7 +299,7 @@ def test_without_a_verdict_no_bar_is_drawn():
         "Too few pairs of runs finished for a verdict on a test accuracy within 3.0 points of "
         "every other's."
     )
-    assert "fewer than 6 pairs: no verdict" in drawing._supxlabel.get_text()
+    assert "fewer than 6 pairs: no verdict" in drawing.get_supxlabel()
 
 
 def test_where_no_size_is_shown_to_be_within_it_is_said():

@@ -7,8 +7,8 @@ from small_study import config, problems
 def test_a_figure_by_number_of_epochs_needs_them():
     experiment = {"measure": ["evaluate"], "figures": ["accuracy_by_epochs"]}
     assert problems(config(experiment=experiment)) == [
-        "experiments.a.figures[0]: received 'accuracy_by_epochs' without what it needs; at_epochs "
-        "in the experiment is expected."
+        "experiments.a.figures[0]: received 'accuracy_by_epochs' without its requirements; "
+        "at_epochs in the experiment is expected."
     ]
     made = planner.make(config(experiment={**experiment, "at_epochs": [1]}))
     assert made.experiments["a"].figures == ("accuracy_by_epochs",)

@@ -1,4 +1,4 @@
-"""What the factors of one combination cannot be together, and where a study is told so."""
+"""Incompatible factors, and where a study reports them."""
 
 import pytest
 

@@ -318,13 +318,13 @@ def warned(tmp_path):
 
 
 SKIPPED = (
-    "datasets.own: 5 files that cannot be read were skipped: a/bad0.jpg (cannot identify image "
+    "datasets.own: 5 unreadable files were skipped: a/bad0.jpg (cannot identify image "
     "file), a/bad1.jpg (cannot identify image file), a/bad2.jpg (cannot identify image file) and "
     "2 more."
 )
 RARE = (
-    "datasets.own: 1 class has no image to validate or to test with: rare (train 1, validation 0, "
-    "test 0)."
+    "datasets.own: 1 class has no image in the validation or test set: rare (train 1, "
+    "validation 0, test 0)."
 )
 
 
@@ -357,7 +357,7 @@ def test_the_report_tells_them(tmp_path):
     place.write_text(json.dumps(record))
     page = report.build(study, report.read(study, results, path))
     section = page[page.index('id="data"') : page.index('id="machine"')]
-    assert "9 files that cannot be read were skipped: &lt;0&gt;.jpg (damaged)" in section
+    assert "9 unreadable files were skipped: &lt;0&gt;.jpg (damaged)" in section
     assert "<li>and 7 more</li>" in section
     assert "rare (train 1, validation 0, test 0)" in section
 
@@ -385,6 +385,6 @@ def test_the_job_tells_them_on_the_terminal(tmp_path):
     )
     assert done.returncode == 0
     assert done.stderr == (
-        "Warning: datasets.own: 1 file that cannot be read was skipped: a/bad.jpg (cannot "
+        "Warning: datasets.own: 1 unreadable file was skipped: a/bad.jpg (cannot "
         "identify image file).\n"
     )

@@ -82,7 +82,7 @@ def test_the_binomial_error_is_told():
     text = "95 % binomial error of an accuracy counted on 10,000 test examples: "
     text += f"±{low:.2g} to ±{high:.2g} points."
     made = frame()
-    assert text in draw("accuracy_by_epochs", made)._supxlabel.get_text()
+    assert text in draw("accuracy_by_epochs", made).get_supxlabel()
     assert text in accuracy_by_epochs.found(made)
 
 
@@ -169,7 +169,7 @@ def test_more_series_than_panels_are_told():
     made = [frame(learning_rate=rate / 100, seeds=1) for rate in range(1, 16)]
     drawing = accuracy_by_epochs.draw(pandas.concat(made, ignore_index=True))
     assert len(drawing.axes) == by_epochs.MOST_PANELS
-    assert "3 further series in the CSV." in drawing._supxlabel.get_text()
+    assert "3 further series in the CSV." in drawing.get_supxlabel()
 
 
 def test_lines_differ_by_more_than_their_colour_and_get_lighter():

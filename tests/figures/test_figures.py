@@ -517,13 +517,6 @@ def test_labelled_batch_sizes(sizes, shown):
     assert canvas.spread(sizes) == shown
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.05, "0.05"), (20.0, "20"), (0, "0"), (2e-6, "2e-6"), (3e7, "30000000")]
-)
-def test_plain_numbers(value, text):
-    assert canvas.plain(value) == text
-
-
 def test_trainings_that_nothing_stopped_are_lower_bounds():
     frame = pandas.DataFrame(
         {
@@ -549,10 +542,7 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         f"seeds). {note} means tell are lower bounds."
     )
     drawing = time.draw(frame)
-    assert (
-        f"{note} means tell are lower bounds (hollow, with an arrow)."
-        in drawing._supxlabel.get_text()
-    )
+    assert f"{note} means tell are lower bounds (hollow, with an arrow)." in drawing.get_supxlabel()
     hollow = [
         [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
         for axes in drawing.axes
@@ -568,10 +558,10 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         if line.get_markerfacecolor() == "white"
     ]
     assert points == [[60.0, 80.0, 60.0, 100.0]]
-    assert "lower bounds (hollow, with an arrow)" in every._supxlabel.get_text()
+    assert "lower bounds (hollow, with an arrow)" in every.get_supxlabel()
     assert "lower bounds" in time.found(frame.assign(epochs_run=100))
     chosen = time.draw(frame.assign(epochs_run=100, patience=0))
-    assert "none stopped early" in chosen._supxlabel.get_text()
+    assert "none stopped early" in chosen.get_supxlabel()
     assert not [
         point
         for line in chosen.axes[2].lines
@@ -580,7 +570,7 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
     ]
     stopped = frame.assign(epochs=101)
     assert "lower bound" not in time.found(stopped)
-    assert "lower bound" not in time.draw(stopped)._supxlabel.get_text()
+    assert "lower bound" not in time.draw(stopped).get_supxlabel()
 
 
 def test_times_of_logical_devices_are_marked():
@@ -603,7 +593,7 @@ def test_times_of_logical_devices_are_marked():
     time = figures.FIGURES["time"]
     told = "Median time per epoch was 12.4 s at batch size 32 and 7.7 s at batch size 256"
     assert time.found(frame) == f"{told}, timed once per configuration. {mark}"
-    assert mark in time.draw(frame)._supxlabel.get_text()
+    assert mark in time.draw(frame).get_supxlabel()
     assert mark not in time.found(frame.assign(device="gpu"))
     two = pandas.concat([frame.assign(device="gpu"), frame.assign(replicas=1, train_seconds=1.0)])
     assert "1 replica: 12.4 s" not in time.found(two)  # the same times are told once

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.contour import ContourSet
 from matplotlib.path import Path as Outline
 
-from batchscope import figures
+from batchscope import figures, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import best_learning_rate, landscape, landscape_lines, learning_rate, line
@@ -228,10 +228,10 @@ def test_what_was_found_on_a_line():
     rows = frame[frame["split"] == "train"]
     mean = rows.groupby("alpha")["loss"].mean()
     found = line.found(frame)
-    assert f"{words.number(mean[0.0])} at batch size 32" in found
-    assert f"{words.number(mean[1.0])} at batch size 256" in found
-    assert f"at most {words.number(mean[0.625])} between them (α = 0.625; 3 of 3 seeds)" in found
-    at = {alpha: words.number(mean[alpha]) for alpha in (-1.0, 0.0, 1.0, 2.0)}
+    assert f"{wording.number(mean[0.0])} at batch size 32" in found
+    assert f"{wording.number(mean[1.0])} at batch size 256" in found
+    assert f"at most {wording.number(mean[0.625])} between them (α = 0.625; 3 of 3 seeds)" in found
+    at = {alpha: wording.number(mean[alpha]) for alpha in (-1.0, 0.0, 1.0, 2.0)}
     assert found.endswith(
         f"Beyond its ends it went from {at[0]} to {at[-1]} past batch size 32 (α = -1) and from "
         f"{at[1]} to {at[2]} past batch size 256 (α = 2)."
@@ -370,12 +370,14 @@ def test_the_rise_along_directions():
     ends = [y for x, y in drawing.axes[0].collections[0].get_paths()[0].vertices if x == 1.0]
     assert (min(ends), max(ends)) == pytest.approx((interval.low, interval.high))
     edge = frame[(frame["batch_size"] == 32) & (frame["a"].abs() == 1.0)]["rise"].mean()
-    assert f"at |a| = 1 was {words.number(edge)} nats at batch size 32" in landscape_lines.found(
+    assert f"at |a| = 1 was {wording.number(edge)} nats at batch size 32" in landscape_lines.found(
         frame
     )
     half = frame[(frame["batch_size"] == 256) & (frame["a"].abs() == 0.5)]["rise"].mean()
     assert "at |a| = 0.5 was " in landscape_lines.found(frame)
-    assert f"and {words.number(half)} nats at 256 (3 of 3 seeds). " in landscape_lines.found(frame)
+    assert f"and {wording.number(half)} nats at 256 (3 of 3 seeds). " in landscape_lines.found(
+        frame
+    )
     assert "3 directions per run. Left: mean over seeds, with its 95 % t-interval." in texts(
         drawing
     )
@@ -437,7 +439,7 @@ def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
     means = drawing.axes[2].containers[0].lines[0].get_ydata()
     assert means[0] == pytest.approx(at_32.mean())
     found = best_learning_rate.found(frame)
-    assert f"0.02 at batch size 32 (mean test accuracy {words.percent(at_32.mean())}" in found
+    assert f"0.02 at batch size 32 (mean test accuracy {wording.percent(at_32.mean())}" in found
     assert "to the power 0.70 (95 % interval 0" in found
     assert {"linear rule (k = 1)", "square root rule (k = 1/2)"} <= texts(drawing)
 
@@ -452,29 +454,23 @@ def test_a_best_rate_on_the_edge_is_warned_of():
     assert "0.04, the lowest tried, at batch size 32" in best_learning_rate.found(frame)
 
 
-def test_words():
-    assert words.number(0.00012345) == "0.000123"
-    assert words.number(1234.5) == "1230"
-    assert words.percent(0.98765) == "98.8 %"
-    assert words.points(0.0123) == "1.2 points"
+def test_counts_of_seeds():
     assert words.seeds((6, 6), (6, 6)) == "6 of 6 seeds"
     assert words.seeds((6, 6), (4, 6)) == "6 of 6 and 4 of 6 seeds"
     assert words.seeds((1, 1)) == "1 of 1 seed"
-    assert words.interval(1.0, 2.0) == "(95 % interval 1 to 2)"
-    assert words.interval(math.nan, math.nan) == ""
 
 
 def test_a_sentence_holds_the_means_at_both_ends():
     frame = runs(seeds=(0, 1), failed={(256, 0.05, 1): "diverged"})
     means = frame[frame["status"] == "finished"].groupby("batch_size")["test_loss"].mean()
     assert words.sentence(frame, "test_loss", "Mean test loss") == (
-        f"Mean test loss was {words.number(means[32])} at batch size 32 and "
-        f"{words.number(means[256])} at 256 (2 of 2 and 1 of 2 seeds)."
+        f"Mean test loss was {wording.number(means[32])} at batch size 32 and "
+        f"{wording.number(means[256])} at 256 (2 of 2 and 1 of 2 seeds)."
     )
-    more = [f"{words.number(means[size])} at {size}" for size in SIZES[1:]]
+    more = [f"{wording.number(means[size])} at {size}" for size in SIZES[1:]]
     assert words.sentence(frame, "test_loss", "Mean test loss", most=4) == (
-        f"Mean test loss was {words.number(means[32])} at batch size 32, {more[0]}, {more[1]} and "
-        f"{more[2]} (2 of 2 and 1 of 2 seeds)."
+        f"Mean test loss was {wording.number(means[32])} at batch size 32, {more[0]}, {more[1]} "
+        f"and {more[2]} (2 of 2 and 1 of 2 seeds)."
     )
     one = words.sentence(frame[frame["batch_size"] == 32], "test_loss", "Mean test loss")
     assert one.endswith("at batch size 32 (2 of 2 seeds).")

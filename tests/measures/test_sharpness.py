@@ -90,7 +90,7 @@ def test_logistic_regression_against_all_corners(seed, epsilon):
     x = np.random.default_rng(seed).standard_normal(8)
     width = epsilon * (np.abs(x) + 1)
     values, details = full(function, x, epsilons=(epsilon,))
-    name = f"sharpness_full_{parameters.format_number(epsilon)}"
+    name = f"sharpness_full_{parameters.number_text(epsilon)}"
     loss = function(x)[0]
     expected = sharpness.sharpness(corners(function, x, width), loss)
     assert values[name] == pytest.approx(expected, rel=1e-9)

@@ -1,4 +1,4 @@
-"""What a document states, beside what the runs carry."""
+"""Verdicts on published claims."""
 
 from __future__ import annotations
 

@@ -34,13 +34,13 @@ def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
     clock(monkeypatch, 0, 10, 20, 21, 40)
     teller = progress.Teller(folder, epochs=5, steps=10)
     teller.tell(0, 5, [])  # from here on the time is taken
-    assert capsys.readouterr().out == "Epoch 1 of 5 (50% of it).\n"
+    assert capsys.readouterr().out == "Epoch 1 of 5 (50 % of it).\n"
     teller.tell(2, 0, [ROW, ROW])
     teller.tell(2, 1, [ROW, ROW])  # a second later
     losses = "training loss 0.1235, validation loss 0.6543"
     assert capsys.readouterr().out == f"Epoch 2 of 5: {losses} after epoch 2; about 20 s left.\n"
     teller.tell(3, 5, [ROW] * 3)
-    line = f"Epoch 4 of 5 (50% of it): {losses} after epoch 3; about 15 s left.\n"
+    line = f"Epoch 4 of 5 (50 % of it): {losses} after epoch 3; about 15 s left.\n"
     assert capsys.readouterr().out == line
     assert progress.overview(folder.parents[1]) == f"some+run: e{line[1:-2]}"
 

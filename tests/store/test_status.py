@@ -296,20 +296,6 @@ def test_records_of_another_version_tell_nothing(study, tmp_path):
     assert status.overview(study, tmp_path).untimed_runs == 7
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (89, "89 s"), (600, "10 min"), (36000, "10.0 h")]
-)
-def test_durations_read_well(seconds, text):
-    assert status.duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1500, "2 kB"), (7_100_000, "7 MB"), (2.5e9, "2.5 GB")]
-)
-def test_sizes_read_well(count, text):
-    assert status.size(count) == text
-
-
 def test_plan_imports_the_standard_library_only():
     """The Snakefile pays for it in every dry run."""
     import subprocess

@@ -294,21 +294,23 @@ def test_margins_and_the_experiments_beside_them():
     }
     bad["experiments"]["t"] = {**timing, "margins": {"test_loss": 0.1}}
     assert sorted(problems(bad)) == [
-        "experiments.a.beside[0]: received 'a'; an experiment of times (t) is expected.",
+        "experiments.a.beside[0]: received 'a'; a timing experiment (t) is expected.",
         "experiments.a.margins.test_acuracy: unknown outcome. Did you mean 'test_accuracy'? "
         f"Known outcomes: {', '.join(sorted(experiment_keys.MARGIN_OUTCOMES))}.",
         "experiments.a.margins.test_loss: received -1; a positive number is expected.",
-        "experiments.a.margins: received without what it is of; evaluate in measure is expected.",
-        "experiments.t.margins: received beside `timing`; an experiment that trains or one of "
-        "times is expected.",
+        "experiments.a.margins: received without its outcomes; evaluate in measure is expected.",
+        "experiments.t.margins: received beside `timing`; a training or a timing "
+        "experiment is expected.",
     ]
 
 
 def test_limits_of_the_batch_size_need_margins_and_beside_needs_them_too():
     experiment = {"measure": ["evaluate"], "figures": ["batch_size_limits"], "beside": ["a"]}
     found = problems(config(experiment=experiment))
-    start = "experiments.a.figures[0]: received 'batch_size_limits' without what it needs; margins"
-    assert any(line.startswith(start) for line in found)
+    start = (
+        "experiments.a.figures[0]: received 'batch_size_limits' without its requirements; margins"
+    )
+    assert any(line.startswith(f"{start}margins") for line in found)
     assert any("beside: received without margins" in line for line in found)
 
 
@@ -324,7 +326,7 @@ def test_a_framework_is_a_sweep_of_its_own():
 
 def test_a_training_has_no_framework():
     (line,) = problems(config(experiment={"set": {"framework": "jax"}}))
-    assert line.startswith("experiments.a.set.framework: received in an experiment that trains")
+    assert line.startswith("experiments.a.set.framework: received in a training experiment")
 
 
 def test_a_machine_whose_folder_nobody_may_look_at(monkeypatch):

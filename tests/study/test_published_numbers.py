@@ -97,8 +97,8 @@ def test_two_series_may_share_their_factors_but_not_a_column():
     )
     assert len(found) == 3
     assert [problem.line for problem in problems] == [
-        "n[2]: received the series of numbers[0] again; factors that tell it from the others are "
-        "expected."
+        "n[2]: received the series of numbers[0] again; factors that distinguish it from the "
+        "others are expected."
     ]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import measured_run
+from batchscope import private_interfaces
 from batchscope.catalogue import run_factors, sweep_names
 from batchscope.errors import UserError
 from batchscope.timing import profile
@@ -129,11 +130,9 @@ def test_a_loop_in_the_graph_computes_more_of_its_time(graph, eager):
 
 
 def test_only_steps_of_their_own_are_steps_of_the_trace(graph, eager):
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
     counts = []
     for folder, *_ in (graph, eager):
-        space = xplane_pb2.XSpace.FromString(profile.newest(folder).read_bytes())
+        space = private_interfaces.profile(profile.newest(folder).read_bytes())
         events = [event for line in trace.lines(space) for event in line.events]
         counts.append(sum(event.name == "train" for event in events))
     assert counts == [0, STEPS]

@@ -51,7 +51,8 @@ def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
             model = build()
     with replicas.scope(given):
         optimizer = step_loop.make_optimizer(given)
-    examples, batches = step_loop.Examples(images, labels, scale), step_loop.Batches(given["batch_size"])
+    examples = step_loop.Examples(images, labels, scale)
+    batches = step_loop.Batches(given["batch_size"])
     steps = replicas.make_loop(given, model, optimizer, examples, batches, update_norms=True)
     return model, optimizer, steps
 

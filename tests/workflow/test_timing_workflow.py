@@ -1,4 +1,4 @@
-"""An experiment of times as a user runs it: to its report, and only what is missing."""
+"""A timing experiment as a user runs it: to its report, and only what is missing."""
 
 from __future__ import annotations
 

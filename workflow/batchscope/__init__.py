@@ -6,10 +6,12 @@ What a room holds, and what it does not, says the docstring of its package.
 # Room -> what it may import from outside, of the libraries that are slow to import.
 ROOMS = {
     "errors": (),
+    "wording": (),
     "problems": (),
     "project_files": (),
     "damage": (),
     "disk": ("numpy",),
+    "private_interfaces": ("scipy", "tensorflow"),
     "catalogue": (),
     "host": ("numpy", "tensorflow", "keras"),
     "study": (),

@@ -80,19 +80,19 @@ def write_text(path: Path | str, text: str) -> None:
 
 def write_json(path: Path | str, record: dict[str, Any]) -> None:
     """Writes a record atomically, as strict JSON: NaN and infinities become null."""
-    text = json.dumps(_plain(record), indent=1, allow_nan=False)
+    text = json.dumps(_as_json(record), indent=1, allow_nan=False)
     write_text(path, text + "\n")
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return _as_json(value.tolist())
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _as_json(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from batchscope import wording
+
 Place = tuple[str | int, ...]
 
 _SHOWN = 60  # characters of a received value
@@ -137,16 +139,7 @@ def unknown(
     meant = (aliases or {}).get(key, key)
     choices = ", ".join(known) or "none"
     hint = missing_blank(key) or _hint(meant, known)
-    return Problem(place, f"unknown {noun}.{hint} Known {_plural(noun)}: {choices}.")
-
-
-def _plural(noun: str) -> str:
-    return noun if noun.endswith("s") else f"{noun}s"
-
-
-def listed(words: list[str]) -> str:
-    """Returns words as a sentence has them: `set, cases and vary`."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return Problem(place, f"unknown {noun}.{hint} Known {wording.plural(noun)}: {choices}.")
 
 
 def within(place: Place, roots: Collection[Place]) -> bool:

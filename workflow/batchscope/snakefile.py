@@ -51,7 +51,7 @@ def activate(gpus: bool) -> None:
     A rule's conda environment still comes before it.
 
     Args:
-        gpus: Whether Snakemake was told of GPUs: jobs may find one that is not here. Where it was
+        gpus: Whether Snakemake was given GPUs: jobs may find one that is not here. Where it was
             not, what this process inherited stays: a job on a cluster's node was told by the
             process that sent it.
     """

@@ -130,7 +130,7 @@ def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, 
     found = {}
     for index, size in enumerate(table.columns):
         p_within = float(within[index].max())
-        # Both have their extreme at the same size; a p near 1 no longer tells sizes apart.
+        # Both have their extreme at the same size; a p near 1 no longer distinguishes sizes.
         deciding = int((beyond[index].argmin if p_within > 0.5 else within[index].argmax)())
         differences = values[:, index] - values[:, deciding]
         interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL)

@@ -1,7 +1,7 @@
 """What the tidy frames of an experiment have in common, and the series in them.
 
 A *series* is one line of a figure against batch size: the runs that share every factor but
-batch size and seed. Shared by statistics and figures, so that both tell the same lines apart.
+batch size and seed. Shared by statistics and figures, so that both distinguish the same lines.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from batchscope import damage, disk
-from batchscope.catalogue import framework_names, parameters, run_factors, sweep_names
+from batchscope import damage, disk, wording
+from batchscope.catalogue import framework_names, run_factors, sweep_names
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +25,7 @@ TEXT_COLUMNS = (
 )
 # Told apart by position and points, never by a series of their own.
 _AXES = ("batch_size", "seed")
-# What may tell series apart: the factors of trainings and of times, and the machine.
+# What may distinguish series: the factors of trainings and of times, and the machine.
 _KINDS = {
     name: factor.kind for name, factor in {**run_factors.FACTORS, **sweep_names.FACTORS}.items()
 }
@@ -44,7 +44,7 @@ class Series:
 
     Attributes:
         label: Words for a legend; empty where the frame holds one series.
-        factors: Factor -> value, for the factors that tell the frame's series apart.
+        factors: Factor -> value, for the factors that distinguish the frame's series.
         frame: The series' rows.
     """
 
@@ -101,7 +101,7 @@ def varying(frame: pandas.DataFrame) -> list[str]:
 
 
 def series_factors(frame: pandas.DataFrame) -> list[str]:
-    """Returns the fewest factors that tell the series apart, in the registry's order.
+    """Returns the fewest factors that distinguish the series, in the registry's order.
 
     A factor that follows from batch size and the others (a learning rate that grows with the
     batch size, say) splits nothing and is left out.
@@ -147,9 +147,9 @@ def series(frame: pandas.DataFrame) -> list[Series]:
 
 
 def _constant(frame: pandas.DataFrame, rows: pandas.DataFrame) -> dict[str, Any]:
-    """Returns what varies in the frame but not in the rows: all that a label can tell."""
+    """Returns what varies in the frame but not in the rows: all that a label may name."""
     factors = [name for name in varying(frame) if rows[name].nunique() == 1]
-    return {name: _plain(rows[name].iloc[0]) for name in factors if _read(name, rows)}
+    return {name: _scalar(rows[name].iloc[0]) for name in factors if _read(name, rows)}
 
 
 def _read(factor: str, rows: pandas.DataFrame) -> bool:
@@ -161,16 +161,16 @@ def _read(factor: str, rows: pandas.DataFrame) -> bool:
 
 
 def _values(row: Iterable[Any]) -> list[Any]:
-    return [_plain(value) for value in row]
+    return [_scalar(value) for value in row]
 
 
-def _plain(value: Any) -> Any:
+def _scalar(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
 def describe(factors: dict[str, Any]) -> str:
     """Returns words for some factors: `learning rate 0.1, adam`."""
-    return ", ".join(_words(factor, _plain(value)) for factor, value in factors.items())
+    return ", ".join(_words(factor, _scalar(value)) for factor, value in factors.items())
 
 
 def _words(factor: str, value: Any) -> str:
@@ -194,9 +194,9 @@ def _words(factor: str, value: Any) -> str:
     if factor == "learning_rate_scaling":
         return "no scaling" if value == "none" else f"{value} scaling"
     if factor in ("threads", "replicas"):
-        return f"{value} {factor.removesuffix('s')}" if value == 1 else f"{value} {factor}"
+        return wording.count(value, factor.removesuffix("s"))
     if isinstance(value, int | float):
-        return f"{name} {format_number(value)}"
+        return f"{name} {wording.shortest(value)}"
     return f"{name} {str(value).replace('_', ' ')}"
 
 
@@ -207,11 +207,3 @@ LOOP_WORDS = {
     "fit": "Keras fit",
     "fit_steps": "Keras fit, 32 steps per execution",
 }
-
-
-def format_number(value: Any) -> str:
-    """Returns a number as it stands in a configuration: 0.1, 256."""
-    value = _plain(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        value = int(value)
-    return parameters.format_number(value)

@@ -198,7 +198,7 @@ class Knee(NamedTuple):
         batch_size: The smallest batch size that reaches the share and after which none is short
             of it; None where none does.
         still_rising: Whether the share is reached beyond the largest size; None where nothing can
-            be told for noise.
+            be estimated for noise.
     """
 
     plateau: float
@@ -212,9 +212,9 @@ def knee(
 ) -> Knee:
     """Finds the plateau of the throughput and the batch size that reaches a share of it.
 
-    Nothing is told above a noise floor of 20 %. The line pools all sizes, so that no one decides.
+    No estimate above a noise floor of 20 %. The line pools all sizes, so that no one decides.
     It fits where its residual is at most 5 %, or half of the noise floor, about two standard
-    errors of a median. Its knee is told unless the interval holds every size. Elsewhere
+    errors of a median. Its knee is reported unless the interval holds every size. Elsewhere
     throughput still rises if the largest size beats the largest of at most half its size by as
     much as a line with its knee at the largest size would: 10 % for half, and not by less on a
     quiet machine or by more on a noisy one. By either it rises only if the largest size is not
@@ -266,7 +266,7 @@ class NoiseFloor(NamedTuple):
 
 
 def too_noisy(noise: float | None) -> bool:
-    """Returns whether a noise floor is too high to tell a level of the throughput by.
+    """Returns whether a noise floor is too high to estimate a plateau of the throughput.
 
     Args:
         noise: Factor of `noise_floor`; None or NaN where it is unknown.

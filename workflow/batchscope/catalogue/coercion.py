@@ -20,7 +20,7 @@ def as_map(raw: Any) -> dict[str, Any]:
     return raw if isinstance(raw, dict) else {}
 
 
-def listed(place: Place, raw: Any) -> Iterator[tuple[Place, Any]]:
+def items(place: Place, raw: Any) -> Iterator[tuple[Place, Any]]:
     """Yields place and item of a list; a plain word stands for a list of it.
 
     What is neither yields nothing: the schema reports that.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import run_factors
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
@@ -18,7 +19,7 @@ _CHANG = "Chang and Pathak 2020"
 def _factor_columns() -> dict[str, Column]:
     factors = {}
     for name, factor in run_factors.FACTORS.items():
-        doc = f"Factor: {factor.doc[0].lower()}{factor.doc[1:]}"
+        doc = f"Factor: {wording.lower(factor.doc)}"
         factors[name] = Column(doc, factor.unit, factor.kind)
         if name in ("dataset", "model"):
             what = "data set's definition" if name == "dataset" else "user's model file"

@@ -80,19 +80,19 @@ def resolve(raw: dict[str, Any]) -> dict[str, Any]:
         value = raw.get(key, default)
         if key == "split":
             value = None if value is None else _resolve_split(source, value)
-        definition[key] = value if key in ("path", "sha256") else _plain(value)
+        definition[key] = value if key in ("path", "sha256") else _whole(value)
     return definition
 
 
 def _resolve_split(source: str, raw: dict[str, Any]) -> dict[str, Any]:
     defaults = _SPLITS.get(source, _SPLIT)
-    split = {key: _plain(raw.get(key, default)) for key, default in defaults.items()}
+    split = {key: _whole(raw.get(key, default)) for key, default in defaults.items()}
     if split.get("validation_from") == "train":
         del split["validation_from"]  # the key came later, and changes no older digest
     return {key: value for key, value in split.items() if value is not None}
 
 
-def _plain(value: Any) -> Any:
+def _whole(value: Any) -> Any:
     """Numbers are ints wherever they are whole, so that 2.0 and 2 are one definition."""
     plain = coercion.number(value)
     if plain is None:

@@ -92,7 +92,7 @@ class Entry:
         doc: What it is, in a sentence.
         settings: Its settings; every one has a birth value. Append; never reorder.
         columns: Columns that it fills in runs.csv; `{...}` stands for each value of a setting.
-        problems: What its settings cannot be together.
+        problems: Yields the problems of incompatible settings.
         figures: Figures of it alone.
         at_epochs: Whether it gives something for each of an experiment's `at_epochs`; a measure
             then has a setting `epoch`, and one more record for each.
@@ -167,8 +167,8 @@ class Timing(Entry):
     """A timing, which has the machine to itself.
 
     Attributes:
-        trains: Whether it times the configuration of a training, in an experiment that trains;
-            any other times a sweep over batch sizes, in an experiment of times.
+        trains: Whether it times the configuration of a training, in a training experiment;
+            any other times a sweep over batch sizes, in a timing experiment.
         batch_sizes: What one job of a sweep is of: `together` (all batch sizes, in turns), `each`
             (one of them) or `searched` (it looks for one).
         frameworks: Whether it takes frameworks beside TensorFlow.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import coercion
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.timings import OF_SWEEPS
-from batchscope.problems import Place, Problem, listed, received
+from batchscope.problems import Place, Problem, received
 
 MARGIN_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.margins)
 EPOCH_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.at_epochs)
@@ -23,7 +24,7 @@ def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> It
         measures: Its measures or timings.
     """
     drawn: list[Any] = []
-    for at, name in coercion.listed((*place, "figures"), body.get("figures")):
+    for at, name in coercion.items((*place, "figures"), body.get("figures")):
         if name in drawn:
             yield Problem(at, f"received '{name}' again; every figure once is expected.")
         drawn.append(name)
@@ -47,18 +48,20 @@ def lacking(
         figures: Those that need it.
         key: The key.
     """
-    named = [*coercion.listed((*place, "figures"), body.get("figures"))]
+    named = [*coercion.items((*place, "figures"), body.get("figures"))]
     for name in coercion.as_map(body.get("published")):
         named.append(((*place, "published", name), name))
     for at, name in named:
         if name in figures:
-            text = f"received '{name}' without what it needs; {key} in the experiment is expected."
+            text = (
+                f"received '{name}' without its requirements; {key} in the experiment is expected."
+            )
             yield Problem(at, text)
 
 
 def drawn(body: dict[str, Any]) -> tuple[str, ...]:
     """Returns the figures that an experiment names, in order."""
-    return tuple(name for _, name in coercion.listed((), body.get("figures")))
+    return tuple(name for _, name in coercion.items((), body.get("figures")))
 
 
 def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[Problem]:
@@ -67,15 +70,20 @@ def _problems_of(place: Place, name: Any, measures: dict[str, Any]) -> Iterator[
         return
     needed = [one for one in FIGURES[name].measures if not {*one.split("|")} & {*measures}]
     if needed:
-        text = f"received '{name}' without what it needs; {listed(_homes(needed))} is expected."
+        homes = wording.listed(_homes(needed))
+        text = f"received '{name}' without its requirements; {homes} is expected."
         yield Problem(place, text)
 
 
 def _homes(needed: list[str]) -> list[str]:
     """Returns `evaluate in measure`, or `time_epoch in measure or throughput in timing`."""
     return [
-        " or ".join(
-            f"{name} in {'timing' if name in OF_SWEEPS else 'measure'}" for name in one.split("|")
+        wording.listed(
+            (
+                f"{name} in {'timing' if name in OF_SWEEPS else 'measure'}"
+                for name in one.split("|")
+            ),
+            "or",
         )
         for one in needed
     ]

@@ -26,7 +26,7 @@ _OF_SEVERAL = (
         "Training",
         caption=(
             "The lowest training and validation loss that each run reached, against batch "
-            "size. Every seed is a point; means carry a 95 % interval (Student's t)."
+            "size. Every seed is a point; means have a 95 % interval (Student's t)."
         ),
         columns={
             "best_train_loss": ("Best training loss", "loss (nats)"),
@@ -40,7 +40,7 @@ _OF_SEVERAL = (
         caption=(
             "Lowest validation loss that each run reached: against the learning rate, after "
             "scaling, with one line per batch size, and against the batch size with one "
-            "line per learning rate. Every seed is a point; means carry a 95 % interval "
+            "line per learning rate. Every seed is a point; means have a 95 % interval "
             "over seeds (Student's t). A ring marks the learning rate with the lowest mean "
             "of its batch size."
         ),
@@ -59,7 +59,7 @@ _OF_SEVERAL = (
             "interval of k is Student's t over seeds, widened by what half a step of the "
             "grid can move it. Grey lines are the slopes of the linear and the square root "
             "rule. Middle and right: loss and accuracy on test data at those rates, which "
-            "had no part in choosing them; every seed is a point and means carry a 95 % "
+            "had no part in choosing them; every seed is a point and means have a 95 % "
             "interval (Student's t)."
         ),
         measures=("evaluate",),
@@ -73,7 +73,7 @@ _OF_SEVERAL = (
             "Accuracy on the test data against batch size, one line for each number of "
             "epochs. Each training is read at several epochs: its weights after that epoch "
             "are evaluated with dropout off, and nothing is trained twice. Every seed is a "
-            "point and means carry a 95 % interval over seeds (Student's t). The 95 % "
+            "point and means have a 95 % interval over seeds (Student's t). The 95 % "
             "binomial error of an accuracy that is counted on so many test examples is told "
             "below: no interval over seeds can undo it. A training that stopped before an "
             "epoch has no point there."

@@ -1,6 +1,6 @@
-"""What the factors of one run, or of one batch size that is timed, cannot be together.
+"""Incompatible factors of a run, or of a batch size that is timed.
 
-Every check yields the factor that is at fault and what is said of it. A value by itself is checked
+Every check yields a factor and the problem with it. A value by itself is checked
 by batchscope.catalogue.coercion, after its parameter.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import (
     dataset_definitions,
     framework_names,
@@ -18,7 +19,7 @@ from batchscope.catalogue import (
 )
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.errors import UserError
-from batchscope.problems import listed, show
+from batchscope.problems import show
 
 # What the frameworks beside TensorFlow do; batchscope.frameworks, which does it, is above this.
 FRAMEWORK_MODELS = ("campbell_cnn", "lheureux_cnn")
@@ -208,14 +209,16 @@ def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:
         **{"delay_seconds": (0,), "replicas": (1,), "momentum": (0,)},
     }
     wrong = [
-        (f"{name} {factors[name]}", f"{name} {' or '.join(map(str, values))}")
+        (f"{name} {factors[name]}", f"{name} {wording.listed(map(str, values), 'or')}")
         for name, values in allowed.items()
         if factors[name] not in values
     ]
     others = [name for name in timings if name not in FRAMEWORK_TIMINGS]
     if others:
-        wrong.append((listed(others), f"{' or '.join(FRAMEWORK_TIMINGS)} in timing alone"))
+        wrong.append(
+            (wording.listed(others), f"{wording.listed(FRAMEWORK_TIMINGS, 'or')} in timing alone")
+        )
     if wrong:
-        found, expected = (listed(list(words)) for words in zip(*wrong, strict=True))
+        found, expected = (wording.listed(words) for words in zip(*wrong, strict=True))
         verb = "is" if len(wrong) == 1 else "are"
         yield "framework", f"received '{framework}' with {found}; {expected} {verb} expected."

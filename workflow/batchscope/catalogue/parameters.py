@@ -14,6 +14,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from batchscope import wording
+
 MAX_NAME_LENGTH = 200
 MOST = 10**9  # of a whole number that has no maximum of its own: fits whatever computes with it
 NAME_PATTERN = r"[a-z][a-z0-9_]*"
@@ -73,7 +75,7 @@ class Parameter:
     @property
     def expected_item(self) -> str:
         """What a valid value looks like, or one item of a list."""
-        return " or ".join([*(word for word, _ in self.words), self._expected_scalar])
+        return wording.listed([*(word for word, _ in self.words), self._expected_scalar], "or")
 
     @property
     def _expected_scalar(self) -> str:
@@ -104,7 +106,7 @@ def aliases(parameters: Mapping[str, Parameter]) -> dict[str, str]:
     return {parameter.alias: name for name, parameter in parameters.items()}
 
 
-def format_number(value: int | float) -> str:
+def number_text(value: int | float) -> str:
     """Returns the canonical text of a number: ints as ints, floats in their shortest form.
 
     Raises:
@@ -116,10 +118,7 @@ def format_number(value: int | float) -> str:
         return str(value)
     if not math.isfinite(value):
         raise ValueError(f"Expected a finite number. Received: {value!r}")
-    text = repr(value)
-    mantissa, _, exponent = text.partition("e")
-    mantissa = mantissa.removesuffix(".0")
-    text = f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    text = wording.shortest(value)
     if float(text) != value:
         raise ValueError(f"Expected a number that survives its own text. Received: {value!r}")
     return text
@@ -141,7 +140,7 @@ def _format_scalar(parameter: Parameter, value: Any) -> str:
         return "true" if value else "false"
     if parameter.kind in ("int", "float"):
         number = int(value) if parameter.kind == "int" else float(value)
-        return format_number(number)
+        return number_text(number)
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""The factors of a training run, and what an experiment of times may vary besides."""
+"""The factors of a training run, and what a timing experiment may vary besides."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ TIMING_FACTORS = (
     "inner_steps",
 )
 
-# What an experiment of times may vary besides: a training is always the loop in the graph, over
+# What a timing experiment may vary besides: a training is always the loop in the graph, over
 # arrays in memory. Spelled only where they differ from their birth value. Append; never reorder.
 TIMING_ONLY_FACTORS: dict[str, Parameter] = {
     factor.name: factor

@@ -1,4 +1,4 @@
-"""How many weights the built-in networks have, told without building them.
+"""Numbers of weights of the built-in networks, known without building them.
 
 One line of layers for each network of `batchscope.training.networks`: `conv` filters, side of the
 kernel, stride and padding; `pool`; `norm`, whose moving statistics are stored too; `dense`;

@@ -116,7 +116,7 @@ def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.Look | None:
     """Returns the shape of a data set's images and the number of its classes.
 
-    Where it is not prepared yet, what its definition and its files' headers tell, or None.
+    Where it is not prepared yet, what its definition and its files' headers state, or None.
 
     Raises:
         UserError: If its prepared files do not fit its record.

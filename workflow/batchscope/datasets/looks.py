@@ -17,7 +17,7 @@ Look = tuple[tuple[int, int, int], int]
 def known(definition: dict[str, Any]) -> Look | None:
     """Returns the shape of an image and the number of classes, without reading any image.
 
-    None stands for what only its preparation tells, or finds to be wrong.
+    None where only its preparation finds it, or finds an error.
 
     Args:
         definition: A resolved definition.

@@ -11,7 +11,7 @@ import importlib.metadata
 
 import numpy as np
 
-from batchscope import disk
+from batchscope import disk, wording
 from batchscope.datasets.arrays import scikit_learn_data
 from batchscope.datasets.raw import OnDisk, Raw, Request
 from batchscope.errors import UserError
@@ -45,7 +45,7 @@ def patches(request: Request) -> Raw:
             rng = np.random.default_rng([request.split_seed, _POSITIONS + index])
             for top, left in corners(rng, pixels.shape[:2], size, count):
                 pool.write(pixels[top : top + size, left : left + size].tobytes())
-    listed = " and ".join(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
+    listed = wording.listed(f"{name}.jpg ({origin})" for name, origin in PHOTOGRAPHS.items())
     return Raw(
         OnDisk(path, (len(photographs) * count, size, size, 3)),
         np.repeat(np.arange(len(photographs), dtype=np.int32), count),

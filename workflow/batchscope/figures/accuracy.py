@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, as_published, canvas, words
@@ -51,7 +52,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         for axes in figure.axes[1:]:
             axes.set_ylabel("")
     for axes in figure.axes:
-        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     bottom, top = figure.axes[0].get_ylim()
     if top > 1:  # an interval may reach beyond what an accuracy can be
         figure.axes[0].set_ylim(bottom, 1 + 0.03 * (1 - bottom))
@@ -92,7 +93,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the mean accuracies on test and training data, by batch size."""
     own, _ = as_published.split(frame)
     told = [
-        words.sentence(own, column, what, words.percent)
+        words.sentence(own, column, what, wording.percent)
         for column, what in (
             ("test_accuracy", "Mean test accuracy"),
             ("train_accuracy", "Mean training accuracy"),

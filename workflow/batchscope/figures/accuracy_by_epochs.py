@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, by_epochs, canvas, words
@@ -34,7 +35,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     finished = frame.loc[frame["status"] == canvas.FINISHED, _SHOWN].to_numpy(float)
     for axes in figure.axes:
         by_epochs.scale(axes, finished, np.empty(0))
-        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("test accuracy (%)")
     bottom, top = figure.axes[0].get_ylim()
@@ -50,7 +51,7 @@ def found(frame: pandas.DataFrame) -> str:
             _after(frame, count),
             _SHOWN,
             f"Mean test accuracy after {by_epochs.words(count)}",
-            words.percent,
+            wording.percent,
         )
         for count in _ends(frame)
     ]

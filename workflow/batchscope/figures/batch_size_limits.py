@@ -16,10 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from batchscope import wording
 from batchscope.analysis import largest_within_margin, run_series, step_cost
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings, words
+from batchscope.figures.drawing import canvas, timings
 
 FITS, KNEE = "fits", "knee"
 NO_KNEE, RISES, NOISY = "no_knee", "still_rising", "too_noisy"
@@ -27,7 +28,7 @@ _LIMIT_COLUMNS = ("bound", "memory_mb")
 _LOOP_FACTORS = tuple(run_factors.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
 _LABEL = 34  # characters in a line
-_MOST_TOLD = 6  # series told one by one
+_MOST_TOLD = 6  # series described one by one
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
     largest_within_margin.WITHIN: ("o", True, "within the margin of every other"),
@@ -98,7 +99,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
             _draw_limit(axes, row, height, known)
         else:
             _draw_series(axes, row, height)
-    # The axis must keep its width, however much there is to tell the series apart.
+    # The axis must keep its width, however much the labels of the series hold.
     labels = ["\n".join(textwrap.wrap(row.label, _LABEL)) for row in reversed(rows)]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_ylim(-0.6, len(rows) - 0.4)
@@ -153,7 +154,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _told(series: run_series.Series) -> str:
-    """Returns the fewest words that tell a series apart; empty where there is one."""
+    """Returns the fewest words that identify a series; empty where there is one."""
     return run_series.describe(series.factors)
 
 
@@ -187,7 +188,7 @@ def _reach(series: run_series.Series) -> str:
 def _limit_sentence(row: dict[str, Any]) -> str:
     where = f" on {row['machine']}" if isinstance(row.get("machine"), str) else ""
     if row["limit"] == FITS:
-        memory = f"{words.number(row['memory_mb'])} MB of memory"
+        memory = f"{wording.number(row['memory_mb'])} MB of memory"
         if row["bound"] == "most_fits":
             return f"All that was tried fits into {memory}{where}, up to {int(row['batch_size'])}."
         return f"The largest batch that fits into {memory}{where}: {int(row['batch_size'])}."
@@ -197,7 +198,7 @@ def _limit_sentence(row: dict[str, Any]) -> str:
         return f"Where throughput{where} levels off is {step_cost.TOO_NOISY}."
     if row["bound"] == RISES:
         return f"Throughput{where} still rises at the largest batch size timed: no knee."
-    return f"Throughput{where} reaches 90 % of its plateau at {words.number(row['batch_size'])}."
+    return f"Throughput{where} reaches 90 % of its plateau at {wording.number(row['batch_size'])}."
 
 
 def _machine_rows(frame: pandas.DataFrame) -> list[_Row]:
@@ -211,7 +212,7 @@ def _machine_rows(frame: pandas.DataFrame) -> list[_Row]:
             for position in range(len(entries)):
                 entry = entries.iloc[[position]]
                 memory = entry["memory_mb"].iloc[0] if limit == FITS else None
-                name = label.replace("memory", f"{words.number(memory)} MB") if memory else label
+                name = label.replace("memory", f"{wording.number(memory)} MB") if memory else label
                 found.append(_Row(name, entry, _MACHINE, True))
     return found
 
@@ -261,7 +262,7 @@ def _draw_limit(axes: Axes, row: _Row, height: int, known: pandas.Series) -> Non
     if entry["limit"] == FITS:
         axes.plot([left, at], [height] * 2, color=row.colour, linewidth=6, alpha=0.5, zorder=1)
     axes.plot(at, height, "|", color=row.colour, markersize=15, markeredgewidth=2.2, zorder=2)
-    text = f"{words.number(size) if entry['limit'] == KNEE else int(size)}"
+    text = f"{wording.number(size) if entry['limit'] == KNEE else int(size)}"
     text += " or more" if more else ""
     _beside(axes, text, at, height, row.colour)
 
@@ -317,7 +318,7 @@ def _words(outcome: str) -> str:
 
 
 def _amount(outcome: str, value: float) -> str:
-    return words.points(value) if outcome.endswith("accuracy") else words.number(value)
+    return wording.points(value) if outcome.endswith("accuracy") else wording.number(value)
 
 
 def _note(frame: pandas.DataFrame) -> str:
@@ -330,5 +331,4 @@ def _note(frame: pandas.DataFrame) -> str:
         parts.append(f"paired seeds: {int(seeds.max())}")
     if (frame["verdict"] == largest_within_margin.FEW_SEEDS).any():
         parts.append(_MARKS[largest_within_margin.FEW_SEEDS][2])
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return f"{wording.capital('; '.join(parts))}." if parts else ""

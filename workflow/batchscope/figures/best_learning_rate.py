@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.analysis.best_learning_rates import CHOSEN_ON, Choice, Exponent
 from batchscope.figures import Tables, learning_rate
-from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing import against_batch_size, canvas
 from batchscope.figures.drawing.against_batch_size import Panel
 
 _PANELS = [
@@ -29,7 +30,7 @@ _ARROWS = {
     best_learning_rates.LOW: ("↓", -9),
     best_learning_rates.HIGH: ("↑", 9),
 }  # and its offset in points
-_MOST_SERIES = 4  # told below the figure
+_MOST_SERIES = 4  # described below the figure
 _NOTE_WIDTH = 175  # characters
 
 
@@ -67,7 +68,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
             for group in groups
         ]
         _draw_reported(axes, reported, panel, parts, sizes)
-    grid[0, 2].yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+    grid[0, 2].yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     labels = [group.label or "best rate" for group in groups]
     rules = _rules(len(sizes))
     lines = [_rule_line(rule) for rule in rules]
@@ -96,11 +97,11 @@ def _found(group: run_series.Series, best: list[Choice]) -> str:
     for choice in best if len(best) < 2 else [best[0], best[-1]]:
         edge = f", the {choice.edge} tried," if choice.edge else ""
         parts.append(
-            f"{words.number(choice.rate)}{edge} at batch size {choice.batch_size}"
+            f"{wording.number(choice.rate)}{edge} at batch size {choice.batch_size}"
             f"{_test(choice.rows(group.frame))}"
         )
     of = f" ({group.label})" if group.label else ""
-    text = f"Chosen on validation data, the best learning rate{of} was {' and '.join(parts)}"
+    text = f"Chosen on validation data, the best learning rate{of} was {wording.listed(parts)}"
     fit = best_learning_rates.exponent(best)
     if fit is None:
         return text
@@ -112,12 +113,12 @@ def _found(group: run_series.Series, best: list[Choice]) -> str:
 def _test(rows: pandas.DataFrame) -> str:
     """Returns what a rate gives on test data: ` (mean test accuracy 93.1 %, 3 seeds)`."""
     for column, what, write in (
-        ("test_accuracy", "accuracy", words.percent),
-        ("test_loss", "loss", words.number),
+        ("test_accuracy", "accuracy", wording.percent),
+        ("test_loss", "loss", wording.number),
     ):
         values = rows[column].astype(float).dropna()
         if len(values):
-            count = f"{len(values)} seed{'' if len(values) == 1 else 's'}"
+            count = wording.count(len(values), "seed")
             return f" (mean test {what} {write(values.mean())}, {count})"
     return ""
 
@@ -136,7 +137,7 @@ def exponent_words(fit: Exponent) -> str:
         parts.append(f"{bounds} with the ±{fit.resolution:.2f} of the grid's steps")
     else:
         parts.append(f"the grid's steps alone leave ±{fit.resolution:.2f}")
-    parts.append(f"{n} seed{'' if n == 1 else 's'}")
+    parts.append(wording.count(n, "seed"))
     if fit.on_edge:
         parts.append(f"{fit.on_edge} of {fit.points} best rates on an edge of the grid")
     if fit.bound == best_learning_rates.UNBOUNDED:
@@ -293,7 +294,7 @@ def _edge_notes(groups: list[run_series.Series], best: list[list[Choice]]) -> li
     notes = []
     for group, choices in zip(groups, best, strict=True):
         at = [
-            f"{choice.batch_size} ({choice.edge}, {words.number(choice.rate)})"
+            f"{choice.batch_size} ({choice.edge}, {wording.number(choice.rate)})"
             for choice in choices
             if choice.edge
         ]

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from batchscope import wording
 from batchscope.analysis import changes_by_seed, intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, words
@@ -63,7 +64,7 @@ def found(frame: pandas.DataFrame) -> str:
         if len(sizes) < 2:
             continue
         last = changes[changes["batch_size"] == sizes[-1]]
-        factors = {name: words.number(2 ** last[name].mean()) for name in (*_PARTS, _WHOLE)}
+        factors = {name: wording.number(2 ** last[name].mean()) for name in (*_PARTS, _WHOLE)}
         of = f" ({group.label})" if group.label else ""
         seeds = words.seeds((len(last), group.frame["seed"].nunique()))
         told.append(

@@ -7,6 +7,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batchscope import wording
 from batchscope.analysis import changes_by_seed, intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_epoch, canvas, words
@@ -53,8 +54,8 @@ def found(frame: pandas.DataFrame) -> str:
             (int(ratios.index[at]), intervals.ratio_interval(ratios.iloc[at], 1.0))
             for at in (0, -1)
         )
-        values = " and ".join(
-            f"{words.number(interval.mean)} in epoch {epoch} "
+        values = wording.listed(
+            f"{wording.number(interval.mean)} in epoch {epoch} "
             f"({words.seeds((interval.n, group.frame['seed'].nunique()))})"
             for epoch, interval in dict([first, last]).items()
         )

@@ -13,14 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import framework_names, timing_columns
 from batchscope.figures import Tables
-from batchscope.figures.drawing import as_published, canvas, timings, words
+from batchscope.figures.drawing import as_published, canvas, timings
 from batchscope.host.absence import NO_GPU, WORDS
 
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
-_WORST = (*WORDS, "out_of_memory", "diverged")  # of two statuses the first is told
+_WORST = (*WORDS, "out_of_memory", "diverged")  # of two statuses the first is shown
 _WIDTH, _HEIGHT = 3.5, 2.9  # of a panel, inches
 _MOST_TOLD = 4  # series, or places, in a sentence
 # Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
@@ -172,7 +173,7 @@ def _styles(
 ) -> tuple[list[dict[str, Any]], list[as_published.Look]]:
     """Returns how our series and a document's look: a framework the same in both.
 
-    A framework has a colour and a marker; where more is varied, line styles tell that apart.
+    A framework has a colour and a marker; where more is varied, line styles distinguish it.
     """
     named = [group.frame["framework"].iloc[0] for group in groups if len(group.frame)]
     there = [group.factors.get("framework") for group in others]
@@ -197,7 +198,7 @@ def _styles(
 
 
 def _rest(group: run_series.Series) -> tuple[tuple[str, Any], ...]:
-    """Returns what tells a series from others of its framework."""
+    """Returns what distinguishes a series from others of its framework."""
     return tuple((name, value) for name, value in group.factors.items() if name != "framework")
 
 
@@ -297,7 +298,7 @@ def _absent_note(own: pandas.DataFrame) -> str:
             told.append(f"{named} (on {machine})" if several else named)
         if told:
             where = " on one" if status == NO_GPU else ""
-            start = f"{word[0].upper()}{word[1:]}, and so not measured{where}"
+            start = f"{wording.capital(word)}, and so not measured{where}"
             notes.append(f"{start}: {'; '.join(told)}.")
     return " ".join(notes)
 
@@ -373,7 +374,7 @@ def _sentence(start: str, places: list[_Place], tell: Callable[[_Place], str]) -
     if not told:
         return ""
     parts = [f"{start.format(**place.words)} {text}" for place, text in told[:_MOST_TOLD]]
-    parts[1:] = [part[:1].lower() + part[1:] for part in parts[1:]]
+    parts[1:] = [wording.lower(part) for part in parts[1:]]
     rest = len(told) - len(parts)
     parts += [f"{rest} further in the figure"] if rest else []
     return f"{'; '.join(parts)}."
@@ -413,7 +414,7 @@ def _memory(place: _Place) -> str:
         first, last = ordered.iloc[0], ordered.iloc[-1]
         if first["batch_size"] < last["batch_size"] and first[MEMORY] > 0:
             sizes = f"from batch size {first['batch_size']} to {last['batch_size']}"
-            ratio = words.number(last[MEMORY] / first[MEMORY])
+            ratio = wording.number(last[MEMORY] / first[MEMORY])
             told.setdefault(sizes, []).append(f"{ratio} ({label})")
     parts = []
     for sizes, ratios in told.items():

@@ -6,6 +6,7 @@ import pandas
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from batchscope import wording
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, words
 from batchscope.figures.drawing.against_batch_size import Panel
@@ -27,7 +28,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
     figure = against_batch_size.draw(frame, _PANELS)
-    figure.axes[2].yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+    figure.axes[2].yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     return figure
 
 
@@ -38,10 +39,10 @@ def found(frame: pandas.DataFrame) -> str:
         frame,
         "generalisation_gap_accuracy",
         "Mean training accuracy minus test accuracy",
-        words.points,
+        wording.points,
     )
     return " ".join(text for text in (loss, accuracy) if text)
 
 
 def _nats(value: float) -> str:
-    return f"{words.number(value)} nats"
+    return f"{wording.number(value)} nats"

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
@@ -71,14 +72,13 @@ def found(frame: pandas.DataFrame) -> str:
     )
     if not text:
         return ""
-    lower = text[0].lower() + text[1:]
     finished = rows[rows["status"] == canvas.FINISHED]
     means = finished.groupby("batch_size")["independent"].mean()
     ends = dict.fromkeys((means.index.min(), means.index.max()))
-    told = " and ".join(words.number(float(means[size])) for size in ends)
+    told = wording.listed(wording.number(float(means[size])) for size in ends)
     return (
-        f"At the end of training, the {lower} With random signs the same gradients would give "
-        f"{told}."
+        f"At the end of training, the {wording.lower(text)} With random signs the same "
+        f"gradients would give {told}."
     )
 
 
@@ -127,7 +127,7 @@ def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(FixedLocator(canvas.spread([int(b) for b in examples])))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: canvas.plain(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
     values = frame[["ratio", "independent"]].to_numpy(float)
     low = np.nanmin(values[values > 0])
     axes.set_ylim(low / 1.15, 1.3)

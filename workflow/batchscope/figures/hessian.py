@@ -9,6 +9,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, words
@@ -68,5 +69,5 @@ def _error_note(frame: pandas.DataFrame) -> str:
         share = frame[_error(panel.column)] / frame[panel.column].abs()
         share = share.replace([np.inf, -np.inf], np.nan).dropna()
         if len(share):
-            told.append(f"{panel.title.lower()} {words.percent(float(share.median()))}")
+            told.append(f"{panel.title.lower()} {wording.percent(float(share.median()))}")
     return f"Median numerical error of single values: {', '.join(told)}." if told else ""

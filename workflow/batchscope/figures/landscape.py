@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import landscape_rises, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
@@ -79,8 +80,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
             drawn.append(_draw_panel(axes, chosen, levels, tolerance))
             axes.set_title(f"Batch size {size}")
         if label:
-            heading = f"{label[:1].upper()}{label[1:]}"
-            axes_row[0].set_title(f"{heading}\nBatch size {sizes[0]}")
+            axes_row[0].set_title(f"{wording.capital(label)}\nBatch size {sizes[0]}")
     for axes in grid.flat:
         place = axes.get_subplotspec()
         axes.set_xlabel("a (first direction)" if place.is_last_row() else "")
@@ -119,14 +119,14 @@ def found(frame: pandas.DataFrame) -> str:
         means = rises.groupby("batch_size").mean()
         for size in dict.fromkeys([*means.index[:1], *means.index[-1:]]):
             values = [
-                f"{words.number(value)} nats at distance {words.number(away)}"
+                f"{wording.number(value)} nats at distance {wording.number(away)}"
                 for away, value in means.loc[size].dropna().items()
             ]
             count = int(rises.loc[size].notna().any(axis=1).sum())
             if values:
                 seeds = words.seeds((count, int(frame["seeds"].iloc[0])))
                 where = ", ".join(filter(None, [group.label, f"batch size {size}"]))
-                told.append(f"{' and '.join(values)} ({where}; {seeds})")
+                told.append(f"{wording.listed(values)} ({where}; {seeds})")
     what = "Along the directions of the planes shown the mean rise of the training loss was "
     return f"{what}{'; '.join(told[:_MOST_SERIES])}." if told else ""
 
@@ -208,7 +208,7 @@ def _draw_panel(
 
 def _label(lines: ContourSet) -> None:
     places = label_places(lines)
-    texts = lines.clabel(fontsize=6.5, fmt=canvas.plain, inline_spacing=2, manual=places)
+    texts = lines.clabel(fontsize=6.5, fmt=wording.tick, inline_spacing=2, manual=places)
     for text in texts:
         text.set_rotation(0)  # upright ones read better than those that follow the line
 
@@ -251,7 +251,7 @@ def _colour_bar(figure: Figure, grid: np.ndarray, levels: np.ndarray) -> None:
     bar = figure.colorbar(shown, ax=grid, shrink=0.9, pad=0.02, label="training loss (nats)")
     bar.ax.set_title("Loss")
     bar.ax.yaxis.set_major_locator(FixedLocator(levels))
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: canvas.plain(value)))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
     bar.ax.minorticks_off()
 
 

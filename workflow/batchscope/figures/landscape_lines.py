@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import intervals, landscape_rises, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
@@ -70,8 +71,8 @@ def found(frame: pandas.DataFrame) -> str:
         at = finished[np.isclose(finished["a"].abs(), away)]
         rises = at.groupby(keys, as_index=False)["rise"].agg(lambda part: part.mean(skipna=False))
         every = frame[keys].drop_duplicates().merge(rises, how="left", on=keys)
-        what = f"Mean rise of the training loss at |a| = {words.number(away)}"
-        text = words.sentence(every, "rise", what, lambda value: f"{words.number(value)} nats")
+        what = f"Mean rise of the training loss at |a| = {wording.number(away)}"
+        text = words.sentence(every, "rise", what, lambda value: f"{wording.number(value)} nats")
         told.append(text)
     return " ".join(filter(None, told))
 
@@ -133,7 +134,7 @@ def _draw_mean(axes: Axes, table: pandas.DataFrame, style: dict[str, Any], band:
 
 def _note(frame: pandas.DataFrame) -> str:
     count = frame["index"].nunique()
-    directions = f"{count} direction{'' if count == 1 else 's'} per run."
+    directions = f"{wording.count(count, 'direction')} per run."
     if frame["seed"].nunique() < 2:
         return directions if count else ""
     return f"{directions} Left: mean over seeds, with its 95 % t-interval." if count else ""

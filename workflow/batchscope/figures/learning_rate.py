@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.analysis import intervals as intervals_module
 from batchscope.analysis.best_learning_rates import CHOSEN_ON
@@ -35,7 +36,7 @@ def with_rates(runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def rate_columns(runs: pandas.DataFrame) -> list[str]:
-    """Returns the columns that tell runs, series and rates apart."""
+    """Returns the columns that distinguish runs, series and rates."""
     return list(dict.fromkeys([*against_batch_size.factor_columns(runs), "learning_rate", _RATE]))
 
 
@@ -86,20 +87,20 @@ def _best(best: list[best_learning_rates.Choice], group: run_series.Series) -> s
     ends = best if len(best) < 2 else [best[0], best[-1]]
     parts = []
     for choice in ends:
-        loss = words.number(choice.rows(group.frame)[CHOSEN_ON].mean())
+        loss = wording.number(choice.rows(group.frame)[CHOSEN_ON].mean())
         parts.append(
-            f"{loss} at learning rate {words.number(choice.rate)} for batch size "
+            f"{loss} at learning rate {wording.number(choice.rate)} for batch size "
             f"{choice.batch_size}"
         )
     seeds = group.frame["seed"].nunique()
-    return f"{' and '.join(parts)} ({words.seeds(*((end.runs, seeds) for end in ends))})"
+    return f"{wording.listed(parts)} ({words.seeds(*((end.runs, seeds) for end in ends))})"
 
 
 def rate_axis(axes: Axes, rates: list[float], which: str = "x") -> None:
     """Turns an axis, in log2(rate), into learning rates as plain numbers."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     shown = _labelled(rates)
-    labels = {float(np.log2(rate)): words.number(rate) for rate in shown}
+    labels = {float(np.log2(rate)): wording.number(rate) for rate in shown}
     axis.set_major_locator(FixedLocator(list(labels)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda at, _: labels.get(float(at), "")))
@@ -227,7 +228,11 @@ def _legends(figure: Figure, of_sizes: dict, of_rates: dict) -> None:
     sizes, rates = canvas.spread(list(of_sizes)), _labelled(list(of_rates))
     told: list[tuple[str, str, list[tuple[dict[str, Any], str]]]] = [
         ("upper left", "batch size", [(of_sizes[size], str(size)) for size in sizes]),
-        ("upper right", "learning rate", [(of_rates[rate], words.number(rate)) for rate in rates]),
+        (
+            "upper right",
+            "learning rate",
+            [(of_rates[rate], wording.number(rate)) for rate in rates],
+        ),
     ]
     rows = 0
     for place, title, entries in told:

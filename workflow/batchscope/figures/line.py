@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
@@ -84,14 +85,14 @@ def found(frame: pandas.DataFrame) -> str:
         if len(between) < 2:
             continue
         ends = [
-            f"{words.number(between.iloc[at])} at {_end_name(rows, column)}"
+            f"{wording.number(between.iloc[at])} at {_end_name(rows, column)}"
             for at, column in ((0, "small"), (-1, "large"))
         ]
         of = f" ({label})" if label else ""
         count = words.seeds((finished["seed"].nunique(), rows["seed"].nunique()))
         return (
             f"Along the line{of} the mean training loss was {ends[0]} and {ends[1]}, and at most "
-            f"{words.number(between.max())} between them (α = {between.idxmax():g}; {count})."
+            f"{wording.number(between.max())} between them (α = {between.idxmax():g}; {count})."
             f"{_beyond(mean.dropna(), rows)}"
         )
     return ""
@@ -103,15 +104,15 @@ def _beyond(mean: pandas.Series, rows: pandas.DataFrame) -> str:
     for column, at in _ENDS.items():
         outer = mean.index[-1 if at else 0]
         if (outer > 1 if at else outer < 0) and at in mean.index:
-            values = f"from {words.number(mean[at])} to {words.number(mean[outer])}"
+            values = f"from {wording.number(mean[at])} to {wording.number(mean[outer])}"
             told.append(f"{values} past {_end_name(rows, column)} (α = {outer:g})")
-    return f" Beyond its ends it went {' and '.join(told)}." if told else ""
+    return f" Beyond its ends it went {wording.listed(told)}." if told else ""
 
 
 def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:
     """Returns label and rows of every pair of values: the small run's series and batch size."""
     sizes = sorted(frame["batch_size"].unique().tolist())
-    if frame["factor"].isna().all():  # not one pair: nothing to tell apart
+    if frame["factor"].isna().all():  # no pair: nothing to distinguish
         return [("", frame)]
     if len(sizes) < 2:
         return [(group.label, group.frame) for group in run_series.series(frame)]
@@ -191,7 +192,7 @@ def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:
     if np.isfinite(losses).any():
         canvas.value_axis(grid[0, 0], losses)
     for axes in grid[:, 1]:
-        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+        axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     if finished["accuracy"].notna().any():
         # Bands may reach beyond what a share can be.
         low, high = grid[0, 1].get_ylim()

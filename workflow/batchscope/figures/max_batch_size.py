@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables, utilisation
-from batchscope.figures.drawing import canvas, timings, words
+from batchscope.figures.drawing import canvas, timings
 
 FITS = "fits"
 MOST_FITS = "most_fits"  # the search ended at the largest size that it may try
@@ -100,7 +101,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 
 def _keys(frame: pandas.DataFrame) -> list[str]:
-    """Returns what a search is told apart by: memory does not depend on what drives the steps."""
+    """Returns the columns that identify a search: memory does not depend on the loop."""
     factors = [
         name for name in (*run_factors.FACTORS, "dataset_digest", "model_digest") if name in frame
     ]
@@ -132,11 +133,11 @@ def _memory_words(rows: pandas.DataFrame) -> str:
     fixed, per_image = (timings.one_number(rows, name) for name in _SUMMARY[3:])
     if not (math.isfinite(fixed) and math.isfinite(per_image)):
         return ""
-    return f"{_megabytes(fixed)}, and {words.number(per_image)} MB more per image"
+    return f"{_megabytes(fixed)}, and {wording.number(per_image)} MB more per image"
 
 
 def _megabytes(value: float) -> str:
-    return f"{value:,.0f} MB" if value >= 100 else f"{words.number(value)} MB"
+    return f"{wording.grouped(value)} MB"
 
 
 def _draw_panel(axes: Axes, group: run_series.Series) -> None:

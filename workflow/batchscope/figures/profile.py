@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables, utilisation
-from batchscope.figures.drawing import canvas, timings, words
+from batchscope.figures.drawing import canvas, timings
 
 
 class Part(NamedTuple):
@@ -37,7 +38,7 @@ PARTS = {
     "input": Part("waiting for input", "#E69F00", "black"),
     "host": Part("neither", "#DDDDDD", "black"),
 }
-_ALWAYS = ("loop", "input_pipeline")  # told of a bar even where all bars share them
+_ALWAYS = ("loop", "input_pipeline")  # in a bar's label even where all bars share them
 _BAR, _HEADING, _GAP = 0.78, 0.95, 0.45  # height of a bar, of a heading, and below a group, rows
 _ROW = 0.22  # inches
 _WIDTH = 7.6  # inches
@@ -75,7 +76,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     else:
         _draw_bars(axes, shown, frame)
     axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(FuncFormatter(canvas.percent))
+    axes.xaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     axes.set_xlabel("share of wall time (%)")
     patches = [
         Patch(facecolor=part.colour, edgecolor="#777777", linewidth=0.5) for part in _parts()
@@ -102,7 +103,7 @@ def found(frame: pandas.DataFrame) -> str:
     rows, label = max(waits, key=lambda entry: entry[0]["input"].max())
     longest = rows.loc[rows["input"].idxmax()]
     return (
-        f"{told} The longest wait for input: {words.percent(longest['input'])} at batch size "
+        f"{told} The longest wait for input: {wording.percent(longest['input'])} at batch size "
         f"{int(longest['batch_size'])} ({label})."
     )
 
@@ -111,11 +112,11 @@ def _shares(rows: pandas.DataFrame) -> str:
     known = timings.timed(rows, "compute")
     ends = known.iloc[[0, -1]] if len(known) > 1 else known
     told = [
-        f"compute {words.percent(row['compute'])}, waiting for input {words.percent(row['input'])}"
-        f" at {int(row['batch_size'])}"
+        f"compute {wording.percent(row['compute'])}, waiting for input "
+        f"{wording.percent(row['input'])} at {int(row['batch_size'])}"
         for _, row in ends.iterrows()
     ]
-    return " and ".join(told).replace(" at ", " at batch size ", 1)
+    return wording.listed(told).replace(" at ", " at batch size ", 1)
 
 
 def _parts() -> list[Part]:
@@ -185,7 +186,7 @@ def _draw_bar(axes: Axes, place: float, row: pandas.Series, beside: list[str]) -
             axes.text(
                 start + share / 2,
                 place,
-                f"{100 * share:.0f} %",
+                wording.percent(share, 0),
                 ha="center",
                 va="center",
                 fontsize=7.5,
@@ -195,8 +196,7 @@ def _draw_bar(axes: Axes, place: float, row: pandas.Series, beside: list[str]) -
     for column, name in enumerate(beside, 1):
         value = float(row[name])
         if math.isfinite(value):
-            text = f"{value:,.0f}" if value >= 100 else words.number(value)
-            _write_beside(axes, column, place, text)
+            _write_beside(axes, column, place, wording.grouped(value))
 
 
 def _write_beside(axes: Axes, column: int, place: float, text: str) -> None:
@@ -215,7 +215,7 @@ def _write_beside(axes: Axes, column: int, place: float, text: str) -> None:
 
 def _beside_note(frame: pandas.DataFrame) -> str:
     busy = [name for name in ("CPU", "GPU") if frame[_SAMPLED[name]].notna().any()]
-    told = f" and {' and '.join(busy)} utilisation" if busy else ""
+    told = f" and {wording.listed(busy)} utilisation" if busy else ""
     cores = "; of the CPU 100 % are the cores that the process was given" if busy else ""
     return f"Steps per second{told}: without the profiler{cores}."
 

@@ -12,9 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings, words
+from batchscope.figures.drawing import canvas, timings
 
 _STEP = "seconds_per_step"
 _FIXED, _PER_IMAGE = "fixed_seconds", "seconds_per_image"
@@ -130,7 +131,7 @@ def _sentence(rows: pandas.DataFrame) -> str:
     text = f"Fixed cost per step {fixed}, cost per image {per_image}"
     half_batch = timings.one_number(rows, "half_batch")
     if math.isfinite(half_batch):
-        text += f"; half of a step is fixed cost at batch size {words.number(half_batch)}"
+        text += f"; half of a step is fixed cost at batch size {wording.number(half_batch)}"
     return f"{text}."
 
 
@@ -161,17 +162,17 @@ def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
     """Returns what came back of a delay by one estimate."""
     if not found.low > 0 and np.isfinite(found.low):
         return f"{_told(found)}, not resolved from none, came back"
-    return f"{_told(found)}, {words.percent(found.value / delay.injected)}, came back"
+    return f"{_told(found)}, {wording.percent(found.value / delay.injected)}, came back"
 
 
 def _told(estimate: step_cost.Estimate) -> str:
     """Returns a time with its interval."""
-    bounds = words.interval(estimate.low, estimate.high, _ms)
-    return " ".join(filter(None, (_ms(estimate.value), bounds)))
+    bounds = wording.interval(estimate.low, estimate.high, _ms)
+    return _ms(estimate.value) + (f" ({bounds})" if bounds else "")
 
 
 def _ms(value: float) -> str:
-    return f"{words.number(_MS * value)} ms"
+    return f"{wording.number(_MS * value)} ms"
 
 
 def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]) -> None:
@@ -255,7 +256,7 @@ def _draw_costs(
             **style,
         )
         axes.annotate(
-            words.number(value),
+            wording.number(value),
             (value, row),
             (0, 5),
             textcoords="offset points",
@@ -300,5 +301,5 @@ def _residual_note(groups: list[run_series.Series]) -> str:
     known = [value for value in residuals if math.isfinite(value)]
     if not known:
         return ""
-    ends = dict.fromkeys(words.percent(value) for value in (min(known), max(known)))
+    ends = dict.fromkeys(wording.percent(value) for value in (min(known), max(known)))
     return f"Medians lie off the line by {' to '.join(ends)} (root mean square)."

@@ -11,12 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings, words
+from batchscope.figures.drawing import canvas, timings
 
 _SHARE = step_cost.PLATEAU_SHARE
-_SHARE_WORDS = f"{100 * _SHARE:.0f} %"
+_SHARE_WORDS = wording.percent(_SHARE, 0)
 _STEPS, _IMAGES = "iterations_per_second", "images_per_second"
 _PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
 _SHARE_OF_CEILING = "share_of_ceiling"
@@ -121,12 +122,12 @@ def _sentences(rows: pandas.DataFrame) -> str:
     reached = ""
     if share > 1:
         reached = (
-            f"The highest is {words.percent(share)} of the {timings.rate(ceiling)} that the "
+            f"The highest is {wording.percent(share)} of the {timings.rate(ceiling)} that the "
             "measured peak of a matrix product allows: that is no ceiling."
         )
     elif math.isfinite(share):
         reached = (
-            f"The highest is {words.percent(share)} of the ceiling of {timings.rate(ceiling)}."
+            f"The highest is {wording.percent(share)} of the ceiling of {timings.rate(ceiling)}."
         )
     noise, verdict = timings.noise_words(rows), timings.one(rows, "step_verdict")
     floor = f"A batch size differs from itself by up to {noise} (noise floor)." if noise else ""
@@ -178,7 +179,7 @@ def _draw_shares(
             knees = True
             place = float(timings.batch_axis(axes, frame["batch_size"])(knee))
             mark = _mark_knee if few else _ring_knee
-            mark(axes, place, height, colour, index, words.number(knee))
+            mark(axes, place, height, colour, index, wording.number(knee))
     told = f"{_SHARE_WORDS} of the plateau"
     entries = []
     if drawn:
@@ -224,7 +225,7 @@ def _draw_ceilings(
             _draw_above(axes, colour, index, timings.rate(ceiling))
             limits["ceiling, above the panel"] = _CEILING_LINE
             share = timings.one_number(group.frame, _SHARE_OF_CEILING)
-            of = [words.percent(share) + " of it reached"] if math.isfinite(share) else []
+            of = [wording.percent(share) + " of it reached"] if math.isfinite(share) else []
             told = ", ".join([*([group.label] if group.label else []), *of])
             outside.append(timings.rate(ceiling) + (f" ({told})" if told else ""))
     entries = [(Line2D([], [], color=_GREY, **line), label) for label, line in limits.items()]
@@ -294,8 +295,9 @@ def _knee_words(rows: pandas.DataFrame) -> str:
     timed = timings.one(rows, "knee_batch_size")
     told = []
     if math.isfinite(fitted):
-        interval = words.interval(low, high)
-        told.append(f"at batch size {words.number(fitted)} {interval}".strip() + " by the fit")
+        interval = wording.interval(low, high)
+        bounds = f" ({interval})" if interval else ""
+        told.append(f"at batch size {wording.number(fitted)}{bounds} by the fit")
     if timed is not None:
         told.append(f"from batch size {int(timed)} on as timed")
     return ", ".join(told) or "at no batch size from which on it stays there"

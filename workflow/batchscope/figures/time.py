@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 
+from batchscope import wording
 from batchscope.analysis import outcome_answers, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, words
@@ -71,7 +72,7 @@ def _timing_sentence(frame: pandas.DataFrame) -> str:
             ends = dict.fromkeys((timed["batch_size"].iloc[0], timed["batch_size"].iloc[-1]))
             values = timed.drop_duplicates("batch_size").set_index("batch_size")[_EPOCH.column]
             told.append(
-                " and ".join(f"{_seconds(values[size])} at batch size {size}" for size in ends)
+                wording.listed(f"{_seconds(values[size])} at batch size {size}" for size in ends)
             )
             labels.append(group.label)
     if not told:
@@ -81,11 +82,11 @@ def _timing_sentence(frame: pandas.DataFrame) -> str:
     if len(told) > _MOST_TOLD:
         return ""
     parts = "; ".join(f"{label}: {text}" for label, text in zip(labels, told, strict=True))
-    return f"Median time per epoch, timed once per configuration. {parts[0].upper()}{parts[1:]}."
+    return f"Median time per epoch, timed once per configuration. {wording.capital(parts)}."
 
 
 def _seconds(value: float) -> str:
-    return f"{words.number(value)} s"
+    return f"{wording.number(value)} s"
 
 
 def _draw_timing(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]) -> list:
@@ -161,7 +162,7 @@ def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
     if len(told) > _MOST_TOLD:
         told = ["some runs of most series ran to the last epoch that they may"]
     text = "; ".join(told)
-    return f"{text[0].upper()}{text[1:]}; what they and the means tell are lower bounds{look}."
+    return f"{wording.capital(text)}; their times and the means are lower bounds{look}."
 
 
 def _logical_note(frame: pandas.DataFrame) -> str:

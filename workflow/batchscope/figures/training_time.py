@@ -9,10 +9,11 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, by_epochs, canvas, words
+from batchscope.figures.drawing import against_batch_size, by_epochs, canvas
 
 _TIME = "train_seconds"
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
@@ -75,7 +76,7 @@ class _Time(NamedTuple):
 
     @property
     def told(self) -> str:
-        return f"{words.number(self.seconds)} s"
+        return f"{wording.number(self.seconds)} s"
 
 
 def _timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -122,9 +123,9 @@ def _ratio(times: list[_Time], epochs: int) -> str:
     first, last = same[0], same[-1]
     if first.batch_size == last.batch_size:
         return ""
-    ratio = words.number(last.seconds / first.seconds)
+    ratio = wording.number(last.seconds / first.seconds)
     ends = " to ".join(
-        words.number(value) for value in (last.low / first.high, last.high / first.low)
+        wording.number(value) for value in (last.low / first.high, last.high / first.low)
     )
     told = f"The same epochs take {ratio} times as long at {last.batch_size} as at"
     return f"{told} {first.batch_size} ({ends} between the quartiles farthest apart)."

@@ -76,7 +76,7 @@ def _draw_distributions(
     low, high = axes.get_xlim()
     canvas.few_log_labels(axes.xaxis, high / low)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent))
+    axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     axes.set_xlabel("‖update‖")
     axes.set_ylabel("updates per bin (%)")
 

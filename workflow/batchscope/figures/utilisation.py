@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import memory_line, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings, words
+from batchscope.figures.drawing import canvas, timings
 
 _MOST_TOLD = 4  # series in a sentence
 _COLUMNS = 3  # of panels
@@ -31,7 +32,7 @@ class Line(NamedTuple):
 
     Attributes:
         column: Column of utilisation.csv; quartiles stand beside it where it has some.
-        word: What tells it from the panel's other lines.
+        word: What distinguishes it from the panel's other lines.
         look: Line style and marker; the series gives the rest.
     """
 
@@ -161,8 +162,8 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns utilisation at both ends of the batch sizes, and memory per image where resolved."""
     disturbed = timings.disturbed_sizes(frame)
     parts = [
-        _ends_sentence(frame, "process_percent", "Median CPU utilisation", words.percent, 0.01),
-        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", words.percent, 0.01),
+        _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.percent, 0.01),
+        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.percent, 0.01),
         _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", _joules),
         f"Left out of this is batch size {disturbed}, disturbed by other processes."
         if disturbed
@@ -237,7 +238,7 @@ def _draw_line(
 
 
 def _title(axes: Axes, panel: Panel, lines: list[Line]) -> None:
-    """Writes a panel's title and, below it, what tells its lines apart."""
+    """Writes a panel's title and, below it, the legend of its lines."""
     axes.set_title(panel.title, pad=22)  # beside the others, with a legend below or without
     if len(panel.lines) < 2:
         return
@@ -271,7 +272,7 @@ def _memory_words(frame: pandas.DataFrame) -> str:
 
 
 def _ends_sentence(
-    frame: pandas.DataFrame, column: str, what: str, write: words.Write, scale: float = 1.0
+    frame: pandas.DataFrame, column: str, what: str, write: wording.Write, scale: float = 1.0
 ) -> str:
     """Returns a quantity at the smallest and the largest batch size, for every series.
 
@@ -287,7 +288,7 @@ def _ends_sentence(
             f"{write(scale * value)} at {size}"
             for size, value in zip(ends["batch_size"], ends[column], strict=True)
         ]
-        return " and ".join(told).replace(" at ", " at batch size ", 1)
+        return wording.listed(told).replace(" at ", " at batch size ", 1)
 
     return by_series(frame, what, "was", tell)
 
@@ -303,7 +304,7 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
             ).per_image
             if not low > 0:
                 return ""
-            return f"{words.number(value)} MB, {words.interval(low, high).strip('()')}"
+            return f"{wording.number(value)} MB, {wording.interval(low, high)}"
 
         text = by_series(frame, f"Memory per image ({what}, slope over batch size)", "was", tell)
         if text:
@@ -333,4 +334,4 @@ def by_series(
 
 
 def _joules(value: float) -> str:
-    return f"{words.number(value)} J"
+    return f"{wording.number(value)} J"

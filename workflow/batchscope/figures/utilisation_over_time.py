@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables, utilisation
 from batchscope.figures.drawing import canvas, timings
@@ -114,7 +115,7 @@ def _series(frame: pandas.DataFrame) -> list[run_series.Series]:
 
 
 def _means(column: str) -> Any:
-    """Returns what tells the means over time of a column while training and between trainings."""
+    """Returns a function that describes a column's means while training and in between."""
 
     def tell(rows: pandas.DataFrame) -> str:
         rows = rows.sort_values("seconds", kind="stable")
@@ -129,7 +130,7 @@ def _means(column: str) -> Any:
             if chosen.any():
                 mean = np.average(values[chosen], weights=weights[chosen])
                 parts.append(f"{mean:.1f} % while {when}")
-        return " and ".join(parts) if parts and (known & training).any() else ""
+        return wording.listed(parts) if parts and (known & training).any() else ""
 
     return tell
 

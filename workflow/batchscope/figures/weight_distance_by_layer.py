@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas
 from matplotlib.figure import Figure
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, words
@@ -66,7 +67,7 @@ def found(frame: pandas.DataFrame) -> str:
     if not ratios:
         return ""
     told = [
-        f"{words.number(ratios[at])} ({', '.join(filter(None, at))})"
+        f"{wording.number(ratios[at])} ({', '.join(filter(None, at))})"
         for at in (min(ratios, key=ratios.get), max(ratios, key=ratios.get))
     ]
     over = f"{len(_layers(frame))} layers" + (f" and {len(groups)} series" if groups[1:] else "")

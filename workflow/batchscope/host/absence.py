@@ -1,7 +1,7 @@
 """What this machine lacks for a training or a timing: a framework's environment, a GPU, or cores.
 
 It is found when planning and shown with what would mend it. What waits for it is left out in place
-of failing, and nothing of it is stored, so that the same command makes it once it is there.
+of failing, and no record is stored, so that the same command makes it once it is there.
 """
 
 from __future__ import annotations

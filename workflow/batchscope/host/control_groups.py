@@ -3,7 +3,7 @@
 The kernel counts the processes that it kills for memory: of a control group, and of the whole
 machine. A process that ended by SIGKILL while its control group's count rose is taken to be one
 of them. Jobs that run in one control group at a time share its count and its limit: a kill from
-elsewhere that falls together with a neighbour's for memory is not told apart.
+elsewhere that falls together with a neighbour's for memory cannot be distinguished from it.
 
 Sources: the kernel's documentation, admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
 """

@@ -62,7 +62,7 @@ def _cpu() -> str:
 
 
 def _cpu_max_mhz() -> dict[str, float]:
-    """Returns the highest clock, where the system tells it: virtual machines say 0 or nothing."""
+    """Returns the highest clock, where the system reports one: virtual machines may not."""
     frequency = psutil.cpu_freq()
     return {"cpu_max_mhz": frequency.max} if frequency and frequency.max else {}
 
@@ -70,7 +70,7 @@ def _cpu_max_mhz() -> dict[str, float]:
 def _gpus() -> dict[str, list]:
     """Returns the NVIDIA GPUs, through NVML: names, and where there are any cores and clocks.
 
-    A list has an item for each GPU; None stands for what a driver does not tell.
+    A list has an item for each GPU; None is what a driver does not report.
     """
     import pynvml
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from types import ModuleType
 
+from batchscope import wording
 from batchscope.errors import UserError
 
 # Packages that Keras imports only where they are installed, for features that nothing here
@@ -141,8 +142,9 @@ def _use(tf: ModuleType, device: str, replicas: int) -> None:
         )
     if len(gpus) < replicas:
         raise UserError(
-            f"replicas: received {replicas}, but TensorFlow finds {_number(len(gpus), 'GPU')} "
-            "here; at most that many are expected with device: gpu."
+            f"replicas: received {replicas}, but TensorFlow finds "
+            f"{wording.count(len(gpus), 'GPU')} here; at most that many are "
+            "expected with device: gpu."
         )
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
@@ -155,7 +157,3 @@ def _divide(tf: ModuleType, replicas: int) -> None:
     if len(there) < replicas:
         parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
         tf.config.set_logical_device_configuration(cpu, parts)
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

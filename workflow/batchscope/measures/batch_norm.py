@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope import private_interfaces
 from batchscope.measures.sharpness import even_chunk
 from batchscope.training import losses
 
@@ -16,7 +17,7 @@ def layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
     """Returns the layers whose moving statistics training moves: not the frozen ones."""
     return [
         layer
-        for layer in model._flatten_layers(include_self=False)
+        for layer in private_interfaces.all_layers(model)
         if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
     ]
 

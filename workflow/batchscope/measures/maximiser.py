@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# SciPy's public `minimize` turns the bounds into Python objects one coordinate at a time:
-# 2 s per call at 350,000 coordinates, more than the search itself. Its compiled step, driven
-# as `minimize` drives it, takes arrays. A test holds the two against each other.
-from scipy.optimize._lbfgsb_py import _lbfgsb, status_messages, task_messages
+from batchscope import private_interfaces
 
 CORRECTIONS = 10  # pairs that L-BFGS-B remembers: 160 bytes per coordinate
 LINE_SEARCH_STEPS = 20  # per iteration
@@ -84,8 +81,9 @@ def minimise_in_box(
     seen: np.ndarray | None = None
     slope = gradient
     done = evaluations = 0
+    step, message = private_interfaces.lbfgsb()
     while True:
-        _lbfgsb.setulb(
+        step(
             *(m, point, lower, width, both_bounded, value, gradient, 0.0, 0.0, work),
             *(integers, task, line_save, integer_save, double_save),
             *(LINE_SEARCH_STEPS, line_task),
@@ -103,8 +101,7 @@ def minimise_in_box(
                 task[:] = 5, 504
         else:
             break
-    message = f"{status_messages[task[0]]}: {task_messages[task[1]]}"
-    return Minimum(done, evaluations, message)
+    return Minimum(done, evaluations, message(task))
 
 
 @dataclass(frozen=True)

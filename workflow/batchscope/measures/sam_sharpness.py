@@ -25,7 +25,7 @@ from batchscope.measures.maximiser import LossAndGradient
 
 def column(rho: float) -> str:
     """Returns the column of the tables for the length of a step."""
-    return f"sam_sharpness_{parameters.format_number(float(rho))}"
+    return f"sam_sharpness_{parameters.number_text(float(rho))}"
 
 
 def measure(

@@ -42,7 +42,7 @@ def sharpness(maximum: float, loss: float) -> float:
 
 def column(space: str, epsilon: float) -> str:
     """Returns the column of the tables for a space and a box size."""
-    return f"sharpness_{space}_{parameters.format_number(float(epsilon))}"
+    return f"sharpness_{space}_{parameters.number_text(float(epsilon))}"
 
 
 def subset(available: int, examples: int) -> np.ndarray:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from markupsafe import Markup
 
-from batchscope import disk, project_files
+from batchscope import disk, project_files, wording
 from batchscope.catalogue import figure_names, run_factors, sweep_names
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import answers, claims, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
-from batchscope.report.text import marked, moment, number, plain, plural
+from batchscope.report.text import marked, moment, parsed, plain
 from batchscope.store import records, status
 
 if TYPE_CHECKING:
@@ -151,17 +151,19 @@ def _runs(rows: Rows, inputs: Inputs) -> str:
     known = [word for word in gaps.STATUS_WORDS if counts[word]]
     parts = [f"{counts[word]} {gaps.STATUS_WORDS[word]}" for word in known]
     parts += [f"{count} {word}" for word, count in counts.items() if word not in known]
-    experiments = plural(len(rows), "experiment")
+    experiments = wording.count(len(rows), "experiment")
     if not runs:
-        return f"{plural(len(inputs.timings), 'timing job')} in {experiments}; nothing trained"
-    return f"{plural(len(runs), 'training run')} in {experiments}: {', '.join(parts)}"
+        return (
+            f"{wording.count(len(inputs.timings), 'timing job')} in {experiments}; nothing trained"
+        )
+    return f"{wording.count(len(runs), 'training run')} in {experiments}: {', '.join(parts)}"
 
 
 def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
     notes = list(study.warnings)
     if study.reduced:
         notes.append(
-            "This is the reduced form of the study: smaller than what it stands for, so its "
+            "This is the reduced form of the study: smaller than the full one, so its "
             "numbers are a trial of the method and no reproduction."
         )
     statuses = {row["status"] for row in runs_table.distinct(rows).values()}
@@ -277,7 +279,7 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
         if len(values) > 1:
             shown = ", ".join(values) if len(values) <= 12 else f"{len(values)} values"
             varied.append(f"{factor.replace('_', ' ')} {shown}")
-    text = f"{plural(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
+    text = f"{wording.count(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
     return " ".join(filter(None, [text, _targets(rows)]))
 
 
@@ -295,7 +297,7 @@ def _timing_scope(experiment: Experiment) -> str:
             if factor == "batch_size":
                 shown = sweep_names.format_sizes(found).replace("_", ", ").replace("-", " to ")
             varied.append(f"{factor.replace('_', ' ')} {shown}")
-    timings = " and ".join(name.replace("_", " ") for name in experiment.times.timings)
+    timings = wording.listed(name.replace("_", " ") for name in experiment.times.timings)
     return f"Timed alone on the machine, nothing trained to an end: {timings}; {'; '.join(varied)}."
 
 
@@ -322,13 +324,13 @@ def _targets(rows: list[dict[str, str]]) -> str:
 
 
 def _sort_key(text: str) -> tuple[float, str]:
-    value = number(text)
+    value = parsed(text)
     return (math.inf if value is None else value, text)
 
 
 def _no_answer(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     if experiment.times.timings:
-        return "The figures show what was measured; nothing of it is summed up in numbers."
+        return "The figures show what was measured; there is no summary in numbers."
     if not any(row["status"] == records.FINISHED for row in rows):
         return "No answer yet: no run of this experiment has finished."
     return "No answer in numbers: no outcome that this study asks about was measured."

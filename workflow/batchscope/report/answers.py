@@ -1,16 +1,17 @@
-"""The answers of an experiment, in words and numbers that claim no more than its seeds carry."""
+"""The answers of an experiment: effects with confidence intervals and p-values over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from batchscope import wording
 from batchscope.analysis import outcome_answers
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.outcome_answers import Answer
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
-from batchscope.report.text import Estimate, capital, format_interval, format_p, lower, plural
+from batchscope.report.text import Estimate, format_interval, format_p
 
 READING = (
     "Values are means over seeds with 95 % intervals by Student's t; for times, which are taken "
@@ -42,7 +43,7 @@ def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
     alone.
     """
     found = _by_verdict(answers, _slope)
-    return [(capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
+    return [(wording.capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
 
 
 def in_short(answers: list[Answer]) -> str:
@@ -50,7 +51,7 @@ def in_short(answers: list[Answer]) -> str:
     for said, found in _by_verdict(answers, lambda _: "").items():
         if said == _GROWS:
             return f"{said}, {'; '.join(found)}"
-        return f"{said} for {plural(len(found), 'outcome')}"
+        return f"{said} for {wording.count(len(found), 'outcome')}"
     return ""
 
 
@@ -62,7 +63,7 @@ def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[s
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         series = f"{answer.series}: " if answer.series else ""
-        said, words = answer.verdict, lower(answer.outcome.label)
+        said, words = answer.verdict, wording.lower(answer.outcome.label)
         if _resolved(answer):
             said, words = _GROWS, f"{words} {answer.outcome.direction}"
         if _resolved(answer) or answer.verdict.endswith(outcome_answers.AGAINST):
@@ -107,7 +108,7 @@ def contrast(found: Contrast | None) -> dict[str, Any] | None:
         cells = [
             {
                 "difference": _estimate(interval),
-                "seeds": plural(interval.n, "paired seed"),
+                "seeds": wording.count(interval.n, "paired seed"),
             }
             for interval in intervals
         ]
@@ -137,7 +138,7 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
         "largest": _estimate(high.interval),
         "largest_at": high.batch_size if high.batch_size != largest else None,
         "slope": _estimate(answer.slope),
-        "seeds": "" if asked.timed else plural(answer.pairs, "paired seed"),
+        "seeds": "" if asked.timed else wording.count(answer.pairs, "paired seed"),
         "expected": asked.direction,
         "references": [references.index(part) + 1 for part in cited],
         "p": format_p(answer.p_holm),

@@ -1,15 +1,16 @@
-"""What a document states beside what the runs carry: held, not held, or not resolved."""
+"""Verdicts on published claims, by the runs: held, not held, or not resolved."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
+from batchscope import wording
 from batchscope.analysis import outcome_answers
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.outcome_answers import Answer
 from batchscope.catalogue import outcomes
-from batchscope.report.text import capital, format_interval, format_p, lower
+from batchscope.report.text import format_interval, format_p
 
 HELD, NOT_HELD, NOT_RESOLVED = "Held", "Not held", "Not resolved"
 SEEN, NOT_SEEN = "Seen, not tested", "Not seen, not tested"
@@ -41,7 +42,7 @@ def verdicts(claims: dict[str, str], answers: list[Answer]) -> list[Verdict]:
         found += [_verdict(direction, answer) for answer in own]
         if not own:
             label = outcomes.stated(column, direction, "").label
-            found.append(Verdict(NO_VALUE, f"{lower(label)} {direction}."))
+            found.append(Verdict(NO_VALUE, f"{wording.lower(label)} {direction}."))
     return found
 
 
@@ -55,7 +56,7 @@ def counts(found: list[Verdict]) -> list[tuple[str, int]]:
 
 def _verdict(direction: str, answer: Answer) -> Verdict:
     series = f"{answer.series}: " if answer.series else ""
-    stated = f"{series}{lower(answer.outcome.label)} {direction}"
+    stated = f"{series}{wording.lower(answer.outcome.label)} {direction}"
     return Verdict(_word(direction, answer), f"{stated} ({_numbers(answer)}).")
 
 
@@ -72,13 +73,13 @@ def _word(direction: str, answer: Answer) -> str:
         return HELD
     if answer.verdict.endswith(outcome_answers.AGAINST):
         return NOT_HELD
-    return capital(answer.verdict)
+    return wording.capital(answer.verdict)
 
 
 def _numbers(answer: Answer) -> str:
     ends = (answer.smallest, answer.largest)
     told = [f"{_value(end.interval)} at {end.batch_size}" for end in ends]
-    text = " and ".join(dict.fromkeys(told))
+    text = wording.listed(dict.fromkeys(told))
     slope = format_interval(answer.slope.mean, answer.slope.low, answer.slope.high)
     if slope and slope.low:
         text += f"; {slope.value} [{slope.low}, {slope.high}] per doubling"

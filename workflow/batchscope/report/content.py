@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope import damage, disk, figures
+from batchscope import damage, disk, figures, wording
 from batchscope.analysis import outcome_answers, run_series, series_differences
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
 from batchscope.host.absence import Absence
-from batchscope.problems import listed
 from batchscope.store import job_files, records
 from batchscope.tables import long_tables, run_table
 
@@ -197,8 +196,8 @@ def _early(study: Study, answer: outcome_answers.Answer) -> str:
     others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
     if not others or answer.outcome.column not in long_tables.AT_EPOCHS:
         return ""
-    last = "" if others == ["1"] else "s"
-    return f"after all epochs of a training alone, not after {listed(others)} epoch{last}"
+    noun = "epoch" if others == ["1"] else "epochs"
+    return f"after all epochs of a training alone, not after {wording.listed(others)} {noun}"
 
 
 def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:

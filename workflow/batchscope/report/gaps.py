@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from batchscope import wording
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.host import absence
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.runs_table import distinct
-from batchscope.report.text import capital, plural
 from batchscope.store import records
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Gap(NamedTuple):
     @property
     def summary(self) -> str:
         """How many runs, or timings."""
-        return plural(len(self.entries), self.noun)
+        return wording.count(len(self.entries), self.noun)
 
 
 def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
@@ -98,7 +98,7 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
     by_status: dict[str, list[tuple[str, str]]] = {}
     waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(rows).items():
-        if row["status"] not in absence.WORDS or row["run"] not in waiting:  # told further below
+        if row["status"] not in absence.WORDS or row["run"] not in waiting:  # listed below
             said = inputs.missing_runs.get(run) or _message(row)
             by_status.setdefault(row["status"], []).append((run, said))
     by_status.pop(records.FINISHED, None)
@@ -108,7 +108,7 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
         word = STATUS_WORDS.get(status, status)
         text = _MENDING.get(status, "The run's record says why.")
         mend = command if status == records.MISSING else ""
-        gaps.append(Gap(capital(word), text, by_status[status], mend))
+        gaps.append(Gap(wording.capital(word), text, by_status[status], mend))
     for measure, runs in inputs.missing_measures.items():
         items = list(runs.items())
         timed = measure in OF_SWEEPS

@@ -1,4 +1,4 @@
-"""The answer of an experiment of times: what each configuration does on each machine."""
+"""The answer of a timing experiment: what each configuration does on each machine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas
 
+from batchscope import wording
 from batchscope.analysis import run_series, step_cost, step_stairs
 from batchscope.host import absence
-from batchscope.problems import listed
-from batchscope.report.text import format_interval, format_number
+from batchscope.report.text import format_interval
 
 READING = (
     "Throughput is the median of timed blocks, alone on the machine, in turns over all batch "
@@ -26,16 +26,16 @@ READING = (
     "model takes per image. It is a bound, and every job measures it once: the highest of the "
     "experiment on the same machine, device, threads and type counts. A difference below the noise "
     "floor, by which a batch size differs from itself, means nothing; above a noise floor of "
-    f"{100 * (step_cost.MOST_NOISE - 1):.0f} % no plateau, knee, ceiling or batch size of half a "
-    "step is told. Steps in the batch size, asked for at "
-    f"{listed([str(q) for q in step_stairs.STAIRS])} images, are seen only where their p, adjusted "
-    "by Holm's method over the configurations of the experiment and these steps, is below "
+    f"{wording.percent(step_cost.MOST_NOISE - 1, 0)} no plateau, knee, ceiling or batch size of "
+    "half a step is stated. Steps in the batch size, asked for at "
+    f"{wording.listed(step_stairs.STAIRS)} images, are seen only where their p, adjusted by "
+    "Holm's method over the configurations of the experiment and these steps, is below "
     f"{step_cost.LEVEL:g}."
 )
 
 _SHARE_OF = step_cost.PLATEAU_SHARE
-_SHARE = f"{100 * _SHARE_OF:.0f} %"
-_MOST_SIZES = 5  # batch sizes whose throughput is told
+_SHARE = wording.percent(_SHARE_OF, 0)
+_MOST_SIZES = 5  # batch sizes whose throughput is listed
 
 Row = dict[str, Any]
 
@@ -111,7 +111,7 @@ def _rises(row: Row) -> bool:
 
 
 def _noisy(row: Row) -> str:
-    """Returns what stands for a level of a throughput that is too noisy, or an empty string."""
+    """Returns the text in place of a plateau where noise hides it, or an empty string."""
     return step_cost.TOO_NOISY if step_cost.too_noisy(row.get("noise_floor")) else ""
 
 
@@ -155,7 +155,7 @@ def _estimate(row: Row, name: str) -> str:
 def _half(row: Row) -> str:
     half = row.get("half_batch")
     if half is not None:
-        return format_number(half, 2)
+        return wording.cell(half, 2)
     if _noisy(row):
         return _noisy(row)
     costs = [row.get(name, math.nan) for name in ("fixed_seconds", "seconds_per_image")]
@@ -168,7 +168,7 @@ def _steps(row: Row) -> str:
 
 def _noise(row: Row) -> str:
     factor = row.get("noise_floor")
-    return "" if factor is None else f"{100 * (factor - 1):.1f} %"
+    return "" if factor is None else wording.percent(factor - 1)
 
 
 def _disturbed(row: Row) -> str:
@@ -189,14 +189,14 @@ def _ceiling(row: Row) -> str:
     if ceiling is None or peak is None or flops is None:
         return _noisy(row) if peak and flops else ""
     share = row.get("share_of_ceiling")
-    reached = "" if share is None else f"; {100 * share:.0f} % of it reached"
+    reached = "" if share is None else f"; {wording.percent(share, 0)} of it reached"
     if share is not None and share > 1:
         reached += ", so it is no ceiling"
     lowest = row.get("matmul_flops_per_second_lowest", peak)
-    others = f" (measured from {format_number(lowest / 1e9, 3)} on)" if lowest < peak else ""
+    others = f" (measured from {wording.cell(lowest / 1e9, 3)} on)" if lowest < peak else ""
     return (
-        f"{_with_unit(ceiling, 'images/s')} ({format_number(peak / 1e9, 3)} GFLOP/s{others} over "
-        f"{format_number(flops / 1e6, 3)} MFLOP per image){reached}"
+        f"{_with_unit(ceiling, 'images/s')} ({wording.cell(peak / 1e9, 3)} GFLOP/s{others} over "
+        f"{wording.cell(flops / 1e6, 3)} MFLOP per image){reached}"
     )
 
 
@@ -204,8 +204,8 @@ def _memory(row: Row) -> str:
     per_image = row.get("memory_mb_per_image")
     if per_image is None:
         return ""
-    fixed = format_number(row["memory_fixed_mb"], 3)
-    return f"{format_number(per_image, 3)} MB per image, beside {fixed} MB"
+    fixed = wording.cell(row["memory_fixed_mb"], 3)
+    return f"{wording.cell(per_image, 3)} MB per image, beside {fixed} MB"
 
 
 def _largest(row: Row) -> str:
@@ -213,7 +213,7 @@ def _largest(row: Row) -> str:
     if largest is None:
         return ""
     limit = row.get("memory_limit_mb")
-    within = "" if limit is None else f" within {format_number(limit, 4)} MB"
+    within = "" if limit is None else f" within {wording.cell(limit, 4)} MB"
     if row.get("max_batch_size_bound") == "most_fits":
         return f"at least {_number(largest)}, the largest that was tried{within}"
     return f"{_number(largest)}{within}"
@@ -237,7 +237,7 @@ _ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 
 def _number(value: Any) -> str:
-    return "" if value is None else format_number(float(value))
+    return "" if value is None else wording.cell(float(value))
 
 
 def _with_unit(value: Any, unit: str) -> str:

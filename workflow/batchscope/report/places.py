@@ -6,9 +6,10 @@ import json
 from collections import Counter
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import run_names
 from batchscope.report.content import Inputs
-from batchscope.report.text import format_number, is_number, plain, plural, size
+from batchscope.report.text import is_number, plain
 from batchscope.store import data_warnings
 
 MANY_CLASSES = 40  # more are summarised in a line
@@ -68,9 +69,9 @@ def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
 
 def _dataset_value(key: str, value: Any) -> str:
     if key == "bytes" and is_number(value):
-        return size(value)
+        return wording.size(value)
     if key == "scale" and is_number(value):
-        return f"\N{MULTIPLICATION SIGN} {format_number(value, 6)}"
+        return f"\N{MULTIPLICATION SIGN} {wording.cell(value, 6)}"
     return plain(value)
 
 
@@ -118,7 +119,7 @@ def machines(inputs: Inputs) -> dict[str, Any]:
     for use in dict.fromkeys(use for column in columns.values() for use in column["uses"]):
         rows.append((use[0], [_uses(column["uses"], use) for column in columns.values()]))
     if columns:
-        rows.append(("Versions", [_listed(column["versions"]) for column in columns.values()]))
+        rows.append(("Versions", [_versions(column["versions"]) for column in columns.values()]))
     titles = [plain(column["machine"].get("name")) for column in columns.values()]
     return {"titles": titles, "rows": rows}
 
@@ -136,16 +137,20 @@ def _uses(uses: dict[tuple[str, str], Counter], use: tuple[str, str]) -> str:
         f"{'' if len(counts) == 1 else f'{count} '}on {device} with {_threads(threads)}"
         for (device, threads), count in counts.items()
     ]
-    return f"{plural(counts.total(), use[1])} {', '.join(parts)}"
+    return f"{wording.count(counts.total(), use[1])} {', '.join(parts)}"
 
 
 def _threads(threads: Any) -> str:
     if threads == 0:
         return "all threads"
-    return plural(threads, "thread") if isinstance(threads, int) else f"{plain(threads)} threads"
+    return (
+        wording.count(threads, "thread")
+        if isinstance(threads, int)
+        else f"{plain(threads)} threads"
+    )
 
 
-def _listed(versions: Any) -> str:
+def _versions(versions: Any) -> str:
     if not isinstance(versions, dict):
         return plain(versions)
     return ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -153,7 +158,7 @@ def _listed(versions: Any) -> str:
 
 def _machine_value(key: str, value: Any) -> str:
     if key == "memory_gb" and is_number(value):
-        return f"{format_number(value, 3)} GiB"
+        return f"{wording.cell(value, 3)} GiB"
     if key == "gpu" and not value:
         return "none"
     values = value if isinstance(value, list) else [value]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from batchscope.catalogue import columns, parameters, run_factors, run_names
+from batchscope import wording
+from batchscope.catalogue import columns, run_factors, run_names
 from batchscope.report.content import Rows
-from batchscope.report.text import ABSENT, common_decimals, format_number, marked, number, plain
+from batchscope.report.text import common_decimals, marked, parsed, plain
 from batchscope.store import job_files, records
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ USUAL_OUTCOMES = (
     "best_validation_loss",
     "train_seconds",
 )
-# What was given and is no outcome: told once, above the table, where all runs share it.
+# What was given and is no outcome: stated once, above the table, where all runs share it.
 _GIVEN_COLUMNS = (
     *run_factors.FACTORS,
     "study",
@@ -101,8 +102,8 @@ def _tidy(row: dict[str, str]) -> dict[str, str]:
 def _given(text: str) -> str:
     if text in ("True", "False"):
         return text.lower()
-    value = number(text)
-    return text if value is None or not math.isfinite(value) else parameters.format_number(value)
+    value = parsed(text)
+    return text if value is None or not math.isfinite(value) else wording.shortest(value)
 
 
 def _missing_row(study: Study, experiment: str, run: str) -> dict[str, str]:
@@ -141,7 +142,7 @@ def build(rows: Rows) -> tuple[dict[str, Any], str]:
 
 
 def _columns(rows: list[dict[str, str]]) -> list[Column]:
-    """Returns the columns: what tells runs apart, the status, outcomes, the rest, the name."""
+    """Returns the columns: what distinguishes runs, the status, outcomes, the rest, the name."""
     present = list(dict.fromkeys(name for row in rows for name in row))
     filled = {name: {row[name] for row in rows if row.get(name)} for name in present}
     told = {name for name, _ in _same(rows)}
@@ -164,7 +165,7 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
 
 def _column(name: str, filled: set[str], usual: bool) -> Column:
     documented = columns.describe(name)
-    values = [number(text) for text in filled]
+    values = [parsed(text) for text in filled]
     numeric = bool(filled) and None not in values
     if documented is not None:
         numeric = documented.kind in ("int", "float")
@@ -184,15 +185,15 @@ def _cell(row: dict[str, str], column: Column) -> Cell:
     text = row.get(column.name, "")
     css = "n" if column.kind == "number" else ""
     if not text:
-        return Cell(ABSENT, "", css)
+        return Cell(wording.ABSENT, "", css)
     if column.name == "status":
         return Cell(text, "", "" if text == records.FINISHED else "bad")
-    value = number(text) if css else None
+    value = parsed(text) if css else None
     if value is None or column.name in run_factors.FACTORS:
         return Cell(text, "", css)
     aligned = column.decimals is not None
-    shown = f"{value:.{column.decimals}f}" if aligned else format_number(value)
-    return Cell(shown, "" if number(shown) == value else text, css)
+    shown = f"{value:.{column.decimals}f}" if aligned else wording.cell(value)
+    return Cell(shown, "" if parsed(shown) == value else text, css)
 
 
 def _same(rows: list[dict[str, str]]) -> list[tuple[str, str]]:

@@ -1,18 +1,17 @@
-"""Numbers and other values as words for people."""
+"""Numbers and other values as the page shows them; see also `batchscope.wording`."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from batchscope.catalogue import parameters
+from batchscope import wording
 
-ABSENT = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 _ALIGNED_SPAN = 100  # ratio of largest to smallest value up to which decimals are aligned
 
@@ -23,17 +22,6 @@ class Estimate(NamedTuple):
     value: str
     low: str = ""
     high: str = ""
-
-
-def format_number(value: float, digits: int = 4) -> str:
-    """Returns a number for reading: significant digits, no needless exponent."""
-    if not math.isfinite(value):
-        return ABSENT
-    if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
-    if 10**digits <= abs(value) < 1e9:
-        return f"{value:.0f}"
-    return _short_exponent(f"{value:.{digits}g}")
 
 
 def common_decimals(values: Sequence[float], digits: int = 4) -> int | None:
@@ -57,11 +45,6 @@ def _decimals(value: float, most: int) -> int:
     return next((count for count in range(most) if round(value, count) == value), most)
 
 
-def _short_exponent(text: str) -> str:
-    mantissa, e, exponent = text.partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else text
-
-
 def format_interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
     """Returns a value and its interval, to two significant digits of the half-width.
 
@@ -70,13 +53,13 @@ def format_interval(value: float | None, low: float | None, high: float | None) 
     if not is_number(value):
         return None
     if not (is_number(low) and is_number(high)) or high <= low:
-        return Estimate(_signed(format_number(value)))
+        return Estimate(_signed(wording.cell(value)))
     numbers = (value, low, high)
     decimals = 1 - math.floor(math.log10((high - low) / 2))
     largest = max(abs(number) for number in numbers)
     if decimals > 6 or largest >= 1e6:
         digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
-        texts = [_short_exponent(f"{number:.{digits}g}") for number in numbers]
+        texts = [wording.short_exponent(f"{number:.{digits}g}") for number in numbers]
     else:
         texts = [f"{number:.{max(0, decimals)}f}" for number in numbers]
     return Estimate(*map(_signed, texts))
@@ -91,7 +74,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def number(text: str) -> float | None:
+def parsed(text: str) -> float | None:
     """Returns the number behind a text, or None."""
     try:
         return float(text)
@@ -102,23 +85,8 @@ def number(text: str) -> float | None:
 def format_p(value: float | None) -> str:
     """Returns a p-value for reading."""
     if not is_number(value):
-        return ABSENT
+        return wording.ABSENT
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def lower(label: str) -> str:
-    """Returns a label as it stands within a sentence; a name such as SAM keeps its capitals."""
-    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
-
-
-def capital(text: str) -> str:
-    """Returns a text with a capital first letter."""
-    return text[:1].upper() + text[1:]
-
-
-def plural(count: int, noun: str) -> str:
-    """Returns a count and its noun: `1 run`, `2 runs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def plain(value: Any) -> str:
@@ -126,26 +94,12 @@ def plain(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return parameters.format_number(value) if math.isfinite(value) else ABSENT
+        return wording.shortest(value) if math.isfinite(value) else wording.ABSENT
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, list | tuple):
-        return listed(value)
-    return ABSENT if value is None else str(value)
-
-
-def listed(values: Iterable[Any]) -> str:
-    """Returns values with commas between them."""
-    return ", ".join(plain(value) for value in values)
-
-
-def size(count: float) -> str:
-    """Returns a number of bytes in units for people."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{format_number(count, 3)} {unit}"
-        count /= 1000
-    raise AssertionError
+        return ", ".join(map(plain, value))
+    return wording.ABSENT if value is None else str(value)
 
 
 def moment(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk
+from batchscope import disk, wording
 from batchscope.catalogue import run_names
 from batchscope.store import records
 
@@ -29,13 +29,13 @@ def warnings(token: str, record: dict[str, Any]) -> Iterator[str]:
     skipped = record.get("skipped") or []
     if count := record.get("skipped_count"):
         files = [f"{entry['file']} ({entry['reason']})" for entry in skipped]
-        noun = "file that cannot be read was" if count == 1 else "files that cannot be read were"
-        yield f"{where}: {count} {noun} skipped: {_listed(files, count)}."
+        text = wording.count(count, "unreadable file was", "unreadable files were")
+        yield f"{where}: {text} skipped: {_some(files, count)}."
     lacking = list(_lacking(record))
     if lacking:
-        noun = "class has" if len(lacking) == 1 else "classes have"
-        text = f"{len(lacking)} {noun} no image to validate or to test with"
-        yield f"{where}: {text}: {_listed(lacking, len(lacking))}."
+        text = wording.count(len(lacking), "class has", "classes have")
+        named = _some(lacking, len(lacking))
+        yield f"{where}: {text} no image in the validation or test set: {named}."
 
 
 def _lacking(record: dict[str, Any]) -> Iterator[str]:
@@ -48,6 +48,8 @@ def _lacking(record: dict[str, Any]) -> Iterator[str]:
             yield f"{name} ({', '.join(f'{split} {count}' for split, count in pairs)})"
 
 
-def _listed(items: Sequence[str], count: int) -> str:
-    more = count - len(items[:_NAMED])
-    return ", ".join(items[:_NAMED]) + (f" and {more} more" if more else "")
+def _some(items: Sequence[str], count: int) -> str:
+    """Returns the first of some items, and how many there are besides."""
+    named = items[:_NAMED]
+    more = count - len(named)
+    return wording.listed([*named, *([f"{more} more"] if more else [])])

@@ -1,4 +1,4 @@
-"""What runs, measures and data sets take in time and disk, as far as finished ones tell."""
+"""Estimates of the time and disk space of runs, measures and data sets, from finished ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class History:
             factors = run_names.parse_run(name)
             seconds = record["contended_seconds"] / record["epochs_run"]
         except (ValueError, KeyError, TypeError, ZeroDivisionError):
-            return False  # of another version of this program: tells nothing
+            return False  # of another version of this program: unknown
         by_batch = self._times.setdefault(_setting(factors), {})
         by_batch.setdefault(factors["batch_size"], []).append(seconds)
         with contextlib.suppress(OSError):
@@ -93,7 +93,7 @@ class History:
     def _images(
         self, dataset: str, definition: dict[str, Any]
     ) -> tuple[tuple[int, int, int], int] | None:
-        """Returns the shape of a data set's images and its classes, or None where nothing tells."""
+        """Returns the shape of a data set's images and its classes; None where unknown."""
         path = records.dataset_folder(self._results, dataset) / "record.json"
         if not path.exists():
             return dataset_definitions.images(definition)
@@ -146,7 +146,7 @@ class MeasureHistory:
             text = (results / _NOTED).read_text(encoding="utf-8", errors="replace")
             for line in text.splitlines():
                 *found, seconds = line.split(",")
-                with contextlib.suppress(ValueError):  # a line that was cut tells nothing
+                with contextlib.suppress(ValueError):  # a truncated line is skipped
                     self._times.setdefault(tuple(found), []).append(float(seconds))
 
     def seconds(self, of: tuple[str, ...]) -> float | None:

@@ -14,14 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk
+from batchscope import disk, wording
 from batchscope.errors import UserError
-from batchscope.store.status import duration
 
 FILE = "progress.json"
 SECONDS = 5.0  # at least, between two words to `watch`
 _SHARE = 1 / 20  # of a training's time, at least, between two lines: its log stays one to read
-_SILENT = 60.0  # seconds without a word after which a reader is told so
+_SILENT = 60.0  # seconds without an update after which its age is shown
 
 
 class Teller:
@@ -65,7 +64,7 @@ class Teller:
         self._told = now
         said = f"epoch {epoch + (step > 0)} of {self._epochs}"
         if step:
-            said += f" ({step / self._steps:.0%} of it)"
+            said += f" ({wording.percent(step / self._steps, 0)} of it)"
         if history:
             last = history[-1]
             said += (
@@ -75,11 +74,11 @@ class Teller:
         begun, before = self._begun
         if done > before:
             left = (now - begun) / (done - before) * (self._epochs * self._steps - done)
-            said += f"; about {duration(left)} left"
+            said += f"; about {wording.duration(left)} left"
         self._write(said)
         if now - self._logged >= (now - self._started) * _SHARE:
             self._logged = now
-            print(f"{said[0].upper()}{said[1:]}.", flush=True)
+            print(f"{wording.capital(said)}.", flush=True)
 
     def _write(self, said: str) -> None:
         process = {"host": platform.node(), "process": os.getpid()}
@@ -101,7 +100,7 @@ def overview(results: Path | str) -> str:
         if found["host"] == platform.node() and not _runs(found["process"]):
             continue
         age = time.time() - found["at"]
-        silent = f" (told {duration(age)} ago)" if age > _SILENT else ""
+        silent = f" (told {wording.duration(age)} ago)" if age > _SILENT else ""
         lines.append(f"{path.parent.name}: {found['said']}{silent}")
     return "\n".join(lines or ["No training runs now."])
 

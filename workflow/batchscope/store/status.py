@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from batchscope import disk
+from batchscope import disk, wording
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.versions import VERSIONS
@@ -61,13 +61,13 @@ class Overview:
         total: The same for the whole study.
         missing_data: Tokens of data sets that are not prepared.
         train_seconds: Seconds of one core that the trainings take, as far as known.
-        untimed_runs: Those of which nothing tells how long they take.
+        untimed_runs: Those without a time estimate.
         measure_seconds: Seconds of one core that the missing measures take, as far as known.
         timing_seconds: Seconds of the whole machine that the missing timings take, likewise.
-        untimed_jobs: Measures and timings of which nothing tells how long they take.
+        untimed_jobs: Measures and timings without a time estimate.
         start_seconds: Seconds of one core to start the jobs, where that is not in the others.
         disk_bytes: Bytes that missing data and runs take, as far as known.
-        unsized: Missing data sets and models on data sets of which nothing tells the size.
+        unsized: Missing data sets, and models on data sets, of unknown size.
         absent: What is not here -> trainings and timings that wait for it.
         trainings: Missing runs, those that another version made, and `to_epoch`.
         to_epoch: Trainings of finished runs to an epoch whose weights are missing and read.
@@ -94,7 +94,7 @@ class Overview:
 
     @property
     def complete(self) -> bool:
-        """Whether data, runs and measures all exist, of today's versions where they tell.
+        """Whether data, runs and measures all exist, of today's versions where they hold one.
 
         What waits for what is not here does not count.
         """
@@ -218,7 +218,7 @@ def _weight(
 def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
     """Returns the records that another version than today's made -> step and version.
 
-    One that holds no version, as those of measures once did not, tells nothing.
+    One that holds no version, as those of measures once did not, counts as current.
 
     Args:
         made: Trainings, measures and timings whose records are there.
@@ -276,8 +276,8 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
     total = found.total
     count = len(found.experiments)
     lines = [
-        f"Study {study.folder_name} ({config_path}): {_many(total.runs, 'run')} in "
-        f"{_many(count, 'experiment')}.",
+        f"Study {study.folder_name} ({config_path}): {wording.count(total.runs, 'run')} in "
+        f"{wording.count(count, 'experiment')}.",
         "",
         *_table([*found.experiments, *([total] if count > 1 else [])]),
         "",
@@ -290,7 +290,7 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
         if found.missing_data:
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")
         if found.to_epoch:
-            times = _many(found.to_epoch, "time")
+            times = wording.count(found.to_epoch, "time")
             lines.append(
                 f"Finished runs lack weights after an epoch that is measured now: trained {times} "
                 "again, to that epoch."
@@ -330,23 +330,28 @@ def _time_line(found: Overview, cores: int) -> str:
     timed = found.trainings - found.untimed_runs
     parts = []
     if timed:
-        parts.append(f"about {duration(found.train_seconds)} of training for {_many(timed, 'run')}")
+        parts.append(
+            f"about {wording.duration(found.train_seconds)} of training for "
+            f"{wording.count(timed, 'run')}"
+        )
     if found.measure_seconds:
-        parts.append(f"about {duration(found.measure_seconds)} of measures")
+        parts.append(f"about {wording.duration(found.measure_seconds)} of measures")
     if found.timing_seconds:
-        parts.append(f"about {duration(found.timing_seconds)} of timings, alone on the machine")
+        parts.append(
+            f"about {wording.duration(found.timing_seconds)} of timings, alone on the machine"
+        )
     if found.untimed_runs:
         parts.append(
-            f"unknown for {_many(found.untimed_runs, 'run')} (no run of that model on that data "
-            "set has finished)"
+            f"unknown for {wording.count(found.untimed_runs, 'run')} (no run of that model on that "
+            "data set has finished)"
         )
     if found.untimed_jobs:
         parts.append(f"unknown for {waiting(found.untimed_jobs)} (none of that kind has finished)")
-    parts.append(f"about {duration(found.start_seconds)} to start jobs")
+    parts.append(f"about {wording.duration(found.start_seconds)} to start jobs")
     shared = found.train_seconds + found.measure_seconds + found.start_seconds
-    wall = duration(shared / cores + found.timing_seconds)
+    wall = wording.duration(shared / cores + found.timing_seconds)
     unknown = found.untimed_runs or found.untimed_jobs
-    left = "" if unknown else f"; together {wall} on {_many(cores, 'core')}"
+    left = "" if unknown else f"; together {wall} on {wording.count(cores, 'core')}"
     return f"Time left: {', '.join(parts)}{left}."
 
 
@@ -354,11 +359,11 @@ def _outdated_lines(found: Overview) -> list[str]:
     """Returns a line for each step whose version was raised, and what comes of it."""
     lines = []
     for (step, version), count in found.outdated.items():
-        what = _many(count, "run") if step == "train" else f"{_many(count, 'record')} of {step}"
-        lines.append(
-            f"{what} {'was' if count == 1 else 'were'} made by another version "
-            f"({version}; now {VERSIONS[step]})."
+        one, several = (
+            ("run", "runs") if step == "train" else (f"record of {step}", f"records of {step}")
         )
+        what = wording.count(count, f"{one} was", f"{several} were")
+        lines.append(f"{what} made by another version ({version}; now {VERSIONS[step]}).")
     if lines:
         lines.append(
             "Snakemake makes these again, with what is measured of such runs, where it made them "
@@ -368,7 +373,7 @@ def _outdated_lines(found: Overview) -> list[str]:
 
 
 def _disk_line(found: Overview) -> str:
-    text = f"Disk needed: about {size(found.disk_bytes)}"
+    text = f"Disk needed: about {wording.size(found.disk_bytes, 2)}"
     if not found.unsized:
         return f"{text}."
     return f"{text}, and what is not known yet: {', '.join(found.unsized)}."
@@ -387,29 +392,7 @@ def waiting(jobs: Sequence[MeasureJob]) -> str:
     """Returns `12 trainings and 1 timing`."""
     counts = Counter(job.noun for job in jobs)
     nouns = ("training", "timing", "measure")
-    return " and ".join(_many(counts[noun], noun) for noun in nouns if counts[noun])
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def duration(seconds: float) -> str:
-    """Returns seconds in the unit that reads best."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def size(count: float) -> str:
-    """Returns bytes in the unit that reads best."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
+    return wording.listed(wording.count(counts[noun], noun) for noun in nouns if counts[noun])
 
 
 def main(config_path: str, scale: str, results: Path | str) -> str:

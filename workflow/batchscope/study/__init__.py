@@ -1,4 +1,4 @@
-"""From a YAML file to a plan: read, checked, every problem told at once.
+"""From a YAML file to a plan: read, checked, every problem reported at once.
 
 Nothing here reads results or imports what runs.
 """

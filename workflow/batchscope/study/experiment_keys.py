@@ -10,8 +10,9 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import figure_names, kept_epochs, measure_settings, outcomes, run_factors
-from batchscope.catalogue.coercion import as_map, listed
+from batchscope.catalogue.coercion import as_map, items
 from batchscope.catalogue.entries import Entry
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
@@ -75,7 +76,7 @@ def _items(place: Place, raw: Any) -> Iterator[tuple[Place, str, Any]]:
         for name, settings in raw.items():
             yield (*place, name), name, settings
         return
-    for at, item in listed(place, raw):
+    for at, item in items(place, raw):
         if isinstance(item, str):
             yield at, item, None
         for name, settings in as_map(item).items():
@@ -138,9 +139,9 @@ def at_epochs(
         return ()
     served = {name for name, entry in measure_settings.ENTRIES.items() if entry.at_epochs}
     if not served & {*measured}:
-        in_measure = " or ".join(sorted(served - {*OF_SWEEPS}))
-        in_timing = " or ".join(sorted(served & {*OF_SWEEPS}))
-        text = f"received without what they are for; {in_measure} in measure, or {in_timing} in "
+        in_measure = wording.listed(sorted(served - {*OF_SWEEPS}), "or")
+        in_timing = wording.listed(sorted(served & {*OF_SWEEPS}), "or")
+        text = f"received without a measure at epochs; {in_measure} in measure, or {in_timing} in "
         reader.findings.report(Problem(at, f"{text}timing, is expected."))
     return reader.distinct(at, raw, lambda where, item: reader.value(where, _EPOCH, item))
 
@@ -191,7 +192,7 @@ def margins(
             with contextlib.suppress(Broken):
                 found[outcome] = reader.value(at, _MARGIN, value)
     if "evaluate" not in measured:
-        text = "received without what it is of; evaluate in measure is expected."
+        text = "received without its outcomes; evaluate in measure is expected."
         reader.findings.report(Problem(home, text))
     return found
 
@@ -199,7 +200,7 @@ def margins(
 def beside(
     reader: Reader, place: Place, body: dict[str, Any], experiments: dict[str, Any]
 ) -> tuple[str, ...]:
-    """Returns the experiments of times whose limits are drawn beside an experiment's own.
+    """Returns the timing experiments whose limits are drawn beside an experiment's own.
 
     Args:
         reader: Takes the problems.
@@ -208,7 +209,7 @@ def beside(
         experiments: All of the study, as written.
     """
     at = (*place, "beside")
-    found = list(listed(at, body.get("beside")))
+    found = list(items(at, body.get("beside")))
     if not found:
         return ()
     if "margins" not in body:
@@ -217,7 +218,7 @@ def beside(
     timed = [name for name, other in experiments.items() if "timing" in as_map(other)]
     for where, name in found:
         if name not in timed:
-            expected = f"an experiment of times ({', '.join(timed) or 'there is none'})"
+            expected = f"a timing experiment ({', '.join(timed) or 'there is none'})"
             reader.findings.report(received(where, name, expected, timed))
     return tuple(name for _, name in found)
 
@@ -244,7 +245,7 @@ def claims(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, dict
         for column, direction in as_map(as_map(given).get("claims")).items():
             at = (*place, "published", figure, "claims", column)
             if "timing" in body:
-                text = "received in an experiment of times; one that trains is expected."
+                text = "received in a timing experiment; a training experiment is expected."
                 reader.findings.report(Problem(at, text))
             elif not isinstance(column, str) or not outcomes.stated(column, outcomes.RISES, ""):
                 text = "an outcome in runs.csv, such as test_accuracy or sharpness_full_0.001"

@@ -31,14 +31,14 @@ TRAINING = Kind(
     run_factors.FACTORS,
     tuple(name for name in _OF_RUNS if run_factors.FACTORS[name].core),
     _OF_RUNS,
-    "received in an experiment that trains; it is expected beside `timing` alone: a training is "
+    "received in a training experiment; it is expected beside `timing` alone: a training is "
     "always the loop in the graph.",
 )
 TIMING = Kind(
     sweep_names.FACTORS,
     sweep_names.CORE,
     tuple(sweep_names.FACTORS),
-    "received in an experiment of times, which do not depend on it; one of "
+    "received in a timing experiment, which does not depend on it; one of "
     f"{', '.join(sweep_names.FACTORS)} is expected.",
 )
 # What `defaults` may hold; of these an experiment takes the factors of its own kind.

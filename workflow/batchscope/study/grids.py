@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import run_factors
 from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.parameters import Parameter
-from batchscope.problems import Place, Problem, listed, missing
+from batchscope.problems import Place, Problem, missing
 from batchscope.study import experiment_kinds
 from batchscope.study.value_reader import Broken, Reader
 
@@ -161,7 +162,7 @@ def _given_twice(
     for factor in kind.factors:
         given = [home for home, factors in homes.items() if factor in factors]
         if len(given) > 1 and factor != "seed":
-            text = f"received in {listed(given)}; one of them is expected."
+            text = f"received in {wording.listed(given)}; one of them is expected."
             yield Problem((*place, given[-1], factor), text)
 
 

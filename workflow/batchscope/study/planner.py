@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import (
     coercion,
     columns,
@@ -283,7 +284,7 @@ class _Planner:
         place, reader = grid.place, self.reader
         for key in ("measure", "seeds", "margins", "beside"):
             if key in body:
-                text = "received beside `timing`; an experiment that trains or one of times is"
+                text = "received beside `timing`; a training or a timing experiment is"
                 self.findings.report(Problem((*place, key), f"{text} expected."))
         timings, _ = experiment_keys.measures(
             reader, (*place, "timing"), body.get("timing"), OF_SWEEPS
@@ -344,7 +345,7 @@ class _Planner:
             needed = outcomes.seeds_needed(sizes[name], asked)
             count = len(found.seeds)
             if sizes[name] > 1 and count < needed:
-                text = f"received {count} seed{'' if count == 1 else 's'}; at least {needed} are "
+                text = f"received {wording.count(count, 'seed')}; at least {needed} are "
                 text += f"expected for a verdict on its {sizes[name]} batch sizes."
                 self.findings.warn(Problem(("experiments", name, "seeds"), text))
 

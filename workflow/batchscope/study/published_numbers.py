@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from batchscope import wording
 from batchscope.catalogue import coercion, run_factors, sweep_names
 from batchscope.catalogue.parameters import Parameter
 from batchscope.problems import Place, Problem, nearest, received, show, unknown
@@ -75,7 +76,7 @@ def read(
     """
     if figure not in FIGURES:
         text = f"received numbers for '{figure}', which has no panel for a document's; "
-        report(Problem(place, f"{text}{' or '.join(FIGURES)} is expected."))
+        report(Problem(place, f"{text}{wording.listed(FIGURES, 'or')} is expected."))
         return ()
     if not isinstance(raw, list) or not raw:
         report(received(place, raw, "a list of at least one map"))
@@ -103,15 +104,15 @@ def _series(
             columns[name] = _numbers(at, raw, COLUMNS[name], report)
             _check_length(at, raw, body.get(BATCH_SIZE.name), report)
         elif name in COLUMNS:
-            text = f"received a column that '{figure}' does not show; {' or '.join(shown)} is "
-            report(Problem(at, f"{text}expected."))
+            text = f"received a column that '{figure}' does not show; "
+            report(Problem(at, f"{text}{wording.listed(shown, 'or')} is expected."))
         elif name not in _FACTORS and nearest(name, shown):
             report(unknown(at, "column", shown))
             misspelt = True
         elif name != BATCH_SIZE.name:
             rest[name] = raw
     if not (misspelt or COLUMNS.keys() & body.keys()):
-        report(Problem(place, f"received no numbers; {' or '.join(shown)} is expected."))
+        report(Problem(place, f"received no numbers; {wording.listed(shown, 'or')} is expected."))
     return Series(factors(place, rest), sizes, columns)
 
 
@@ -145,7 +146,7 @@ def expected(parameter: Parameter) -> str:
 def _check_length(place: Place, raw: Any, sizes: Any, report: Report) -> None:
     lists = isinstance(raw, list) and isinstance(sizes, list)
     if lists and raw and sizes and len(raw) != len(sizes):
-        text = f"received {len(raw)} number{'s' if len(raw) > 1 else ''}; {len(sizes)}, one per "
+        text = f"received {wording.count(len(raw), 'number')}; {len(sizes)}, one per "
         report(Problem(place, f"{text}batch size, are expected."))
 
 
@@ -154,8 +155,8 @@ def _check_twice(place: Place, bodies: list[Any], report: Report) -> None:
     *others, last = [_split(body) if isinstance(body, dict) else None for body in bodies]
     for index, other in enumerate(others):
         if other and last and other[0] == last[0] and other[1] & last[1]:
-            text = f"received the series of numbers[{index}] again; "
-            report(Problem(place, f"{text}factors that tell it from the others are expected."))
+            text = f"received the series of numbers[{index}] again; factors that distinguish it "
+            report(Problem(place, f"{text}from the others are expected."))
             return
 
 

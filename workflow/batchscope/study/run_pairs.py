@@ -20,7 +20,7 @@ Coerce = Callable[[str, Place, Any], Any]
 
 @dataclass(frozen=True)
 class Between:
-    """What tells the two runs of a pair apart.
+    """The factor in which the two runs of a pair differ.
 
     Attributes:
         place: Where it stands in the configuration.
@@ -66,7 +66,7 @@ def find(between: Between, runs: Iterable[tuple[str, dict[str, Any]]]) -> tuple[
     """Returns the pairs among some runs: alike in every factor but the one.
 
     Args:
-        between: What tells the two apart.
+        between: The factor in which the two differ.
         runs: Name and factors of each run.
     """
     small: dict[tuple[Any, ...], str] = {}

@@ -1,7 +1,7 @@
 """Records on disk -> the long tables of an experiment: several rows per run.
 
 Each table begins with the run, its factors and its status, and is written always: its header
-alone where nothing of it is measured. `tables` has the table with one row per run.
+alone without measurements. `tables` has the table with one row per run.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _line_blocks(
 
 
 def _difference(small: str, large: str) -> dict[str, Any]:
-    """Returns what tells two runs apart: the other's name, the factor and both its values."""
+    """Returns how two runs differ: the other's name, the factor and both its values."""
     one, two = run_names.parse_run(small), run_names.parse_run(large)
     factor = next(name for name in run_factors.FACTORS if one[name] != two[name])
     return {"other": large, "factor": factor, "small": one[factor], "large": two[factor]}

@@ -1,4 +1,4 @@
-"""Records of timings on disk -> tidy tables of an experiment of times.
+"""Records of timings on disk -> tidy tables of a timing experiment.
 
 Each row names the machine that it was measured on: what another machine's results hold of the
 same sweep stands below it, and never in its place. Headers alone where nothing is timed.
@@ -89,7 +89,7 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
 
 
 def _absent(sweep: sweep_names.Sweep, status: str) -> dict[str, Any]:
-    """Returns what stands for the record of a sweep that cannot be timed here."""
+    """Returns a placeholder for the record of a sweep that cannot be timed here."""
     sizes = [
         {"batch_size": size, "status": status, "blocks": [], "utilisation": None}
         for size in sweep.batch_sizes
@@ -147,7 +147,7 @@ def _used(entry: dict[str, Any], columns: Iterable[str]) -> Row:
 def _sampled(entry: dict[str, Any]) -> Row:
     """Returns the summary of the samples of a part of a record; older records may have none.
 
-    Of the GPU nothing is told where its readings still are of what came before.
+    GPU columns are empty where the readings still include the work before.
     """
     sampled = entry.get("utilisation") or {}
     if sampled.get("gpu_settled") is not False:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from batchscope import private_interfaces
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.store import records
@@ -52,9 +53,7 @@ def read(folder: Path | str) -> dict[str, Any]:
         UserError: If there is no profile, or no event of it took any time.
     """
     path = newest(folder)
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    return trace.summarise(xplane_pb2.XSpace.FromString(path.read_bytes()))
+    return trace.summarise(private_interfaces.profile(path.read_bytes()))
 
 
 def record(

@@ -41,7 +41,7 @@ def time_blocks(
 ) -> list[dict[str, float]]:
     """Times blocks of steps after a warm-up, each of which gives the time of an epoch.
 
-    A step has a fixed cost, so that no time per example tells what the last, smaller batch of an
+    A step has a fixed cost, so that no time per example gives what the last, smaller batch of an
     epoch takes. A block is whole epochs where these are short; of a longer epoch it is steps of
     whole batches and the last step, timed apart and added up with the numbers that an epoch has.
 

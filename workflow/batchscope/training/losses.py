@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope import private_interfaces
+
 # Numbers of input per forward pass outside training, and the limits of its examples: large
 # enough that a chunk's fixed cost does not count, small enough that the activations of a
 # network stay well under 1 GB.
@@ -34,7 +36,7 @@ def logits(outputs: tf.Tensor) -> tf.Tensor:
     1e-7) and has no gradient beyond. Keras's softmax and sigmoid leave their input on what
     they return; TensorFlow's are found as the operation that made the tensor.
     """
-    kept = getattr(outputs, "_keras_logits", None)
+    kept = private_interfaces.kept_logits(outputs)
     if kept is not None:
         return kept
     if tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
@@ -66,7 +68,7 @@ def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple
 
 def switch_off_dropout(model: keras.Model) -> None:
     """Sets the rate of every dropout layer (and of noise) to 0: training mode adds nothing."""
-    for layer in model._flatten_layers(include_self=False):
+    for layer in private_interfaces.all_layers(model):
         for strength in ("rate", "stddev"):
             if isinstance(getattr(layer, strength, None), float):
                 setattr(layer, strength, 0.0)

@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from batchscope import private_interfaces, wording
 from batchscope.errors import UserError
 from batchscope.study import model_files
 from batchscope.training.networks import Shape
@@ -143,7 +144,7 @@ def _place(error: BaseException, model_file: Path | str) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Returns an error's type and its telling line, which Keras puts among others."""
+    """Returns an error's type and its message, without what Keras writes around it."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     text = text.rpartition("Error encountered:")[2].partition("Arguments received by")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -179,7 +180,7 @@ def _check(model: object, where: str, input_shape: Shape, classes: int) -> None:
         )
     units = (classes, 1) if classes == 2 else (classes,)
     if model.output_shape not in [(None, number) for number in units]:
-        wanted = " or ".join(str((None, number)) for number in units)
+        wanted = wording.listed((str((None, number)) for number in units), "or")
         raise UserError(f"{where}: gives output {model.output_shape}; expected {wanted}.")
     if not model.trainable_variables:
         raise UserError(f"{where}: has no trainable weights; expected at least one layer of them.")
@@ -219,7 +220,11 @@ def _wrong_outputs(model: keras.Model, input_shape: Shape) -> str | None:
         )
     outputs = model(images, training=False)
     sums = np.asarray(outputs).sum(axis=-1)
-    if several and not hasattr(outputs, "_keras_logits") and np.allclose(sums, 1, atol=1e-5):
+    if (
+        several
+        and private_interfaces.kept_logits(outputs) is None
+        and np.allclose(sums, 1, atol=1e-5)
+    ):
         return (
             "received probabilities without their logits; expected a last layer with "
             'activation="softmax" or no activation.'

@@ -43,7 +43,7 @@ ENTRY = Measure(
                 "the way, so its logarithm is the sum of three. Left: how much each of them "
                 "adds, in doublings, to the change from the smallest batch size; black is their "
                 "sum. Right: each by itself, relative to the smallest batch size. Runs are "
-                "paired by seed; means carry a 95 % interval (Student's t)."
+                "paired by seed; means have a 95 % interval (Student's t)."
             ),
             measures=("displacement",),
         ),
@@ -55,7 +55,7 @@ ENTRY = Measure(
                 "Left: the distribution of the Euclidean norms of all updates of a training, "
                 "one outline per batch size, in bins of equal width on a logarithmic axis; "
                 "shares are means over seeds, triangles mark medians. Right: the median against "
-                "batch size. Every seed is a point; means carry a 95 % interval (Student's t)."
+                "batch size. Every seed is a point; means have a 95 % interval (Student's t)."
             ),
             measures=("displacement",),
         ),

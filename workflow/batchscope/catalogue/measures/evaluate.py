@@ -67,7 +67,7 @@ ENTRY = Measure(
             "Quality",
             caption=(
                 "Accuracy on the training, validation and test data, against batch size. Every "
-                "seed is a point; means carry a 95 % interval over seeds (Student's t). The "
+                "seed is a point; means have a 95 % interval over seeds (Student's t). The "
                 "broad pale bars are the 95 % binomial error of an accuracy that is counted on "
                 "so many examples: no interval over seeds can undo it. Where a document's "
                 "accuracies are known, they stand beside ours on test data in a shaded panel of "
@@ -83,7 +83,7 @@ ENTRY = Measure(
             caption=(
                 "The generalisation gap against batch size: of the loss, as a difference (test "
                 "minus training) and as a ratio (test over training), and of the accuracy, as a "
-                "difference (training minus test). Every seed is a point; means carry a 95 % "
+                "difference (training minus test). Every seed is a point; means have a 95 % "
                 "interval (Student's t)."
             ),
             measures=("evaluate",),

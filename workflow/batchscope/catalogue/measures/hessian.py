@@ -56,7 +56,7 @@ ENTRY = Measure(
             "Sharpness",
             caption=(
                 "The largest eigenvalue of the Hessian of the training loss (Lanczos) and its "
-                "trace (Hutchinson), against batch size. Every seed is a point; means carry a "
+                "trace (Hutchinson), against batch size. Every seed is a point; means have a "
                 "95 % interval (Student's t). With a single seed the bars are the numerical "
                 "errors: the residual of the eigenvalue, the standard error of the trace."
             ),

@@ -31,7 +31,7 @@ ENTRY = Measure(
             "Sharpness",
             caption=(
                 "The rise of the training loss after one step of length ρ along its gradient "
-                "(Foret et al. 2021), against batch size. Every seed is a point; means carry a "
+                "(Foret et al. 2021), against batch size. Every seed is a point; means have a "
                 "95 % interval (Student's t)."
             ),
             measures=("sam_sharpness",),

@@ -32,7 +32,7 @@ ENTRY = Measure(
             caption=(
                 "Euclidean distance of the trained weights from the initial ones, and the same "
                 "relative to the norm of the initial weights, against batch size. Every seed is "
-                "a point; means carry a 95 % interval (Student's t)."
+                "a point; means have a 95 % interval (Student's t)."
             ),
             measures=("weight_distance",),
             columns={
@@ -47,7 +47,7 @@ ENTRY = Measure(
             caption=(
                 "Euclidean distance of each layer's weights from the initial ones, against "
                 "batch size, one panel per layer in the model's order. Every seed is a point; "
-                "means carry a 95 % interval (Student's t)."
+                "means have a 95 % interval (Student's t)."
             ),
             measures=("weight_distance",),
         ),

@@ -49,7 +49,7 @@ ENTRY = Timing(
                 "training time, which is epochs run times time per epoch, validation apart. A "
                 "training that ran all the epochs it may without being stopped gives a lower "
                 "bound: hollow, with an arrow upwards. In the middle and on the right every "
-                "seed is a point and means carry a 95 % interval (Student's t)."
+                "seed is a point and means have a 95 % interval (Student's t)."
             ),
             measures=("time_epoch",),
         ),

@@ -11,6 +11,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from batchscope import wording
 from batchscope.analysis import intervals as intervals_module
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
@@ -50,7 +51,7 @@ class Columns:
     def found(self, frame: pandas.DataFrame) -> str:
         """Returns the means at the ends of the batch sizes."""
         told = (
-            words.sentence(frame, name, f"Mean {title[0].lower()}{title[1:]}")
+            words.sentence(frame, name, f"Mean {wording.lower(title)}")
             for name, (title, _) in self.columns.items()
         )
         return " ".join(filter(None, told))
@@ -64,7 +65,7 @@ class Place(NamedTuple):
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
-    """Returns the columns that a figure's CSV needs to tell runs and series apart."""
+    """Returns the columns that a figure's CSV needs to distinguish runs and series."""
     return [*run_series.varying(frame), "batch_size", "seed", "status"]
 
 

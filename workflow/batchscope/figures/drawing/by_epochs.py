@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas
@@ -52,7 +53,7 @@ def counts(frame: pandas.DataFrame) -> list[int]:
 
 def words(count: int) -> str:
     """Returns `1 epoch` or `5 epochs`."""
-    return f"{count} epoch" if count == 1 else f"{count} epochs"
+    return wording.count(count, "epoch")
 
 
 def styles(frame: pandas.DataFrame) -> Styles:

@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from batchscope import project_files
+from batchscope import project_files, wording
 from batchscope.analysis import run_series
 from batchscope.host import absence
 
@@ -166,7 +166,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
         axes.set_ylim(positive.min() / margin, top * margin)
     elif values.min() == 0:
         axes.set_yscale("symlog", linthresh=positive.min())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
 
 
 def few_log_labels(axis: Axis, span: float) -> None:
@@ -176,19 +176,12 @@ def few_log_labels(axis: Axis, span: float) -> None:
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
 
 
-def plain(value: float) -> str:
-    """Returns a number as people write it on an axis: 0.05, 20, 2e-6."""
-    if value == 0 or 1e-4 < abs(value) < 1e6:
-        return f"{value:.10g}"
-    return run_series.format_number(float(f"{value:.4g}"))
-
-
-def percent(value: float, _: Any = None) -> str:
+def percent_tick(value: float, _: Any = None) -> str:
     """Returns a share as a percentage, for an axis whose label names the unit."""
-    return plain(round(100 * value, 6))
+    return wording.tick(round(100 * value, 6))
 
 
 def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -199,7 +192,7 @@ def failures(frame: pandas.DataFrame) -> pandas.DataFrame:
 def mark_failures(axes: Axes, frame: pandas.DataFrame) -> None:
     """Writes how many runs failed, and how, at the upper edge over each batch size.
 
-    Runs that wait for what is not here are told below the figure alone, or where they are all of
+    Runs that wait for what is not here are noted below the figure alone, or where they are all of
     a panel, once in its middle.
     """
     waiting = frame["status"].map(absence.WORDS)
@@ -275,7 +268,7 @@ def coupled_note(frame: pandas.DataFrame) -> str:
     """Returns what else changes along the lines, or an empty string."""
     parts = []
     for factor, values in run_series.coupled_factors(frame).items():
-        words = [run_series.format_number(v) if not isinstance(v, str) else v for v in values]
+        words = [wording.shortest(v) if not isinstance(v, str) else v for v in values]
         listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
         parts.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
     return "Along the batch sizes: " + "; ".join(parts) + "." if parts else ""
@@ -300,7 +293,7 @@ def empty(axes: Axes, text: str = "no finished run") -> None:
 
 
 def legend(figure: Figure, handles: list, labels: list[str], title: str | None = None) -> None:
-    """Draws one legend above all panels, if there is something to tell apart."""
+    """Draws one legend above all panels, if there is more than one series."""
     if not handles or (len(labels) < 2 and not title):
         return
     width = figure.get_size_inches()[0]

@@ -16,9 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
+from batchscope import wording
 from batchscope.analysis import run_series, step_cost
 from batchscope.catalogue import sweep_names
-from batchscope.figures.drawing import canvas, words
+from batchscope.figures.drawing import canvas
 from batchscope.host import absence
 
 DENSE_SIZES = 12  # batch sizes, and
@@ -61,7 +62,7 @@ def batch_axis(axes: Axes, sizes: Any) -> Transform:
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
-    """Returns the columns that tell series apart: the machine always, and what varies."""
+    """Returns the columns that distinguish series: the machine always, and what varies."""
     return ["machine", *(name for name in run_series.varying(frame) if name != "machine")]
 
 
@@ -81,7 +82,7 @@ def with_sweeps(
     Args:
         rows: One row per machine, sweep and batch size.
         summaries: sweeps.csv.
-        columns: Columns of `rows`, beside those that tell series apart.
+        columns: Columns of `rows`, beside those that distinguish series.
         more: Columns of `summaries`.
     """
     rows = timed_here(rows)
@@ -307,11 +308,11 @@ def disturbed_note(frame: pandas.DataFrame) -> str:
 def noise_words(rows: pandas.DataFrame) -> str:
     """Returns the noise floor of a series as a percentage, or an empty string."""
     factor = one_number(rows, "noise_floor")
-    return f"{100 * (factor - 1):.1f} %" if math.isfinite(factor) else ""
+    return wording.percent(factor - 1) if math.isfinite(factor) else ""
 
 
 def too_noisy(rows: pandas.DataFrame) -> bool:
-    """Returns whether no level of a series' throughput is told for noise."""
+    """Returns whether noise hides every plateau of a series' throughput."""
     return step_cost.too_noisy(one(rows, "noise_floor"))
 
 
@@ -337,4 +338,4 @@ def start(label: str) -> str:
 
 def rate(value: float) -> str:
     """Returns a throughput in words."""
-    return f"{words.number(value)} images/s"
+    return f"{wording.number(value)} images/s"

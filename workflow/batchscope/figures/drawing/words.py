@@ -5,20 +5,16 @@ They say what was measured, and leave verdicts to the tests of batchscope.analys
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import pandas
 
-from batchscope import problems
+from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures.drawing import canvas
 
-_MOST_SERIES = 4  # told one by one
-
-Write = Callable[[float], str]
+_MOST_SERIES = 4  # described one by one
 
 
 class End(NamedTuple):
@@ -30,33 +26,11 @@ class End(NamedTuple):
     seeds: int
 
 
-def number(value: float) -> str:
-    """Returns a number with three significant digits, as people write it."""
-    return canvas.plain(float(f"{value:.3g}"))
-
-
-def percent(value: float) -> str:
-    """Returns a share as a percentage with one decimal."""
-    return f"{100 * value:.1f} %"
-
-
-def points(value: float) -> str:
-    """Returns a difference of shares in percentage points, with one decimal."""
-    return f"{100 * value:.1f} points"
-
-
-def interval(low: float, high: float, write: Write = number) -> str:
-    """Returns `(95 % interval 1.2 to 1.4)`, or an empty string where there is none."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return ""
-    return f"(95 % interval {write(low)} to {write(high)})"
-
-
 def seeds(*counts: tuple[int, int]) -> str:
     """Returns `6 of 6 seeds` or `6 of 6 and 4 of 6 seeds`, given found and all of each."""
     told = dict.fromkeys(f"{found} of {all_}" for found, all_ in counts)
     alone = len(told) == 1 and counts[0][1] == 1
-    return " and ".join(told) + (" seed" if alone else " seeds")
+    return wording.listed(told) + (" seed" if alone else " seeds")
 
 
 def ends(rows: pandas.DataFrame, column: str, most: int = 2) -> list[End]:
@@ -77,7 +51,7 @@ def sentence(
     frame: pandas.DataFrame,
     column: str,
     what: str,
-    write: Write = number,
+    write: wording.Write = wording.number,
     with_ratio: bool = False,
     most: int = 2,
 ) -> str:
@@ -89,7 +63,7 @@ def sentence(
         what: Words for it, as they start a sentence.
         write: Turns a value into words, with its unit.
         with_ratio: Whether to add the ratio of both ends, where there is one series.
-        most: Batch sizes told one by one, where there is one series.
+        most: Batch sizes described one by one, where there is one series.
 
     Returns:
         One sentence; empty where nothing finished.
@@ -110,20 +84,15 @@ def sentence(
     parts = [f"{group.label}: {_values(found, write)}" for group, found in told[:_MOST_SERIES]]
     rest = len(told) - len(parts)
     more = f"; {rest} further series in the figure" if rest else ""
-    return f"{what} by series. {_joined(parts)}{more}."
+    return f"{what} by series. {wording.capital('; '.join(parts))}{more}."
 
 
-def _joined(parts: list[str]) -> str:
-    text = "; ".join(parts)
-    return text[:1].upper() + text[1:]
-
-
-def _values(found: list[End], write: Write) -> str:
+def _values(found: list[End], write: wording.Write) -> str:
     first, *others = found
     counts = seeds(*((end.runs, end.seeds) for end in found))
     told = [f"{write(first.mean)} at batch size {first.batch_size}"]
     told += [f"{write(other.mean)} at {other.batch_size}" for other in others]
-    return f"{problems.listed(told)} ({counts})"
+    return f"{wording.listed(told)} ({counts})"
 
 
 def ratio(rows: pandas.DataFrame, column: str) -> str:
@@ -139,7 +108,6 @@ def ratio(rows: pandas.DataFrame, column: str) -> str:
     found = intervals.ratio_interval(table[sizes[-1]], table[sizes[0]])
     if not found.n:
         return ""
-    pairs = f"{found.n} pair" if found.n == 1 else f"{found.n} pairs"
-    bounds = interval(found.low, found.high).strip("()")
-    how = ", ".join(filter(None, [f"geometric mean of {pairs}", bounds]))
-    return f"a ratio ({sizes[-1]} to {sizes[0]}) of {number(found.mean)} ({how})"
+    pairs = f"geometric mean of {wording.count(found.n, 'pair')}"
+    how = ", ".join(filter(None, [pairs, wording.interval(found.low, found.high)]))
+    return f"a ratio ({sizes[-1]} to {sizes[0]}) of {wording.number(found.mean)} ({how})"

@@ -15,10 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 import keras
 from keras import layers
+
+from batchscope import private_interfaces
 
 # Layers with one product -> the sizes of their kernel that every number of the output multiplies;
 # a depthwise kernel's last two are channels, each with its own product, and the filters of one.
@@ -80,9 +81,7 @@ def _products(model: keras.Model, trained: bool) -> Iterator[tuple[str, int, int
     """
     graph = keras.Model(model.inputs, model.outputs)  # a Sequential has no nodes of its own
     behind = {id(tensor): trained for tensor in graph.inputs}
-    # Only its nodes tell the calls of a layer that is called more than once.
-    by_depth = sorted(graph._nodes_by_depth.items(), reverse=True)
-    for node in chain.from_iterable(nodes for _, nodes in by_depth):
+    for node in private_interfaces.calls(graph):
         if node.is_input:
             continue
         layer = node.operation

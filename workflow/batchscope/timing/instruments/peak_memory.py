@@ -96,7 +96,7 @@ def tensorflow_peak_memory(device: str) -> float | None:
         device: `cpu`, `gpu`, or one of several, such as `GPU:1`.
 
     Returns:
-        10^6 bytes; None where TensorFlow does not tell.
+        10^6 bytes; None where TensorFlow does not report it.
     """
     import tensorflow as tf
 

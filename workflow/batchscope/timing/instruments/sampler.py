@@ -132,7 +132,7 @@ class Sampler:
         """Gives the samples of the block to a phase.
 
         Args:
-            name: What tells phases apart, such as `batch_size`.
+            name: What distinguishes phases, such as `batch_size`.
             value: Its value.
 
         Yields:

@@ -47,7 +47,7 @@ import numpy as np
 from batchscope.errors import UserError
 
 if TYPE_CHECKING:
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+    from batchscope.private_interfaces import XLine, XPlane, XSpace
 
 Spans = Sequence[tuple[int, int]] | np.ndarray
 
@@ -172,7 +172,7 @@ def parts(total: int, compute: Spans, waits: Spans, executor: Spans) -> dict[str
     }
 
 
-def lines(space: xplane_pb2.XSpace) -> list[Line]:
+def lines(space: XSpace) -> list[Line]:
     """Returns the threads of the host and the streams of the GPUs of a trace."""
     found = [
         (plane, line)
@@ -190,7 +190,7 @@ def lines(space: xplane_pb2.XSpace) -> list[Line]:
     ]
 
 
-def _events(plane: xplane_pb2.XPlane, line: xplane_pb2.XLine, origin: int) -> list[Event]:
+def _events(plane: XPlane, line: XLine, origin: int) -> list[Event]:
     names = {key: metadata.name for key, metadata in plane.event_metadata.items()}
     stats = {key: metadata.name for key, metadata in plane.stat_metadata.items()}
     events = []
@@ -296,7 +296,7 @@ def window(found: Iterable[Line]) -> tuple[int, int]:
     return min(event.start for event in chosen), max(event.stop for event in chosen)
 
 
-def summarise(space: xplane_pb2.XSpace) -> dict[str, Any]:
+def summarise(space: XSpace) -> dict[str, Any]:
     """Returns what the time of a trace goes to.
 
     Args:

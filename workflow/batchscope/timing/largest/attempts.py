@@ -73,7 +73,7 @@ def attempt(
     cores: int = 1,
     timeout: float = TIMEOUT_SECONDS,
 ) -> Try:
-    """Runs one child, samples what it uses, and tells what came of it.
+    """Runs one child, samples what it uses, and returns how it ended.
 
     Args:
         command: The child's command line.

@@ -34,6 +34,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from batchscope import private_interfaces
 from batchscope.timing.largest.fates import NotFinite
 from batchscope.timing.steps import lead_in, pipelines
 from batchscope.training import losses
@@ -205,7 +206,7 @@ class _PipelineRunner(Runner):
 
     def __init__(self, examples: tf.data.Dataset, batches: Batches, source: Source) -> None:
         self._examples, self._source = examples, source
-        self._kept: dict[int, _Continued] = {}
+        self._kept: dict[int, tf.data.Dataset] = {}
         # Batches that were made ready meanwhile are all used up, and a delay is no step's work.
         if source.pipeline in pipelines.PREFETCHING or source.delay_seconds:
             self.lead_in_seconds = math.inf
@@ -220,7 +221,7 @@ class _PipelineRunner(Runner):
         # Kept, since a new iterator would have to find its degree of parallelism again.
         if size not in self._kept:
             given = (self._source.pipeline, self._examples, size, self.whole_batches)
-            self._kept[size] = _Continued(pipelines.batches(*given))
+            self._kept[size] = private_interfaces.continued(pipelines.batches(*given))
         self._batches = self._kept[size]
 
 
@@ -342,25 +343,6 @@ class FitRunner(_PipelineRunner):
             shuffle=False,
         )
         return clock
-
-
-class _Continued(tf.data.Dataset):
-    """A data set that every iteration goes on with, in place of beginning anew as `fit` would."""
-
-    def __init__(self, dataset: tf.data.Dataset) -> None:
-        self._dataset = dataset
-        self._iterator = iter(dataset)
-        super().__init__(dataset._variant_tensor)
-
-    def _inputs(self) -> list[tf.data.Dataset]:
-        return [self._dataset]
-
-    @property
-    def element_spec(self) -> Any:
-        return self._dataset.element_spec
-
-    def __iter__(self) -> Any:
-        return self._iterator
 
 
 class _MeanLoss(keras.losses.Loss):

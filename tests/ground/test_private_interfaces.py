@@ -1,0 +1,155 @@
+"""Private interfaces of other libraries: each is there, does what is relied on, and is listed."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+from scipy import optimize
+
+import batchscope
+from batchscope import private_interfaces
+from batchscope.host import tensorflow_start
+
+tensorflow_start.start()
+
+import keras
+import tensorflow as tf
+from snakemake.api import Workflow
+
+LIBRARY = Path(batchscope.__file__).parent
+# Public in spite of their names: of named tuples, and of `os`.
+PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
+PRIVATE_MODULE = re.compile(r"\._|^tensorflow\.(python|tsl|core|compiler)\b|^keras\.src\b")
+
+
+def test_lbfgsb_ends_where_scipys_own_search_ends():
+    step, message = private_interfaces.lbfgsb()
+    n, m, point = 3, 5, np.array([0.5, -0.5, 0.25])
+    width, value, gradient = np.ones(n), np.array(0.0), np.zeros(n)
+    target = np.array([0.1, 2.0, -0.3])  # beyond the box in one coordinate
+    work, integers = np.zeros(2 * m * n + 5 * n + 11 * m * m + 8 * m), np.zeros(3 * n, np.int32)
+    task, line_task = np.zeros(2, np.int32), np.zeros(2, np.int32)
+    saved = np.zeros(4, np.int32), np.zeros(44, np.int32), np.zeros(29)
+    start = point.copy()
+    for _ in range(100):
+        step(
+            *(m, point, -width, width, np.full(n, 2, np.int32), value, gradient, 0.0, 1e-9),
+            *(work, integers, task, *saved, 20, line_task),
+        )
+        if task[0] == 3:
+            value, gradient = np.sum((point - target) ** 2), 2 * (point - target)
+        elif task[0] != 1:
+            break
+    expected = optimize.minimize(
+        lambda y: (np.sum((y - target) ** 2), 2 * (y - target)),
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-1, 1)] * n,
+        options={"maxcor": m, "ftol": 0.0, "gtol": 1e-9},
+    )
+    assert np.array_equal(point, expected.x)
+    assert message(task) == expected.message
+
+
+def test_all_layers_are_those_inside_of_others_too():
+    inner = keras.Sequential([keras.Input((3, 4)), keras.layers.Dropout(0.5)])
+    wrapped = keras.layers.TimeDistributed(keras.layers.Dense(2))
+    model = keras.Sequential([keras.Input((3, 4)), inner, wrapped])
+    found = private_interfaces.all_layers(model)
+    assert {inner.layers[0], inner, wrapped, wrapped.layer} <= {*found}
+    assert model not in found
+
+
+def test_kept_logits_are_those_before_the_softmax():
+    numbers = tf.constant([[3.0, -1.0, 0.5]])
+    kept = private_interfaces.kept_logits(keras.ops.softmax(numbers))
+    assert np.array_equal(kept, numbers)
+    single = tf.constant([[0.5]])
+    assert np.array_equal(private_interfaces.kept_logits(keras.activations.sigmoid(single)), single)
+    assert private_interfaces.kept_logits(numbers) is None
+
+
+def test_calls_tell_a_layer_that_is_called_twice_and_on_what():
+    given, dense = keras.Input((3,)), keras.layers.Dense(3)
+    first = dense(given)
+    model = keras.Model(given, dense(first))
+    found = [node for node in private_interfaces.calls(model) if not node.is_input]
+    assert [node.operation for node in found] == [dense, dense]
+    assert found[0].input_tensors[0] is given and found[1].input_tensors[0] is first
+    assert found[1].outputs[0] is model.outputs[0]
+
+
+def test_a_continued_data_set_goes_on_in_fit():
+    seen = []
+
+    def note(row):
+        seen.append(int(row[0]))
+        return np.float32(row)
+
+    rows = tf.data.Dataset.from_tensor_slices(np.arange(6, dtype=np.float32)[:, None])
+    noted = rows.map(lambda row: tf.ensure_shape(tf.numpy_function(note, [row], tf.float32), (1,)))
+    found = private_interfaces.continued(noted.batch(1).map(lambda row: (row, row)))
+    assert isinstance(found, tf.data.Dataset)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    for _ in range(2):
+        model.fit(found, steps_per_epoch=2, epochs=1, verbose=0)
+    assert seen[:4] == [0, 1, 2, 3]
+
+
+def test_a_profile_has_planes_with_lines_of_events(tmp_path):
+    tf.profiler.experimental.start(str(tmp_path))
+    with tf.profiler.experimental.Trace("marked"):
+        tf.matmul(tf.ones((8, 8)), tf.ones((8, 8)))
+    tf.profiler.experimental.stop()
+    (path,) = tmp_path.rglob("*.xplane.pb")
+    space = private_interfaces.profile(path.read_bytes())
+    names = {
+        plane.event_metadata[event.metadata_id].name
+        for plane in space.planes
+        for line in plane.lines
+        for event in line.events
+    }
+    assert "marked" in names
+
+
+def test_the_rules_use_what_is_listed_of_snakemake():
+    root = LIBRARY.parents[1]
+    rules = [root / "Snakefile", *(root / "workflow" / "rules").glob("*.smk")]
+    text = "".join(path.read_text(encoding="utf-8") for path in rules)
+    used = {*re.findall(r"\bworkflow\.([a-z_]+)\b(?!/)", text)} - {"basedir"}  # documented
+    assert used == {*private_interfaces.SNAKEMAKE}
+    made = re.findall(r"self\.(\w+) = ", inspect.getsource(Workflow))
+    assert used <= {*dir(Workflow), *made}
+
+
+def uses(path: Path) -> list[str]:
+    """Returns the private names of others that a module uses, each with its line."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    found = []
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names if PRIVATE_MODULE.search(each.name)]
+        elif isinstance(node, ast.ImportFrom) and PRIVATE_MODULE.search(node.module or ""):
+            names = [node.module]
+        elif isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
+            mine = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            names = [] if mine or node.attr in own | PUBLIC else [node.attr]
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "hasattr"):
+            name = getattr(node.args[1], "value", "")
+            names = [name] if isinstance(name, str) and re.match("_[a-z]", name) else []
+        found += [f"{path.name}:{node.lineno}: {name}" for name in names]
+    return found
+
+
+def test_private_interfaces_stand_in_one_module():
+    found = {path: uses(path) for path in LIBRARY.rglob("*.py")}
+    assert len(found.pop(LIBRARY / "private_interfaces.py")) >= 6
+    assert not [use for each in found.values() for use in each]

@@ -1,0 +1,105 @@
+"""Every private or undocumented interface of another library, and why no public one does.
+
+Each function imports its library when it is called. The tests of this module fail where an
+interface is gone or does something else.
+
+Snakemake's own are in the rules, where its `workflow` is; `SNAKEMAKE` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import (  # noqa: F401
+        XLine,
+        XPlane,
+        XSpace,
+    )
+
+# Attributes of Snakemake's `workflow` that its documentation does not name -> what for.
+SNAKEMAKE = {
+    "configfiles": "the configuration file as it was given; `config` has its contents alone",
+    "get_rule": "docstrings of rules that a loop makes; a rule's own must be a literal",
+    "global_resources": "whether GPUs are given with --resources; `resources` belong to a job",
+    "local_exec": "whether jobs run on this machine, where they share imported libraries",
+    "register_resource": "a resource `gpu` of one where none is given",
+}
+
+
+def lbfgsb() -> tuple[Callable[..., None], Callable[[Sequence[int]], str]]:
+    """Returns the compiled step of SciPy's L-BFGS-B, and what turns its task into a message.
+
+    `scipy.optimize.minimize` turns the bounds into Python objects one coordinate at a time: 2 s
+    per call at 350,000 coordinates, more than the search itself. The step takes arrays.
+    """
+    from scipy.optimize._lbfgsb_py import _lbfgsb, status_messages, task_messages
+
+    def message(task: Sequence[int]) -> str:
+        return f"{status_messages[task[0]]}: {task_messages[task[1]]}"
+
+    return _lbfgsb.setulb, message
+
+
+def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
+    """Returns the layers of a Keras model, those inside of layers and of models in it too.
+
+    `Model.layers` holds the outermost alone, and not every layer lists those that it holds.
+    """
+    return list(model._flatten_layers(include_self=False))
+
+
+def calls(model: keras.Model) -> list[Any]:
+    """Returns the calls of layers (Keras's nodes) of a functional model, in order.
+
+    `Model.layers` names a layer once, however often it is called, and not what it was called on.
+    """
+    by_depth = sorted(model._nodes_by_depth.items(), reverse=True)
+    return [node for _, nodes in by_depth for node in nodes]
+
+
+def kept_logits(outputs: tf.Tensor) -> tf.Tensor | None:
+    """Returns the logits that Keras's softmax or sigmoid left on what it returned; None without.
+
+    Keras's own losses read them there; no public function gives them.
+    """
+    return getattr(outputs, "_keras_logits", None)
+
+
+def continued(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Returns a data set that every iteration goes on with, in place of beginning anew.
+
+    To Keras's `fit` only a `tf.data.Dataset` is one, and TensorFlow documents no way to derive
+    from it: a subclass hands the tensor behind the data set on, and defines `_inputs`.
+    """
+    import tensorflow as tf
+
+    class Continued(tf.data.Dataset):
+        def __init__(self) -> None:
+            self._iterator = iter(dataset)
+            super().__init__(dataset._variant_tensor)
+
+        def _inputs(self) -> list[tf.data.Dataset]:
+            return [dataset]
+
+        @property
+        def element_spec(self) -> Any:
+            return dataset.element_spec
+
+        def __iter__(self) -> Any:
+            return self._iterator
+
+    return Continued()
+
+
+def profile(content: bytes) -> Any:
+    """Returns the trace (XSpace) that TensorFlow's profiler wrote.
+
+    The public viewers show it; none gives its events.
+    """
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    return xplane_pb2.XSpace.FromString(content)
