@@ -18,6 +18,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in first)  # stable: a file stays in one piece
 
 
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory) -> Path:
+    """A results folder with the digits prepared: to read, and to link (`with_digits`)."""
+    from batchscope import datasets
+    from digit_runs import DIGITS, run_name
+
+    folder = tmp_path_factory.mktemp("digits")
+    datasets.prepare(run_name().split("+")[0], DIGITS, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def dropout_run(tmp_path_factory, digits) -> tuple[Path, str, str]:
+    """A run through all that carries state: dropout, batch norm, Adam, patience, warm-up, norms.
+
+    Returns:
+        The results folder that it alone is in, to read; its name; its model's file.
+    """
+    from batchscope.study import model_files
+    from digit_runs import keep, run_name, train, with_digits
+    from project import ROOT
+
+    results = with_digits(digits, tmp_path_factory.mktemp("dropout") / "results")
+    model = ROOT / "tests" / "data" / "noisy_model.py"
+    run = run_name(
+        model=model_files.token("noisy", str(model)),
+        optimizer="adam",
+        learning_rate=0.001,
+        patience=50,
+        epochs=6,
+        learning_rate_scaling="linear",
+        warmup_epochs=4,
+        update_norms=True,
+    )
+    keep(results, run, 1, 2, "middle")
+    train(results, run, "--model-file", str(model))
+    return results, run, str(model)
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> Path:
     """A results folder with the tiny data set and the run of `measured_run`."""

@@ -26,7 +26,6 @@ from test_datasets import (
     server,
     write_folder,
 )
-from test_training import DIGITS
 
 import report_example
 from batchscope import datasets, disk, report
@@ -34,6 +33,7 @@ from batchscope.datasets import arrays, download, photographs, verification
 from batchscope.errors import UserError
 from batchscope.store import data_warnings, records, status
 from batchscope.study import config
+from digit_runs import DIGITS
 
 __all__ = ["server"]  # a fixture
 

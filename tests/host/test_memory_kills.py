@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_training import DIGITS, arrays, run_name
-from test_warm import Launcher
+from test_warm_process import Launcher
 
 from batchscope.errors import UserError
 from batchscope.host import control_groups
 from batchscope.store import memory_kills
 from batchscope.study import model_files
+from digit_runs import arrays, run_name, with_digits
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 10**6
@@ -124,7 +124,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, "workflow")
 import run
-from batchscope import control_groups
+from batchscope.host import control_groups
 
 folder, counted, *words = sys.argv[1:]
 folder = Path(folder)
@@ -133,14 +133,14 @@ start = run._start
 
 def start_to_die(factors):
     start(factors)
-    from batchscope import training
+    from batchscope.training import trainer
 
     def die(self):
         if self.progress.epoch == 1 and self.progress.step == 2:
             self.stopping = True
             try:
                 whole(self)
-            except training.Interrupted:
+            except trainer.Interrupted:
                 pass
             group = folder / "root" / "job" / "step"
             if counted == "counted":
@@ -148,7 +148,7 @@ def start_to_die(factors):
                 (group / "memory.events.local").write_text("oom 1")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    whole, training.Training._pause = training.Training._pause, die
+    whole, trainer.Training._pause = trainer.Training._pause, die
 
 run._start = start_to_die
 sys.exit(run._job(words))
@@ -156,12 +156,8 @@ sys.exit(run._job(words))
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("killed") / "results"
-    words = ("--dataset", run_name().split("+")[0], "--definition", json.dumps(DIGITS))
-    command = [sys.executable, "workflow/run.py", "prepare_data", "--results", str(folder), *words]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
-    return folder
+def results(tmp_path_factory, digits) -> Path:
+    return with_digits(digits, tmp_path_factory.mktemp("killed") / "results")
 
 
 def killed(groups: Groups, counted: bool, results: Path, run: str, **environment: str):

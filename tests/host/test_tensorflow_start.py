@@ -22,7 +22,7 @@ def test_start_leaves_optional_packages_out_and_sets_threads():
     done = run(
         """
 import sys
-from batchscope import backend
+from batchscope.host import tensorflow_start as backend
 backend.start(threads=3)
 loaded = [name for name in backend.OPTIONAL if name in sys.modules]
 assert not loaded, loaded
@@ -48,7 +48,7 @@ except backend.UserError as error:
 def test_one_thread_runs_one_operation_at_a_time_and_a_missing_gpu_is_said():
     done = run(
         """
-from batchscope import backend
+from batchscope.host import tensorflow_start as backend
 backend.start(threads=1)
 import tensorflow as tf
 assert tf.config.threading.get_intra_op_parallelism_threads() == 1
@@ -67,7 +67,7 @@ def test_what_native_code_said_before_an_error_is_shown():
     done = run(
         """
 import os
-from batchscope import backend
+from batchscope.host import tensorflow_start as backend
 with backend.hushed():
     os.write(2, b"lost")
 with backend.hushed():
@@ -82,7 +82,7 @@ with backend.hushed():
 def test_replicas_are_logical_devices_of_the_cpu():
     done = run(
         """
-from batchscope import backend
+from batchscope.host import tensorflow_start as backend
 backend.start(replicas=3)
 import tensorflow as tf
 assert len(tf.config.list_logical_devices("CPU")) == 3
@@ -101,7 +101,7 @@ except backend.UserError as error:
 def test_more_replicas_than_gpus_are_refused():
     done = run(
         """
-from batchscope import backend
+from batchscope.host import tensorflow_start as backend
 backend.load()
 import tensorflow as tf
 there = tf.config.list_physical_devices

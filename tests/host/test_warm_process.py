@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from digit_runs import DIGITS, assert_same_bits, run_name
+from digit_runs import assert_same_bits, run_name, with_digits
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,11 +69,8 @@ def launcher():
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("warm") / "results"
-    words = ("--dataset", run_name().split("+")[0], "--definition", json.dumps(DIGITS))
-    assert door("prepare_data", "--results", str(folder), *words).wait(timeout=120) == 0
-    return folder
+def results(tmp_path_factory, digits) -> Path:
+    return with_digits(digits, tmp_path_factory.mktemp("warm") / "results")
 
 
 def wait_for(condition, seconds: float = 120) -> None:

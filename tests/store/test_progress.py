@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from test_training import DIGITS, ROOT, door, run_name
 
-from batchscope import datasets
 from batchscope.store import progress
+from digit_runs import door, run_name, with_digits
+from project import ROOT
 
 ROW = {"train_loss": 0.123456, "validation_loss": 0.654321}
 
@@ -76,15 +76,9 @@ def test_who_runs_is_known_by_the_file_and_its_process(folder):
     assert progress.overview(results) == "No training runs now."
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("results")
-    datasets.prepare(run_name().split("+")[0], DIGITS, folder)
-    return folder
-
-
-def test_a_training_tells_and_another_process_sees_it(results, tmp_path):
+def test_a_training_tells_and_another_process_sees_it(digits, tmp_path):
     """Its log has the lines, and its file is gone with it."""
+    results = with_digits(digits, tmp_path / "results")
     run = run_name(epochs=100000)
     log = tmp_path / "log"
     arguments = ("--results", str(results), "--run", run, "--chunk-seconds", "0.2")

@@ -268,7 +268,7 @@ def test_peak_refuses_what_it_cannot_measure(arguments):
 BESIDE_NUMPY = """
 import json, statistics, sys, time
 sys.path.insert(0, sys.argv[1])
-from batchscope import backend
+from batchscope.host import tensorflow_start as backend
 backend.start(1)
 import numpy as np
 from batchscope.timing import peak

@@ -44,7 +44,7 @@ def launch(code: Path) -> None:
     """
     folder = lifetime.claim()
     os.environ[VARIABLE] = str(folder)
-    program = "import run; from batchscope import warm; warm.serve(run.main)"
+    program = f"import run; from {__name__} import serve; serve(run.main)"
     # Listening before it starts: the first jobs wait for the import in place of repeating it.
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with listener:
