@@ -11,10 +11,11 @@ import os
 import runpy
 import sys
 
-import snakemake.cli  # noqa: F401  imported here once, for all that are forked
+import snakemake.cli
 
 
 def main() -> None:
+    snakemake.cli.get_argument_parser()  # imports every plugin, once for all that are forked
     for line in sys.stdin:
         request = json.loads(line)
         pid = os.fork()
