@@ -4,8 +4,6 @@ import dataclasses
 import itertools
 import json
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 from PIL import Image
 
 import synthetic
-from batchscope import errors, figures, project_files
+from batchscope import errors, figures
 from batchscope.analysis import intervals, run_series
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import update_norms
@@ -445,19 +443,6 @@ def test_captions_are_plain_enough_for_both_reports():
     for name in figures.FIGURES:
         caption = figures.FIGURES[name].entry.caption
         assert caption.endswith(".") and not set(caption) & set("`{}<>|*_")
-
-
-def test_the_registry_needs_the_standard_library_alone():
-    code = (
-        "import sys; from batchscope import figures; figures.available(['evaluate']);"
-        "figures.FIGURES['time'].entry.caption;"
-        "print(sorted({'numpy', 'pandas', 'matplotlib', 'scipy'} & set(sys.modules)))"
-    )
-    workflow = project_files.WORKFLOW
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_the_styles_differ_in_grey():

@@ -7,15 +7,13 @@ import dataclasses
 import hashlib
 import json
 import re
-import subprocess
-import sys
 import time
 from html.parser import HTMLParser
 
 import pytest
 
 import report_example
-from batchscope import project_files, report
+from batchscope import report
 from batchscope.analysis import intervals
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes, run_names
@@ -479,17 +477,6 @@ def test_drawn_report_of_the_default_study_is_below_five_megabytes(tmp_path):
     figures.write(place, figures.available(study.experiments["gap"].measures), place / "figures")
     report.write(study, results, path, tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 5_000_000
-
-
-def test_neither_tensorflow_nor_matplotlib_is_imported():
-    code = "import sys, batchscope.report; print([m for m in sys.modules if m in " + (
-        "('tensorflow', 'keras', 'matplotlib', 'sklearn')])"
-    )
-    workflow = project_files.WORKFLOW
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
-    )
-    assert found.stdout.strip() == "[]"
 
 
 def test_runs_that_missed_their_target_loss_are_told():

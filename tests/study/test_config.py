@@ -1,11 +1,8 @@
 """Reading a configuration: what is refused, in which words, and the schema behind it."""
 
 import copy
-import os
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -428,14 +425,3 @@ def test_flags_of_the_command_line_are_text(value, flag):
 def test_other_flags_are_refused(value):
     with pytest.raises(ValueError):
         config.parse_flag(value)
-
-
-def test_reading_needs_no_heavy_import():
-    code = (
-        "import sys; from batchscope.store import status; from batchscope.study import config;"
-        "config.study('config.yaml');"
-        "heavy = {'tensorflow', 'keras', 'pandas', 'scipy', 'matplotlib', 'sklearn', 'snakemake'};"
-        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)

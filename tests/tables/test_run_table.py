@@ -4,15 +4,13 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import sys
 import time
 
 import pandas
 import pytest
 
 import synthetic
-from batchscope import disk, errors, project_files
+from batchscope import disk, errors
 from batchscope.analysis import outcome_answers, run_series
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
@@ -85,18 +83,6 @@ def test_what_a_measure_with_settings_fills_is_there_without_values(tmp_path):
     planned.experiments["gap"].measures["sam_sharpness"]["rhos"] = (0.05, 0.5)
     frame = run_table.collect(tmp_path, planned, "gap")
     assert frame[["sam_sharpness_0.05", "sam_sharpness_0.5"]].isna().all(axis=None)
-
-
-def test_the_tables_job_pays_for_no_framework():
-    code = (
-        "import sys; from batchscope.tables import run_table;"
-        "print(sorted({'tensorflow', 'keras', 'matplotlib'} & set(sys.modules)))"
-    )
-    workflow = project_files.WORKFLOW
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=workflow, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_column_that_is_not_registered_is_kept_at_the_end(written):
