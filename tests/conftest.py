@@ -9,13 +9,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starts with the files that take minutes: no process is left with one of them at the end."""
+    """Starts with the files that take minutes: no process is left with one of them at the end.
 
-    def slow(item: pytest.Item) -> bool:
-        return any(item.get_closest_marker(name) for name in ("slow", "slurm"))
-
-    first = {item.path for item in items if slow(item)}
-    items.sort(key=lambda item: item.path not in first)  # stable: a file stays in one piece
+    First of all with those that wait for a cluster: the other process has the machine meanwhile.
+    """
+    marked = {
+        name: {item.path for item in items if item.get_closest_marker(name)}
+        for name in ("slurm", "slow")
+    }
+    # Stable: a file stays in one piece.
+    items.sort(key=lambda item: [item.path not in marked[name] for name in ("slurm", "slow")])
 
 
 @pytest.fixture(scope="session")

@@ -89,9 +89,9 @@ def test_a_training_tells_and_another_process_sees_it(digits, tmp_path):
             assert training.poll() is None and time.monotonic() < limit, log.read_text()
             time.sleep(0.1)
         once = door("watch", "--once", "--results", str(results), stdout=subprocess.PIPE)
-        told, _ = once.communicate(timeout=60)
+        told, _ = once.communicate(timeout=300)
         training.send_signal(signal.SIGTERM)
-        training.wait(timeout=60)
+        training.wait(timeout=300)
     assert told.startswith(f"{run}: epoch ") and " of 100000" in told
     assert "validation loss" in told and told.endswith(" left\n")
     assert not list(results.glob(f"runs/*/{progress.FILE}"))
@@ -105,11 +105,11 @@ def test_watch_ends_quietly(tmp_path):
         assert watching.stdout.readline() == "No training runs now.\n"
         if ending:
             watching.send_signal(ending)
-            watching.wait(timeout=60)
+            watching.wait(timeout=300)
             assert watching.returncode == 0
         else:  # its reader is gone
             watching.stdout.close()
-            watching.wait(timeout=60)
+            watching.wait(timeout=300)
         assert watching.stderr.read() == ""
 
 

@@ -340,6 +340,7 @@ def test_damaged_records_are_named(written):
         run_table.collect(results, planned, "gap")
 
 
+@pytest.mark.slow
 def test_a_thousand_runs_are_collected_in_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # this test's own files may be lost
     wanted = ("evaluate", "weight_distance", "sharpness", "time_epoch", "displacement")

@@ -260,7 +260,7 @@ def read_ahead(pipeline: str, monkeypatch, wanted: int = 0) -> tuple[int, int, i
     before = mapped[0]
     next(batches)
     time.sleep(0.3)
-    waited = time.monotonic() + 10
+    waited = time.monotonic() + 300
     while mapped[0] < wanted and time.monotonic() < waited:
         time.sleep(0.1)
     after_one = mapped[0]

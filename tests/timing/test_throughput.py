@@ -105,6 +105,7 @@ def test_blocks_are_surrounded():
     assert turns == [size for size, _ in machine.calls]
 
 
+@pytest.mark.slow
 def test_a_delay_takes_turns_with_none(digits, tmp_path):
     """Every batch size is timed with its delay and without it, in one job."""
     dataset = run_name().split("+")[0]
