@@ -173,6 +173,7 @@ def killed(groups: Groups, counted: bool, results: Path, run: str, **environment
     )
 
 
+@pytest.mark.slow
 def test_a_kill_for_memory_is_recorded_and_any_other_is_told(results, tmp_path):
     groups = Groups(tmp_path)
     groups.write("job/step", 300 * MB, 0, 0)
@@ -197,6 +198,7 @@ def test_a_kill_for_memory_is_recorded_and_any_other_is_told(results, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_on_a_cluster_the_next_attempt_without_more_memory_records_it(results, tmp_path):
     groups = Groups(tmp_path)
     groups.write("job/step", 300 * MB, 0, 0)
@@ -243,6 +245,7 @@ def real_group():
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["a process of its own", "forked"])
+@pytest.mark.slow
 def test_the_kernels_own_kill_is_recorded(results, real_group, warm):
     model = ROOT / "tests" / "data" / "wide_model.py"
     run = run_name(

@@ -81,6 +81,7 @@ def wait_for(condition) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_step_has_the_same_bits(launcher, results, tmp_path):
     run = run_name(epochs=2)
     (tmp_path / "data").symlink_to(results / "data")

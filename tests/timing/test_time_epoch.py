@@ -121,6 +121,7 @@ def test_a_timing_of_the_digits(tmp_path):
     assert found["steps_per_epoch"] == 34
 
 
+@pytest.mark.slow
 def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
     """A time per step of fewer images would overstate the images per second."""
     from batchscope.catalogue import run_names
