@@ -16,6 +16,8 @@ import pytest
 
 from digit_runs import assert_same_bits, run_name, with_digits
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 300  # seconds, for what takes a few where nobody else works
 
@@ -81,7 +83,6 @@ def wait_for(condition) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.slow
 def test_a_step_has_the_same_bits(launcher, results, tmp_path):
     run = run_name(epochs=2)
     (tmp_path / "data").symlink_to(results / "data")

@@ -15,6 +15,8 @@ from batchscope.study import config
 from batchscope.tables import run_table
 from digit_runs import step, train
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 study: tiny
 defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.05}

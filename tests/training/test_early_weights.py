@@ -11,6 +11,8 @@ from batchscope import disk
 from batchscope.store import job_files, records
 from digit_runs import arrays, copy_results, record, run_name, step, train
 
+pytestmark = pytest.mark.slow
+
 
 def snapshot(folder: Path, run: str, epoch: int | str, *arguments: str) -> tuple[int, str]:
     words = ("--results", str(folder), "--run", run, "--epoch", str(epoch), *arguments)

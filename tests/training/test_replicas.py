@@ -15,6 +15,8 @@ import pytest
 from batchscope import project_files
 from digit_runs import arrays, door, record, run_name, train, with_digits
 
+pytestmark = pytest.mark.slow
+
 # `trained` makes a model and trains it on noise; 42 examples in batches of 10 end in a batch of
 # 2, and neither is a multiple of 4.
 PREAMBLE = """

@@ -61,6 +61,7 @@ def again(dropout_run, digits, tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_same_seed_gives_the_same_bits(dropout_run, again):
     results, run, model = dropout_run
     train(again, run, "--model-file", model)
@@ -68,6 +69,7 @@ def test_same_seed_gives_the_same_bits(dropout_run, again):
     assert history(results / "runs" / run) == history(again / "runs" / run)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_weights(results):
     one, other = run_name(seed=0, epochs=1), run_name(seed=1, epochs=1)
     train(results, one)
@@ -77,6 +79,7 @@ def test_another_seed_gives_other_weights(results):
     assert any(not np.array_equal(left[key], right[key]) for key in left)
 
 
+@pytest.mark.slow
 def test_where_the_chunks_are_cut_does_not_change_a_bit(dropout_run, again):
     results, run, model = dropout_run
     train(again, run, "--model-file", model, "--chunk-steps", "3", "--checkpoint-seconds", "0")
@@ -188,6 +191,7 @@ def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
     assert not (folder / "checkpoint.npz").exists()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_something_else_is_ignored(dropout_run, again):
     results, run, model = dropout_run
     folder = again / "runs" / run
@@ -198,6 +202,7 @@ def test_a_checkpoint_of_something_else_is_ignored(dropout_run, again):
     assert_same_bits(results / "runs" / run, folder)
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_train_one_run(results):
     from batchscope.host import locks
 
@@ -212,6 +217,7 @@ def test_two_processes_do_not_train_one_run(results):
     assert not (folder / "training.lock").exists()
 
 
+@pytest.mark.slow
 def test_distances_of_the_epochs(dropout_run):
     folder = dropout_run[0] / "runs" / dropout_run[1]
     weights = [arrays(folder / name) for name in ("initial.npz", "epochs/1.npz", "epochs/2.npz")]
@@ -223,6 +229,7 @@ def test_distances_of_the_epochs(dropout_run):
     assert column(folder, "weight_distance")[-1] == pytest.approx(last, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_norms_of_all_updates_are_kept_where_they_are_asked_for(results, dropout_run):
     folder = dropout_run[0] / "runs" / dropout_run[1]
     norms = arrays(folder / "updates.npz")["update_norms"]
@@ -236,6 +243,7 @@ def test_norms_of_all_updates_are_kept_where_they_are_asked_for(results, dropout
     assert (list(kept), kept["update_norms"].shape) == (["update_norms"], (0,))
 
 
+@pytest.mark.slow
 def test_rates_of_a_warm_up_through_a_run(dropout_run):
     # From 0.001 to 0.001 * 100 / 32 over 4 epochs of 11 updates; each epoch's last rate.
     top = 0.001 * 100 / 32
@@ -244,6 +252,7 @@ def test_rates_of_a_warm_up_through_a_run(dropout_run):
     assert column(folder, "learning_rate") == pytest.approx(rates, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_target_loss_stops_a_training(results):
     run = run_name(epochs=3, optimizer="adam", learning_rate=0.001)
     keep(results, run, 2)

@@ -16,6 +16,8 @@ import pytest
 import digit_runs
 from digit_runs import DIGITS, door, run_name
 
+pytestmark = pytest.mark.slow
+
 STORED = Path(__file__).parents[1] / "data" / "tiny_run.json"
 RUN = run_name(epochs=3, batch_size=64, update_norms=True)
 SETTINGS = {
