@@ -151,7 +151,7 @@ def test_an_altered_array_of_the_same_length_is_refused(digits, file):
 def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
     hashed = []
     real = disk.file_sha256
-    monkeypatch.setattr(records, "file_sha256", lambda path: hashed.append(path.name) or real(path))
+    monkeypatch.setattr(disk, "file_sha256", lambda path: hashed.append(path.name) or real(path))
     load(digits)
     assert hashed == []  # they were hashed when they were prepared
     os.utime(digits / "test_labels.npy", (0, 0))
@@ -172,7 +172,7 @@ def test_arrays_that_can_only_be_read_are_hashed_every_time(digits, monkeypatch)
     def refuse(*_):
         raise PermissionError(30, "Read-only file system")
 
-    monkeypatch.setattr(records, "write_json", refuse)
+    monkeypatch.setattr(disk, "write_json", refuse)
     load(digits)
     alter(digits / "train_images.npy")
     with pytest.raises(UserError, match="received SHA-256"):

@@ -19,7 +19,7 @@ HOLDING = """
 import sys
 from pathlib import Path
 sys.path.insert(0, "workflow")
-from batchscope import locks
+from batchscope.host import locks
 with locks.held(Path(sys.argv[1]), "do this"):
     print("held", flush=True)
     sys.stdin.read()

@@ -133,14 +133,14 @@ start = run._start
 
 def start_to_die(factors):
     start(factors)
-    from batchscope.training import trainer
+    from batchscope.training import trainer as training
 
     def die(self):
         if self.progress.epoch == 1 and self.progress.step == 2:
             self.stopping = True
             try:
                 whole(self)
-            except trainer.Interrupted:
+            except training.Interrupted:
                 pass
             group = folder / "root" / "job" / "step"
             if counted == "counted":
@@ -148,7 +148,7 @@ def start_to_die(factors):
                 (group / "memory.events.local").write_text("oom 1")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    whole, trainer.Training._pause = trainer.Training._pause, die
+    whole, training.Training._pause = training.Training._pause, die
 
 run._start = start_to_die
 sys.exit(run._job(words))

@@ -26,9 +26,9 @@ def test_start_leaves_optional_packages_out_and_sets_threads():
     done = run(
         """
 import sys
-from batchscope.host import tensorflow_start as backend
-backend.start(threads=3)
-loaded = [name for name in backend.OPTIONAL if name in sys.modules]
+from batchscope.host import tensorflow_start
+tensorflow_start.start(threads=3)
+loaded = [name for name in tensorflow_start.OPTIONAL if name in sys.modules]
 assert not loaded, loaded
 import keras, tensorflow as tf
 assert tf.config.threading.get_intra_op_parallelism_threads() == 3
@@ -37,10 +37,10 @@ assert tf.config.get_visible_devices("GPU") == []
 assert float(tf.reduce_sum(tf.ones(4))) == 4
 import matplotlib, pandas, sklearn
 assert pandas.DataFrame({"a": [1]}).a.sum() == 1
-backend.start(threads=3)  # the same settings again are no error
+tensorflow_start.start(threads=3)  # the same settings again are no error
 try:
-    backend.start(threads=1)
-except backend.UserError as error:
+    tensorflow_start.start(threads=1)
+except tensorflow_start.UserError as error:
     print(error)
 """
     )
@@ -52,14 +52,14 @@ except backend.UserError as error:
 def test_one_thread_runs_one_operation_at_a_time_and_a_missing_gpu_is_said():
     done = run(
         """
-from batchscope.host import tensorflow_start as backend
-backend.start(threads=1)
+from batchscope.host import tensorflow_start
+tensorflow_start.start(threads=1)
 import tensorflow as tf
 assert tf.config.threading.get_intra_op_parallelism_threads() == 1
 assert tf.config.threading.get_inter_op_parallelism_threads() == 1
 try:
-    backend.start(threads=1, device="gpu")
-except backend.UserError as error:
+    tensorflow_start.start(threads=1, device="gpu")
+except tensorflow_start.UserError as error:
     print(error)
 """
     )
@@ -71,10 +71,10 @@ def test_what_native_code_said_before_an_error_is_shown():
     done = run(
         """
 import os
-from batchscope.host import tensorflow_start as backend
-with backend.hushed():
+from batchscope.host import tensorflow_start
+with tensorflow_start.hushed():
     os.write(2, b"lost")
-with backend.hushed():
+with tensorflow_start.hushed():
     os.write(2, b"kept")
     raise ValueError("why")
 """
@@ -86,15 +86,15 @@ with backend.hushed():
 def test_replicas_are_logical_devices_of_the_cpu():
     done = run(
         """
-from batchscope.host import tensorflow_start as backend
-backend.start(replicas=3)
+from batchscope.host import tensorflow_start
+tensorflow_start.start(replicas=3)
 import tensorflow as tf
 assert len(tf.config.list_logical_devices("CPU")) == 3
-backend.start(replicas=3)
-backend.start(replicas=2)  # two of the three
+tensorflow_start.start(replicas=3)
+tensorflow_start.start(replicas=2)  # two of the three
 try:
-    backend.start(replicas=4)
-except backend.UserError as error:
+    tensorflow_start.start(replicas=4)
+except tensorflow_start.UserError as error:
     print(error)
 """
     )
@@ -105,14 +105,14 @@ except backend.UserError as error:
 def test_more_replicas_than_gpus_are_refused():
     done = run(
         """
-from batchscope.host import tensorflow_start as backend
-backend.load()
+from batchscope.host import tensorflow_start
+tensorflow_start.load()
 import tensorflow as tf
 there = tf.config.list_physical_devices
 tf.config.list_physical_devices = lambda kind=None: ["a GPU"] if kind == "GPU" else there(kind)
 try:
-    backend.start(device="gpu", replicas=2)
-except backend.UserError as error:
+    tensorflow_start.start(device="gpu", replicas=2)
+except tensorflow_start.UserError as error:
     print(error)
 """
     )

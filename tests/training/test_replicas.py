@@ -20,11 +20,11 @@ pytestmark = pytest.mark.slow
 # `trained` makes a model and trains it on noise; 42 examples in batches of 10 end in a batch of
 # 2, and neither is a multiple of 4.
 PREAMBLE = """
-from batchscope.host import tensorflow_start as backend
-backend.start(replicas=4)
+from batchscope.host import tensorflow_start
+tensorflow_start.start(replicas=4)
 import keras
 import numpy as np
-from batchscope.training import checkpoint, models, replicas, step_loop as loop
+from batchscope.training import checkpoint, models, replicas, step_loop
 from keras import layers
 
 random = np.random.default_rng(5)
@@ -52,7 +52,7 @@ def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
         with scope:
             model = build()
     with replicas.scope(given):
-        optimizer = loop.make_optimizer(given)
+        optimizer = step_loop.make_optimizer(given)
     steps = replicas.make_loop(
         given, model, optimizer, images, labels, scale, given["batch_size"], update_norms=True
     )
@@ -60,9 +60,9 @@ def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
 
 
 def epoch(steps, number=0, start=0, stop=None, batch_size=10):
-    stop = stop or loop.steps_per_epoch(steps.examples, batch_size)
-    order = loop.epoch_order(0, number, steps.examples)
-    done, totals, _, norms = steps.run(order, start, stop, loop.Totals())
+    stop = stop or step_loop.steps_per_epoch(steps.examples, batch_size)
+    order = step_loop.epoch_order(0, number, steps.examples)
+    done, totals, _, norms = steps.run(order, start, stop, step_loop.Totals())
     assert done == stop
     return totals, norms
 
@@ -189,7 +189,7 @@ def build():
 
 given = {"images": IMAGES[:5], "labels": LABELS[:5], "batch_size": 5, "rate": 1e-6}
 norm = trained(2, build, **given)["model"].layers[0]
-order = loop.epoch_order(0, 0, 5)
+order = step_loop.epoch_order(0, 0, 5)
 seen = IMAGES[:5][order] / 16
 np.testing.assert_allclose(norm.moving_mean.numpy(), [0.01 * seen.mean()], rtol=1e-5)
 variance = (3 * seen[:3].var() + 2 * seen[3:].var()) / 5
@@ -264,7 +264,7 @@ def test_a_process_with_too_few_devices_says_so(passes):
 try:
     with replicas.scope(factors(8)):
         pass
-except backend.UserError as error:
+except tensorflow_start.UserError as error:
     assert str(error).startswith("replicas: received 8, but TensorFlow runs with 4 devices")
 else:
     raise AssertionError

@@ -44,7 +44,7 @@ def launch(code: Path) -> None:
     """
     folder = lifetime.claim()
     os.environ[VARIABLE] = str(folder)
-    program = f"import run; from {__name__} import serve; serve(run.main)"
+    program = "import run; from batchscope.host import warm_process; warm_process.serve(run.main)"
     # Listening before it starts: the first jobs wait for the import in place of repeating it.
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with listener:
