@@ -268,8 +268,8 @@ def test_peak_refuses_what_it_cannot_measure(arguments):
 BESIDE_NUMPY = """
 import json, statistics, sys, time
 sys.path.insert(0, sys.argv[1])
-from batchscope.host import tensorflow_start as backend
-backend.start(1)
+from batchscope.host import tensorflow_start
+tensorflow_start.start(1)
 import numpy as np
 from batchscope.timing import peak
 matrix = peak.involution(512).astype(np.float32)
