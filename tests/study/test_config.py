@@ -172,7 +172,7 @@ def test_schema_is_valid_and_documented():
 
 def test_schema_accepts_the_default_study_without_our_reader():
     loaded = config.read(ROOT / "config.yaml")
-    jsonschema.Draft202012Validator(config.schema()).validate(loaded)
+    assert list(jsonschema.Draft202012Validator(config.schema()).iter_errors(loaded)) == []
 
 
 def test_schema_has_the_factors_and_measures_of_the_registry():
