@@ -35,8 +35,7 @@ from batchscope.store import records
 from batchscope.study import config
 
 tensorflow_start.start(threads=1)
-from batchscope import datasets, measures
-from batchscope.timing import time_epoch
+from batchscope import datasets, measures, timing
 from batchscope.training import trainer
 
 results = Path("results")
@@ -51,13 +50,13 @@ for experiment in study.experiments.values():
             name = measure_settings.settings_name(measure, settings)
             if measure != "time_epoch":
                 output = records.measure_path(results, run, measure, name)
-                measures.write(measure, results, run, name, output)
+                measures.write(measure, [measures.FinishedRun(results, run)], name, output)
                 continue
-            timing = run_names.timing_name(study.runs[run].factors)
-            if timing not in timed:
-                output = records.timing_path(results, study.machine, timing, name, measure)
-                time_epoch.write(results, study.machine, timing, name, output)
-                timed.add(timing)
+            subject = run_names.configuration(run_names.timing_name(study.runs[run].factors))
+            if subject.name not in timed:
+                output = records.timing_path(results, study.machine, subject.name, name, measure)
+                timing.write(measure, results, study.machine, subject, name, output)
+                timed.add(subject.name)
 """
 
 

@@ -9,13 +9,55 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starts with the files that take minutes: no process is left with one of them at the end."""
+    """Starts with the files that take minutes: no process is left with one of them at the end.
 
-    def slow(item: pytest.Item) -> bool:
-        return any(item.get_closest_marker(name) for name in ("slow", "slurm"))
+    First of all with those that wait for a cluster: the other process has the machine meanwhile.
+    """
+    marked = {
+        name: {item.path for item in items if item.get_closest_marker(name)}
+        for name in ("slurm", "slow")
+    }
+    # Stable: a file stays in one piece.
+    items.sort(key=lambda item: [item.path not in marked[name] for name in ("slurm", "slow")])
 
-    first = {item.path for item in items if slow(item)}
-    items.sort(key=lambda item: item.path not in first)  # stable: a file stays in one piece
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory) -> Path:
+    """A results folder with the digits prepared: to read, and to link (`with_digits`)."""
+    from batchscope import datasets
+    from digit_runs import DIGITS, run_name
+
+    folder = tmp_path_factory.mktemp("digits")
+    datasets.prepare(run_name().split("+")[0], DIGITS, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def dropout_run(tmp_path_factory, digits) -> tuple[Path, str, str]:
+    """A run through all that carries state: dropout, batch norm, Adam, patience, warm-up, norms.
+
+    Returns:
+        The results folder that it alone is in, to read; its name; its model's file.
+    """
+    from batchscope.study import model_files
+    from digit_runs import keep, run_name, train, with_digits
+    from project import ROOT
+
+    results = with_digits(digits, tmp_path_factory.mktemp("dropout") / "results")
+    model = ROOT / "tests" / "data" / "noisy_model.py"
+    run = run_name(
+        model=model_files.token("noisy", str(model)),
+        optimizer="adam",
+        learning_rate=0.001,
+        patience=50,
+        epochs=6,
+        learning_rate_scaling="linear",
+        warmup_epochs=4,
+        update_norms=True,
+    )
+    keep(results, run, 1, 2, "middle")
+    train(results, run, "--model-file", str(model))
+    return results, run, str(model)
 
 
 @pytest.fixture(scope="module")

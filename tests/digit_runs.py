@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,24 +36,46 @@ def run_name(**factors) -> str:
     return run_names.run_name(every)
 
 
-def door(*arguments: str, **options) -> subprocess.Popen:
+@functools.cache
+def _warm() -> dict[str, str]:
+    """One process with TensorFlow imported, which what these tests train forks from."""
+    from batchscope.host import warm_process
+
+    warm_process.launch(ROOT / "workflow")
+    # Not in this process's environment: Snakemake, started by other tests, has its own.
+    return {warm_process.VARIABLE: os.environ.pop(warm_process.VARIABLE)}
+
+
+def door(*arguments: str, warm: bool = True, **options) -> subprocess.Popen:
+    """Starts a step; a copy of the warm process runs it, where the step may share one."""
     command = [sys.executable, str(ROOT / "workflow" / "run.py"), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, text=True, **options)
+    environment = {**os.environ, **(_warm() if warm else {})}
+    return subprocess.Popen(command, cwd=ROOT, text=True, env=environment, **options)
+
+
+def step(*arguments: str) -> tuple[int, str]:
+    """Runs a step; returns its exit status and all that it said."""
+    process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output, _ = process.communicate()
+    return process.returncode, output
+
+
+def with_digits(digits: Path, results: Path) -> Path:
+    """Lets a folder of results have the digits of another, which are not written to."""
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "data").symlink_to(digits / "data")
+    return results
+
+
+def copy_results(results: Path, target: Path) -> Path:
+    """Copies results to edit, of which the data set is shared."""
+    shutil.copytree(results, target, symlinks=True)
+    return target
 
 
 def train(results: Path, run: str, *arguments: str) -> dict:
-    process = door(
-        "train",
-        "--results",
-        str(results),
-        "--run",
-        run,
-        *arguments,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
+    status, output = step("train", "--results", str(results), "--run", run, *arguments)
+    assert status == 0, output
     return record(results, run)
 
 
@@ -61,6 +86,13 @@ def record(results: Path, run: str) -> dict:
 def arrays(path: Path) -> dict[str, np.ndarray]:
     with np.load(path, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
+
+
+def keep(results: Path, run: str, *epochs: int | str) -> None:
+    """Lets a run keep its weights after epochs, as where a study reads them."""
+    path = results / "epochs_read.json"
+    noted = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**noted, run: epochs}))
 
 
 def assert_same_bits(one: Path, other: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import yaml
@@ -59,17 +63,30 @@ def write_config(project: Path, config: dict) -> None:
     (project / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
 
 
-def snakemake(project: Path, *arguments: str, **options) -> subprocess.CompletedProcess:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    return subprocess.run(
-        [sys.executable, "-m", "snakemake", *arguments],
-        cwd=project,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        **options,
+@functools.cache
+def _server() -> subprocess.Popen:
+    command = [sys.executable, str(ROOT / "tests" / "snakemake_server.py")]
+    server = subprocess.Popen(
+        command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+    atexit.register(server.communicate)  # its input closes: it ends
+    return server
+
+
+def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs `snakemake ARGUMENTS` in a project; its output and errors are one text."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    server = _server()
+    with tempfile.NamedTemporaryFile("r") as output:
+        request = {
+            "folder": str(project),
+            "arguments": arguments,
+            "environment": environment,
+            "output": output.name,
+        }
+        print(json.dumps(request), file=server.stdin, flush=True)
+        status = int(server.stdout.readline())
+        return subprocess.CompletedProcess(arguments, status, output.read())
 
 
 def run(project: Path, *arguments: str) -> str:

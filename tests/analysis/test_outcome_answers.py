@@ -233,6 +233,7 @@ def test_two_batch_sizes_get_a_verdict_among_the_tests_of_a_study():
     assert all(answer.verdict == answer.outcome.direction for answer in found)
 
 
+@pytest.mark.slow
 def test_seeds_that_no_trend_could_outlive_the_tests_with_are_too_few():
     runs = pandas.concat(
         frame({"generalisation_gap": rising()}, learning_rate=float(rate)) for rate in range(2400)

@@ -165,18 +165,6 @@ def test_the_same_definition_gives_the_same_bytes_and_another_seed_others(tmp_pa
     assert prepared(tmp_path, other).record["sha256"] != first
 
 
-def test_preparing_digits_imports_nothing_large(tmp_path):
-    code = (
-        "import sys; from batchscope import datasets; "
-        f"datasets.prepare('digits-00000000', {{'source': 'digits'}}, {str(tmp_path)!r}); "
-        "datasets.load(sys.argv[1], 'digits-00000000').images('train'); "
-        "large = {'tensorflow', 'keras', 'sklearn', 'scipy', 'pandas', 'PIL'} & set(sys.modules); "
-        "assert not large, large"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=environment)
-
-
 # MNIST.
 
 

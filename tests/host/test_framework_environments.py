@@ -47,6 +47,7 @@ def test_tensorflow_is_always_there():
     assert framework_environments.installed("tensorflow")
 
 
+@pytest.mark.slow
 def test_an_installation_from_empty_pins(place):
     """No download: the environment has pip alone."""
     assert not framework_environments.installed("jax")

@@ -16,7 +16,7 @@ from batchscope.errors import UserError
 from batchscope.host import control_groups
 from batchscope.store import memory_kills
 from batchscope.study import model_files
-from digit_runs import DIGITS, arrays, run_name
+from digit_runs import arrays, run_name, with_digits
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 10**6
@@ -156,12 +156,8 @@ sys.exit(run._job(words))
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("killed") / "results"
-    words = ("--dataset", run_name().split("+")[0], "--definition", json.dumps(DIGITS))
-    command = [sys.executable, "workflow/run.py", "prepare_data", "--results", str(folder), *words]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
-    return folder
+def results(tmp_path_factory, digits) -> Path:
+    return with_digits(digits, tmp_path_factory.mktemp("killed") / "results")
 
 
 def killed(groups: Groups, counted: bool, results: Path, run: str, **environment: str):
@@ -177,6 +173,7 @@ def killed(groups: Groups, counted: bool, results: Path, run: str, **environment
     )
 
 
+@pytest.mark.slow
 def test_a_kill_for_memory_is_recorded_and_any_other_is_told(results, tmp_path):
     groups = Groups(tmp_path)
     groups.write("job/step", 300 * MB, 0, 0)
@@ -201,6 +198,7 @@ def test_a_kill_for_memory_is_recorded_and_any_other_is_told(results, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_on_a_cluster_the_next_attempt_without_more_memory_records_it(results, tmp_path):
     groups = Groups(tmp_path)
     groups.write("job/step", 300 * MB, 0, 0)
@@ -247,6 +245,7 @@ def real_group():
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["a process of its own", "forked"])
+@pytest.mark.slow
 def test_the_kernels_own_kill_is_recorded(results, real_group, warm):
     model = ROOT / "tests" / "data" / "wide_model.py"
     run = run_name(

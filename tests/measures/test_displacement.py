@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from batchscope import disk, measures, project_files
+from batchscope import disk, measures
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
@@ -157,10 +155,3 @@ def test_a_run_without_norms_is_named(tmp_path):
 
 def test_a_measure_without_settings():
     assert measure_settings.settings_name("displacement", {}) == "default"
-
-
-def test_needs_no_tensorflow():
-    code = "import sys, batchscope.measures.displacement; sys.exit('tensorflow' in sys.modules)"
-    path = str(project_files.WORKFLOW)
-    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
-    assert finished.returncode == 0

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from batchscope import disk, measures, project_files
+from batchscope import disk, measures
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
@@ -257,11 +255,3 @@ def test_unfinished_run_has_null_values(tmp_path, status):
     record = written(tmp_path, tmp_path)
     assert record["status"] == status
     assert record["values"] == dict.fromkeys(MEASURES["gradient_alignment"].columns_for(SETTINGS))
-
-
-def test_pure_functions_need_no_tensorflow():
-    module = "batchscope.measures.gradient_alignment"
-    code = f"import sys, {module}; sys.exit('tensorflow' in sys.modules)"
-    path = str(project_files.WORKFLOW)
-    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
-    assert finished.returncode == 0

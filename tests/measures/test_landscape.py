@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from batchscope import disk, measures, project_files
+from batchscope import disk, measures
 from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.measures import landscape
@@ -398,10 +395,3 @@ def test_unfinished_run_has_null_values(tmp_path, status):
     assert record["status"] == status
     assert record["values"] == {"landscape_rise": None}
     assert arrays == {}
-
-
-def test_pure_functions_need_no_tensorflow():
-    code = "import sys, batchscope.measures.landscape; sys.exit('tensorflow' in sys.modules)"
-    path = str(project_files.WORKFLOW)
-    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
-    assert finished.returncode == 0

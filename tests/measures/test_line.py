@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from batchscope import datasets, disk, measures, project_files
+from batchscope import datasets, disk, measures
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
 from batchscope.measures import evaluate, line
@@ -277,10 +274,3 @@ def test_other_initial_weights_are_refused(tmp_path):
     write_run(tmp_path, run_name(seed=4), 7, initial="two")
     with pytest.raises(UserError, match=r"start from the same weights .* expected"):
         written(tmp_path, RUN, run_name(seed=4), "default", tmp_path / "out.json")
-
-
-def test_pure_functions_need_no_tensorflow():
-    code = "import sys, batchscope.measures.line; sys.exit('tensorflow' in sys.modules)"
-    path = str(project_files.WORKFLOW)
-    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
-    assert finished.returncode == 0

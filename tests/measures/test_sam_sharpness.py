@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from batchscope import disk, measures, project_files
+from batchscope import disk, measures
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.measures import sam_sharpness
@@ -98,10 +95,3 @@ def test_unfinished_run_has_null_values(tmp_path, status):
     write_run(tmp_path, status, with_weights=False)
     record = written(tmp_path, tmp_path)
     assert (record["status"], record["values"]) == (status, {"sam_sharpness_0.05": None})
-
-
-def test_pure_functions_need_no_tensorflow():
-    code = "import sys, batchscope.measures.sam_sharpness; sys.exit('tensorflow' in sys.modules)"
-    path = str(project_files.WORKFLOW)
-    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
-    assert finished.returncode == 0

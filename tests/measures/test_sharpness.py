@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from scipy import optimize
 
-from batchscope import disk, measures, project_files
+from batchscope import disk, measures
 from batchscope.catalogue import measure_settings, parameters
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
@@ -450,10 +448,3 @@ def test_unfinished_run_has_null_values(tmp_path, status):
     assert record["status"] == status
     assert set(record["values"]) == set(MEASURES["sharpness"].columns_for(SETTINGS))
     assert set(record["values"].values()) == {None}
-
-
-def test_pure_functions_need_no_tensorflow():
-    code = "import sys, batchscope.measures.sharpness; sys.exit('tensorflow' in sys.modules)"
-    path = str(project_files.WORKFLOW)
-    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
-    assert finished.returncode == 0

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-from batchscope import disk, measures, project_files
+from batchscope import disk, measures
 from batchscope.errors import UserError
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
@@ -111,10 +108,3 @@ def test_real_run(tmp_path):
     record = disk.read_json(output)
     assert record["values"]["weight_distance"] > 0
     assert all(layer["distance"] > 0 for layer in record["layers"].values())
-
-
-def test_needs_no_tensorflow():
-    code = "import sys, batchscope.measures.weight_distance; sys.exit('tensorflow' in sys.modules)"
-    path = str(project_files.WORKFLOW)
-    finished = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path})
-    assert finished.returncode == 0

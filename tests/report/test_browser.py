@@ -25,6 +25,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+pytestmark = pytest.mark.slow
+
 ARGUMENTS = (
     "--headless=new",
     "--no-sandbox",
@@ -186,8 +188,11 @@ def test_a_request_would_be_seen_and_is_refused(opened):
         "const image = new Image(); image.src = 'https://example.invalid/spy.png';"
         "document.body.append(image);"
     )
-    time.sleep(0.3)
-    assert any("Content Security Policy" in one["message"] for one in opened.get_log("browser"))
+    limit, told = time.monotonic() + 60, []
+    while not any("Content Security Policy" in one["message"] for one in told):
+        assert time.monotonic() < limit
+        time.sleep(0.1)
+        told += opened.get_log("browser")
     opened.refresh()
 
 

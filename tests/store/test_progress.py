@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from batchscope import datasets
 from batchscope.store import progress
-from digit_runs import DIGITS, ROOT, door, run_name
+from digit_runs import door, run_name, with_digits
+from project import ROOT
 
 ROW = {"train_loss": 0.123456, "validation_loss": 0.654321}
 
@@ -76,15 +76,9 @@ def test_who_runs_is_known_by_the_file_and_its_process(folder):
     assert progress.overview(results) == "No training runs now."
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("results")
-    datasets.prepare(run_name().split("+")[0], DIGITS, folder)
-    return folder
-
-
-def test_a_training_tells_and_another_process_sees_it(results, tmp_path):
+def test_a_training_tells_and_another_process_sees_it(digits, tmp_path):
     """Its log has the lines, and its file is gone with it."""
+    results = with_digits(digits, tmp_path / "results")
     run = run_name(epochs=100000)
     log = tmp_path / "log"
     arguments = ("--results", str(results), "--run", run, "--chunk-seconds", "0.2")
@@ -95,9 +89,9 @@ def test_a_training_tells_and_another_process_sees_it(results, tmp_path):
             assert training.poll() is None and time.monotonic() < limit, log.read_text()
             time.sleep(0.1)
         once = door("watch", "--once", "--results", str(results), stdout=subprocess.PIPE)
-        told, _ = once.communicate(timeout=60)
+        told, _ = once.communicate(timeout=300)
         training.send_signal(signal.SIGTERM)
-        training.wait(timeout=60)
+        training.wait(timeout=300)
     assert told.startswith(f"{run}: epoch ") and " of 100000" in told
     assert "validation loss" in told and told.endswith(" left\n")
     assert not list(results.glob(f"runs/*/{progress.FILE}"))
@@ -111,11 +105,11 @@ def test_watch_ends_quietly(tmp_path):
         assert watching.stdout.readline() == "No training runs now.\n"
         if ending:
             watching.send_signal(ending)
-            watching.wait(timeout=60)
+            watching.wait(timeout=300)
             assert watching.returncode == 0
         else:  # its reader is gone
             watching.stdout.close()
-            watching.wait(timeout=60)
+            watching.wait(timeout=300)
         assert watching.stderr.read() == ""
 
 

@@ -263,6 +263,7 @@ def test_a_time_that_cannot_be_noted_fails_nothing(study, tmp_path):
     run = next(iter(study.runs))
     (tmp_path / "job_seconds.csv").mkdir()  # root may write to whatever is a file
     measured(tmp_path, study, run, "evaluate", 2.0)
+    assert not any((tmp_path / "job_seconds.csv").iterdir())
 
 
 def test_measures_of_other_settings_tell_nothing(study, tmp_path):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,10 @@ from batchscope.catalogue import run_names
 from batchscope.store import job_files, records
 from batchscope.study import config
 from batchscope.tables import run_table
+from digit_runs import step, train
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 study: tiny
 defaults: {dataset: digits, model: small_cnn, optimizer: sgd, learning_rate: 0.05}
@@ -27,12 +27,6 @@ experiments:
     measure: [evaluate]
     at_epochs: [1, 2, 4]
 """
-
-
-def door(step: str, results: Path, run: str, *arguments: str) -> None:
-    command = [sys.executable, "workflow/run.py", step, "--results", str(results), "--run", run]
-    done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +40,10 @@ def made(tmp_path_factory):
     datasets.prepare(token, definition, results)
     (run,) = study.runs
     job_files.note_epochs(study, results)
-    door("train", results, run)
+    train(results, run)
     for output in job_files.measure_files(study, study.experiments["epochs"], results):
-        door("evaluate", results, run, "--settings", output.stem, "--output", str(output))
+        words = ("--run", run, "--settings", output.stem, "--output", str(output))
+        assert step("evaluate", "--results", str(results), *words) == (0, "")
     return study, run, results
 
 
@@ -70,7 +65,7 @@ def test_after_the_last_epoch_the_weights_are_the_final_ones(made):
 def test_a_training_of_one_epoch_ends_where_a_longer_one_was(made):
     _, run, results = made
     short = run_names.run_name({**run_names.parse_run(run), "epochs": 1})
-    door("train", results, short)
+    train(results, short)
     one = disk.read_arrays(records.run_folder(results, short) / "final.npz")
     other = disk.read_arrays(records.run_folder(results, run) / "epochs" / "1.npz")
     assert list(one) == list(other)

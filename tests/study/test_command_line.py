@@ -108,8 +108,13 @@ def test_every_problem_at_once(tmp_path, monkeypatch):
 )
 def test_what_is_given_as_it_must_be(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
-    Path("a.yaml").write_text(TEXT)
+    path = Path("a.yaml")
+    path.write_text(TEXT)
     command_line.check(words)
+    if any("a.yaml" in word for word in words):  # it was read
+        path.write_bytes(BROKEN["colon"])
+        with pytest.raises(SystemExit, match=r"^a\.yaml:"):
+            command_line.check(words)
 
 
 def test_two_studies_are_refused_however_they_are_given():

@@ -1,11 +1,8 @@
 """Reading a configuration: what is refused, in which words, and the schema behind it."""
 
 import copy
-import os
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -180,7 +177,7 @@ def test_schema_is_valid_and_documented():
 
 def test_schema_accepts_the_default_study_without_our_reader():
     loaded = config.read(ROOT / "config.yaml")
-    jsonschema.Draft202012Validator(config.schema()).validate(loaded)
+    assert list(jsonschema.Draft202012Validator(config.schema()).iter_errors(loaded)) == []
 
 
 def test_schema_has_the_factors_and_measures_of_the_registry():
@@ -433,14 +430,3 @@ def test_flags_of_the_command_line_are_text(value, flag):
 def test_other_flags_are_refused(value):
     with pytest.raises(ValueError):
         config.parse_flag(value)
-
-
-def test_reading_needs_no_heavy_import():
-    code = (
-        "import sys; from batchscope.store import status; from batchscope.study import config;"
-        "config.study('config.yaml');"
-        "heavy = {'tensorflow', 'keras', 'pandas', 'scipy', 'matplotlib', 'sklearn', 'snakemake'};"
-        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)

@@ -42,7 +42,8 @@ def test_user_model_carries_the_digest_of_its_file(tmp_path, monkeypatch):
 def test_ways_to_define_build(text, tmp_path):
     path = tmp_path / "net.py"
     path.write_text(text)
-    planner.make(config(models={"net": str(path)}))
+    study = planner.make(config(models={"net": str(path)}, defaults={"model": "net"}))
+    assert [token.partition("-")[0] for token in study.models] == ["net"]
 
 
 def test_one_model_under_two_names_is_one_run_twice():

@@ -223,17 +223,6 @@ def test_senseless_arguments_are_refused(given):
         Sampler(**given)
 
 
-def test_the_module_needs_no_tensorflow():
-    code = (
-        "import sys; sys.path.insert(0, 'workflow');"
-        "from batchscope.timing.instruments import sampler; print('tensorflow' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"
-
-
 def test_samples_without_phases_have_no_column_of_them():
     with Sampler(None) as taken:
         taken.sample()

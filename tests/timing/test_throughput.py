@@ -11,7 +11,7 @@ import pytest
 from batchscope.analysis import step_cost
 from batchscope.catalogue import measure_settings, sweep_names
 from batchscope.timing import throughput
-from digit_runs import DIGITS, door, run_name
+from digit_runs import door, run_name, with_digits
 
 
 class Machine:
@@ -105,18 +105,18 @@ def test_blocks_are_surrounded():
     assert turns == [size for size, _ in machine.calls]
 
 
-def test_a_delay_takes_turns_with_none(tmp_path):
+@pytest.mark.slow
+def test_a_delay_takes_turns_with_none(digits, tmp_path):
     """Every batch size is timed with its delay and without it, in one job."""
     dataset = run_name().split("+")[0]
-    words = ("--dataset", dataset, "--definition", json.dumps(DIGITS))
-    assert door("prepare_data", "--results", str(tmp_path), *words).wait(300) == 0
+    with_digits(digits, tmp_path)
     delay, output = 0.02, tmp_path / "record.json"
     sweep = f"{dataset}+small_cnn+bs=4_16+opt=sgd+dev=cpu+th=1+loop=function+delay={delay}"
     births = measure_settings.parse_settings("throughput", "default")
     settings = {**births, "blocks": 10, "block_seconds": 0.05}
     place = ("--sweep", sweep, "--settings", measure_settings.settings_name("throughput", settings))
     words = ("--results", str(tmp_path), *place, "--output", str(output), "--model-file")
-    assert door("throughput", *words).wait(300) == 0
+    assert door("throughput", *words).wait() == 0
     sizes = json.loads(output.read_text())["sizes"]
     assert [size["batch_size"] for size in sizes] == [4, 16]
     for size in sizes:

@@ -109,6 +109,7 @@ def time_epoch(results, dataset: str, definition: dict, model: str = "small_cnn"
     return json.loads(output.read_text())
 
 
+@pytest.mark.slow
 def test_a_timing_of_the_digits(tmp_path):
     found = time_epoch(tmp_path, run_name().split("+")[0], DIGITS)
     assert found["status"] == "finished"
@@ -121,6 +122,7 @@ def test_a_timing_of_the_digits(tmp_path):
     assert found["steps_per_epoch"] == 34
 
 
+@pytest.mark.slow
 def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
     """A time per step of fewer images would overstate the images per second."""
     from batchscope.catalogue import run_names
@@ -140,6 +142,7 @@ def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
         assert errors.splitlines()[-1] == f"batch_size: {text}"
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_is_not_timed(tmp_path):
     from batchscope.catalogue import dataset_definitions
     from batchscope.study import model_files

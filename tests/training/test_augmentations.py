@@ -102,6 +102,7 @@ def test_an_epoch_has_the_updates_of_its_examples(results, augmentation):
     assert one.fit()[0] == "finished"
 
 
+@pytest.mark.slow
 def test_an_augmented_training_that_is_killed_goes_on_with_the_same_bits(results, tmp_path):
     import shutil
 

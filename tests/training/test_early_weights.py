@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from test_trainer import arrays, door, dropout_run, record, results, run_name, train  # noqa: F401
 
 from batchscope import disk
 from batchscope.store import job_files, records
+from digit_runs import arrays, copy_results, record, run_name, step, train
+
+pytestmark = pytest.mark.slow
 
 
 def snapshot(folder: Path, run: str, epoch: int | str, *arguments: str) -> tuple[int, str]:
     words = ("--results", str(folder), "--run", run, "--epoch", str(epoch), *arguments)
-    process = door("snapshot", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    output, _ = process.communicate(timeout=300)
-    return process.returncode, output
+    return step("snapshot", *words)
 
 
 def early(folder: Path, run: str) -> set[str]:
@@ -26,9 +24,10 @@ def early(folder: Path, run: str) -> set[str]:
 
 
 @pytest.fixture
-def copied(results, dropout_run, tmp_path):  # noqa: F811
+def copied(dropout_run, tmp_path):
     """Results to edit, with the run of six epochs, the name of the run and its model's file."""
-    return shutil.copytree(results, tmp_path / "results"), *dropout_run
+    results, run, model = dropout_run
+    return copy_results(results, tmp_path / "results"), run, model
 
 
 def test_a_training_keeps_what_is_read(copied):

@@ -13,7 +13,9 @@ import sys
 import pytest
 
 from batchscope import project_files
-from digit_runs import DIGITS, arrays, door, record, run_name, train
+from digit_runs import arrays, door, record, run_name, train, with_digits
+
+pytestmark = pytest.mark.slow
 
 # `trained` makes a model and trains it on noise; 42 examples in batches of 10 end in a batch of
 # 2, and neither is a multiple of 4.
@@ -271,11 +273,8 @@ else:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    words = ("--dataset", run_name().split("+")[0], "--definition", json.dumps(DIGITS))
-    assert door("prepare_data", "--results", str(folder), *words).wait(120) == 0
-    return folder
+def results(tmp_path_factory, digits):
+    return with_digits(digits, tmp_path_factory.mktemp("replicas"))
 
 
 def test_a_training_is_the_same_and_its_record_names_the_devices(results):

@@ -16,7 +16,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from digit_runs import DIGITS, arrays, assert_same_bits, door, record, run_name, train
+from digit_runs import (
+    arrays,
+    assert_same_bits,
+    door,
+    keep,
+    record,
+    run_name,
+    step,
+    train,
+    with_digits,
+)
 from project import ROOT
 
 
@@ -40,63 +50,26 @@ def distance(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("training") / "results"
-    process = door(
-        "prepare_data",
-        "--results",
-        str(folder),
-        "--dataset",
-        run_name().split("+")[0],
-        "--definition",
-        json.dumps(DIGITS),
-    )
-    assert process.wait(timeout=120) == 0
-    return folder
+def results(tmp_path_factory, digits) -> Path:
+    return with_digits(digits, tmp_path_factory.mktemp("training") / "results")
 
 
-@pytest.fixture(scope="module")
-def dropout_run(results) -> tuple[str, str]:
-    """A run through all that carries state: dropout, batch norm, Adam, patience, warm-up, norms."""
-    from batchscope.study import model_files
-
-    model = ROOT / "tests" / "data" / "noisy_model.py"
-    run = run_name(
-        model=model_files.token("noisy", str(model)),
-        optimizer="adam",
-        learning_rate=0.001,
-        patience=50,
-        epochs=6,
-        learning_rate_scaling="linear",
-        warmup_epochs=4,
-        update_norms=True,
-    )
-    keep(results, run, 1, 2, "middle")
-    train(results, run, "--model-file", str(model))
-    return run, str(model)
+@pytest.fixture
+def again(dropout_run, digits, tmp_path) -> Path:
+    """Results without the run, and with the note of what it keeps."""
+    shutil.copy(dropout_run[0] / "epochs_read.json", with_digits(digits, tmp_path))
+    return tmp_path
 
 
-def copy_data(results: Path, target: Path) -> Path:
-    shutil.copytree(results / "data", target / "data")
-    shutil.copy(results / "epochs_read.json", target)
-    return target
-
-
-def keep(results: Path, run: str, *epochs: int | str) -> None:
-    """Lets a run keep its weights after epochs, as where a study reads them."""
-    path = results / "epochs_read.json"
-    noted = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**noted, run: epochs}))
-
-
-def test_same_seed_gives_the_same_bits(results, dropout_run, tmp_path):
-    run, model = dropout_run
-    again = copy_data(results, tmp_path)
+@pytest.mark.slow
+def test_same_seed_gives_the_same_bits(dropout_run, again):
+    results, run, model = dropout_run
     train(again, run, "--model-file", model)
     assert_same_bits(results / "runs" / run, again / "runs" / run)
     assert history(results / "runs" / run) == history(again / "runs" / run)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_weights(results):
     one, other = run_name(seed=0, epochs=1), run_name(seed=1, epochs=1)
     train(results, one)
@@ -106,18 +79,18 @@ def test_another_seed_gives_other_weights(results):
     assert any(not np.array_equal(left[key], right[key]) for key in left)
 
 
-def test_where_the_chunks_are_cut_does_not_change_a_bit(results, dropout_run, tmp_path):
-    run, model = dropout_run
-    again = copy_data(results, tmp_path)
+@pytest.mark.slow
+def test_where_the_chunks_are_cut_does_not_change_a_bit(dropout_run, again):
+    results, run, model = dropout_run
     train(again, run, "--model-file", model, "--chunk-steps", "3", "--checkpoint-seconds", "0")
     assert_same_bits(results / "runs" / run, again / "runs" / run)
     assert history(results / "runs" / run) == history(again / "runs" / run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_at_several_points_ends_with_the_same_bits(results, dropout_run, tmp_path, kill):
-    run, model = dropout_run
-    again = copy_data(results, tmp_path)
+def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again, kill):
+    results, run, model = dropout_run
     folder = again / "runs" / run
     arguments = (
         "train",
@@ -135,7 +108,7 @@ def test_killed_at_several_points_ends_with_the_same_bits(results, dropout_run, 
     kills = 0
     for checkpoints in (1, 5, 12):  # further into the training each time
         process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        seen, last, limit = 0, None, time.monotonic() + 120
+        seen, last, limit = 0, None, time.monotonic() + 600
         while process.poll() is None and seen < checkpoints and time.monotonic() < limit:
             path = folder / "checkpoint.npz"
             now = os.stat(path).st_mtime_ns if path.exists() else None
@@ -145,7 +118,7 @@ def test_killed_at_several_points_ends_with_the_same_bits(results, dropout_run, 
         if process.poll() is None:
             process.send_signal(kill)
             kills += 1
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
         if kill == signal.SIGTERM:
             assert process.returncode == 85, output
         assert not (folder / "record.json").exists()
@@ -191,6 +164,7 @@ PAUSE_IN_THE_FIRST_EPOCH = ("Training", "_pause", "4")  # every 1 or 2 steps; an
 WRITING_THE_HISTORY = ("disk", "write_rows", "1")  # after the weights, before the record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "checkpoint_seconds", "left", "resumed"),
     [
@@ -200,10 +174,9 @@ WRITING_THE_HISTORY = ("disk", "write_rows", "1")  # after the weights, before t
     ],
 )
 def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
-    results, dropout_run, tmp_path, call, checkpoint_seconds, left, resumed
+    dropout_run, again, call, checkpoint_seconds, left, resumed
 ):
-    run, model = dropout_run
-    again = copy_data(results, tmp_path)
+    results, run, model = dropout_run
     folder = again / "runs" / run
     words = ("train", "--results", str(again), "--run", run, "--model-file", model)
     limits = ("--chunk-steps", "2", "--checkpoint-seconds", checkpoint_seconds)
@@ -218,9 +191,9 @@ def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
     assert not (folder / "checkpoint.npz").exists()
 
 
-def test_a_checkpoint_of_something_else_is_ignored(results, dropout_run, tmp_path):
-    run, model = dropout_run
-    again = copy_data(results, tmp_path)
+@pytest.mark.slow
+def test_a_checkpoint_of_something_else_is_ignored(dropout_run, again):
+    results, run, model = dropout_run
     folder = again / "runs" / run
     folder.mkdir(parents=True)
     (folder / "checkpoint.npz").write_bytes(b"half a file")
@@ -229,24 +202,24 @@ def test_a_checkpoint_of_something_else_is_ignored(results, dropout_run, tmp_pat
     assert_same_bits(results / "runs" / run, folder)
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_train_one_run(results):
     from batchscope.host import locks
 
     run = run_name(epochs=1, seed=8)
     folder = results / "runs" / run
     with locks.held(folder / "training.lock", "train this run"):
-        words = ("--results", str(results), "--run", run)
-        second = door("train", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        output, _ = second.communicate(timeout=120)
-        assert second.returncode == 1
+        status, output = step("train", "--results", str(results), "--run", run)
+        assert status == 1
         assert f"Wait until process {os.getpid()} on " in output and "Traceback" not in output
         assert [path.name for path in folder.iterdir()] == ["training.lock"]
     train(results, run)
     assert not (folder / "training.lock").exists()
 
 
-def test_distances_of_the_epochs(results, dropout_run):
-    folder = results / "runs" / dropout_run[0]
+@pytest.mark.slow
+def test_distances_of_the_epochs(dropout_run):
+    folder = dropout_run[0] / "runs" / dropout_run[1]
     weights = [arrays(folder / name) for name in ("initial.npz", "epochs/1.npz", "epochs/2.npz")]
     moved = [distance(weights[0], weights[1]), distance(weights[1], weights[2])]
     assert column(folder, "epoch_distance")[:2] == pytest.approx(moved, rel=1e-12)
@@ -256,8 +229,9 @@ def test_distances_of_the_epochs(results, dropout_run):
     assert column(folder, "weight_distance")[-1] == pytest.approx(last, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_norms_of_all_updates_are_kept_where_they_are_asked_for(results, dropout_run):
-    folder = results / "runs" / dropout_run[0]
+    folder = dropout_run[0] / "runs" / dropout_run[1]
     norms = arrays(folder / "updates.npz")["update_norms"]
     assert (norms.dtype, norms.shape) == (np.float32, (66,))  # 6 epochs of 11 updates
     assert (norms > 0).all()
@@ -269,14 +243,16 @@ def test_norms_of_all_updates_are_kept_where_they_are_asked_for(results, dropout
     assert (list(kept), kept["update_norms"].shape) == (["update_norms"], (0,))
 
 
-def test_rates_of_a_warm_up_through_a_run(results, dropout_run):
+@pytest.mark.slow
+def test_rates_of_a_warm_up_through_a_run(dropout_run):
     # From 0.001 to 0.001 * 100 / 32 over 4 epochs of 11 updates; each epoch's last rate.
     top = 0.001 * 100 / 32
     rates = [0.001 + (top - 0.001) * k / 44 for k in (10, 21, 32, 43)] + [top, top]
-    folder = results / "runs" / dropout_run[0]
+    folder = dropout_run[0] / "runs" / dropout_run[1]
     assert column(folder, "learning_rate") == pytest.approx(rates, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_target_loss_stops_a_training(results):
     run = run_name(epochs=3, optimizer="adam", learning_rate=0.001)
     keep(results, run, 2)
@@ -293,7 +269,7 @@ def test_the_target_loss_stops_a_training(results):
     assert all(np.array_equal(left[key], right[key]) for key in left)
     output = results / "evaluated.json"
     words = ("--run", stopped, "--settings", "default", "--output", str(output))
-    assert door("evaluate", "--results", str(results), *words).wait(300) == 0
+    assert step("evaluate", "--results", str(results), *words) == (0, "")
     at_the_end = json.loads(output.read_text())["values"]["train_loss"]
     assert done["message"] == f"The training loss is {at_the_end:.6g}."
     missed = run_name(epochs=1, target_train_loss=0.5)
@@ -365,10 +341,8 @@ def test_the_last_smaller_batch_is_trained_on(results):
 
 def test_a_batch_above_the_training_set_is_refused(results):
     run = run_name(batch_size=1088, epochs=1)
-    words = ("train", "--results", str(results), "--run", run)
-    process = door(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 1
+    status, output = step("train", "--results", str(results), "--run", run)
+    assert status == 1
     text = "received 1088; at most 1087 is expected, the training images of digits."
     assert output.splitlines()[-1] == f"batch_size: {text}"
     assert not (results / "runs" / run).exists()
@@ -507,8 +481,8 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer)
     order = step_loop.epoch_order(0, 0, 44)
     model, steps = made(update_norms=False)
     way = [model.get_weights()]
-    for step in range(11):
-        steps.run(order, step, step + 1, step_loop.Totals())
+    for at in range(11):
+        steps.run(order, at, at + 1, step_loop.Totals())
         way.append(model.get_weights())
     expected = [
         np.sqrt(sum(((b.astype(float) - a) ** 2).sum() for a, b in zip(*pair, strict=True)))
@@ -593,6 +567,7 @@ def test_an_allocators_refusal_is_recorded(results):
     limit = 9_000_000 * 1024
     process = door(
         *("train", "--results", str(results), "--run", run, "--model-file", str(model)),
+        warm=False,  # the limit is this process's own
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )
     assert process.wait(timeout=300) == 0

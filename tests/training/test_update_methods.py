@@ -55,6 +55,7 @@ def test_conservative_against_its_inner_steps_by_hand(gamma, inner_steps):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_many_conservative_steps_reach_the_minimum_of_what_they_minimise():
     """The proximal point: w = gamma w_0 / (curvature + gamma)."""
     from batchscope.training.update_methods import Method

@@ -13,7 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from digit_runs import DIGITS, door, record, run_name
+import digit_runs
+from digit_runs import DIGITS, door, run_name
+
+pytestmark = pytest.mark.slow
 
 STORED = Path(__file__).parents[1] / "data" / "tiny_run.json"
 RUN = run_name(epochs=3, batch_size=64, update_norms=True)
@@ -28,9 +31,8 @@ SETTINGS = {
 def numbers(results: Path) -> dict[str, dict[str, float]]:
     """Returns step -> what it gives for one tiny run."""
     words = ("--dataset", RUN.split("+")[0], "--definition", json.dumps(DIGITS))
-    assert door("prepare_data", "--results", str(results), *words).wait(300) == 0
-    assert door("train", "--results", str(results), "--run", RUN).wait(300) == 0
-    done = record(results, RUN)
+    assert door("prepare_data", "--results", str(results), *words).wait() == 0
+    done = digit_runs.train(results, RUN)
     with np.load(results / "runs" / RUN / "final.npz") as weights:
         norm = float(np.sqrt(sum((weights[name] ** 2).sum() for name in weights.files)))
     train = {key: done[key] for key in ("best_validation_loss", "best_epoch", "steps_run")}
@@ -38,7 +40,7 @@ def numbers(results: Path) -> dict[str, dict[str, float]]:
     for measure, settings in SETTINGS.items():
         output = results / f"{measure}.json"
         words = ("--run", RUN, "--settings", settings, "--output", str(output))
-        assert door(measure, "--results", str(results), *words).wait(300) == 0
+        assert door(measure, "--results", str(results), *words).wait() == 0
         found[measure] = json.loads(output.read_text())["values"]
     return found
 

@@ -86,21 +86,6 @@ def test_every_package_says_what_lives_there_and_tests_mirror_it(package):
     assert list((ROOT / "tests" / package).glob("test_*.py")), package
 
 
-def test_the_snakefile_pays_for_nothing_heavy():
-    code = (
-        "import sys; sys.path.insert(0, 'workflow');"
-        "from batchscope import snakefile; snakefile.Jobs.of(['config.yaml'], "
-        "__import__('batchscope.study.config').study.config.read('config.yaml'));"
-        "print(sorted(name for name in sys.modules if '.' not in name))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    loaded = set(ast.literal_eval(done.stdout))
-    # NumPy comes with the paths of the records; it is a tenth of a second.
-    assert not loaded & (HEAVY - {"numpy"})
-
-
 def test_the_project_pins_what_the_lock_holds():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     lock, dev = locked("requirements.lock"), locked("requirements-dev.lock")

@@ -1,0 +1,136 @@
+"""Every figure in every shape of experiment: its files, its axes, and always the same bytes."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_figures import AGAINST_BATCH_SIZE, NAMES, RATES, tables_of, texts, two_rates
+
+import synthetic
+from batchscope import figures
+from batchscope.analysis import run_series
+from batchscope.figures.drawing import canvas
+
+__all__ = ["two_rates"]  # a fixture
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def drawn(two_rates, tmp_path_factory):
+    """The folder of every figure of `two_rates`."""
+    folder = tmp_path_factory.mktemp("figures")
+    figures.write(two_rates, NAMES, folder)
+    return folder
+
+
+def test_the_files_of_every_figure(drawn):
+    expected = {f"{name}{suffix}" for name in NAMES for suffix in figures.SUFFIXES}
+    assert {path.name for path in drawn.iterdir()} == expected | {figures.LISTING}
+    listing = json.loads((drawn / figures.LISTING).read_text())
+    assert [entry["name"] for entry in listing] == NAMES
+    assert all(entry["title"] and entry["caption"] for entry in listing)
+
+
+def test_what_was_found_is_a_sentence_or_two_with_numbers(drawn):
+    listing = json.loads((drawn / figures.LISTING).read_text())
+    for entry in listing:
+        assert entry["found"].endswith("."), entry["name"]
+        assert any(character.isdigit() for character in entry["found"])
+        assert "significant" not in entry["found"]
+    found = {entry["name"]: entry["found"] for entry in listing}
+    assert "at batch size 16" in found["best_losses"]
+    assert "(6 of 6 and 4 of 6 seeds)" in found["best_losses"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_files_are_sound(drawn, name):
+    text = (drawn / f"{name}.svg").read_text()
+    root = ElementTree.fromstring(text)
+    assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].entry.title
+    assert len(text) < 150_000
+    assert "<text" not in text  # outlines: the same wherever it is opened
+    assert "<image" not in text
+    with Image.open(drawn / f"{name}.png") as image:
+        assert image.width > 700
+        assert np.asarray(image.convert("L")).std() > 5
+
+
+@pytest.mark.parametrize("name", ["loss_curves", "sharpness", "displacement", "update_norms"])
+def test_a_figure_is_drawn_from_its_csv_alone_and_always_the_same(drawn, name):
+    figure = figures.FIGURES[name]
+    drawing = figure.draw(run_series.read(drawn / f"{name}.csv"))
+    svg, png = canvas.svg_and_png(drawing, figure.entry.title)
+    assert svg == (drawn / f"{name}.svg").read_text()
+    assert png == (drawn / f"{name}.png").read_bytes()
+
+
+def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
+    import matplotlib
+
+    figure = figures.FIGURES["best_losses"]
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "none"}):
+        drawing = figure.draw(figure.select(figures.read(two_rates)))
+        svg, _ = canvas.svg_and_png(drawing, figure.entry.title)
+    assert svg == (drawn / "best_losses.svg").read_text()
+
+
+def test_every_run_stands_in_every_csv(drawn):
+    for name in NAMES:
+        # Of pairs, the run at the start stands for both; of surfaces, few are shown; limits are
+        # of series.
+        if name in ("line", "landscape", "batch_size_limits"):
+            continue
+        frame = run_series.read(drawn / f"{name}.csv")
+        assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
+        assert set(frame["status"]) == {"finished", "diverged", "missing", "out_of_memory"}
+
+
+def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
+    for name in NAMES:
+        drawing = figures.FIGURES[name].draw(run_series.read(drawn / f"{name}.csv"))
+        for axes in drawing.axes:
+            assert axes.get_title("left") or axes.get_label() == "<colorbar>"
+        if name != "batch_size_limits":  # whose rows are named one by one
+            assert any(axes.get_ylabel() for axes in drawing.axes)
+        if name in AGAINST_BATCH_SIZE:
+            drawing.draw_without_rendering()
+            labels = [label.get_text() for label in drawing.axes[0].get_xticklabels()]
+            assert labels == ["16", "32", "64", "128", "256"]
+
+
+SHAPES = {
+    "one_batch_size": (synthetic.grid([32]), None),
+    "one_seed": (synthetic.grid(seeds=[0]), None),
+    "one_run": (synthetic.grid([32], [0]), None),
+    "no_batch_size_varied": (synthetic.grid([32], range(3), RATES), None),
+    "all_diverged": (synthetic.grid(seeds=range(2)), "diverged"),
+    "all_out_of_memory": (synthetic.grid(seeds=range(2)), "out_of_memory"),
+    "all_missing": (synthetic.grid(seeds=range(2)), "missing"),
+    "many_batch_sizes": (synthetic.grid(range(16, 65, 4), [0, 1]), None),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.filterwarnings("error")
+def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
+    runs, status = SHAPES[shape]
+    failed = dict.fromkeys(runs, status) if status else {}
+    folder = tables_of(tmp_path, runs, failed)
+    read = figures.read(folder)
+    for figure in figures.FIGURES.values():
+        frame = figure.select(read)
+        drawing = figure.draw(frame)
+        drawing.draw_without_rendering()
+        assert not any("$" in text for text in texts(drawing)), figure.entry.name
+        found = figure.found(frame)
+        if not status:
+            assert found == "" or found.endswith(".")
+        elif figure.entry.name == "time":  # its timing job ran all the same
+            assert "training time" not in found
+        else:
+            assert found == "" or figure.entry.name == "loss_curves"
+            of_runs = figure.entry.name in NAMES and figure.entry.name != "loss_curves"
+            assert "no finished run" in texts(drawing) or not of_runs

@@ -1,0 +1,78 @@
+"""What must start quickly, or where a package is absent, imports no more than it needs.
+
+One process does one thing after the other, from the lightest: what a later one must not import,
+no earlier one may.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from batchscope.catalogue.measures import MEASURES
+from project import ROOT
+
+FRAMEWORKS = {"tensorflow", "keras"}
+TABLES = FRAMEWORKS | {"matplotlib"}
+READING = TABLES | {"pandas", "scipy", "sklearn", "jinja2", "snakemake", "torch", "mxnet", "jax"}
+# Name -> what is done, and the packages that it may not import.
+THINGS = {
+    "the registry of figures": (
+        "from batchscope import figures; figures.available(['evaluate']);"
+        "figures.FIGURES['time'].entry.caption",
+        {"numpy", "pandas", "matplotlib", "scipy"},
+    ),
+    "reading a study": (
+        "from batchscope.store import status; from batchscope.study import config;"
+        "config.study('config.yaml')",
+        READING,
+    ),
+    # NumPy comes with the paths of the records; it is a tenth of a second.
+    "the Snakefile": (
+        "from batchscope import snakefile;"
+        "snakefile.Jobs.of(['config.yaml'], config.read('config.yaml'))",
+        READING | {"PIL"},
+    ),
+    "preparing the digits": (
+        "from batchscope import datasets;"
+        "datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1]);"
+        "datasets.load(sys.argv[1], 'digits-00000000').images('train')",
+        READING | {"PIL"},
+    ),
+    # The pure functions of a measure, and those that need no data.
+    **{f"measure {name}": (f"import batchscope.measures.{name}", FRAMEWORKS) for name in MEASURES},
+    "sampling": ("from batchscope.timing.instruments import sampler", FRAMEWORKS),
+    "tables": ("from batchscope.tables import run_table", TABLES),
+    "the report": ("import batchscope.report", TABLES | {"sklearn"}),
+}
+CODE = """
+import json, sys
+for code in sys.stdin:
+    exec(json.loads(code))
+    print(json.dumps(sorted(name for name in sys.modules if "." not in name)), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory) -> dict[str, set[str]]:
+    """Name -> the packages that are imported once it is done."""
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, str(tmp_path_factory.mktemp("imports"))],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "workflow")},
+        input="".join(f"{json.dumps(code)}\n" for code, _ in THINGS.values()),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    loaded = [{*json.loads(line)} for line in done.stdout.splitlines()]
+    return dict(zip(THINGS, loaded, strict=True))
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_it_imports_no_more_than_it_needs(imported, name):
+    assert not imported[name] & THINGS[name][1]
