@@ -399,14 +399,14 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         }
     )
     time = figures.FIGURES["time"]
-    note = "1 of 2 runs at batch size 256 ran to the last epoch that they may; what they and the"
+    note = "1 of 2 runs at batch size 256 ran to the last epoch that they may; their times and the"
     assert time.found(frame).endswith(
         "Mean number of epochs until it stopped was 35 at batch size 32 and 80 at 256 (2 of 2 "
         "seeds). Mean total training time was 70 s at batch size 32 and 80 s at 256 (2 of 2 "
-        f"seeds). {note} means tell are lower bounds."
+        f"seeds). {note} means are lower bounds."
     )
     drawing = time.draw(frame)
-    assert f"{note} means tell are lower bounds (hollow, with an arrow)." in drawing.get_supxlabel()
+    assert f"{note} means are lower bounds (hollow, with an arrow)." in drawing.get_supxlabel()
     hollow = [
         [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
         for axes in drawing.axes

@@ -307,9 +307,7 @@ def test_margins_and_the_experiments_beside_them():
 def test_limits_of_the_batch_size_need_margins_and_beside_needs_them_too():
     experiment = {"measure": ["evaluate"], "figures": ["batch_size_limits"], "beside": ["a"]}
     found = problems(config(experiment=experiment))
-    start = (
-        "experiments.a.figures[0]: received 'batch_size_limits' without its requirements; margins"
-    )
+    start = "experiments.a.figures[0]: received 'batch_size_limits' without its requirements; "
     assert any(line.startswith(f"{start}margins") for line in found)
     assert any("beside: received without margins" in line for line in found)
 
