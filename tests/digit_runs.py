@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +55,7 @@ def door(*arguments: str, warm: bool = True, **options) -> subprocess.Popen:
 def step(*arguments: str) -> tuple[int, str]:
     """Runs a step; returns its exit status and all that it said."""
     process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    output, _ = process.communicate()
+    output, _ = process.communicate(timeout=600)
     return process.returncode, output
 
 
@@ -65,12 +64,6 @@ def with_digits(digits: Path, results: Path) -> Path:
     results.mkdir(parents=True, exist_ok=True)
     (results / "data").symlink_to(digits / "data")
     return results
-
-
-def copy_results(results: Path, target: Path) -> Path:
-    """Copies results to edit, of which the data set is shared."""
-    shutil.copytree(results, target, symlinks=True)
-    return target
 
 
 def train(results: Path, run: str, *arguments: str) -> dict:
