@@ -345,7 +345,7 @@ def test_a_batch_above_the_training_set_is_refused(results):
     assert status == 1
     text = "received 1088; at most 1087 is expected, the training images of digits."
     assert output.splitlines()[-1] == f"batch_size: {text}"
-    assert not (results / "runs" / run).exists()
+    assert not any((results / "runs" / run).glob("*"))  # its lock needed the folder
 
 
 @pytest.mark.parametrize(("scaling", "expected"), [("none", 0.05), ("linear", 0.2), ("sqrt", 0.1)])

@@ -86,9 +86,9 @@ def count(number: int, noun: str, several: str = "") -> str:
     return f"{number} {noun if number == 1 else several or plural(noun)}"
 
 
-def listed(words: Iterable[str], last: str = "and") -> str:
+def listed(words: Iterable[object], last: str = "and") -> str:
     """Returns words as a sentence has them: `set, cases and vary`."""
-    *first, end = [*words] or [""]
+    *first, end = [str(word) for word in words] or [""]
     return f"{', '.join(first)} {last} {end}" if first else end
 
 

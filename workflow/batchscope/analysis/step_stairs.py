@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from batchscope import wording
 from batchscope.analysis import paired_tests
 from batchscope.analysis.step_cost import LEVEL, NAN, medians_of, weighted_line
-from batchscope.problems import listed
 
 STAIRS = (8, 16, 32)  # images
 LEAST_LEVELS = 3  # two levels are one jump, which shows no period
@@ -131,4 +131,4 @@ def verdict(found: Comparison) -> str:
 
 
 def _words(sizes: tuple[int, ...]) -> str:
-    return listed([str(q) for q in sizes])
+    return wording.listed(sizes)
