@@ -173,10 +173,17 @@ def _write_run(
         disk.write_json(
             path, records.measure_record(measure, run, settings, status, values, **details)
         )
-    if "evaluate" in experiment.trainings.measures:
-        for epoch in experiment.at_epochs:
-            reached = finished and epoch <= epochs
+    for epoch in experiment.at_epochs:
+        reached = finished and epoch <= epochs
+        if "evaluate" in experiment.trainings.measures:
             _write_early(results, run, epoch, size, seed, status, reached)
+        if "noise_scale" in experiment.trainings.measures:
+            settings = {**experiment.trainings.measures["noise_scale"], "epoch": epoch}
+            name = measure_settings.settings_name("noise_scale", settings)
+            values = _noise_at(epoch, np.random.default_rng([size, seed, epoch]))
+            values = values if reached else dict.fromkeys(values)
+            record = records.measure_record("noise_scale", run, settings, status, values)
+            disk.write_json(records.measure_path(results, run, "noise_scale", name), record)
 
 
 def _write_early(
@@ -330,6 +337,26 @@ def _alignment(
     return values, {"places": places}
 
 
+def _noise_at(epoch: int, generator: np.random.Generator) -> dict[str, float | None]:
+    """Noise that outgrows the gradient; after 40 epochs the gradient is below its own error."""
+    variance = 40 * math.exp(generator.normal(0, 0.05))
+    norm_squared = 2 * math.exp(-epoch / 6) + generator.normal(0, 0.02)
+    scale = variance / norm_squared if norm_squared > 0 else None
+    return {
+        "gradient_noise_scale": scale,
+        "gradient_noise_scale_error": scale and scale / 5,
+        "gradient_norm_squared": norm_squared,
+        "gradient_variance": variance,
+    }
+
+
+def _noise_scale(
+    settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
+) -> tuple[dict[str, float | None], dict[str, Any]]:
+    start = {f"{name}_start": value for name, value in _noise_at(0, generator).items()}
+    return start | _noise_at(40, generator), {"micro_batch": 1}
+
+
 def _hessian(
     settings: dict[str, Any], size: int, rate: float, generator: np.random.Generator
 ) -> tuple[dict[str, float], dict[str, Any]]:
@@ -364,6 +391,7 @@ _MORE = {
     "displacement": _displacement,
     "gradient_alignment": _alignment,
     "hessian": _hessian,
+    "noise_scale": _noise_scale,
     "sam_sharpness": _sam_sharpness,
     "landscape": _rise,
 }

@@ -57,6 +57,12 @@ def test_the_files_are_those_of_the_plan(made):
     assert found == {"default", "at=1", "at=2", "at=4"}
 
 
+def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
+    assert job_files.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
+    # Weights that are told by the epoch are told once.
+    assert job_files.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"
+
+
 def test_after_the_last_epoch_the_weights_are_the_final_ones(made):
     _, run, results = made
     assert values(results, run, "at=4") == values(results, run, "default")

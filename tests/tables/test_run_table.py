@@ -256,6 +256,10 @@ def test_at_epochs(written):
     for split in records.SPLITS:
         for name in (f"{split}_loss", f"{split}_accuracy"):
             assert row[name] == values[name]
+    path = records.measure_path(results, runs[0], "noise_scale", "at=5")
+    for name, value in disk.read_json(path)["values"].items():
+        assert row[name] == value
+    assert not any(name.endswith("_start") for name in frame)  # of no epoch
     diverged = frame[frame["run"] == runs[1]]  # after seven epochs
     assert diverged["test_accuracy"].isna().all()
     assert diverged["train_seconds"].isna().tolist() == [False, False, False, True]
@@ -285,10 +289,18 @@ def test_at_epochs_need_no_more_than_one_of_their_measures(written):
     timing = chosen.pop("time_epoch")
     frame = long_tables.at_epochs(results, planned, "gap")
     assert frame["train_seconds"].isna().all() and frame["test_loss"].notna().any()
-    del chosen["evaluate"]
+    del chosen["evaluate"], chosen["noise_scale"]
     chosen["time_epoch"] = timing
     frame = long_tables.at_epochs(results, planned, "gap")
     assert frame["test_loss"].isna().all() and frame["train_seconds"].notna().any()
+
+
+def test_at_epochs_follow_the_settings_of_their_measure(written):
+    results, planned = written
+    chosen = planned.experiments["gap"].trainings.measures
+    chosen["noise_scale"] = {**chosen["noise_scale"], "examples": 64}
+    frame = long_tables.at_epochs(results, planned, "gap")
+    assert frame["gradient_variance"].isna().all() and frame["test_loss"].notna().any()
 
 
 def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tmp_path):

@@ -41,6 +41,7 @@ class Column:
         source: Who stated it.
         timed: Whether it rests on one timing job per configuration, so that seeds give it no
             interval.
+        at_epochs: Whether a record of one of an experiment's `at_epochs` fills it too.
         words: Setting's value -> words for it, in the label.
     """
 
@@ -51,6 +52,7 @@ class Column:
     direction: str = ""
     source: str = ""
     timed: bool = False
+    at_epochs: bool = True
     words: dict[str, str] = field(default_factory=dict)
 
 

@@ -29,3 +29,20 @@ def examples(birth: int, doc: str = "Training examples behind the loss") -> Para
         minimum=0,
         words=(("all", 0),),
     )
+
+
+def epoch(otherwise: str) -> Parameter:
+    """Returns the setting for the epoch after which a measure is taken, which `at_epochs` gives.
+
+    Args:
+        otherwise: What is measured where it is 0.
+    """
+    return Parameter(
+        "epoch",
+        "at",
+        "int",
+        0,
+        f"Epoch after which to measure, given by `at_epochs`; 0 for {otherwise}.",
+        minimum=0,
+        maximum=1000000000,
+    )

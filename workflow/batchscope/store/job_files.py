@@ -89,7 +89,7 @@ def measure_jobs(
 ) -> Iterator[MeasureJob]:
     """Yields every file that an experiment's measures write; shared times once per run.
 
-    Evaluate writes one more for each of the experiment's `at_epochs`.
+    A measure at epochs writes one more for each of the experiment's `at_epochs`.
 
     Args:
         study: The planned study.
@@ -161,7 +161,8 @@ def _every_job(
             yield MeasureJob(path, measure, (run,))
         if measure in MEASURES and MEASURES[measure].at_epochs:
             for run, epoch in product(trainings.runs, experiment.at_epochs):
-                path = records.measure_path(results, run, measure, at_epoch(measure, epoch))
+                early = at_epoch(measure, values, epoch)
+                path = records.measure_path(results, run, measure, early)
                 yield MeasureJob(path, measure, (run,))
     yield from timing_jobs(experiment, results, machine)
 
@@ -198,9 +199,16 @@ def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[Measure
     return {what: list(jobs.values()) for what, jobs in found.items()}
 
 
-def at_epoch(measure: str, epoch: int) -> str:
-    """Returns the name of a measure's settings for the weights after an epoch."""
-    return measure_settings.settings_name(measure, {"epoch": epoch})
+def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
+    """Returns the name of a measure's settings for the weights after an epoch.
+
+    Args:
+        measure: A measure at epochs.
+        settings: Its settings otherwise; which `weights` it reads then plays no part.
+        epoch: The epoch.
+    """
+    others = {name: value for name, value in settings.items() if name != "weights"}
+    return measure_settings.settings_name(measure, {**others, "epoch": epoch})
 
 
 @dataclass(frozen=True)

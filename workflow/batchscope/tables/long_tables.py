@@ -14,6 +14,7 @@ import pandas
 
 from batchscope import damage, disk
 from batchscope.catalogue import measure_settings, run_factors, run_names
+from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, records
 
 if TYPE_CHECKING:
@@ -28,8 +29,14 @@ _UPDATES = ("low", "high", "count", "share")
 _ALIGNMENT = ("place", "epoch", "examples", "norm", "ratio", "independent")
 _LINES = ("other", "factor", "small", "large", "alpha", "split", "loss", "accuracy")
 _LANDSCAPES = ("kind", "index", "a", "b", "loss")
-_METRICS = tuple(f"{split}_{name}" for split in records.SPLITS for name in ("loss", "accuracy"))
-AT_EPOCHS = ("machine", "at_epoch", *_METRICS, "train_seconds")
+_AT_EPOCH_MEASURES = {name: entry for name, entry in MEASURES.items() if entry.at_epochs}
+_EARLY = tuple(
+    name
+    for entry in _AT_EPOCH_MEASURES.values()
+    for name, column in entry.columns.items()
+    if column.at_epochs
+)
+AT_EPOCHS = ("machine", "at_epoch", *_EARLY, "train_seconds")
 _WHOLE = ("epoch", "step", "position", "count", "examples", "index", "at_epoch")
 
 Block = dict[str, Sequence[Any]]
@@ -215,9 +222,9 @@ def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.Dat
 def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine, run and number of epochs that the experiment asks for.
 
-    Losses and accuracies are those of the weights after that epoch, dropout off;
-    `train_seconds` is at_epoch * seconds_per_epoch, validation apart. What a training that
-    stopped earlier never reached is empty.
+    What measures gave is of the weights after that epoch, dropout off; `train_seconds` is
+    at_epoch * seconds_per_epoch, validation apart. What a training that stopped earlier never
+    reached is empty.
     """
     chosen = study.experiments[experiment]
     return _table(AT_EPOCHS, _at_epochs(results, study, chosen))
@@ -236,7 +243,7 @@ def _at_epochs(
             timing = run_names.timing_name(run_names.parse_run(run))
             if timing not in timed:
                 timed[timing] = _seconds_per_epoch(place, timing, chosen)
-            evaluated = [_evaluated(place.results, run, epoch, chosen) for epoch in epochs]
+            measured = [_measured_early(place.results, run, epoch, chosen) for epoch in epochs]
             path = records.run_folder(place.results, run) / "record.json"
             record = disk.read_json(path, "epochs_run")
             yield (
@@ -244,7 +251,7 @@ def _at_epochs(
                 {
                     "machine": [place.machine] * len(epochs),
                     "at_epoch": epochs,
-                    **{name: [found.get(name, NAN) for found in evaluated] for name in _METRICS},
+                    **{name: [found.get(name, NAN) for found in measured] for name in _EARLY},
                     "train_seconds": [
                         epoch * timed[timing] if epoch <= record["epochs_run"] else NAN
                         for epoch in epochs
@@ -253,15 +260,16 @@ def _at_epochs(
             )
 
 
-def _evaluated(
+def _measured_early(
     results: Path | str, run: str, epoch: int, experiment: Experiment
 ) -> dict[str, float]:
-    """Returns what evaluate measured of the weights after an epoch, which may be nothing."""
-    if "evaluate" not in experiment.trainings.measures:
-        return {}
-    path = records.measure_path(results, run, "evaluate", job_files.at_epoch("evaluate", epoch))
-    found = (read_record(path, "values") or {"values": {}})["values"]
-    return {name: value for name, value in found.items() if value is not None}
+    """Returns what was measured of the weights after an epoch, which may be nothing."""
+    values: dict[str, float | None] = {}
+    for measure in _AT_EPOCH_MEASURES.keys() & experiment.trainings.measures.keys():
+        settings = job_files.at_epoch(measure, experiment.trainings.measures[measure], epoch)
+        path = records.measure_path(results, run, measure, settings)
+        values |= (read_record(path, "values") or {"values": {}})["values"]
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _seconds_per_epoch(place: job_files.Place, timing: str, experiment: Experiment) -> float:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from batchscope.catalogue.entries import Column, Figure, Measure
-from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS
+from batchscope.catalogue.shared_settings import WEIGHTS, epoch
 
 ENTRY = Measure(
     name="evaluate",
@@ -15,15 +14,7 @@ ENTRY = Measure(
     ),
     settings=(
         WEIGHTS,
-        Parameter(
-            "epoch",
-            "at",
-            "int",
-            0,
-            "Epoch after which to measure, given by `at_epochs`; 0 for `weights`.",
-            minimum=0,
-            maximum=1000000000,
-        ),
+        epoch("`weights`"),
     ),
     columns={
         "train_loss": Column("Mean loss over the train split, dropout off.", label="Training loss"),

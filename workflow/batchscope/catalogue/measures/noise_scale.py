@@ -1,0 +1,107 @@
+"""Gradient noise scale: the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from batchscope.catalogue.entries import Column, Figure, Measure, Settings
+from batchscope.catalogue.parameters import Parameter
+from batchscope.catalogue.shared_settings import epoch, examples
+
+FEWEST_UNITS = 3  # gradients: the jackknife leaves one out, and two have one pair
+
+
+def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    wanted, size = settings["examples"], settings["micro_batch"]
+    least = FEWEST_UNITS * size
+    if 0 < wanted < least:
+        text = f"received {wanted}; at least {least} is expected, {FEWEST_UNITS} gradients of "
+        yield "examples", f"{text}{size} (micro_batch)."
+
+
+_START = {"at_epochs": False}
+
+ENTRY = Measure(
+    name="noise_scale",
+    version="noise_scale-v1",
+    doc=(
+        "Gradient noise scale of McCandlish et al. 2018 (arXiv 1812.06162) at the start, after "
+        "the epochs of `at_epochs` and at the end of the training."
+    ),
+    settings=(
+        examples(512, "Training examples whose gradients are taken"),
+        Parameter(
+            "micro_batch",
+            "mb",
+            "int",
+            1,
+            "Examples behind each gradient; more where those of single examples cost too much or "
+            "cannot be had.",
+            "examples",
+            minimum=1,
+            maximum=1000000000,
+        ),
+        epoch("start and end of the training"),
+    ),
+    columns={
+        "gradient_noise_scale_start": Column(
+            "gradient_noise_scale at the initial weights.", "examples", **_START
+        ),
+        "gradient_noise_scale_error_start": Column(
+            "gradient_noise_scale_error at the initial weights.", "examples", **_START
+        ),
+        "gradient_norm_squared_start": Column(
+            "gradient_norm_squared at the initial weights.", "nats^2", **_START
+        ),
+        "gradient_variance_start": Column(
+            "gradient_variance at the initial weights.", "nats^2", **_START
+        ),
+        "gradient_noise_scale": Column(
+            "gradient_variance / gradient_norm_squared at the last weights: the batch size at "
+            "which noise and signal of a gradient are equally large (McCandlish et al. 2018); "
+            "empty where gradient_norm_squared is not above zero, which is not resolved.",
+            "examples",
+        ),
+        "gradient_noise_scale_error": Column(
+            "Standard error of gradient_noise_scale by the jackknife over examples.", "examples"
+        ),
+        "gradient_norm_squared": Column(
+            "Squared norm of the expected gradient at the last weights, unbiased: what noise "
+            "makes of it may lie below zero.",
+            "nats^2",
+        ),
+        "gradient_variance": Column(
+            "Trace of the covariance of single examples' gradients at the last weights, unbiased.",
+            "nats^2",
+        ),
+    },
+    problems=_problems,
+    weights=("initial", "final"),
+    at_epochs=True,
+    figures=(
+        Figure(
+            "noise_scale",
+            "Gradient noise scale",
+            "Gradients",
+            caption=(
+                "The gradient noise scale tr Σ / ‖G‖² over the training (McCandlish et al. "
+                "2018): the number of examples at which the noise of a mean gradient is as "
+                "large as its signal. One colour per batch size; the dotted line of the same "
+                "colour is the batch size that was used. Below the noise scale a larger batch "
+                "saves updates nearly in proportion; far above it, it saves few. Points are "
+                "the ratio of means over seeds, with Fieller's 95 % interval; of one seed, bars "
+                "are the jackknife's standard error over examples. All runs are measured on the "
+                "same examples. A hollow mark with an arrow is the lower end of an interval "
+                "without an upper one: at least so much. Not resolved is where the squared "
+                "gradient cannot be told from zero and leaves no lower end either. With Adam it "
+                "is of the raw gradients, not of what the optimizer makes of them, and says less "
+                "(Merrill et al. 2025, arXiv 2505.23971, found it orders of magnitude below the "
+                "measured critical batch size). It predicts an order of magnitude of "
+                "optimisation speed, not generalisation."
+            ),
+            measures=("noise_scale",),
+        ),
+    ),
+    minutes=120,
+    order=5,
+)

@@ -1,0 +1,282 @@
+"""The gradient noise scale over the training, with the batch sizes that were used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.transforms import ScaledTranslation
+
+from batchscope import wording
+from batchscope.analysis import ratio_intervals, run_series
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas
+
+_SCALE, _ERROR = "gradient_noise_scale", "gradient_noise_scale_error"
+_SQUARE, _VARIANCE = "gradient_norm_squared", "gradient_variance"
+_COLUMNS = [_SCALE, _ERROR, _SQUARE, _VARIANCE]
+_START, _EARLY, _END = "start", "epoch", "end"
+_WIDTH, _HEIGHT = 5.6, 3.6  # inches, of a panel
+_STEP, _WIDEST = 5.0, 32.0  # points between two batch sizes' marks at one epoch, and of all
+_LINEAR_TO = 1.0  # epoch up to which a logarithmic axis of epochs is linear
+_MOST_TOLD = 2  # series described in words
+
+
+class _Point(NamedTuple):
+    """What all seeds of one batch size say of one place in the training."""
+
+    place: str
+    epoch: float
+    found: ratio_intervals.Ratio
+    error: float
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run and place in its training, in order: factors, status and columns.
+
+    The place is `start`, `end`, or `epoch` for what lies between them.
+    """
+    keys = ["machine", "run"]
+    runs = tables.runs
+    factors = against_batch_size.factor_columns(runs)
+    about = runs[list(dict.fromkeys([*keys, *factors, "epochs_run"]))]
+    start = about.assign(
+        place=_START, epoch=0, **{name: runs[f"{name}_start"] for name in _COLUMNS}
+    )
+    end = about.assign(
+        place=_END, epoch=about["epochs_run"], **{name: runs[name] for name in _COLUMNS}
+    )
+    parts = [start, end]
+    if len(tables.at_epochs):
+        early = tables.at_epochs[[*keys, "at_epoch", *_COLUMNS]]
+        early = about.merge(early.rename(columns={"at_epoch": "epoch"}), on=keys)
+        # The weights after a training's last epoch are its end.
+        parts.append(early[early["epoch"] < early["epochs_run"]].assign(place=_EARLY))
+    frame = pandas.concat([part.astype({"epoch": float}) for part in parts])
+    order = frame["place"].map({_START: 0, _EARLY: 1, _END: 2})
+    frame = frame.assign(order=order).sort_values(["order", "epoch"], kind="stable")
+    return frame[[*factors, "place", "epoch", *_COLUMNS]].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one panel per series."""
+    groups = run_series.series(frame)
+    columns = min(len(groups), 2)
+    rows = -(-len(groups) // columns)
+    size = {"width": _WIDTH if columns == 1 else 4.4, "height": _HEIGHT if rows == 1 else 3.0}
+    figure, grid = canvas.panels(rows, columns, **size, sharex=True, sharey=True)
+    sizes = sorted(frame["batch_size"].unique().tolist())
+    styles = {
+        size: {**style, "marker": canvas.MARKERS[index % len(canvas.MARKERS)]}
+        for index, (size, style) in enumerate(
+            zip(sizes, canvas.ordered_styles(len(sizes)), strict=True)
+        )
+    }
+    points = [{size: _points(group.frame, size) for size in sizes} for group in groups]
+    low, high = _limits(points, sizes)
+    epochs = sorted(frame.loc[frame["status"] == canvas.FINISHED, "epoch"].dropna().unique())
+    for axes, group, found in zip(grid.flat, groups, points, strict=False):
+        axes.set_yscale("log")
+        axes.set_ylim(low, high)
+        canvas.few_log_labels(axes.yaxis, high / low)
+        _epoch_axis(axes, epochs)
+        axes.set_title(group.label or "Gradient noise scale")
+        own = [size for size in sizes if (group.frame["batch_size"] == size).any()]
+        _draw_panel(axes, {size: found[size] for size in own}, styles, low)
+    for axes in list(grid.flat)[len(groups) :]:
+        axes.remove()
+    for row in grid:
+        row[0].set_ylabel("noise scale (examples)")
+    for axes in figure.axes:
+        axes.set_xlabel("epoch")
+    against_epoch.legend(figure, styles)
+    every = [point for found in points for each in found.values() for point in each]
+    canvas.notes(figure, against_epoch.runs(frame), *_notes(frame, every))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the noise scale at the start and end, for smallest and largest batch size."""
+    told = []
+    for group in run_series.series(frame)[:_MOST_TOLD]:
+        of = f" ({group.label})" if group.label else ""
+        sizes = sorted(group.frame["batch_size"].unique().tolist())
+        for size in dict.fromkeys((sizes[0], sizes[-1])):
+            points = {point.place: point for point in _points(group.frame, size)}
+            values = [
+                f"{_told(points[place].found)} at the {place}"
+                for place in (_START, _END)
+                if place in points
+            ]
+            if values:
+                told.append(
+                    f"At batch size {size}{of} the gradient noise scale was "
+                    f"{wording.listed(values)} of the training."
+                )
+    return " ".join(told)
+
+
+def _told(found: ratio_intervals.Ratio) -> str:
+    """Returns a noise scale in words."""
+    if found.open:
+        return f"at least {wording.number(found.low)} examples"
+    if not found.resolved:
+        return "not resolved"
+    ends = wording.interval(found.low, found.high)
+    return f"{wording.number(found.ratio)} examples" + (f" ({ends})" if ends else "")
+
+
+def _points(rows: pandas.DataFrame, size: int) -> list[_Point]:
+    """Returns what the finished runs of a batch size say, in order of their training."""
+    chosen = rows[(rows["batch_size"] == size) & (rows["status"] == canvas.FINISHED)]
+    chosen = chosen[chosen[_VARIANCE].notna()]
+    # Trainings that stopped by patience end at epochs of their own.
+    place = chosen["place"].where(chosen["place"] != _EARLY, chosen["epoch"].map("{:08.0f}".format))
+    return [
+        _Point(
+            group["place"].iloc[0],
+            float(group["epoch"].mean()),
+            ratio_intervals.fieller(group[_VARIANCE], group[_SQUARE]),
+            float(group[_ERROR].iloc[0]) if len(group) == 1 else np.nan,
+        )
+        for _, group in chosen.groupby(place, sort=False)
+    ]
+
+
+def _ends(point: _Point) -> tuple[float, float]:
+    """Returns the ends of a point's bar, which may be NaN."""
+    if point.found.n == 1:
+        return point.found.ratio - point.error, point.found.ratio + point.error
+    return point.found.low, point.found.high
+
+
+def _limits(points: list[dict[int, list[_Point]]], sizes: list[int]) -> tuple[float, float]:
+    """Returns the vertical axis's ends: what is drawn, above zero, and the batch sizes."""
+    every = [point for found in points for each in found.values() for point in each]
+    known = [point for point in every if point.found.resolved]
+    estimates = [p.found.low if p.found.open else p.found.ratio for p in known]
+    centre = np.array([*sizes, *estimates], float)
+    centre = centre[centre > 0]
+    ends = np.array([end for point in known for end in _ends(point)], float)
+    shown = np.append(centre, ends[np.isfinite(ends) & (ends > 0)])
+    # A lower end close to zero would leave the rest no room.
+    low, high = max(shown.min(), centre.min() / 10), shown.max()
+    margin = max((high / low) ** 0.07, 1.5)
+    return float(low / margin), float(high * margin)
+
+
+def _epoch_axis(axes: Axes, epochs: list[float]) -> None:
+    """Labels the epochs that were measured; logarithmic from epoch 1 on where they span much."""
+    if not epochs:
+        return
+    last = epochs[-1]
+    spread = [epoch for epoch in epochs if 0 < epoch < last]
+    if spread and last > 8 * spread[0]:
+        axes.set_xscale("symlog", base=2, linthresh=_LINEAR_TO)
+        named = canvas.spread([round(epoch) for epoch in epochs if epoch >= 1])
+        axes.set_xlim(-0.35, last * 1.5)
+    else:
+        named = [round(epoch) for epoch in epochs if epoch > 0]
+        kept = [last, *(epoch for epoch in named if 0.06 * last < epoch < 0.94 * last)]
+        named = sorted({round(epoch) for epoch in kept}) if len(kept) < 9 else [round(last)]
+        axes.set_xlim(-0.08 * last, 1.12 * last)
+    axes.xaxis.set_major_locator(FixedLocator([0, *named]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+
+
+def _draw_panel(
+    axes: Axes, points: dict[int, list[_Point]], styles: dict[int, dict[str, Any]], low: float
+) -> None:
+    """Draws every batch size's points beside each other, and the batch size itself."""
+    if not any(points.values()):
+        canvas.empty(axes)
+        return
+    labelled = canvas.spread(list(points))
+    for index, (size, each) in enumerate(points.items()):
+        style = styles[size]
+        axes.axhline(size, color=style["color"], linestyle=canvas.LINES[2], linewidth=1, zorder=1)
+        if size in labelled:
+            axes.annotate(
+                f"B = {size}",
+                (1, size),
+                (3, 0),
+                xycoords=axes.get_yaxis_transform(),
+                textcoords="offset points",
+                va="center",
+                fontsize=7,
+                color=style["color"],
+                annotation_clip=False,
+            )
+        step = min(_STEP, _WIDEST / len(points))
+        shift = step * (index - (len(points) - 1) / 2)
+        _draw_points(axes, each, style, shift, low)
+
+
+def _draw_points(
+    axes: Axes, points: list[_Point], style: dict[str, Any], shift: float, low: float
+) -> None:
+    """Draws one batch size's estimates, lower ends and words, so many points beside the epoch."""
+    colour = style["color"]
+    beside = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
+    known = [point for point in points if point.found.resolved and not point.found.open]
+    line = {"color": colour, "linestyle": style["linestyle"], "linewidth": 1, "zorder": 2}
+    axes.plot(*_coordinates(known), transform=beside, **line)
+    for point in points:
+        mark = {"color": colour, "marker": style["marker"], "markersize": 5.5, "zorder": 4}
+        if point.found.open:
+            axes.annotate(
+                "",
+                (point.epoch, point.found.low),
+                (0, 22),
+                xycoords=beside,
+                textcoords="offset points",
+                arrowprops={"arrowstyle": "<-", "color": colour, "shrinkA": 0, "shrinkB": 2},
+            )
+            hollow = {"markerfacecolor": "white", "linestyle": "none", **mark}
+            axes.plot(point.epoch, point.found.low, transform=beside, **hollow)
+        elif not point.found.resolved:
+            axes.annotate(
+                "not resolved",
+                (point.epoch, low),
+                (0, 4),
+                xycoords=beside,
+                textcoords="offset points",
+                rotation=90,
+                ha="center",
+                va="bottom",
+                fontsize=6,
+                color=colour,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+            )
+        else:
+            bottom, top = _ends(point)
+            if np.isfinite(top):
+                ends = [max(bottom, low), top]
+                bar = {"color": colour, "linewidth": 1, "linestyle": "-"}
+                axes.plot([point.epoch] * 2, ends, transform=beside, **bar)
+            full = {"markeredgecolor": "white", "markeredgewidth": 0.5, "linestyle": "none", **mark}
+            axes.plot(point.epoch, point.found.ratio, transform=beside, **full)
+
+
+def _coordinates(points: list[_Point]) -> tuple[list[float], list[float]]:
+    return [point.epoch for point in points], [point.found.ratio for point in points]
+
+
+def _notes(frame: pandas.DataFrame, points: list[_Point]) -> Iterator[str]:
+    """Yields what bars and marks are, where there are any, and of which gradients all is."""
+    if any(point.found.n > 1 for point in points):
+        yield "Points: ratios of means over seeds; bars: Fieller's 95 % intervals."
+    elif points:
+        yield "One seed. Bars: the jackknife's standard error over examples."
+    if any(point.found.open for point in points):
+        yield "Hollow, with an arrow: at least so much; the interval has no upper end."
+    if points:
+        yield "Dotted: the batch sizes that were used."
+    if "optimizer" in frame and (frame["optimizer"] == "adam").any():
+        yield "Adam: of the raw gradients, which says less of the batch size that is critical."

@@ -1,0 +1,153 @@
+"""Gradient noise scale: how many examples a mean gradient needs to be as large as its noise.
+
+With g_i the gradients of n examples at fixed weights, S their sum, G the expected gradient and
+Sigma the covariance of single ones::
+
+    d = mean |g_i|^2          o = (|S|^2 - sum |g_i|^2) / (n (n - 1))
+    |G|^2 = o                 tr Sigma = d - o                 B_simple = d / o - 1
+
+Both are unbiased; o is the mean of g_i . g_j over all pairs and may fall below zero, where |G|^2
+is not resolved. The standard error is that of the jackknife: leaving out an example needs |g_i|^2
+and g_i . S alone, so that all gradients are computed twice and none is kept. Where a gradient is
+the mean over a micro-batch of m examples, its covariance is Sigma / m.
+
+Without dropout; batch normalisation uses its moving statistics.
+
+Source: S. McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", arXiv 1812.06162,
+section 2.2 and appendix A.1 (their estimator from two batch sizes, here 1 and n).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchscope.catalogue import kept_epochs
+from batchscope.catalogue.measures.noise_scale import FEWEST_UNITS
+from batchscope.errors import UserError
+from batchscope.measures import FinishedRun, Measured, sharpness
+
+Gradient = Callable[[int], np.ndarray]
+
+
+class NoiseScale(NamedTuple):
+    """An estimate; NaN where gradients are not finite.
+
+    Attributes:
+        norm_squared: |G|^2, unbiased, of any sign.
+        variance: tr Sigma of single examples, at least 0.
+        scale: Their ratio in examples; NaN where |G|^2 is not above zero.
+        error: Its standard error in examples; NaN where it or one that leaves out an example is.
+    """
+
+    norm_squared: float
+    variance: float
+    scale: float
+    error: float
+
+
+def products(gradient: Gradient, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns |g_i|^2 and g_i . S of gradients that are computed twice and not kept.
+
+    Args:
+        gradient: Index -> gradient, of shape (size,); the same whenever it is asked for.
+        count: Number of gradients.
+        size: Weights in each.
+
+    Returns:
+        Two arrays, float64 of shape (count,).
+    """
+    total, squared, along = np.zeros(size), np.empty(count), np.empty(count)
+    for index in range(count):
+        one = gradient(index).astype(np.float64)
+        squared[index] = one @ one
+        total += one
+    for index in range(count):
+        along[index] = gradient(index).astype(np.float64) @ total
+    return squared, along
+
+
+def estimate(squared: np.ndarray, along: np.ndarray, micro_batch: int = 1) -> NoiseScale:
+    """Returns the noise scale of single examples.
+
+    Args:
+        squared: |g_i|^2, shape (n,), at least three.
+        along: g_i . S, shape (n,).
+        micro_batch: Examples whose mean gradient each g_i is.
+    """
+    norm_squared, spread = _moments(squared.sum(), along.sum(), len(squared))
+    scale, error = math.nan, math.nan
+    if norm_squared > 0:
+        scale = micro_batch * spread / norm_squared
+        error = micro_batch * _jackknife_error(squared, along)
+    return NoiseScale(float(norm_squared), float(micro_batch * spread), float(scale), float(error))
+
+
+def _moments(squares: Any, total: Any, count: int) -> tuple[Any, Any]:
+    """Returns o and d - o, from sum |g_i|^2 and |S|^2 of so many gradients."""
+    norm_squared = (total - squares) / (count * (count - 1))
+    return norm_squared, squares / count - norm_squared
+
+
+def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
+    """Returns the jackknife's standard error of (d - o) / o."""
+    count = len(squared)
+    # |S - g_i|^2 = |S|^2 - 2 g_i . S + |g_i|^2, and |S|^2 is the sum of all g_i . S.
+    totals = along.sum() - 2 * along + squared
+    norm_squared, spread = _moments(squared.sum() - squared, totals, count - 1)
+    if (norm_squared <= 0).any():
+        return math.nan
+    left_out = spread / norm_squared
+    return math.sqrt((count - 1) / count * ((left_out - left_out.mean()) ** 2).sum())
+
+
+def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
+    """Measures a run at the start and end of its training, or after one epoch.
+
+    Returns:
+        Without values, and with a message, where the training stopped before the epoch.
+
+    Raises:
+        UserError: If the run's weights or its data are missing, or the examples are too few.
+    """
+    # Imported here: the pure functions above need no TensorFlow.
+    from batchscope.training import models
+
+    epoch, epochs_run = settings["epoch"], run.record["epochs_run"]
+    if epoch > epochs_run:
+        message = f"The training stopped after epoch {epochs_run}."
+        return Measured(details={"message": message})
+    micro_batch = settings["micro_batch"]
+    loss, described = sharpness.objective(run, settings, chunk=micro_batch)
+    count = loss.examples // micro_batch  # a last, smaller micro-batch is left out
+    if count < FEWEST_UNITS:
+        raise UserError(
+            f"noise_scale.examples: received {loss.examples} of {described['subset']['available']} "
+            f"training examples; at least {FEWEST_UNITS * micro_batch} are expected, "
+            f"{FEWEST_UNITS} gradients of {micro_batch} (micro_batch)."
+        )
+    places = {"_start": "initial", "": "final"}
+    if epoch:
+        places = {"": kept_epochs.weights_name(epoch, epochs_run)}
+    values: dict[str, float | None] = {}
+    for suffix, weights in places.items():
+        models.set_weights(loss.model, *run.weights(weights))
+        found = estimate(*products(loss.chunk_gradient, count, loss.size), micro_batch)
+        columns = {
+            "gradient_noise_scale": found.scale,
+            "gradient_noise_scale_error": found.error,
+            "gradient_norm_squared": found.norm_squared,
+            "gradient_variance": found.variance,
+        }
+        for name, value in columns.items():
+            values[name + suffix] = value if math.isfinite(value) else None
+    details = {
+        "gradients": count,
+        "micro_batch": micro_batch,
+        "parameters": loss.size,
+        "subset": described["subset"],
+    }
+    return Measured(values, details)
