@@ -278,10 +278,12 @@ def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
     rows = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]
     columns = [rows["gradient_variance"], rows["gradient_norm_squared"]]
     assert hollow == [(40, pytest.approx(ratio_intervals.fieller(*columns).low))]
+    curve = next(line for line in drawing.axes[0].lines if len(line.get_xdata()) == 6)
+    assert np.isnan(curve.get_ydata()).tolist() == [False] * 5 + [True]
     assert {"B = 16", "B = 256"} <= texts(drawing)
     assert any("Fieller's 95 % intervals" in text for text in texts(drawing))
     assert not any("Adam" in text for text in texts(drawing))
-    assert "at least" in figure.found(frame)
+    assert "at least" in figure.found(frame) and "(6 of 6 seeds)" in figure.found(frame)
 
 
 def test_the_noise_scale_of_one_seed_may_not_be_resolved(tmp_path):

@@ -15,7 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 from batchscope import wording
 from batchscope.analysis import ratio_intervals, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, against_epoch, canvas
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
 _SCALE, _ERROR = "gradient_noise_scale", "gradient_noise_scale_error"
 _SQUARE, _VARIANCE = "gradient_norm_squared", "gradient_variance"
@@ -108,15 +108,14 @@ def found(frame: pandas.DataFrame) -> str:
         sizes = sorted(group.frame["batch_size"].unique().tolist())
         for size in dict.fromkeys((sizes[0], sizes[-1])):
             points = {point.place: point for point in _points(group.frame, size)}
-            values = [
-                f"{_told(points[place].found)} at the {place}"
-                for place in (_START, _END)
-                if place in points
-            ]
-            if values:
+            ends = {place: points[place].found for place in (_START, _END) if place in points}
+            if ends:
+                values = wording.listed(f"{_told(one)} at the {at}" for at, one in ends.items())
+                all_seeds = group.frame["seed"].nunique()
+                counts = words.seeds(*((one.n, all_seeds) for one in ends.values()))
                 told.append(
-                    f"At batch size {size}{of} the gradient noise scale was "
-                    f"{wording.listed(values)} of the training."
+                    f"At batch size {size}{of} the gradient noise scale was {values} of the "
+                    f"training ({counts})."
                 )
     return " ".join(told)
 
@@ -224,9 +223,10 @@ def _draw_points(
     """Draws one batch size's estimates, lower ends and words, so many points beside the epoch."""
     colour = style["color"]
     beside = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
-    known = [point for point in points if point.found.resolved and not point.found.open]
+    # Broken where there is no estimate.
+    values = [np.nan if _unknown(point) else point.found.ratio for point in points]
     line = {"color": colour, "linestyle": style["linestyle"], "linewidth": 1, "zorder": 2}
-    axes.plot(*_coordinates(known), transform=beside, **line)
+    axes.plot([point.epoch for point in points], values, transform=beside, **line)
     for point in points:
         mark = {"color": colour, "marker": style["marker"], "markersize": 5.5, "zorder": 4}
         if point.found.open:
@@ -264,8 +264,9 @@ def _draw_points(
             axes.plot(point.epoch, point.found.ratio, transform=beside, **full)
 
 
-def _coordinates(points: list[_Point]) -> tuple[list[float], list[float]]:
-    return [point.epoch for point in points], [point.found.ratio for point in points]
+def _unknown(point: _Point) -> bool:
+    """Whether there is no more than a lower end."""
+    return point.found.open or not point.found.resolved
 
 
 def _notes(frame: pandas.DataFrame, points: list[_Point]) -> Iterator[str]:
@@ -276,6 +277,8 @@ def _notes(frame: pandas.DataFrame, points: list[_Point]) -> Iterator[str]:
         yield "One seed. Bars: the jackknife's standard error over examples."
     if any(point.found.open for point in points):
         yield "Hollow, with an arrow: at least so much; the interval has no upper end."
+    if any(not point.found.resolved for point in points):
+        yield "Not resolved: the squared gradient cannot be told from zero, or is below it."
     if points:
         yield "Dotted: the batch sizes that were used."
     if "optimizer" in frame and (frame["optimizer"] == "adam").any():
