@@ -249,7 +249,7 @@ def test_of_noise_no_level_is_tabulated(written):
     assert row["noise_floor"] > 1.4 and row["fixed_seconds"] > 0
     levels = [
         name
-        for name in timing_columns.SWEEPS
+        for name in timing_columns.COLUMNS["sweeps.csv"]
         if name.startswith(("plateau", "knee", "still_rising", "half_batch"))
     ]
     assert len(levels) == 7

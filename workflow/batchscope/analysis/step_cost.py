@@ -21,7 +21,7 @@ LEVEL = 0.05
 NAN = float("nan")
 PLATEAU_SHARE = 0.9  # share of the plateau at which throughput counts as level
 LINE_FITS = 0.05  # relative residual, half of what separates that share from the plateau
-# Noise floor above which no level of the throughput is told. Two halves of the blocks differ with
+# Noise floor above which no level of the throughput is stated. Two halves of the blocks differ with
 # twice the standard error of the median of all, so that half of the floor is about two standard
 # errors of a median: at 20 %, the 10 % that separate the share from the plateau.
 MOST_NOISE = 1.2

@@ -74,7 +74,7 @@ _OF_SEVERAL = (
             "epochs. Each training is read at several epochs: its weights after that epoch "
             "are evaluated with dropout off, and nothing is trained twice. Every seed is a "
             "point and means have a 95 % interval over seeds (Student's t). The 95 % "
-            "binomial error of an accuracy that is counted on so many test examples is told "
+            "binomial error of an accuracy that is counted on so many test examples is stated "
             "below: no interval over seeds can undo it. A training that stopped before an "
             "epoch has no point there."
         ),
