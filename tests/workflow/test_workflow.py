@@ -418,7 +418,7 @@ def test_when_snakemake_alone_is_killed_its_jobs_end(tmp_path):
         command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     limit = time.monotonic() + 120
-    while not list(folder.glob("results/runs/*/epochs/*.npz")):
+    while not list(folder.glob("results/runs/*/progress.json")):
         assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.05)
     jobs = psutil.Process(process.pid).children(recursive=True)
