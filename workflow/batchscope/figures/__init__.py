@@ -90,6 +90,7 @@ class Tables:
     alignment: pandas.DataFrame
     lines: pandas.DataFrame
     landscapes: pandas.DataFrame
+    trajectories: pandas.DataFrame = field(default_factory=_empty)
     at_epochs: pandas.DataFrame = field(default_factory=_empty)
     margins: pandas.DataFrame = field(default_factory=_empty)
     limits: pandas.DataFrame = field(default_factory=_empty)
