@@ -132,5 +132,6 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
             assert "training time" not in found
         else:
             assert found == "" or figure.entry.name == "loss_curves"
-            of_runs = figure.entry.name in NAMES and figure.entry.name != "loss_curves"
+            curves = figure.entry.name in ("loss_curves", "progress")
+            of_runs = figure.entry.name in NAMES and not curves
             assert "no finished run" in texts(drawing) or not of_runs

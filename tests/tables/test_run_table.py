@@ -322,6 +322,76 @@ def test_at_epochs_of_another_machine_stand_below_with_its_own_times(written, tm
     assert set(found["run"]) == {run} and found["test_loss"].notna().all()
 
 
+def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
+    results, planned = written
+    frame = long_tables.trajectories(results, planned, "gap")
+    history = long_tables.histories(results, planned, "gap")
+    assert list(frame.columns) == [*long_tables.FIRST, *columns.TRAJECTORIES]
+    assert frame["examples"].tolist() == (history["epoch"] * 1149).tolist()
+    assert frame["updates"].tolist() == history["step"].tolist()
+    assert frame["epoch"].tolist() == history["epoch"].tolist()
+    assert frame["validation_loss"].equals(history["validation_loss"])
+    assert frame["test_loss"].isna().all() and frame["train_loss"].isna().all()
+    # All examples of an epoch in the timing job's seconds per epoch.
+    runs = run_table.collect(results, planned, "gap").set_index("run")
+    seconds = frame["epoch"] * frame["run"].map(runs["seconds_per_epoch"])
+    assert frame["seconds"].tolist() == pytest.approx(seconds.tolist())
+    del planned.experiments["gap"].trainings.measures["time_epoch"]
+    frame = long_tables.trajectories(results, planned, "gap")
+    assert frame["seconds"].isna().all() and len(frame) == len(history)
+
+
+def test_an_epoch_with_copies_of_its_images_uses_them_all(tmp_path):
+    planned = synthetic.study(synthetic.grid([16], [0], augmentation="crop", epochs=3))
+    synthetic.write(tmp_path, planned)
+    frame = long_tables.trajectories(tmp_path, planned, "gap")
+    assert frame["examples"].tolist() == [2298, 4596, 6894]
+
+
+@pytest.fixture
+def evaluated(tmp_path):
+    """Results of a run with three evaluations, and its trajectory's file."""
+    planned = synthetic.study(synthetic.grid([32], [0], evaluate_every=500, epochs=1))
+    synthetic.write(tmp_path, planned)
+    (run,) = planned.experiments["gap"].trainings.runs
+    rows = [
+        {"examples": examples, "updates": updates, "epoch": examples / 1149, **losses}
+        for examples, updates, losses in (
+            (512, 16, {"train_loss": 1.5, "test_loss": 1.75}),
+            (1024, 32, {"train_loss": 0.5, "test_loss": math.inf}),
+            (1149, 36, {"train_loss": 0.25, "test_loss": 0.75}),
+        )
+    ]
+    for row in rows:
+        row |= {"validation_loss": 1.0, "validation_accuracy": 0.5, "test_accuracy": 0.5}
+    path = records.run_folder(tmp_path, run) / "trajectory.csv"
+    disk.write_rows(path, records.TRAJECTORY_COLUMNS, rows)
+    return tmp_path, planned, path
+
+
+def test_a_trajectory_has_what_the_training_wrote(evaluated):
+    results, planned, _ = evaluated
+    frame = long_tables.trajectories(results, planned, "gap")
+    assert frame["updates"].tolist() == [16, 32, 36]
+    assert frame["epoch"].tolist() == [512 / 1149, 1024 / 1149, 1.0]
+    assert frame["train_loss"].tolist() == [1.5, 0.5, 0.25]
+    assert frame["test_loss"].tolist() == [1.75, math.inf, 0.75]
+    assert frame["evaluate_every"].tolist() == [500] * 3
+    rate = frame["examples"] / frame["seconds"]
+    assert rate.tolist() == pytest.approx([rate[0]] * 3) and rate[0] > 0
+
+
+def test_a_trajectory_that_lacks_rows_is_named(evaluated):
+    results, planned, path = evaluated
+    path.write_text("".join(path.read_text().splitlines(True)[:-1]))
+    expected = r"trajectory.csv: received .*\(2 rows\); rows up to the 36 updates in its record is"
+    with pytest.raises(errors.UserError, match=expected):
+        long_tables.trajectories(results, planned, "gap")
+    path.unlink()
+    with pytest.raises(errors.UserError, match="trajectory.csv: missing; delete .*record.json"):
+        long_tables.trajectories(results, planned, "gap")
+
+
 def _settings(measure):
     return measure_settings.settings_name(measure, synthetic.MEASURES[measure])
 
@@ -337,7 +407,7 @@ def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_pa
     planned.experiments["gap"].trainings.measures.clear()
     unmeasured = table(results, planned, "gap")
     assert list(unmeasured.columns) == columns
-    assert (len(unmeasured) > 0) == (name == "history.csv")
+    assert (len(unmeasured) > 0) == (name in ("history.csv", "trajectories.csv"))
 
 
 def test_measures_are_read_by_their_settings(written):

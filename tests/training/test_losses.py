@@ -47,6 +47,18 @@ def by_hand(weights, images, labels, classes):
     return loss, (probabilities.argmax(1) == labels).mean(), gradient
 
 
+def test_the_same_graphs_over_other_examples():
+    images, labels = examples(40)
+    model = softmax_regression()
+    objective = losses.Objective(model, images[:23], labels[:23], 1 / 16, chunk=9)
+    alone = losses.Objective(model, images[23:], labels[23:], 1 / 16, chunk=9)
+    before = objective.loss_and_accuracy()
+    other = objective.over(images[23:], labels[23:])
+    assert other.examples == 17
+    assert other.loss_and_accuracy() == alone.loss_and_accuracy() != before
+    assert objective.loss_and_accuracy() == before
+
+
 @pytest.mark.parametrize("chunk", [1, 5, 22, 23, 512])
 def test_softmax_regression_by_hand_whatever_the_chunks(chunk):
     images, labels = examples()

@@ -33,8 +33,8 @@ from batchscope.study import config as configuration
 RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
 TABLES = (
-    *("runs.csv", "history.csv", "layers.csv", "updates.csv", "alignment.csv", "lines.csv"),
-    *("landscapes.csv", "at_epochs.csv", "margins.csv", "limits.csv"),
+    *("runs.csv", "history.csv", "trajectories.csv", "layers.csv", "updates.csv"),
+    *("alignment.csv", "lines.csv", "landscapes.csv", "at_epochs.csv", "margins.csv", "limits.csv"),
     *timing_columns.COLUMNS,
     "published.csv",
 )

@@ -91,6 +91,29 @@ _EXAMPLES = {
     "validation_examples": Column("Examples in the validation split.", "examples", "int"),
     "test_examples": Column("Examples in the test split.", "examples", "int"),
 }
+# Columns of trajectories.csv beside run, factors and status.
+TRAJECTORIES: dict[str, Column] = {
+    "machine": Column("Name of the machine, as in the configuration.", kind="str"),
+    "examples": Column(
+        "Training examples used so far, each as often as it was used.", "examples", "int"
+    ),
+    "updates": Column("Updates made so far.", "updates", "int"),
+    "epoch": Column("Epochs so far, a fraction inside one.", "epochs"),
+    "seconds": Column(
+        "examples / images_per_second of the timing job of the run's configuration, evaluations "
+        "apart; empty without time_epoch.",
+        "s",
+    ),
+    "train_loss": Column(
+        "Training loss, dropout off, on a fixed subset of at most 2,000 examples; empty of a run "
+        "without evaluate_every.",
+        "nats",
+    ),
+    "validation_loss": Column("Validation loss.", "nats"),
+    "validation_accuracy": Column("Validation accuracy."),
+    "test_loss": Column("Test loss; empty of a run without evaluate_every.", "nats"),
+    "test_accuracy": Column("Test accuracy; empty of a run without evaluate_every."),
+}
 _ENTRIES = (*MEASURES.values(), *TIMINGS.values())
 # Every column, in the table's order; `{...}` stands for each value of a measure's setting.
 COLUMNS: dict[str, Column] = {

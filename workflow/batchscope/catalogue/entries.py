@@ -69,6 +69,7 @@ class Figure:
         varied: Factors of which it must have several values.
         at_epochs: Whether it must read several numbers of epochs from each training.
         margins: Whether the experiment must state a margin.
+        trajectories: Whether it is drawn unasked only where all runs have `evaluate_every`.
         columns: Columns of runs.csv to draw against batch size, each with its heading and the
             label of its axis; a figure that has them needs no module.
     """
@@ -81,6 +82,7 @@ class Figure:
     varied: tuple[str, ...] = ()
     at_epochs: bool = False
     margins: bool = False
+    trajectories: bool = False
     columns: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 

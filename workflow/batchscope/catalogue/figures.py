@@ -21,6 +21,21 @@ _OF_SEVERAL = (
         ),
     ),
     Figure(
+        "progress",
+        "Loss by updates, examples and time",
+        "Training",
+        caption=(
+            "Validation loss against updates, against examples used and against training "
+            "time, one colour per batch size: what wins depends on what is held equal. Lines "
+            "are means over the seeds that still train, with a 95 % interval (Student's t); "
+            "thin ones are runs that did not finish. The dotted line is the lowest loss that every "
+            "run reached: where it is crossed first, that batch size gets there first. Times "
+            "are examples over the images per second of a timing job that had the machine to "
+            "itself, evaluations apart. A cross marks where a run diverged."
+        ),
+        trajectories=True,
+    ),
+    Figure(
         "best_losses",
         "Best losses",
         "Training",

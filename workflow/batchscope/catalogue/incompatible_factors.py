@@ -108,8 +108,7 @@ def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
 def _batch_size(factors: Factors, training_size: int | None) -> Found:
     if training_size is None:
         return
-    # A second, changed copy of every image.
-    examples = training_size * (2 if factors["augmentation"] == "crop" else 1)
+    examples = training_size * run_factors.training_copies(factors)
     if factors["batch_size"] > examples:
         yield "batch_size", _too_large(factors, factors["batch_size"], examples)
 

@@ -53,6 +53,11 @@ def _sections() -> Iterable[list[str]]:
     yield ["## Timings", *(_entry(entry) for entry in OF_SWEEPS.values())]
     yield ["## Columns of runs.csv", _columns(columns.COLUMNS)]
     yield [
+        "## Columns of trajectories.csv",
+        "Beside run, factors and status.",
+        _columns(columns.TRAJECTORIES),
+    ]
+    yield [
         "## Tables of timings",
         *(f"### {name}\n\n{_columns(found)}" for name, found in timing_columns.COLUMNS.items()),
     ]
@@ -68,6 +73,7 @@ def _entries() -> Iterable[tuple[str, str]]:
     for name, column in columns.COLUMNS.items():
         if name not in run_factors.FACTORS:
             yield name, _columns({name: column})
+    yield "trajectories.csv", _columns(columns.TRAJECTORIES)
     for table, found in timing_columns.COLUMNS.items():
         yield table, _columns(found)
     for figure in _FIGURES:

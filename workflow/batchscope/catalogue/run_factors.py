@@ -174,6 +174,17 @@ FACTORS: dict[str, Parameter] = {
             "Distance within which the worst case counts, for robust.",
             above=0,
         ),
+        Parameter(
+            "evaluate_every",
+            "ee",
+            "int",
+            0,
+            "Examples from one evaluation of the trajectory to the next, on top of the one at the "
+            "end; 0 for the epochs' ends alone.",
+            "examples",
+            minimum=0,
+            maximum=MOST_EXAMPLES,
+        ),
     )
 }
 
@@ -243,3 +254,8 @@ TIMING_ONLY_FACTORS: dict[str, Parameter] = {
 def gradients_per_update(factors: dict[str, Any]) -> int:
     """Returns how many gradients of its batch an update computes, by the factors of its method."""
     return {"plain": 1, "conservative": factors["inner_steps"], "robust": 2}[factors["method"]]
+
+
+def training_copies(factors: dict[str, Any]) -> int:
+    """Returns how often an epoch has every training image, by the factors of a run."""
+    return 2 if factors["augmentation"] == "crop" else 1

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries
+from batchscope.catalogue import entries, run_names
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue.timings import OF_SWEEPS
 
@@ -90,6 +90,7 @@ class Tables:
     alignment: pandas.DataFrame
     lines: pandas.DataFrame
     landscapes: pandas.DataFrame
+    trajectories: pandas.DataFrame = field(default_factory=_empty)
     at_epochs: pandas.DataFrame = field(default_factory=_empty)
     margins: pandas.DataFrame = field(default_factory=_empty)
     limits: pandas.DataFrame = field(default_factory=_empty)
@@ -111,6 +112,7 @@ def available(
     varied: Iterable[str] = (),
     at_epochs: Iterable[int] = (),
     margins: Iterable[str] = (),
+    evaluated: bool = False,
 ) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
 
@@ -119,6 +121,7 @@ def available(
         varied: Factors of which it crosses several values with all else.
         at_epochs: Numbers of epochs that it reads from each training.
         margins: Outcomes of which it states a margin.
+        evaluated: Whether all its trainings have `evaluate_every`.
     """
     measures, varied = set(measures), set(varied)
     read_early, bounded = bool(list(at_epochs)), bool(list(margins))
@@ -131,6 +134,7 @@ def available(
         and varied.issuperset(figure.varied)
         and (read_early or not figure.at_epochs)
         and (bounded or not figure.margins)
+        and (evaluated or not figure.trajectories)
     ]
 
 
@@ -138,8 +142,10 @@ def drawn(experiment: Experiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows."""
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     measured = {**experiment.trainings.measures, **experiment.times.timings}
+    runs = experiment.trainings.runs
+    evaluated = all(run_names.parse_run(run)["evaluate_every"] for run in runs)
     return list(experiment.figures) or available(
-        measured, varied, experiment.at_epochs, experiment.trainings.margins
+        measured, varied, experiment.at_epochs, experiment.trainings.margins, evaluated
     )
 
 

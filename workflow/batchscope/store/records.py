@@ -32,6 +32,16 @@ HISTORY_COLUMNS = (
     "epoch_distance",
     "weight_distance",
 )
+TRAJECTORY_COLUMNS = (
+    "examples",
+    "updates",
+    "epoch",
+    "train_loss",
+    "validation_loss",
+    "validation_accuracy",
+    "test_loss",
+    "test_accuracy",
+)
 
 
 def dataset_folder(results: Path | str, dataset: str) -> Path:

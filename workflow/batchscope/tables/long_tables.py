@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import damage, disk
-from batchscope.catalogue import measure_settings, run_factors, run_names
+from batchscope.catalogue import columns, measure_settings, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, records
 
@@ -89,6 +89,70 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
             yield first, dict(zip(_HISTORY, columns, strict=True))
 
     return _table(_HISTORY, blocks())
+
+
+def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns one row per machine, run and evaluation inside its training, or at its end.
+
+    A run without `evaluate_every` has those of its history, at the epochs' ends. Seconds are never
+    what a training measured of itself: those of its examples in a timing job that had the machine
+    to itself.
+    """
+    chosen = study.experiments[experiment]
+
+    def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
+        for place in job_files.places(study, results):
+            speeds: dict[str, float] = {}  # timing configuration -> images per second
+            for first in _runs(place.results, chosen):
+                run = first["run"]
+                timing = run_names.timing_name(run_names.parse_run(run))
+                if timing not in speeds:
+                    speeds[timing] = _timed(place, timing, chosen, "images_per_second")
+                rows = trajectory(place.results, run)
+                found = {
+                    name: [row.get(name, NAN) for row in rows] for name in columns.TRAJECTORIES
+                }
+                found["machine"] = [place.machine] * len(rows)
+                found["seconds"] = [row["examples"] / speeds[timing] for row in rows]
+                yield first, found
+
+    whole = [name for name, column in columns.TRAJECTORIES.items() if column.kind == "int"]
+    return _table(tuple(columns.TRAJECTORIES), blocks(), whole)
+
+
+def trajectory(results: Path | str, run: str) -> list[dict[str, float]]:
+    """Returns the rows of a run's trajectory; of one without `evaluate_every` from its history.
+
+    Raises:
+        UserError: If what they are read from is missing or damaged.
+    """
+    parsed = run_names.parse_run(run)
+    if parsed["evaluate_every"]:
+        return _evaluations(records.run_folder(results, run))
+    images = records.training_images(results, str(parsed["dataset"]))
+    copies = run_factors.training_copies(parsed)
+    return [
+        {
+            "examples": NAN if images is None else row["epoch"] * images * copies,
+            "updates": row.get("step", NAN),
+            "epoch": row["epoch"],
+            **{name: row.get(name, NAN) for name in ("validation_loss", "validation_accuracy")},
+        }
+        for row in history(results, run)
+    ]
+
+
+def _evaluations(folder: Path) -> list[dict[str, float]]:
+    """Returns the rows that a training wrote of its evaluations."""
+    path, record = folder / "trajectory.csv", records.run_record(folder)
+    rows = disk.read_rows(path, *records.TRAJECTORY_COLUMNS, delete=record)
+    told = disk.read_json(record, "status", "steps_run")
+    with damage.reading(path, f"rows up to the {told['steps_run']} updates in its record", record):
+        found = [{name: float(text) for name, text in row.items()} for row in rows]
+        # A training that did not finish has no row at its end.
+        if told["status"] == records.FINISHED and found[-1]["updates"] != told["steps_run"]:
+            raise ValueError(f"{len(rows)} rows")
+        return found
 
 
 def layers(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -242,7 +306,7 @@ def _at_epochs(
             run = first["run"]
             timing = run_names.timing_name(run_names.parse_run(run))
             if timing not in timed:
-                timed[timing] = _seconds_per_epoch(place, timing, chosen)
+                timed[timing] = _timed(place, timing, chosen, "seconds_per_epoch")
             measured = [_measured_early(place.results, run, epoch, chosen) for epoch in epochs]
             path = records.run_folder(place.results, run) / "record.json"
             record = disk.read_json(path, "epochs_run")
@@ -272,7 +336,8 @@ def _measured_early(
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _seconds_per_epoch(place: job_files.Place, timing: str, experiment: Experiment) -> float:
+def _timed(place: job_files.Place, timing: str, experiment: Experiment, column: str) -> float:
+    """Returns a column of the exclusive timing job of a configuration; NaN without one."""
     if "time_epoch" not in experiment.trainings.measures:
         return NAN
     settings = measure_settings.settings_name(
@@ -280,12 +345,13 @@ def _seconds_per_epoch(place: job_files.Place, timing: str, experiment: Experime
     )
     path = records.timing_path(place.results, place.recorded, timing, settings, "time_epoch")
     record = read_record(path, "values")
-    found = record and record["values"].get("seconds_per_epoch")
+    found = record and record["values"].get(column)
     return NAN if found is None else found
 
 
 TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
     "history.csv": histories,
+    "trajectories.csv": trajectories,
     "layers.csv": layers,
     "updates.csv": updates,
     "alignment.csv": alignment,
@@ -352,9 +418,17 @@ def _measured(
 
 
 def _table(
-    columns: tuple[str, ...], blocks: Iterator[tuple[dict[str, Any], Block]]
+    columns: tuple[str, ...],
+    blocks: Iterator[tuple[dict[str, Any], Block]],
+    whole: Sequence[str] = _WHOLE,
 ) -> pandas.DataFrame:
-    """Returns blocks of equally long columns, each below its run's first columns."""
+    """Returns blocks of equally long columns, each below its run's first columns.
+
+    Args:
+        columns: The others, in order.
+        blocks: A run's first columns, and a block of its others.
+        whole: Columns of whole numbers, which may be missing.
+    """
     found: dict[str, list[Any]] = {name: [] for name in (*FIRST, *columns)}
     for first, block in blocks:
         count = len(block[columns[0]])
@@ -363,4 +437,4 @@ def _table(
         for name in columns:
             found[name] += block[name]
     frame = pandas.DataFrame(found)
-    return frame.astype({name: "Int64" for name in columns if name in _WHOLE})
+    return frame.astype({name: "Int64" for name in columns if name in whole})

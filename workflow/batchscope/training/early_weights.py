@@ -71,7 +71,7 @@ def _train_again(
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
     from batchscope.training import models, trainer
 
-    shorter = run_names.run_name({**factors, "epochs": epoch})
+    shorter = run_names.run_name({**factors, "epochs": epoch, "evaluate_every": 0})
     scratch = path.with_suffix(".training")  # with its checkpoint
     again = trainer.Training(shorter, results, model_file, limits, scratch)
     again.stop_on_signals()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -132,14 +133,8 @@ class Objective:
         if batch_statistics:
             switch_off_dropout(model)
         # Chunks are on the device once; every later call only computes.
-        chunk = chunk or chunk_size(images.shape[1:])
-        self._chunks = [
-            (
-                tf.constant(images[start : start + chunk]),
-                tf.constant(np.asarray(labels[start : start + chunk], np.int32)),
-            )
-            for start in range(0, self.examples, chunk)
-        ]
+        self._chunk = chunk or chunk_size(images.shape[1:])
+        self._chunks = self._placed(images, labels)
         # One trace for all chunks, the last and smaller one too.
         examples = [
             tf.TensorSpec([None, *images.shape[1:]], self._chunks[0][0].dtype),
@@ -150,6 +145,27 @@ class Objective:
         self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *examples)
         self._hessian_times = _graph(self._hessian_times_in_graph, *examples, vector)
         self._assign = _graph(self._assign_in_graph, vector)
+
+    def _placed(self, images: np.ndarray, labels: np.ndarray) -> list[tuple[tf.Tensor, tf.Tensor]]:
+        return [
+            (
+                tf.constant(images[start : start + self._chunk]),
+                tf.constant(np.asarray(labels[start : start + self._chunk], np.int32)),
+            )
+            for start in range(0, len(images), self._chunk)
+        ]
+
+    def over(self, images: np.ndarray, labels: np.ndarray) -> Objective:
+        """Returns the same function over other examples, by the same graphs: nothing is traced.
+
+        Args:
+            images: Examples of the same shape and dtype, shape (n, height, width, channels).
+            labels: Integer classes, shape (n,).
+        """
+        other = copy.copy(self)
+        other.examples, other.evaluations = len(images), 0
+        other._chunks = self._placed(images, labels)
+        return other
 
     # What becomes a graph: operations on one chunk, or on a vector of all weights.
 

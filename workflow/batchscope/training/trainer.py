@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
 import math
@@ -24,7 +25,15 @@ from batchscope.errors import Interrupted
 from batchscope.host import description, locks
 from batchscope.store import job_files, memory_kills, records
 from batchscope.store.progress import Teller
-from batchscope.training import augmentations, checkpoint, distances, losses, models, replicas
+from batchscope.training import (
+    augmentations,
+    checkpoint,
+    distances,
+    losses,
+    models,
+    replicas,
+    trajectory,
+)
 from batchscope.training.step_loop import (
     Batches,
     Examples,
@@ -57,6 +66,7 @@ class Progress:
         best_value: The monitored value there.
         resumed: Times that the training went on from a checkpoint.
         history: One row per completed epoch.
+        trajectory: One row per evaluation that `evaluate_every` asked for.
     """
 
     epoch: int = 0
@@ -69,6 +79,7 @@ class Progress:
     best_value: float = math.nan
     resumed: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
+    trajectory: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,7 @@ class Training:
         self.epoch_start = self.initial[0]  # trainable weights
         self.norms: list[np.ndarray] = []  # of the updates, call by call
         self.stopping = False
+        self._validated = (-1, (math.nan, math.nan))  # updates, and loss and accuracy after them
         self._chunk = 1  # steps per call, until it is known how long they take
         self._checkpointed = time.monotonic()
 
@@ -161,6 +173,9 @@ class Training:
             self.data.labels("validation"),
             self.data.scale,
         )
+        self.evaluator = None
+        if self.factors["evaluate_every"]:
+            self.evaluator = trajectory.Evaluator(self.validation, self.data)
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
@@ -198,6 +213,13 @@ class Training:
         """
         self._place()
         self._resume()
+        ended = self._train_epochs()
+        if ended[0] == records.FINISHED:
+            self._evaluate()
+        return ended
+
+    def _train_epochs(self) -> tuple[str, str, str]:
+        """Trains epoch by epoch; returns what `fit` does."""
         while self.progress.epoch < self.factors["epochs"]:
             if not self._train_epoch() or not self._end_epoch():
                 where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
@@ -255,9 +277,16 @@ class Training:
         """Runs the rest of an epoch; returns whether every loss was finite."""
         progress = self.progress
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
+        due = trajectory.evaluation_steps(
+            self.factors["evaluate_every"],
+            progress.epoch,
+            self.examples,
+            self.factors["batch_size"],
+        )
         while progress.step < self.steps:
             start = progress.step
-            stop = min(start + self._chunk, self.steps)
+            coming = due[bisect.bisect_right(due, start) :][:1]
+            stop = min(start + self._chunk, self.steps, *coming)
             totals = Totals(progress.loss, progress.hits)
             progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
             progress.loss, progress.hits = totals
@@ -266,6 +295,8 @@ class Training:
             progress.contended_seconds += seconds
             if not math.isfinite(progress.loss):
                 return False
+            if [progress.step] == coming:
+                self._evaluate()
             # Half of the limit: steps take longer when other jobs join.
             fitting = int((stop - start) / seconds * self.limits.chunk_seconds / 2)
             self._chunk = max(1, min(fitting, self.limits.chunk_steps or fitting))
@@ -277,7 +308,7 @@ class Training:
         """Records a completed epoch; returns whether weights and losses are finite."""
         progress = self.progress
         trainable, state = models.weights(self.model)
-        loss, accuracy = self.validation.loss_and_accuracy()
+        loss, accuracy = self._validate()
         if not math.isfinite(loss) or not _finite(trainable):
             return False
         steps = (progress.epoch + 1) * self.steps
@@ -305,6 +336,37 @@ class Training:
             path = self._epochs / f"{progress.epoch}.npz"
             records.write_weights(path, trainable, state)
         return True
+
+    @property
+    def _updates(self) -> int:
+        """Updates made so far."""
+        return self.progress.epoch * self.steps + self.progress.step
+
+    def _validate(self) -> tuple[float, float]:
+        """Returns loss and accuracy on the validation data, computed once after an update."""
+        if self._validated[0] != self._updates:
+            self._validated = (self._updates, self.validation.loss_and_accuracy())
+        return self._validated[1]
+
+    def _evaluate(self) -> None:
+        """Appends a row to the trajectory, where one is asked for and this update has none."""
+        progress = self.progress
+        rows = progress.trajectory
+        if self.evaluator is None or (rows and rows[-1]["updates"] == self._updates):
+            return
+        used = min(progress.step * self.factors["batch_size"], self.examples)
+        examples = progress.epoch * self.examples + used
+        loss, accuracy = self._validate()
+        rows.append(
+            {
+                "examples": examples,
+                "updates": self._updates,
+                "epoch": examples / self.examples,
+                "validation_loss": loss,
+                "validation_accuracy": accuracy,
+                **self.evaluator.evaluate(),
+            }
+        )
 
     def _keep_wanted(self, over: bool) -> set[int]:
         """Deletes the weights of epochs that nothing reads; returns the epochs that are read."""
@@ -380,6 +442,9 @@ class Training:
         self._name_middle()
         progress = self.progress
         disk.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
+        if self.factors["evaluate_every"]:
+            path = self.folder / "trajectory.csv"
+            disk.write_rows(path, records.TRAJECTORY_COLUMNS, progress.trajectory)
         validation_losses = [row["validation_loss"] for row in progress.history]
         has_target = bool(self.factors["target_train_loss"])
         disk.write_json(

@@ -90,27 +90,45 @@ def draw_panel(
     styles: dict[int, dict],
     points: int,
     mean_points: int,
+    along: str = "epoch",
+    singles: bool = True,
 ) -> None:
-    """Draws single runs thin and their mean with a band."""
+    """Draws single runs thin and their mean with a band.
+
+    Args:
+        axes: The panel.
+        rows: Those of one series.
+        column: What is drawn.
+        styles: Batch size -> colour and line style.
+        points: The most of a run's line.
+        mean_points: The most of a mean's line.
+        along: The horizontal axis, logarithmic unless it is the epoch: a column whose rows are
+            the same for all seeds of a batch size.
+        singles: Whether finished runs too have a line each.
+    """
     for size, style in styles.items():
         chosen = rows[rows["batch_size"] == size]
         for _, run in chosen.groupby("seed"):
-            _draw_run(axes, run, column, style["color"], points)
+            if singles or run["status"].iloc[0] != canvas.FINISHED:
+                _draw_run(axes, run, column, style["color"], points, along)
         finished = chosen[chosen["status"] == canvas.FINISHED]
         if len(finished):
-            _draw_mean(axes, finished, column, style, mean_points, len(styles) <= _MOST_BANDS)
-    if rows[column].isna().all():
+            band = len(styles) <= _MOST_BANDS
+            _draw_mean(axes, finished, column, style, mean_points, band, along)
+    if along == "epoch" and rows[column].isna().all():
         canvas.empty(axes, "no run")
 
 
-def _draw_run(axes: Axes, run: pandas.DataFrame, column: str, colour: str, points: int) -> None:
+def _draw_run(
+    axes: Axes, run: pandas.DataFrame, column: str, colour: str, points: int, along: str
+) -> None:
     run = run[np.isfinite(run[column].astype(float))]
-    kept = run.iloc[thinned(len(run), points)]
-    axes.plot(kept["epoch"], kept[column], color=colour, linewidth=0.5, alpha=0.35)
+    kept = run.iloc[thinned(len(run), points, along)]
+    axes.plot(kept[along], kept[column], color=colour, linewidth=0.5, alpha=0.35)
     if len(run) and run["status"].iloc[0] == "diverged":
         # At the upper edge: its loss has left the panel.
         axes.plot(
-            run["epoch"].iloc[-1],
+            run[along].iloc[-1],
             0.97,
             transform=axes.get_xaxis_transform(),
             marker="x",
@@ -125,29 +143,46 @@ def _draw_mean(
     style: dict[str, Any],
     points: int,
     band: bool,
+    along: str,
 ) -> None:
     """Draws the mean over the runs that are still training, and as a band its t-interval."""
-    table = rows.pivot_table(column, "epoch", "seed")
-    table = table.iloc[thinned(len(table), points)]
-    epochs = table.index.to_numpy(int)
+    table = rows.pivot_table(column, along, "seed")
+    # Where one stopped early between two rows of the others, these have no value.
+    table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
+    table = table.iloc[thinned(len(table), points, along)]
+    at = table.index.to_numpy(float)
     mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
     if band and np.isfinite(low).any():
-        axes.fill_between(epochs, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    axes.plot(epochs, mean, **style)
+        axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    axes.plot(at, mean, **style)
 
 
-def thinned(length: int, points: int) -> np.ndarray:
-    """Returns at most `points` indices, evenly spread, first and last among them."""
+def thinned(length: int, points: int, along: str = "epoch") -> np.ndarray:
+    """Returns at most `points` indices, first and last among them.
+
+    Evenly spread along epochs, and in equal ratios along axes that are logarithmic.
+    """
     if length <= points:
         return np.arange(length)
+    if along != "epoch":
+        return np.unique(np.geomspace(1, length, points).round().astype(int)) - 1
     return np.unique(np.linspace(0, length - 1, points).round().astype(int))
 
 
-def band_note(frame: pandas.DataFrame) -> str:
-    """Returns what thick and thin lines are, and crosses; empty where there is one seed."""
+def band_note(frame: pandas.DataFrame, singles: bool = True) -> str:
+    """Returns what thick and thin lines are, and crosses; empty where there is one seed.
+
+    Args:
+        frame: What a figure's `select` returned.
+        singles: As `draw_panel` takes it.
+    """
     if frame["seed"].nunique() < 2:
         return ""
     banded = frame["batch_size"].nunique() <= _MOST_BANDS
     interval = ", with its 95 % t-interval" if banded else ""
-    note = f"Thick: mean over the runs that still train{interval}. Thin: every run."
+    note = f"Thick: mean over the runs that still train{interval}."
+    if singles:
+        note += " Thin: every run."
+    elif (frame["status"] != canvas.FINISHED).any():
+        note += " Thin: runs that did not finish."
     return note + (" ×: diverged." if (frame["status"] == "diverged").any() else "")

@@ -169,9 +169,15 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
 
 
-def few_log_labels(axis: Axis, span: float) -> None:
-    """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short."""
-    subs = (1.0, 2.0, 5.0) if span < 500 else (1.0,)
+def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
+    """Labels 1, 2 and 5 where there are few decades, as plain numbers where they are short.
+
+    Args:
+        axis: The logarithmic axis.
+        span: Ratio of its ends.
+        crowded: Span from which decades alone are labelled.
+    """
+    subs = (1.0, 2.0, 5.0) if span < crowded else (1.0,)
     if span < 10:
         subs = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     axis.set_major_locator(LogLocator(subs=subs))

@@ -1,0 +1,93 @@
+"""Loss by updates, examples and seconds: worked out by hand for halving losses."""
+
+import numpy as np
+import pandas
+import pytest
+from test_figures import texts
+
+from batchscope import figures
+from batchscope.figures.drawing import against_epoch
+
+FIGURE = figures.FIGURES["progress"]
+
+
+def made_up(status="finished", timed=True):
+    """2 batch sizes and 2 seeds: losses halve with every row, those of the small one faster."""
+    rows = []
+    for size, count in ((10, 6), (40, 4)):
+        for seed in (0, 1):
+            for row in range(1, count + 1):
+                examples = 80 * row
+                failed = size == 40 and seed == 1
+                rows.append(
+                    {
+                        "batch_size": size,
+                        "seed": seed,
+                        "status": status if failed else "finished",
+                        "updates": examples // size,
+                        "examples": examples,
+                        "seconds": examples / (100 if size == 10 else 400) if timed else np.nan,
+                        "validation_loss": 8.0 * 2.0**-row,
+                    }
+                )
+    return pandas.DataFrame(rows)
+
+
+def test_what_was_found_by_hand():
+    # All made 8 updates: one row of the small batches, four of the large ones. All took .8 s: the
+    # same. The lowest loss that all reached is 8 / 2^4, at row 4: 32 updates of 10, 8 of 40.
+    found = FIGURE.found(made_up())
+    assert found == (
+        "Mean validation loss after 8 updates, which every finished run made, was 4 at batch size "
+        "10 and 0.5 at 40 (2 of 2 seeds). Mean validation loss after 0.8 s, which every finished "
+        "run took, was 4 at batch size 10 and 0.5 at 40 (2 of 2 seeds). Mean number of updates to "
+        "the dotted loss was 32 at batch size 10 and 8 at 40 (2 of 2 seeds)."
+    )
+
+
+def test_without_times_examples_are_held_equal():
+    found = FIGURE.found(made_up(timed=False))
+    assert "after 320 examples, which every finished run used, was 0.5 at batch size 10" in found
+    drawing = FIGURE.draw(made_up(timed=False))
+    assert "not timed" in texts(drawing)
+
+
+def test_the_target_is_what_every_run_reached():
+    drawing = FIGURE.draw(made_up())
+    dotted = [line for line in drawing.axes[0].lines if line.get_xdata()[0] == 0]
+    assert [line.get_ydata()[0] for line in dotted] == [0.5]
+    assert "Dotted: 0.5, the lowest loss that every run reached." in "\n".join(texts(drawing))
+    for axes in drawing.axes:
+        assert axes.get_xscale() == "log" and axes.get_xlabel() in (
+            "updates",
+            "examples",
+            "time (s)",
+        )
+
+
+def test_there_is_no_target_where_a_run_failed():
+    drawing = FIGURE.draw(made_up("diverged"))
+    assert "Dotted" not in "\n".join(texts(drawing))
+    assert "dotted" not in FIGURE.found(made_up("diverged"))
+
+
+def test_the_last_row_of_a_run_that_stopped_early_is_no_mean_of_the_others():
+    frame = made_up()
+    frame = frame[frame["batch_size"] == 10]
+    # Seed 1 stops at 200 examples, between two rows of seed 0.
+    last = (frame["seed"] == 1) & (frame["examples"] == 240)
+    frame.loc[last, ["updates", "examples", "seconds"]] = [20, 200, 2.0]
+    frame = frame[(frame["seed"] == 0) | (frame["examples"] <= 200)]
+    axes = FIGURE.draw(frame).axes[1]
+    style = against_epoch.styles(frame)[10]
+    (mean,) = [line for line in axes.lines if line.get_linewidth() > 1]
+    assert mean.get_color() == style["color"]
+    assert mean.get_xdata().tolist() == [80, 160, 240, 320, 400, 480]
+
+
+def test_lines_are_thinned_in_equal_ratios():
+    found = against_epoch.thinned(1000, 10, "updates")
+    assert found[0] == 0 and found[-1] == 999 and len(found) == 10
+    ratios = (found[3:] + 1) / (found[2:-1] + 1)
+    assert ratios == pytest.approx(1000 ** (1 / 9), rel=0.2)
+    assert against_epoch.thinned(5, 10, "updates").tolist() == [0, 1, 2, 3, 4]

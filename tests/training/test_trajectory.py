@@ -1,0 +1,166 @@
+"""The trajectory: its grid, its rows, and that neither it nor a kill changes a bit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from digit_runs import assert_same_bits, door, record, run_name, step, train, with_digits
+
+EVERY = 250
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    header, *lines = (folder / "trajectory.csv").read_text().splitlines()
+    names = header.split(",")
+    return [dict(zip(names, map(float, line.split(",")), strict=True)) for line in lines]
+
+
+def history(folder: Path) -> list[dict[str, str]]:
+    """Rows of a history without the seconds, which no two runs share."""
+    header, *lines = (folder / "history.csv").read_text().splitlines()
+    found = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]
+    return [{name: text for name, text in row.items() if name != "seconds"} for row in found]
+
+
+def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
+    """Examples used at the evaluations of a training, counted one update after the other."""
+    found, used, k = [], 0, 1
+    for _ in range(epochs):
+        left = examples
+        while left:
+            left -= min(batch_size, left)
+            now = used + examples - left
+            if now >= k * every:
+                found.append(now)
+                k = now // every + 1
+        used += examples
+    return found
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 100, 1000, 1078])
+@pytest.mark.parametrize("every", [1, 99, 100, 269, 1078, 3000])
+def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(batch_size, every):
+    from batchscope.training import trajectory
+
+    found = [
+        epoch * 1078 + min(step * batch_size, 1078)
+        for epoch in range(4)
+        for step in trajectory.evaluation_steps(every, epoch, 1078, batch_size)
+    ]
+    assert found == grid(every, 4, 1078, batch_size)
+    assert all(
+        later // every > earlier // every
+        for earlier, later in zip([0, *found[:-1]], found, strict=True)
+    )
+
+
+def test_without_the_factor_nothing_is_evaluated_inside_a_training():
+    from batchscope.training import trajectory
+
+    assert trajectory.evaluation_steps(0, 0, 1078, 32) == []
+
+
+def test_the_subset_is_fixed_and_has_at_most_2000_examples():
+    from batchscope.training import trajectory
+
+    assert trajectory.fixed_subset(5).tolist() == [0, 1, 2, 3, 4]
+    chosen = trajectory.fixed_subset(60000)
+    assert len(np.unique(chosen)) == 2000 and (np.diff(chosen) > 0).all()
+    assert chosen.tolist() == trajectory.fixed_subset(60000).tolist()
+    assert 25000 < chosen.mean() < 35000  # of the whole training set, and not its beginning
+
+
+@pytest.fixture(scope="module")
+def evaluated(dropout_run, digits, tmp_path_factory) -> tuple[Path, str]:
+    """The run of `dropout_run` with a trajectory: its results folder, alone in it, and its name."""
+    from batchscope.catalogue import run_names
+
+    _, plain, model = dropout_run
+    results = with_digits(digits, tmp_path_factory.mktemp("evaluated") / "results")
+    run = run_names.run_name({**run_names.parse_run(plain), "evaluate_every": EVERY})
+    train(results, run, "--model-file", model)
+    return results, run
+
+
+@pytest.mark.slow
+def test_evaluations_change_no_bit_of_a_training(dropout_run, evaluated):
+    plain, asked = dropout_run[0] / "runs" / dropout_run[1], evaluated[0] / "runs" / evaluated[1]
+    assert_same_bits(plain, asked)
+    assert history(plain) == history(asked)
+    assert not (plain / "trajectory.csv").exists()
+
+
+@pytest.mark.slow
+def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
+    folder = evaluated[0] / "runs" / evaluated[1]
+    found, ends = rows(folder), history(folder)
+    examples = len(np.load(next((evaluated[0] / "data").glob("*/train_labels.npy"))))
+    expected = {*grid(EVERY, 6, examples, 100), 6 * examples}
+    assert [row["examples"] for row in found] == sorted(expected)
+    assert [row["epoch"] for row in found] == [row["examples"] / examples for row in found]
+    steps = -(-examples // 100)
+    last = found[-1]
+    assert last["updates"] == record(*evaluated)["steps_run"] == 6 * steps
+    # At an epoch's end a trajectory says what the history says.
+    assert last["validation_loss"] == float(ends[-1]["validation_loss"])
+    assert last["validation_accuracy"] == float(ends[-1]["validation_accuracy"])
+    assert found[0]["train_loss"] > last["train_loss"] > 0
+    for split in ("validation", "test"):
+        assert all(0 <= row[f"{split}_accuracy"] <= 1 for row in found)
+        assert last[f"{split}_accuracy"] > found[0][f"{split}_accuracy"]
+
+
+@pytest.mark.slow
+def test_the_last_row_is_what_evaluate_measures(tmp_path, digits):
+    from batchscope import disk
+    from batchscope.catalogue import measure_settings
+    from batchscope.store import records
+
+    run = run_name(epochs=1, evaluate_every=10**6)
+    results = with_digits(digits, tmp_path)
+    train(results, run)
+    (row,) = rows(results / "runs" / run)
+    settings = {"weights": "final", "epoch": 0}
+    name = measure_settings.settings_name("evaluate", settings)
+    path = records.measure_path(results, run, "evaluate", name)
+    words = ("--results", str(results), "--run", run, "--settings", name, "--output", str(path))
+    status, output = step("evaluate", *words)
+    assert status == 0, output
+    values = disk.read_json(path)["values"]
+    for column in ("train_loss", "validation_loss", "test_loss", "test_accuracy"):
+        assert row[column] == pytest.approx(values[column], rel=1e-6), column
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_keeps_every_row(dropout_run, evaluated, digits, tmp_path):
+    results, run = evaluated
+    again = with_digits(digits, tmp_path)
+    shutil.copy(dropout_run[0] / "epochs_read.json", again)
+    folder = again / "runs" / run
+    arguments = ("train", "--results", str(again), "--run", run, "--model-file", dropout_run[2])
+    arguments += ("--chunk-steps", "2", "--checkpoint-seconds", "0")
+    for checkpoints in (4, 9):  # further into the training each time
+        process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        seen, last, limit = 0, None, time.monotonic() + 600
+        while process.poll() is None and seen < checkpoints and time.monotonic() < limit:
+            path = folder / "checkpoint.npz"
+            now = os.stat(path).st_mtime_ns if path.exists() else None
+            if now is not None and now != last:
+                seen, last = seen + 1, now
+            time.sleep(0.001)
+        assert process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=300)
+        assert not (folder / "record.json").exists()
+    assert train(again, run, *arguments[5:])["resumed"] == 2
+    assert_same_bits(results / "runs" / run, folder)
+    kept = (results / "runs" / run / "trajectory.csv").read_bytes()
+    assert (folder / "trajectory.csv").read_bytes() == kept

@@ -1,0 +1,124 @@
+"""Validation loss by updates, examples and seconds: what wins depends on what is held equal."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from batchscope import wording
+from batchscope.analysis import run_series, trajectories
+from batchscope.figures import Tables
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
+
+_LOSS = "validation_loss"
+_MOST_POINTS = 30  # of one line: enough where they are spread in equal ratios
+# Column -> heading and label of its axis.
+_AXES = {
+    "updates": ("By updates", "updates"),
+    "examples": ("By examples", "examples"),
+    "seconds": ("By training time", "time (s)"),
+}
+
+
+_DID = {"updates": "made", "examples": "used", "seconds": "took"}
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per run and evaluation: factors, status, what was used, and the loss."""
+    found = against_batch_size.with_absent(tables.trajectories, tables.runs)
+    for name in ("updates", "examples"):
+        found[name] = found[name].astype("Int64")
+    columns = [*against_batch_size.factor_columns(found), *_AXES, _LOSS]
+    return found[columns].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one row of panels per series."""
+    groups = run_series.series(frame)
+    height = 2.75 if len(groups) < 4 else 2.0
+    figure, grid = canvas.panels(len(groups), len(_AXES), height=height, sharex="col", sharey=True)
+    styles = against_epoch.styles(frame)
+    runs = against_epoch.runs(frame)
+    points = min(against_epoch.points(len(_AXES) * len(runs)), _MOST_POINTS)
+    lines = len(_AXES) * len(groups) * len(styles)
+    mean_points = min(against_epoch.points(lines), _MOST_POINTS)
+    targets = [_target(group.frame) for group in groups]
+    for row, group, target in zip(grid, groups, targets, strict=True):
+        for axes, (column, (title, _)) in zip(row, _AXES.items(), strict=True):
+            rows = group.frame[group.frame[column].notna()]
+            against_epoch.draw_panel(
+                axes, rows, _LOSS, styles, points, mean_points, column, singles=False
+            )
+            if np.isfinite(target):
+                axes.axhline(target, color="#555555", linewidth=0.9, linestyle=(0, (1, 1.4)))
+            if rows.empty and len(group.frame.dropna(subset=_LOSS)):
+                where = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+                axes.text(0.5, 0.5, "not timed", color="#555555", **where)
+            axes.set_title(f"{title}, {group.label}" if group.label else title)
+        row[0].set_ylabel("validation loss (nats)")
+    for axes, (column, (_, label)) in zip(grid[-1], _AXES.items(), strict=True):
+        _used_axis(axes, frame[column].dropna().astype(float))
+        axes.set_xlabel(label)
+    against_epoch.value_axis(grid[0, 0], frame, _LOSS)
+    against_epoch.legend(figure, styles)
+    canvas.notes(figure, runs, against_epoch.band_note(frame, False), _target_note(targets))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns losses at equal updates and at equal time (else examples), and updates to a loss."""
+    runs = _by_run(frame)
+    if runs.empty:
+        return ""
+    equal = ["updates", "seconds" if runs["seconds"].notna().any() else "examples"]
+    told = []
+    for name in equal:
+        used = f"{wording.number(runs[name].min(), 4)} {'s' if name == 'seconds' else name}"
+        what = f"Mean validation loss after {used}, which every finished run {_DID[name]},"
+        told.append(words.sentence(runs, f"loss_at_{name}", what))
+    told.append(words.sentence(runs, "to_target", "Mean number of updates to the dotted loss"))
+    return " ".join(filter(None, told))
+
+
+def _target(rows: pandas.DataFrame) -> float:
+    """Returns the lowest loss that every run of a series reached; NaN where one did not finish."""
+    return trajectories.lowest_reached_by_all(
+        run[_LOSS] if (run["status"] == canvas.FINISHED).all() else ()
+        for _, run in rows.groupby(["batch_size", "seed"])
+    )
+
+
+def _target_note(targets: list[float]) -> str:
+    drawn = [target for target in targets if np.isfinite(target)]
+    if not drawn:
+        return ""
+    if len(targets) == 1:
+        return f"Dotted: {wording.number(drawn[0])}, the lowest loss that every run reached."
+    return "Dotted: the lowest loss that every run of the row reached; none where one failed."
+
+
+def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns one row per finished run: what it used, and its losses at what all of them used."""
+    finished = frame[(frame["status"] == canvas.FINISHED) & frame[_LOSS].notna()]
+    keys = [*run_series.varying(frame), "batch_size", "seed", "status"]
+    runs = finished.groupby(keys, sort=False, dropna=False)[[*_AXES]].max().astype(float)
+    budgets = runs.min()
+    targets = {}
+    for group in run_series.series(frame):
+        targets.update(dict.fromkeys(group.frame.index, _target(group.frame)))
+    for key, run in finished.groupby(keys, sort=False, dropna=False):
+        for name in _AXES:
+            used = run[name].astype(float)
+            told = trajectories.value_at(used, run[_LOSS], budgets[name])
+            runs.loc[key, f"loss_at_{name}"] = told if used.notna().all() else np.nan
+        crossed = trajectories.first_crossing(run["updates"], run[_LOSS], targets[run.index[0]])
+        runs.loc[key, "to_target"] = crossed
+    return runs.reset_index()
+
+
+def _used_axis(axes: Axes, values: pandas.Series) -> None:
+    if len(values) and values.min() > 0:
+        axes.set_xscale("log")
+        canvas.few_log_labels(axes.xaxis, values.max() / values.min(), crowded=30)

@@ -1,0 +1,65 @@
+"""The trajectory of a training: losses and accuracies on one grid of examples used."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from batchscope.datasets import Dataset
+from batchscope.training.losses import Objective
+from batchscope.training.step_loop import steps_per_epoch
+
+MOST_EXAMPLES = 2000  # of the training set, whose loss is evaluated
+
+
+def evaluation_steps(every: int, epoch: int, examples: int, batch_size: int) -> list[int]:
+    """Returns the steps of an epoch, counted from 1, after which an evaluation stands.
+
+    They are the first updates by which at least k * `every` examples were used since the training
+    began, k = 1, 2, ...: the same grid of examples for every batch size, each evaluation late by
+    less than a batch.
+
+    Args:
+        every: Examples from one evaluation to the next; 0 for none inside a training.
+        epoch: Epochs completed before this one.
+        examples: Examples of an epoch.
+        batch_size: Examples per update; the last update of an epoch may have fewer.
+    """
+    if not every:
+        return []
+    ends = np.arange(steps_per_epoch(examples, batch_size) + 1, dtype=np.int64) * batch_size
+    used = epoch * examples + np.minimum(ends, examples)
+    return (np.flatnonzero(np.diff(used // every)) + 1).tolist()
+
+
+def fixed_subset(examples: int) -> np.ndarray:
+    """Returns the sorted indices of the training examples whose loss is evaluated.
+
+    At most `MOST_EXAMPLES` of one fixed permutation: the same for all runs of a data set.
+    """
+    order = np.random.default_rng(0).permutation(examples)
+    return np.sort(order[:MOST_EXAMPLES])
+
+
+class Evaluator:
+    """Loss on training examples, loss and accuracy on test data: dropout off, no augmentation.
+
+    Args:
+        validation: The loss of the network that is trained; its graphs serve all splits. No
+            evaluation changes weights or generators.
+        data: The data set.
+    """
+
+    def __init__(self, validation: Objective, data: Dataset) -> None:
+        labels = data.labels("train")
+        chosen = fixed_subset(len(labels))
+        self._train = validation.over(data.images("train")[chosen], labels[chosen])
+        self._test = validation.over(data.images("test"), data.labels("test"))
+
+    def evaluate(self) -> dict[str, float]:
+        """Returns the columns of a trajectory that no history has, at the current weights."""
+        test_loss, test_accuracy = self._test.loss_and_accuracy()
+        return {
+            "train_loss": self._train.loss_and_accuracy()[0],
+            "test_loss": test_loss,
+            "test_accuracy": test_accuracy,
+        }
