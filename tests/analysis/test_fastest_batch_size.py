@@ -37,21 +37,31 @@ def test_it_is_the_least_and_the_range_ends_where_it_says():
 
 
 def test_the_error_of_two_sources():
-    """Against draws of both: log B* is the mean of log B_crit and log B_half."""
+    """Var log B* is a quarter of both variances; their half-widths are joined likewise."""
     sizes, rng = 2.0 ** np.arange(3, 11), np.random.default_rng(0)
     updates = 100 * (1 + 80 / sizes) * np.exp(rng.normal(0, 0.03, 8))
     seconds = (0.002 + 0.0001 * sizes) * (1 + rng.normal(0, 0.01, 8))
     critical, cost = critical_batch_size.fit(sizes, updates), step_cost.fixed_cost(sizes, seconds)
-    variance = fastest_batch_size.log_variance(critical, cost)
-    logs = [
-        (math.log(end[1] / end[0]) / 2 / 2.4469)  # Student's t, 6 degrees of freedom
-        for end in ((critical.low, critical.high), cost.half_batch[1:])
-    ]
-    assert variance == pytest.approx((logs[0] ** 2 + logs[1] ** 2) / 4, rel=1e-3)
-    draws = rng.normal(0, logs[0], 100_000) / 2 + rng.normal(0, logs[1], 100_000) / 2
-    found = fastest_batch_size.fastest(*CONSTANTS, log_variance=variance)
-    ends = found.batch_size * np.exp(np.quantile(draws, [0.025, 0.975]))
-    assert (found.batch_size_low, found.batch_size_high) == pytest.approx(tuple(ends), rel=0.01)
+    half = cost.half_batch
+    widths = [math.log(critical.high / critical.low) / 2, math.log(half.high / half.low) / 2]
+    error = fastest_batch_size.log_error(critical, cost)
+    assert 4 * error**2 == pytest.approx(widths[0] ** 2 + widths[1] ** 2)
+    found = fastest_batch_size.fastest(*CONSTANTS, log_error=error)
+    ratios = (found.batch_size / found.batch_size_low, found.batch_size_high / found.batch_size)
+    assert ratios == pytest.approx((math.exp(error), math.exp(error)))
+
+
+def test_how_often_its_interval_holds_the_truth():
+    sizes, rng, held = 2.0 ** np.arange(3, 10), np.random.default_rng(3), 0
+    for _ in range(200):
+        updates = 100 * (1 + 80 / sizes) * np.exp(rng.normal(0, 0.05, 7))
+        seconds = (0.002 + 0.0001 * sizes) * np.exp(rng.normal(0, 0.05, 7))
+        critical = critical_batch_size.fit(sizes, updates)
+        cost = step_cost.fixed_cost(sizes, seconds)
+        best = math.sqrt(critical.critical_batch_size * cost.half_batch.value)
+        error = fastest_batch_size.log_error(critical, cost)
+        held += abs(math.log(best / 40)) <= error
+    assert 0.93 <= held / 200 <= 0.99
 
 
 def test_an_open_end_has_no_error():
@@ -60,7 +70,7 @@ def test_an_open_end_has_no_error():
     critical = critical_batch_size.fit(sizes, 100 * (1 + 5000 / sizes) * noise)
     cost = step_cost.fixed_cost(sizes, 0.002 + 0.0001 * sizes * noise)
     assert math.isnan(critical.high)
-    assert math.isnan(fastest_batch_size.log_variance(critical, cost))
+    assert math.isnan(fastest_batch_size.log_error(critical, cost))
 
 
 @pytest.mark.parametrize("place", range(4))

@@ -82,6 +82,7 @@ def test_factors_are_numbers_where_they_can_be(tmp_path):
         (0, "batchsize,seed,updates,validation_loss", "batch_size; it is expected. Is 'batchsize'"),
         (0, "batch_size,run,updates,validation_loss", "line 1: no column seed; it is expected."),
         (0, "batch_size,seed,step,validation_loss", "line 1: no column updates or examples"),
+        (0, "batch_size,seed,updates,target", "line 1: received the column target, which is one"),
         (0, "batch_size,seed,updates,updates", "line 1: received updates twice"),
         (0, "batch_size,seed,updates,val_loss", "Is 'val_loss' validation_loss?"),
     ],

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from batchscope.analysis import intervals, step_cost
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 
 NAN = float("nan")
-LEVEL = 0.05
 SLOWER = 0.1  # share of the least time within which a batch size counts as fast
 
 
@@ -67,7 +65,7 @@ def fastest(
     examples_min: float,
     fixed: float,
     per_image: float,
-    log_variance: float = NAN,
+    log_error: float = NAN,
     slower: float = SLOWER,
 ) -> FastestBatchSize:
     """Returns the fastest batch size and the range within a share of its time.
@@ -77,7 +75,8 @@ def fastest(
         examples_min: E_min.
         fixed: The fixed cost of a step a, s.
         per_image: The cost per image b, s.
-        log_variance: Variance of log B*, see `log_variance`; NaN where it is not known.
+        log_error: Half-width of the 95 % interval of log B*, see `log_error`; NaN where there is
+            none.
         slower: Share of the least time by which a size of the range may take longer.
 
     Raises:
@@ -92,31 +91,28 @@ def fastest(
     q = (1 + slower) * seconds - updates_min * fixed - examples_min * per_image
     q /= math.sqrt(updates_min * examples_min * fixed * per_image)
     r = (q + math.sqrt(q * q - 4)) / 2
-    factor = math.exp(float(special.ndtri(1 - LEVEL / 2)) * math.sqrt(log_variance))
+    factor = math.exp(log_error)
     return FastestBatchSize(best, best / factor, best * factor, seconds, best / r, best * r)
 
 
-def log_variance(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
-    """Returns Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources.
+def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
+    """Returns the half-width of the 95 % interval of log B*.
+
+    Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
+    half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
+    American Statistical Association 69, 789).
 
     Args:
-        critical: The fit of the updates; its variance is read off its interval.
-        cost: The fit of the time of a step; likewise.
+        critical: The fit of the updates.
+        cost: The fit of the time of a step.
 
     Returns:
-        The variance; NaN where an interval has an open end.
+        The half-width; NaN where an interval has an open end.
     """
-    of_critical = _log_variance(critical.low, critical.high, critical.freedom)
-    half = cost.half_batch
-    return (of_critical + _log_variance(half.low, half.high, cost.sizes - 2)) / 4
-
-
-def _log_variance(low: float, high: float, freedom: int) -> float:
-    """Returns the variance that a t-interval on the logarithmic scale has."""
-    if not (0 < low < math.inf and 0 < high < math.inf) or freedom < 1:
+    ends = np.array([(critical.low, critical.high), cost.half_batch[1:]], float)
+    if not (np.isfinite(ends) & (ends > 0)).all():
         return NAN
-    half = math.log(high / low) / 2
-    return (half / float(special.stdtrit(freedom, 1 - LEVEL / 2))) ** 2
+    return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
 
 
 def relative_to_fastest(seconds: Any) -> list[intervals.Interval]:

@@ -195,9 +195,9 @@ def _scaling(
         chosen = np.array(sizes)[fitted]
         fit = critical_batch_size.fit(chosen, measured["updates"][fitted])
         if step and math.isfinite(fit.critical_batch_size):
-            variance = fastest_batch_size.log_variance(fit, cost) if cost else math.nan
+            error = fastest_batch_size.log_error(fit, cost) if cost else math.nan
             constants = (fit.updates_min, fit.examples_min, *step)
-            best = fastest_batch_size.fastest(*constants, variance)
+            best = fastest_batch_size.fastest(*constants, error)
     return Scaling(factors, along, target, sizes, measured, fitted, fit, cost, step, best)
 
 

@@ -16,6 +16,7 @@ from batchscope.analysis.run_series import describe
 from batchscope.analysis.updates_to_target import Scaling, Target
 
 NAME = "critical_batch_size"
+TITLE = "Updates, examples and seconds to a target against batch size"
 COLUMNS = (
     *("target", "points", "updates_min", "examples_min", "critical_batch_size"),
     *("critical_batch_size_low", "critical_batch_size_high", "residual", "lack_of_fit"),
@@ -59,8 +60,10 @@ def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
     """Writes critical_batch_size.csv, .svg and .png; returns their paths."""
     from batchscope.figures.drawing import canvas, to_target
 
-    panels = [to_target.Panel(each, _title(each), _caption(each)) for each in scalings]
-    svg, png = canvas.svg_and_png(to_target.draw(panels), to_target.alternative(panels))
+    panels = [
+        to_target.Panel(each, _title(each), _caption(each), _fastest(each)) for each in scalings
+    ]
+    svg, png = canvas.svg_and_png(to_target.draw(panels), TITLE)
     paths = [folder / f"{NAME}{suffix}" for suffix in (".csv", ".svg", ".png")]
     disk.write_rows(paths[0], *rows(scalings))
     disk.write_text(paths[1], svg)
@@ -181,15 +184,22 @@ def _told_of_seconds(scaling: Scaling) -> Iterator[str]:
     yield f"  a step takes {fixed} ms + {per_image} ms per image (B_half {half})"
     if scaling.fastest:
         best = scaling.fastest
-        ends = ""
-        if math.isfinite(best.batch_size_low):
-            low, high = wording.number(best.batch_size_low), wording.number(best.batch_size_high)
-            ends = f" [{low}, {high}]"
         yield (
-            f"  fastest in closed form: B* {wording.number(best.batch_size)}{ends}, "
-            f"{wording.number(best.seconds)} s; within 10 % of it: "
-            f"{wording.number(best.low)} to {wording.number(best.high)}"
+            f"  fastest in closed form: {_fastest(scaling)}; {wording.number(best.seconds)} s, "
+            f"within 10 % of it from {wording.number(best.low)} to {wording.number(best.high)}"
         )
+
+
+def _fastest(scaling: Scaling) -> str:
+    """Returns `B* 55 [52, 57]`; empty where there is none."""
+    best = scaling.fastest
+    if best is None:
+        return ""
+    told = f"B* {wording.number(best.batch_size)}"
+    if math.isfinite(best.batch_size_low):
+        low, high = best.batch_size_low, best.batch_size_high
+        told += f" [{wording.number(low)}, {wording.number(high)}]"
+    return told
 
 
 def _aligned(lines: list[list[str]]) -> Iterator[str]:

@@ -19,6 +19,8 @@ from batchscope.errors import ConfigError, UserError
 
 _MOST_SHOWN = 20  # problems of one file
 _RUN = ("batch_size", "seed")
+# Columns of what is computed, which no column that tells series apart may be called.
+_TAKEN = ("target", "points", "residual", "lack_of_fit", "updates_min", "examples_min", "error")
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,11 @@ def _check_header(path: Path | str, header: list[str]) -> None:
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         found.append(f"{path}, line 1: received {wording.listed(twice)} twice; once is expected.")
+    for name in [each for each in header if each in _TAKEN]:
+        found.append(
+            f"{path}, line 1: received the column {name}, which is one of the result; another "
+            "name is expected."
+        )
     for names in (("batch_size",), ("seed",), ("updates", "examples")):
         if not {*names} & {*header}:
             near = problems.nearest(names[0], [name for name in header if name not in _KINDS])

@@ -1,4 +1,4 @@
-"""Updates and examples to a target against batch size, with the fit of the critical batch size."""
+"""Updates, examples and seconds to a target against batch size, with what was fitted to them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from batchscope import wording
-from batchscope.analysis import critical_batch_size
+from batchscope.analysis import critical_batch_size, fastest_batch_size
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
-from batchscope.analysis.updates_to_target import Scaling
+from batchscope.analysis.updates_to_target import AXES, Scaling
 from batchscope.figures.drawing import canvas
 
 # Regime -> its shade: light, so that grey points and lines stay apart from it.
@@ -28,17 +27,19 @@ _LINE = canvas.COLOURS[0]
 
 
 class Panel(NamedTuple):
-    """One series and target, with the words above it and those on its fit."""
+    """One series and target, with the words above its updates, its examples and its seconds."""
 
     scaling: Scaling
     title: str
-    told: str
+    critical: str
+    fastest: str
 
 
 def draw(panels: Sequence[Panel]) -> Figure:
-    """Returns the figure: a row per series and target, updates at the left, examples right."""
+    """Returns the figure: a row per series and target; updates, examples and, if known, seconds."""
+    seconds = any("seconds" in panel.scaling.measured or panel.fastest for panel in panels)
     with canvas.style():
-        figure, axes = canvas.panels(len(panels), 2, width=3.7)
+        figure, axes = canvas.panels(len(panels), 3 if seconds else 2, width=3.6)
         for row, panel in zip(axes, panels, strict=True):
             _draw_row(row, panel)
         handles = [
@@ -48,10 +49,10 @@ def draw(panels: Sequence[Panel]) -> Figure:
             Patch(color=_LINE, alpha=0.25),
             Line2D([], [], color=canvas.COLOURS[1], linestyle="--"),
         ]
-        labels = [
-            *("a seed", "geometric mean", "fit S(B)", "95 % band of the fit"),
-            "critical batch size B_crit [95 % interval]",
-        ]
+        labels = ["a seed", "geometric mean", "fit", "its 95 % band", "B_crit [95 % interval]"]
+        if seconds:
+            handles.append(Line2D([], [], color=canvas.COLOURS[2], linestyle=":"))
+            labels.append("B* [95 % interval]")
         for regime in (critical_batch_size.PERFECT, critical_batch_size.MAXIMAL):
             handles.append(Patch(facecolor=_SHADES[regime], edgecolor="#bbbbbb"))
             labels.append(regime)
@@ -61,21 +62,26 @@ def draw(panels: Sequence[Panel]) -> Figure:
 
 def _draw_row(row: np.ndarray, panel: Panel) -> None:
     scaling, fit = panel.scaling, panel.scaling.fit
-    sizes = np.array(scaling.batch_sizes)
-    for axes, axis in zip(row, ("updates", "examples"), strict=True):
-        _draw_points(axes, scaling, axis)
-        if fit:
-            _draw_fit(axes, scaling, fit, per_update=axis == "updates")
+    titles = (panel.title, panel.critical, panel.fastest)
+    for axes, axis, title in zip(row, AXES, titles, strict=False):
         axes.set_yscale("log")
-        low, high = axes.get_ylim()
-        canvas.few_log_labels(axes.yaxis, high / low)
+        if axis in scaling.measured:
+            _draw_points(axes, scaling, axis)
+        if fit and axis != "seconds":
+            _draw_fit(axes, scaling, fit, per_update=axis == "updates")
+        if axis == "seconds":
+            _draw_closed_form(axes, scaling)
+        if axes.has_data():
+            low, high = axes.get_ylim()
+            canvas.few_log_labels(axes.yaxis, high / low)
+        else:
+            canvas.empty(axes, "no seconds" if axis == "seconds" else "never reached")
         axes.set_ylabel(f"{axis} to the target")
-        canvas.batch_size_axis(axes, sizes.tolist())
+        canvas.batch_size_axis(axes, scaling.batch_sizes)
         axes.grid(axis="x", visible=False)
-        if fit:
+        if fit and axis != "seconds":
             _shade(axes, fit)
-    row[0].set_title(panel.title)
-    row[1].set_title(panel.told, fontweight="normal", fontsize=8)
+        axes.set_title(title, fontsize=9 if axes is row[0] else 8)
 
 
 def _draw_points(axes: Axes, scaling: Scaling, axis: str) -> None:
@@ -98,6 +104,7 @@ def _draw_points(axes: Axes, scaling: Scaling, axis: str) -> None:
                 textcoords="offset points",
                 ha="center",
                 va="top",
+                rotation=90,
                 fontsize=7,
                 color=canvas.FAILED_COLOUR,
             )
@@ -111,6 +118,19 @@ def _draw_fit(axes: Axes, scaling: Scaling, fit: CriticalBatchSize, per_update: 
     low, high = fit.band(grid)
     if np.isfinite(low).all():
         axes.fill_between(np.log2(grid), low * times, high * times, color=_LINE, alpha=0.25, lw=0)
+
+
+def _draw_closed_form(axes: Axes, scaling: Scaling) -> None:
+    """Draws T(B) and its least value, where the time of a step is known."""
+    fit, step, best = scaling.fit, scaling.step, scaling.fastest
+    if not (fit and step and best):
+        return
+    grid = np.geomspace(min(scaling.batch_sizes), max(scaling.batch_sizes), 120)
+    constants = (fit.updates_min, fit.examples_min, *step)
+    times = fastest_batch_size.seconds_to_target(grid, *constants)
+    axes.plot(np.log2(grid), times, color=_LINE, zorder=2)
+    if grid[0] <= best.batch_size <= grid[-1]:
+        axes.axvline(math.log2(best.batch_size), color=canvas.COLOURS[2], linestyle=":", lw=1.4)
 
 
 def _shade(axes: Axes, fit: CriticalBatchSize) -> None:
@@ -136,8 +156,3 @@ def _shade(axes: Axes, fit: CriticalBatchSize) -> None:
 
 def _bounds() -> tuple[float, float]:
     return critical_batch_size.PERFECT_BELOW, critical_batch_size.MAXIMAL_ABOVE
-
-
-def alternative(panels: Sequence[Panel]) -> str:
-    """Returns the figure's title, as it stands in its SVG."""
-    return f"Updates and examples to a target ({wording.count(len(panels), 'panel row')})"

@@ -87,7 +87,7 @@ def test_the_table(own):
 
 def test_the_figure(own):
     root = ElementTree.parse(own[1] / "critical_batch_size.svg").getroot()
-    assert "Updates and examples" in root.find("{http://www.w3.org/2000/svg}title").text
+    assert root.find("{http://www.w3.org/2000/svg}title").text == own_runs.TITLE
     with Image.open(own[1] / "critical_batch_size.png") as image:
         assert image.width > 700 and np.asarray(image.convert("L")).std() > 5
 
