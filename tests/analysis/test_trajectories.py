@@ -1,50 +1,49 @@
-"""Values at a budget and first crossings, by hand."""
+"""Trajectories at a budget and at a target, against what they must give."""
 
 import math
 
-import pandas
+import numpy as np
 import pytest
 
 from batchscope.analysis import trajectories
 
-ROWS = pandas.DataFrame(
-    {
-        "updates": [10, 20, 30, 40, 50],
-        "seconds": [1.0, 2.0, 4.0, 5.0, 6.0],
-        "validation_loss": [1.0, 0.1, 0.2, 0.01, 0.01],
-    }
-)
-
-
-@pytest.mark.parametrize("budget, expected", [(9, None), (10, 1.0), (39.9, 0.2), (1e9, 0.01)])
-def test_the_last_row_not_beyond_a_budget(budget, expected):
-    for rows in (ROWS, ROWS[::-1]):
-        found = trajectories.value_at(rows, "updates", budget, "validation_loss")
-        assert math.isnan(found) if expected is None else found == expected
+UPDATES = [10, 20, 30, 40]
 
 
 @pytest.mark.parametrize(
-    "target, updates, seconds",
+    ("budget", "expected"), [(9, math.nan), (10, 4.0), (19, 4.0), (20, 2.0), (39.9, 1.0), (99, 3.0)]
+)
+def test_the_last_row_not_beyond_a_budget(budget, expected):
+    found = trajectories.value_at(UPDATES, [4.0, 2.0, 1.0, 3.0], budget)
+    assert found == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("losses", "target", "expected"),
     [
-        (10**-0.5, 15, 1.5),  # half way in the logarithm, not in the loss
-        (0.15, 10 + 10 * math.log10(1 / 0.15), 1 + math.log10(1 / 0.15)),  # the first of two
-        (0.1, 20, 2),
-        (0.01, 40, 5),
-        (2.0, 10, 1),  # the first row is there already
-        (0.009, math.inf, math.inf),
+        ([4, 2, 1, 0.5], math.sqrt(2), 25.0),  # half way in the logarithm
+        ([4, 2, 1, 0.5], 2, 20.0),
+        ([4, 2, 1, 0.5], 4, 10.0),  # a single row at the target
+        ([4, 2, 1, 0.5], 9, 10.0),  # or below it, with none before
+        ([4, 2, 1, 0.5], 0.4, math.inf),
+        ([4, 1, 3, 0.5], 2, 15.0),  # the first crossing, whatever comes after
+        ([math.nan, math.inf, 1, 0.5], 2, 30.0),
+        ([4, 2, 0, 0], 1, 30.0),
+        ([math.nan] * 4, 2, math.inf),
     ],
 )
-def test_the_first_crossing_is_linear_in_the_logarithm(target, updates, seconds):
-    for rows in (ROWS, ROWS[::-1]):
-        for axis, expected in (("updates", updates), ("seconds", seconds)):
-            found = trajectories.first_crossing(rows, axis, "validation_loss", target)
-            assert found == pytest.approx(expected)
+def test_the_first_crossing_of_a_target(losses, target, expected):
+    assert trajectories.first_crossing(UPDATES, losses, target) == pytest.approx(expected)
 
 
-def test_losses_without_a_logarithm():
-    rows = ROWS.assign(validation_loss=[math.nan, math.inf, 0.5, 0.0, math.nan])
-    crossing = trajectories.first_crossing
-    assert crossing(rows, "updates", "validation_loss", 0.5) == 30  # nothing finite before it
-    assert crossing(rows, "updates", "validation_loss", 0.3) == 40  # a loss of 0
-    diverged = ROWS.assign(validation_loss=math.nan)
-    assert crossing(diverged, "updates", "validation_loss", 0.3) == math.inf
+def test_an_exponential_decay_is_crossed_where_its_formula_says():
+    updates = np.arange(7, 700, 7)
+    found = trajectories.first_crossing(updates, 2.3 * np.exp(-updates / 90), 0.3)
+    assert found == pytest.approx(90 * math.log(2.3 / 0.3), rel=1e-12)
+
+
+def test_the_lowest_loss_that_every_training_reached():
+    assert trajectories.lowest_reached_by_all([[3, 1, 2], [2, 0.5], [4, 1.5, 9]]) == 1.5
+    assert trajectories.lowest_reached_by_all([[3, math.nan], [2]]) == 3
+    assert math.isnan(trajectories.lowest_reached_by_all([[3, 1], [math.nan]]))
+    assert math.isnan(trajectories.lowest_reached_by_all([]))

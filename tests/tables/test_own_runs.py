@@ -118,6 +118,10 @@ def test_all_mistakes_at_once_but_not_without_end(tmp_path):
         ([HEADER], "received a header alone; a header and at least one row are expected."),
         ([HEADER, '8,0,10,"0.5'], "received no CSV text"),
         ([HEADER, ROW, "16,0,10,0.1"], "batch_size: received 8 and 16; at least 3 different"),
+        (
+            ["batch_size,seed,updates,seconds", "8,0,5,", "16,0,4,2", "32,0,3,1"],
+            "line 2, seconds: received nothing, but a number of another of updates and seconds",
+        ),
         (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 1: no loss or accuracy, and several"),
         (
             [f"{line},{word}" for line, word in zip(GOOD, "nabcdef", strict=True)],

@@ -164,7 +164,7 @@ def _fit(sizes: np.ndarray, logs: np.ndarray, seeds: tuple[float, float]) -> Cri
         critical_batch_size=math.exp(best) if inside else NAN,
         low=math.exp(low) if math.isfinite(low) else NAN,
         high=math.exp(high) if math.isfinite(high) else NAN,
-        by_seed=bool(low < ends[0] or high > ends[1]),
+        by_seed=bool(seeds[0] < ends[0] or seeds[1] > ends[1]),
         residual=math.sqrt(least / n),
         lack_of_fit=_lack_of_fit(sizes, logs, residuals, best),
         covariance=tuple(map(tuple, covariance.tolist())),

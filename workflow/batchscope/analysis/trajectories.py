@@ -1,62 +1,75 @@
-"""What the evaluations of one training say between their rows: a value, a crossing.
+"""Trajectories read at a budget and at a target loss.
 
-The rows of a training are a table with one row per evaluation, in any order; the axis is any of
-its columns that grow: examples, updates, epoch or seconds.
+Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
+(arXiv 1811.03600), section 3: what wins depends on what is held equal.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import pandas
 
 NAN = float("nan")
 
 
-def value_at(rows: pandas.DataFrame, axis: str, budget: float, column: str) -> float:
-    """Returns a column in the last row that is not beyond a budget.
+def value_at(budgets: Any, values: Any, budget: float) -> float:
+    """Returns the value of the last row whose budget is not beyond the one given.
 
     Args:
-        rows: The evaluations of one training.
-        axis: Column of the budget.
-        budget: Most that may be used, in the unit of the axis.
-        column: What is read.
+        budgets: Examples, updates or seconds used, rising, shape (rows,).
+        values: What was evaluated there, shape (rows,).
+        budget: What may be used.
 
     Returns:
-        The value; NaN where every row lies beyond the budget.
+        NaN where every row is beyond it.
     """
-    used = rows[rows[axis] <= budget]
-    return float(used.loc[used[axis].idxmax(), column]) if len(used) else NAN
+    row = int(np.searchsorted(np.asarray(budgets, float), budget, side="right")) - 1
+    return float(np.asarray(values, float)[row]) if row >= 0 else NAN
 
 
-def first_crossing(rows: pandas.DataFrame, axis: str, loss: str, target: float) -> float:
-    """Returns where a loss first reaches a target.
+def first_crossing(budgets: Any, losses: Any, target: float) -> float:
+    """Returns the budget at which a loss first is at or below its target.
 
-    Linear in the logarithm of the loss between the two rows around the first crossing. A row
-    without such a row before it is a crossing itself, and so is a loss of 0, which has no
-    logarithm.
+    Between the two rows around it the logarithm of the loss is taken as linear in the budget. The
+    first row at or below the target counts as the crossing where none is above it before, and
+    where a loss of zero has no logarithm.
 
     Args:
-        rows: The evaluations of one training.
-        axis: Column on which the crossing is told.
-        loss: Column of the loss; values that are not finite never reach a target.
-        target: The loss to reach, above 0.
+        budgets: Examples, updates or seconds used, rising, shape (rows,).
+        losses: Losses there, shape (rows,); what is not finite is above every target.
+        target: A positive loss.
 
     Returns:
-        The place, in the unit of the axis; infinity where the target is never reached.
+        Infinity where the loss never gets there.
     """
-    ordered = rows.sort_values(axis)
-    at, losses = ordered[axis].to_numpy(float), ordered[loss].to_numpy(float)
-    reached = np.flatnonzero(np.isfinite(losses) & (losses <= target))
+    budgets, losses = np.asarray(budgets, float), np.asarray(losses, float)
+    reached = np.flatnonzero(losses <= target)
     if not len(reached):
         return math.inf
-    first = reached[0]
-    if first == 0 or losses[first] <= 0 or not np.isfinite(losses[first - 1]):
-        return float(at[first])
-    before, after = np.log(losses[first - 1]), np.log(losses[first])
-    share = (before - math.log(target)) / (before - after)
-    return float(at[first - 1] + share * (at[first] - at[first - 1]))
+    row = int(reached[0])
+    after = float(losses[row])
+    if row == 0 or not math.isfinite(losses[row - 1]) or after <= 0:
+        return float(budgets[row])
+    before = float(losses[row - 1])
+    share = math.log(before / target) / math.log(before / after)
+    return float(budgets[row - 1] + share * (budgets[row] - budgets[row - 1]))
+
+
+def lowest_reached_by_all(losses: Iterable[Any]) -> float:
+    """Returns the lowest loss that every training reached.
+
+    Args:
+        losses: The losses of each training, shape (rows,) each.
+
+    Returns:
+        NaN where one has no finite loss, or none is given.
+    """
+    lowest = []
+    for found in losses:
+        found = np.asarray(found, float)
+        found = found[np.isfinite(found)]
+        lowest.append(float(found.min()) if len(found) else NAN)
+    return float(np.max(lowest)) if lowest else NAN

@@ -50,10 +50,11 @@ class Target:
         if not self.column:
             value = float(rows[axis].iloc[0])
             return math.inf if math.isnan(value) else value
-        if self.column in LOSSES:
-            return trajectories.first_crossing(rows, axis, self.column, self.value)
-        errors = rows.assign(error=1 - rows[self.column])
-        return trajectories.first_crossing(errors, axis, "error", 1 - self.value)
+        rows = rows.sort_values(axis)
+        losses, target = rows[self.column], self.value
+        if self.column in ACCURACIES:
+            losses, target = 1 - losses, 1 - target
+        return trajectories.first_crossing(rows[axis], losses, target)
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,10 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
     if column is None:
         return []
     losses = rows[column] if column in LOSSES else 1 - rows[column]
-    table = rows.assign(_loss=losses.where(np.isfinite(losses), math.inf)).sort_values("updates")
-    trainings = table.groupby(_RUN)["_loss"]
-    start, end = float(trainings.first().min()), float(trainings.min().max())
+    table = rows.assign(_loss=losses).sort_values("updates")
+    found = [each.to_numpy() for _, each in table.groupby(_RUN)["_loss"]]
+    start = float(np.min([each[0] for each in found]))
+    end = trajectories.lowest_reached_by_all(found)
     if not 0 < end < start < math.inf:
         return []
     inner = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)]

@@ -20,7 +20,7 @@ from batchscope.errors import ConfigError, UserError
 _MOST_SHOWN = 20  # problems of one file
 _RUN = ("batch_size", "seed")
 # Columns of what is computed, which no column that tells series apart may be called.
-_TAKEN = ("target", "points", "residual", "lack_of_fit", "updates_min", "examples_min", "error")
+_TAKEN = ("target", "points", "residual", "lack_of_fit", "updates_min", "examples_min", "_loss")
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,9 @@ def read(path: Path | str) -> OwnRuns:
         runs[key] = runs.get(key, 0) + 1
     single = max(runs.values()) == 1
     kinds = {**_KINDS, **(dict.fromkeys(updates_to_target.AXES, _NEVER) if single else {})}
+    axes = [name for name in updates_to_target.AXES if name in header]
     found: list[str] = []
-    rows = []
+    rows: list[dict[str, Any]] = []
     for line, cells in lines:
         rows.append({name: text for name, text in cells.items() if name in factors})
         for name, text in cells.items():
@@ -122,6 +123,12 @@ def read(path: Path | str) -> OwnRuns:
                     found.append(
                         f"{path}, line {line}, {name}: received {shown}; {expected} is expected."
                     )
+        never = [name for name in axes if math.isnan(rows[-1].get(name, 0.0))]
+        if never and len(never) < len(axes):
+            found.append(
+                f"{path}, line {line}, {never[0]}: received nothing, but a number of another of "
+                f"{wording.listed(axes)}; either all or none of them is expected."
+            )
     _end(found)
     if not single and not {*LOSSES, *ACCURACIES} & {*header}:
         raise UserError(
