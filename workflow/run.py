@@ -2,7 +2,8 @@
 
 Each job of the workflow is one call of this script, and its logged line can be pasted into a
 shell to repeat the job by hand. `python workflow/run.py plan` shows what a study would run, and
-`watch` how far the trainings are that run now.
+`watch` how far the trainings are that run now. `critical_batch_size` reads trainings of one's own,
+whatever made them.
 """
 
 from __future__ import annotations
@@ -196,6 +197,24 @@ def watch(arguments: argparse.Namespace) -> None:
             time.sleep(arguments.seconds)
 
 
+def critical_batch_size(arguments: argparse.Namespace) -> None:
+    from batchscope.analysis import updates_to_target
+    from batchscope.report import own_runs as words
+    from batchscope.tables import own_runs
+
+    _end_with_the_reader()
+    runs = own_runs.read(arguments.file)
+    targets = [own_runs.target(text, runs) for text in arguments.target]
+    if not targets:
+        own_runs.check_default_targets(runs)
+    step = own_runs.step_seconds(arguments.step_seconds) if arguments.step_seconds else None
+    found = updates_to_target.scalings(runs.frame, runs.factors, targets, step)
+    print(words.text(found))
+    if arguments.output:
+        written = words.write(found, arguments.output)
+        print(f"\nWritten: {', '.join(map(str, written))}")
+
+
 def explain(arguments: argparse.Namespace) -> None:
     from batchscope.catalogue import reference
 
@@ -273,6 +292,23 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--seconds", type=float, default=5.0, help="between two looks")
     found = step("explain", explain, "Print what a factor, measure, column or figure is.")
     found.add_argument("name", nargs="?", help="of all that a study may choose; all if left out")
+    found = step(
+        "critical_batch_size",
+        critical_batch_size,
+        "Fit the critical batch size to a table of one's own trainings; docs/own_runs.md.",
+    )
+    found.add_argument("file", type=Path, metavar="FILE.csv", help="a row per evaluation")
+    found.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="such as validation_loss=0.2; may be given again; three of each series if left out",
+    )
+    found.add_argument(
+        "--step-seconds", metavar="A,B", help="a step takes A + B * batch size seconds"
+    )
+    found.add_argument("--output", type=Path, help="the folder of a table and a figure")
     step("schema", schema, "Print the JSON schema of a study, for editors.")
     found = step("prepare_data", prepare_data, "Prepare a data set.")
     found.add_argument("--dataset", required=True, help="its token, name-1f0a93c2")

@@ -1,0 +1,91 @@
+"""The fastest batch size against its closed form, a search, and draws."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from batchscope.analysis import critical_batch_size, fastest_batch_size, step_cost
+
+CONSTANTS = (100.0, 20_000.0, 0.002, 0.0001)
+
+
+def test_known_answer():
+    found = fastest_batch_size.fastest(*CONSTANTS)
+    assert found.batch_size == pytest.approx(63.2, abs=0.05)
+    assert found.seconds == pytest.approx(3.465, abs=0.0005)
+    assert (found.low, found.high) == pytest.approx((30.7, 130.5), abs=0.05)
+    knee = 9 * 0.002 / 0.0001  # 90 % of the throughput's plateau
+    cost = fastest_batch_size.seconds_to_target(knee, *CONSTANTS) / found.seconds
+    assert (knee, cost) == (pytest.approx(180), pytest.approx(1.22, abs=0.005))
+    assert math.isnan(found.batch_size_low) and math.isnan(found.batch_size_high)
+
+
+def test_it_is_the_least_and_the_range_ends_where_it_says():
+    constants = (37.0, 900.0, 0.0013, 0.00007)
+    found = fastest_batch_size.fastest(*constants, slower=0.25)
+    best = optimize.minimize_scalar(
+        lambda log: float(fastest_batch_size.seconds_to_target(math.exp(log), *constants)),
+        bounds=(0, 9),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    assert (math.log(found.batch_size), found.seconds) == pytest.approx((best.x, best.fun))
+    ends = fastest_batch_size.seconds_to_target([found.low, found.high], *constants)
+    assert ends == pytest.approx([1.25 * found.seconds] * 2)
+
+
+def test_the_error_of_two_sources():
+    """Var log B* is a quarter of both variances; their half-widths are joined likewise."""
+    sizes, rng = 2.0 ** np.arange(3, 11), np.random.default_rng(0)
+    updates = 100 * (1 + 80 / sizes) * np.exp(rng.normal(0, 0.03, 8))
+    seconds = (0.002 + 0.0001 * sizes) * (1 + rng.normal(0, 0.01, 8))
+    critical, cost = critical_batch_size.fit(sizes, updates), step_cost.fixed_cost(sizes, seconds)
+    half = cost.half_batch
+    widths = [math.log(critical.high / critical.low) / 2, math.log(half.high / half.low) / 2]
+    error = fastest_batch_size.log_error(critical, cost)
+    assert 4 * error**2 == pytest.approx(widths[0] ** 2 + widths[1] ** 2)
+    found = fastest_batch_size.fastest(*CONSTANTS, log_error=error)
+    ratios = (found.batch_size / found.batch_size_low, found.batch_size_high / found.batch_size)
+    assert ratios == pytest.approx((math.exp(error), math.exp(error)))
+
+
+def test_how_often_its_interval_holds_the_truth():
+    sizes, rng, held = 2.0 ** np.arange(3, 10), np.random.default_rng(3), 0
+    for _ in range(200):
+        updates = 100 * (1 + 80 / sizes) * np.exp(rng.normal(0, 0.05, 7))
+        seconds = (0.002 + 0.0001 * sizes) * np.exp(rng.normal(0, 0.05, 7))
+        critical = critical_batch_size.fit(sizes, updates)
+        cost = step_cost.fixed_cost(sizes, seconds)
+        best = math.sqrt(critical.critical_batch_size * cost.half_batch.value)
+        error = fastest_batch_size.log_error(critical, cost)
+        held += abs(math.log(best / 40)) <= error
+    assert 0.93 <= held / 200 <= 0.99
+
+
+def test_an_open_end_has_no_error():
+    sizes = 2.0 ** np.arange(6)
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.05, 6))
+    critical = critical_batch_size.fit(sizes, 100 * (1 + 5000 / sizes) * noise)
+    cost = step_cost.fixed_cost(sizes, 0.002 + 0.0001 * sizes * noise)
+    assert math.isnan(critical.high)
+    assert math.isnan(fastest_batch_size.log_error(critical, cost))
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_no_least_time_without_all_constants(place):
+    constants = list(CONSTANTS)
+    constants[place] = math.nan if place < 2 else 0.0
+    with pytest.raises(ValueError, match="positive numbers are expected"):
+        fastest_batch_size.fastest(*constants)
+
+
+def test_measured_seconds_are_compared_by_seed():
+    seconds = np.array([[4.0, 8.0, 16.0], [2.0, 4.0, 8.0], [3.0, 6.0, math.inf]])
+    ratios = fastest_batch_size.relative_to_fastest(seconds)
+    assert [each.mean for each in ratios] == pytest.approx([2, 1, 1.5])
+    assert [each.n for each in ratios] == [3, 3, 2]
+    assert ratios[0][1:3] == pytest.approx((2, 2))
+    none = fastest_batch_size.relative_to_fastest(np.full((2, 3), math.inf))
+    assert [math.isnan(each.mean) for each in none] == [True, True]

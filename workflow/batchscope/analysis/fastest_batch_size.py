@@ -1,0 +1,136 @@
+"""The batch size that reaches a target soonest, in closed form.
+
+With the updates to a target S = S_min + E_min / B of `critical_batch_size` and the time of a step
+t = a + b B of `step_cost`, a training takes
+
+    T(B) = S_min a + E_min b + S_min b B + E_min a / B,
+
+which is least at B* = sqrt(B_crit B_half), with B_crit = E_min / S_min and B_half = a / b.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from batchscope.analysis import intervals, step_cost
+from batchscope.analysis.critical_batch_size import CriticalBatchSize
+
+NAN = float("nan")
+SLOWER = 0.1  # share of the least time within which a batch size counts as fast
+
+
+@dataclass(frozen=True)
+class FastestBatchSize:
+    """The fastest batch size of one series, target and machine.
+
+    Attributes:
+        batch_size: B*.
+        batch_size_low: Lower end of its 95 % interval; NaN where there is none.
+        batch_size_high: Upper end.
+        seconds: T(B*).
+        low: Smallest batch size within a share of that time.
+        high: Largest one.
+    """
+
+    batch_size: float
+    batch_size_low: float
+    batch_size_high: float
+    seconds: float
+    low: float
+    high: float
+
+
+def seconds_to_target(
+    batch_sizes: Any, updates_min: float, examples_min: float, fixed: float, per_image: float
+) -> np.ndarray:
+    """Returns T(B), in seconds.
+
+    Args:
+        batch_sizes: B.
+        updates_min: S_min.
+        examples_min: E_min.
+        fixed: The fixed cost of a step a, s.
+        per_image: The cost per image b, s.
+    """
+    sizes = np.asarray(batch_sizes, float)
+    return (updates_min + examples_min / sizes) * (fixed + per_image * sizes)
+
+
+def fastest(
+    updates_min: float,
+    examples_min: float,
+    fixed: float,
+    per_image: float,
+    log_error: float = NAN,
+    slower: float = SLOWER,
+) -> FastestBatchSize:
+    """Returns the fastest batch size and the range within a share of its time.
+
+    Args:
+        updates_min: S_min.
+        examples_min: E_min.
+        fixed: The fixed cost of a step a, s.
+        per_image: The cost per image b, s.
+        log_error: Half-width of the 95 % interval of log B*, see `log_error`; NaN where there is
+            none.
+        slower: Share of the least time by which a size of the range may take longer.
+
+    Raises:
+        ValueError: If a constant is not positive: then T(B) has no least value.
+    """
+    constants = (updates_min, examples_min, fixed, per_image)
+    if not all(math.isfinite(each) and each > 0 for each in constants):
+        raise ValueError(f"fastest: received {constants}; positive numbers are expected.")
+    best = math.sqrt(examples_min / updates_min * fixed / per_image)
+    seconds = (math.sqrt(updates_min * fixed) + math.sqrt(examples_min * per_image)) ** 2
+    # T(B) <= (1 + x) T(B*) is r + 1/r <= q with r = B / B*.
+    q = (1 + slower) * seconds - updates_min * fixed - examples_min * per_image
+    q /= math.sqrt(updates_min * examples_min * fixed * per_image)
+    r = (q + math.sqrt(q * q - 4)) / 2
+    factor = math.exp(log_error)
+    return FastestBatchSize(best, best / factor, best * factor, seconds, best / r, best * r)
+
+
+def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
+    """Returns the half-width of the 95 % interval of log B*.
+
+    Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
+    half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
+    American Statistical Association 69, 789).
+
+    Args:
+        critical: The fit of the updates.
+        cost: The fit of the time of a step.
+
+    Returns:
+        The half-width; NaN where an interval has an open end.
+    """
+    ends = np.array([(critical.low, critical.high), cost.half_batch[1:]], float)
+    if not (np.isfinite(ends) & (ends > 0)).all():
+        return NAN
+    return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
+
+
+def relative_to_fastest(seconds: Any) -> list[intervals.Interval]:
+    """Returns each batch size's seconds to a target over those of the fastest one.
+
+    Args:
+        seconds: Measured, shape (sizes, seeds), paired by seed; NaN or infinity where a seed has
+            none, which leaves its pairs out.
+
+    Returns:
+        For each size the geometric mean of the paired ratios to the size whose geometric mean is
+        the least, with its 95 % t-interval.
+    """
+    table = np.asarray(seconds, float)
+    whole = np.where(np.isfinite(table) & (table > 0), table, NAN)
+    with np.errstate(invalid="ignore"):
+        means = np.array([np.mean(np.log(row)) for row in whole])  # NaN unless every seed has one
+    if np.isnan(means).all():
+        return [intervals.Interval(NAN, NAN, NAN, 0) for _ in table]
+    base = whole[int(np.nanargmin(means))]
+    return [intervals.ratio_interval(row, base) for row in whole]
