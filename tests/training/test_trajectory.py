@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from digit_runs import assert_same_bits, door, record, run_name, step, train, with_digits
+from digit_runs import arrays, assert_same_bits, door, record, run_name, step, train, with_digits
 
 EVERY = 250
 
@@ -96,6 +96,21 @@ def test_evaluations_change_no_bit_of_a_training(dropout_run, evaluated):
     assert_same_bits(plain, asked)
     assert history(plain) == history(asked)
     assert not (plain / "trajectory.csv").exists()
+
+
+@pytest.mark.slow
+def test_weights_after_an_epoch_are_made_again_without_evaluations(dropout_run, evaluated):
+    results, run = evaluated
+    kept = (results / "runs" / run / "trajectory.csv").read_bytes()
+    words = ("--results", str(results), "--run", run, "--epoch", "2")
+    status, output = step("snapshot", *words, "--model-file", dropout_run[2])
+    assert status == 0, output
+    again = arrays(results / "runs" / run / "epochs" / "2.npz")
+    plain = arrays(dropout_run[0] / "runs" / dropout_run[1] / "epochs" / "2.npz")
+    assert {key: value.tobytes() for key, value in again.items()} == {
+        key: value.tobytes() for key, value in plain.items()
+    }
+    assert (results / "runs" / run / "trajectory.csv").read_bytes() == kept
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ _AXES = {
 }
 
 
-_DID = {"updates": "made", "examples": "used", "seconds": "took"}
+_VERBS = {"updates": "made", "examples": "used", "seconds": "took"}
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -47,15 +47,19 @@ def draw(frame: pandas.DataFrame) -> Figure:
     targets = [_target(group.frame) for group in groups]
     for row, group, target in zip(grid, groups, targets, strict=True):
         for axes, (column, (title, _)) in zip(row, _AXES.items(), strict=True):
-            rows = group.frame[group.frame[column].notna()]
-            against_epoch.draw_panel(
-                axes, rows, _LOSS, styles, points, mean_points, column, singles=False
-            )
+            evaluated = group.frame.dropna(subset=_LOSS)
+            rows = evaluated.dropna(subset=column)
+            if len(rows):
+                against_epoch.draw_panel(
+                    axes, rows, _LOSS, styles, points, mean_points, column, singles=False
+                )
+            else:
+                where = {"transform": axes.transAxes, "ha": "center", "va": "center"}
+                axes.text(
+                    0.5, 0.5, "not timed" if len(evaluated) else "no run", color="#555555", **where
+                )
             if np.isfinite(target):
                 axes.axhline(target, color="#555555", linewidth=0.9, linestyle=(0, (1, 1.4)))
-            if rows.empty and len(group.frame.dropna(subset=_LOSS)):
-                where = {"transform": axes.transAxes, "ha": "center", "va": "center"}
-                axes.text(0.5, 0.5, "not timed", color="#555555", **where)
             axes.set_title(f"{title}, {group.label}" if group.label else title)
         row[0].set_ylabel("validation loss (nats)")
     for axes, (column, (_, label)) in zip(grid[-1], _AXES.items(), strict=True):
@@ -72,11 +76,11 @@ def found(frame: pandas.DataFrame) -> str:
     runs = _by_run(frame)
     if runs.empty:
         return ""
-    equal = ["updates", "seconds" if runs["seconds"].notna().any() else "examples"]
+    equal = ["updates", "seconds" if runs["seconds"].notna().all() else "examples"]
     told = []
     for name in equal:
         used = f"{wording.number(runs[name].min(), 4)} {'s' if name == 'seconds' else name}"
-        what = f"Mean validation loss after {used}, which every finished run {_DID[name]},"
+        what = f"Mean validation loss after {used}, which every finished run {_VERBS[name]},"
         told.append(words.sentence(runs, f"loss_at_{name}", what))
     told.append(words.sentence(runs, "to_target", "Mean number of updates to the dotted loss"))
     return " ".join(filter(None, told))

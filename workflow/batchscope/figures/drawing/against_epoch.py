@@ -115,7 +115,7 @@ def draw_panel(
         if len(finished):
             band = len(styles) <= _MOST_BANDS
             _draw_mean(axes, finished, column, style, mean_points, band, along)
-    if along == "epoch" and rows[column].isna().all():
+    if rows[column].isna().all():
         canvas.empty(axes, "no run")
 
 
