@@ -27,6 +27,15 @@ def test_a_good_table(tmp_path):
     assert runs.frame["validation_loss"].tolist() == [0.5, 0.2, 0.4, 0.1, 0.3, 0.1]
 
 
+def test_the_trajectories_of_an_experiment(tmp_path):
+    """Names of trainings tell no series apart; seconds are empty where nothing was timed."""
+    lines = [f"run,status,machine,seconds,{GOOD[0]}"]
+    lines += [f"seed {line.split(',')[1]},finished,,,{line}" for line in GOOD[1:]]
+    runs = own_runs.read(written(tmp_path, lines))
+    assert runs.factors == []
+    assert runs.frame.equals(own_runs.read(written(tmp_path, GOOD)).frame)
+
+
 def test_examples_in_place_of_updates(tmp_path):
     lines = [line.replace("updates", "examples") for line in GOOD]
     runs = own_runs.read(written(tmp_path, lines))

@@ -19,6 +19,8 @@ from batchscope.errors import ConfigError, UserError
 
 _MOST_SHOWN = 20  # problems of one file
 _RUN = ("batch_size", "seed")
+# Columns of trajectories.csv that say which training it is and what became of it, no more.
+_NAMES = ("run", "status", "machine")
 # Columns of what is computed, which no column that tells series apart may be called.
 _TAKEN = ("target", "points", "residual", "lack_of_fit", "updates_min", "examples_min", "_loss")
 
@@ -92,8 +94,9 @@ def read(path: Path | str) -> OwnRuns:
     """Reads a table of one's own trainings.
 
     Columns: `batch_size`, `seed`, `updates` or `examples`; `seconds` where they are known; any of
-    the losses and accuracies. `epoch` is read and not used. Every other column tells series
-    apart. A training has a row per evaluation, or a single one at its target.
+    the losses and accuracies. `epoch` is read and not used, nor are `run`, `status` and `machine`
+    of trajectories.csv, which is such a table. Every other column tells series apart. A training
+    has a row per evaluation, or a single one at its target.
 
     Raises:
         ConfigError: If the file is not such a table; with every problem, at its line and column.
@@ -101,6 +104,10 @@ def read(path: Path | str) -> OwnRuns:
     """
     header, lines = _lines(path)
     _check_header(path, header)
+    header = [name for name in header if name not in _NAMES]
+    if not any(cells.get("seconds") for _, cells in lines):
+        header = [name for name in header if name != "seconds"]  # known of no training
+    lines = [(line, {name: cells[name] for name in header}) for line, cells in lines]
     runs: dict[tuple[str, ...], int] = {}
     factors = [name for name in header if name not in _KINDS]
     for _, cells in lines:
