@@ -205,6 +205,7 @@ def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch)
 # environment's, the report's own; and two that read what `damage.reading` guards.
 OTHERS = {
     "framework_environments.py",
+    "own_runs.py",
     "arrays.py",
     "warm_process.py",
     "attempts.py",

@@ -22,13 +22,13 @@ def test_the_peak_of_memory_between_two_resets():
     if not peak_memory.reset_peak_memory():
         pytest.skip("this system allows no reset of the peak")
     low = peak_memory.peak_memory()
-    block = np.ones(80_000_000, np.uint8)
+    block = np.ones(400_000_000, np.uint8)  # far more than what this process frees meanwhile
     del block
     high = peak_memory.peak_memory()
     assert (high.source, high.since) == ("VmHWM", "reset")
-    assert high.megabytes - low.megabytes == pytest.approx(80, abs=8)
+    assert high.megabytes - low.megabytes == pytest.approx(400, rel=0.1)
     peak_memory.reset_peak_memory()
-    assert peak_memory.peak_memory().megabytes < high.megabytes - 60
+    assert peak_memory.peak_memory().megabytes < high.megabytes - 300
 
 
 def test_the_peak_without_proc_and_without_reset(monkeypatch, tmp_path):

@@ -22,6 +22,7 @@ _AXES = {
 }
 
 
+_UNITS = {"updates": "updates", "examples": "examples", "seconds": "s"}
 _VERBS = {"updates": "made", "examples": "used", "seconds": "took"}
 
 
@@ -79,7 +80,7 @@ def found(frame: pandas.DataFrame) -> str:
     equal = ["updates", "seconds" if runs["seconds"].notna().all() else "examples"]
     told = []
     for name in equal:
-        used = f"{wording.number(runs[name].min(), 4)} {'s' if name == 'seconds' else name}"
+        used = f"{wording.number(runs[name].min(), 4)} {_UNITS[name]}"
         what = f"Mean validation loss after {used}, which every finished run {_VERBS[name]},"
         told.append(words.sentence(runs, f"loss_at_{name}", what))
     told.append(words.sentence(runs, "to_target", "Mean number of updates to the dotted loss"))

@@ -255,7 +255,7 @@ def _check_header(path: Path | str, header: list[str]) -> None:
             near = problems.nearest(names[0], [name for name in header if name not in _KINDS])
             hint = f" Is '{near}' it?" if near else ""
             found.append(
-                f"{path}, line 1: no column {' or '.join(names)}; it is expected.{hint} "
+                f"{path}, line 1: no column {wording.listed(names, 'or')}; it is expected.{hint} "
                 f"Received: {', '.join(header)}."
             )
     _end(found)

@@ -122,19 +122,16 @@ class Objective:
         batch_statistics: bool = False,
     ) -> None:
         self.model = model
-        self.examples = len(images)
         self.variables = model.trainable_variables
         self.shapes = [tuple(variable.shape) for variable in self.variables]
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
-        self.evaluations = 0  # of loss and gradient
         self._scale, self._batch_statistics = scale, batch_statistics
         self._example_losses = example_losses(model)
         if batch_statistics:
             switch_off_dropout(model)
-        # Chunks are on the device once; every later call only computes.
         self._chunk = chunk or chunk_size(images.shape[1:])
-        self._chunks = self._placed(images, labels)
+        self.place(images, labels)
         # One trace for all chunks, the last and smaller one too.
         examples = [
             tf.TensorSpec([None, *images.shape[1:]], self._chunks[0][0].dtype),
@@ -146,8 +143,16 @@ class Objective:
         self._hessian_times = _graph(self._hessian_times_in_graph, *examples, vector)
         self._assign = _graph(self._assign_in_graph, vector)
 
-    def _placed(self, images: np.ndarray, labels: np.ndarray) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        return [
+    def place(self, images: np.ndarray, labels: np.ndarray) -> None:
+        """Puts the examples on the device, once: every later call only computes.
+
+        Args:
+            images: Examples of the same shape and dtype, shape (n, height, width, channels).
+            labels: Integer classes, shape (n,).
+        """
+        self.examples = len(images)
+        self.evaluations = 0  # of loss and gradient
+        self._chunks = [
             (
                 tf.constant(images[start : start + self._chunk]),
                 tf.constant(np.asarray(labels[start : start + self._chunk], np.int32)),
@@ -156,15 +161,9 @@ class Objective:
         ]
 
     def over(self, images: np.ndarray, labels: np.ndarray) -> Objective:
-        """Returns the same function over other examples, by the same graphs: nothing is traced.
-
-        Args:
-            images: Examples of the same shape and dtype, shape (n, height, width, channels).
-            labels: Integer classes, shape (n,).
-        """
+        """Returns the same function over other examples, by the same graphs: nothing is traced."""
         other = copy.copy(self)
-        other.examples, other.evaluations = len(images), 0
-        other._chunks = self._placed(images, labels)
+        other.place(images, labels)
         return other
 
     # What becomes a graph: operations on one chunk, or on a vector of all weights.
