@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import project
+from batchscope.analysis import step_cost
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,10 @@ def test_the_machine_was_timed(finished):
     assert [row["batch_size"] for row in speeds] == ["4", "16", "64"]
     assert all(float(row["images_per_second"]) > 0 and row["blocks"] == "4" for row in speeds)
     (sweep,) = rows(finished, "sweeps")
-    assert float(sweep["ceiling_images_per_second"]) > 0
+    ceiling = float(sweep["matmul_flops_per_second"]) / float(sweep["flops_per_image"])
+    noisy = step_cost.too_noisy(float(sweep["noise_floor"]))  # as this machine is just then
+    stated = sweep["ceiling_images_per_second"]
+    assert stated == "" if noisy else float(stated) == pytest.approx(ceiling) and ceiling > 0
     assert (sweep["max_batch_size"], sweep["max_batch_size_bound"]) == ("8", "most_fits")
     assert [row["outcome"] for row in rows(finished, "largest")] == ["fits"] * 4
     assert {row["batch_size"] for row in rows(finished, "samples")} == {"", "4", "16", "64"}
