@@ -1,0 +1,132 @@
+"""How often the intervals and tests that decide hold the truth, by simulation at full size.
+
+    python benchmarks/coverage.py [--studies 2000] [--margin-studies 1000]
+
+Printed, each with its Monte Carlo error: the share of simulated studies whose 95 % interval holds
+the true critical batch size, fastest batch size and gradient noise scale, and the share in which
+a batch size whose true outcome lies at the margin is called within it, or beyond it. The first
+column names what was drawn; nothing is trained and nothing is written. An interval of several
+seeds is the wider of two, that of the profile and that over seeds, and holds the truth more often.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
+
+import numpy as np
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import (
+    critical_batch_size,
+    fastest_batch_size,
+    largest_within_margin,
+    ratio_intervals,
+    step_cost,
+)
+
+SIZES = 2.0 ** np.arange(3, 10)  # 8 to 512
+CRITICAL, FIXED, PER_IMAGE = 80.0, 2e-3, 1e-4
+
+
+def updates(random: np.random.Generator, noise: float, seeds: int) -> np.ndarray:
+    """Returns updates to a target, shape (sizes, seeds), scattered around the hyperbola."""
+    true = 100 * (1 + CRITICAL / SIZES)
+    return true[:, None] * np.exp(random.normal(0, noise, (len(SIZES), seeds)))
+
+
+def critical(random: np.random.Generator, noise: float, seeds: int) -> bool:
+    found = critical_batch_size.fit(SIZES, updates(random, noise, seeds))
+    return not (found.low > CRITICAL or found.high < CRITICAL)  # an open end is NaN
+
+
+def fastest(random: np.random.Generator, noise: float, seeds: int) -> bool:
+    fit = critical_batch_size.fit(SIZES, updates(random, noise, seeds))
+    seconds = (FIXED + PER_IMAGE * SIZES) * np.exp(random.normal(0, noise, len(SIZES)))
+    cost = step_cost.fixed_cost(SIZES, seconds)
+    error = fastest_batch_size.log_error(fit, cost)
+    if math.isnan(error):
+        return True  # no interval is stated
+    best = math.sqrt(fit.critical_batch_size * cost.half_batch.value)
+    return abs(math.log(best / math.sqrt(CRITICAL * FIXED / PER_IMAGE))) <= error
+
+
+def noise_scale(random: np.random.Generator, norm_squared: float, spread: float) -> bool:
+    common, own = random.standard_normal((2, 6))
+    variances = 400 + 10 * (0.5 * common + math.sqrt(0.75) * own)
+    found = ratio_intervals.fieller(variances, norm_squared + spread * common)
+    return found.low <= 400 / norm_squared <= found.high
+
+
+def at_margin(random: np.random.Generator, sizes: int, seeds: int, verdict: str) -> bool:
+    """Whether the last of some sizes, worse than all others by the margin, gets a verdict.
+
+    It is neither within the margin nor beyond it.
+    """
+    margin = 0.01
+    table = 0.9 + 0.004 * random.standard_normal((seeds, 1))
+    table = table + 0.004 * random.standard_normal((seeds, sizes))
+    table[:, -1] -= margin
+    rows = pandas.DataFrame(
+        {
+            "batch_size": np.tile(2 ** np.arange(4, 4 + sizes), seeds),
+            "seed": np.repeat(np.arange(seeds), sizes),
+            "status": "finished",
+            "test_accuracy": table.ravel(),
+        }
+    )
+    found = largest_within_margin.find(rows, "test_accuracy", margin)
+    return found.sizes[-1].verdict == verdict
+
+
+def cases(margin_studies: int, studies: int) -> Iterator[tuple[str, str, int, Callable]]:
+    """Yields what is drawn, what is asked of the share, how many studies, and one study."""
+    for seeds in (1, 3, 6):
+        for noise in (0.03, 0.1):
+            drawn = f"{wording.count(seeds, 'seed')}, {noise:.0%} scatter"
+            asked = "93 to 97 %" if seeds == 1 else "at least 93 %"
+            for name, one in {"B_crit": critical, "B*": fastest}.items():
+                yield (
+                    f"{name}: {drawn}",
+                    asked,
+                    studies,
+                    lambda random, one=one, noise=noise, seeds=seeds: one(random, noise, seeds),
+                )
+    for norm_squared, spread, words in ((4.0, 0.25, "clear"), (0.05, 0.05, "mostly open")):
+        yield (
+            f"noise scale: 6 seeds, {words}",
+            "93 to 97 %",
+            studies,
+            lambda random, n=norm_squared, s=spread: noise_scale(random, n, s),
+        )
+    for sizes in (2, 4, 6):
+        for verdict in (largest_within_margin.WITHIN, largest_within_margin.BEYOND):
+            yield (
+                f"{verdict}: {sizes} sizes, 6 seeds",
+                "at most 5 %",
+                margin_studies,
+                lambda random, k=sizes, v=verdict: at_margin(random, k, 6, v),
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--studies", type=int, default=2000)
+    parser.add_argument("--margin-studies", type=int, default=1000)
+    arguments = parser.parse_args()
+    print("| simulated | share | asked |\n|---|---|---|")
+    for name, asked, studies, study in cases(arguments.margin_studies, arguments.studies):
+        random = np.random.default_rng(0)
+        share = sum(study(random) for _ in range(studies)) / studies
+        error = math.sqrt(max(share * (1 - share), 1 / studies) / studies)
+        print(f"| {name} | {share:.1%} ± {error:.1%} | {asked} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
