@@ -474,8 +474,7 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
     assert hollow == [[], [[100]], [[100.0]]]
     # All of them, where the horizon was too short for every run; none, where it was chosen.
     runs = frame.assign(epochs_run=100)
-    empty = {field.name: pandas.DataFrame() for field in dataclasses.fields(figures.Tables)}
-    every = time.draw(time.select(figures.Tables(**{**empty, "runs": runs})))
+    every = time.draw(time.select(figures.Tables(runs=runs)))
     points = [
         line.get_ydata().tolist()
         for line in every.axes[2].lines

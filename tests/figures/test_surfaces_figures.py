@@ -127,8 +127,7 @@ def tables(table, **options):
         "lines": lines(table, **between),
         "landscapes": landscapes(table, **options),
     }
-    found = {name: reread(frame) for name, frame in found.items()}
-    return figures.Tables(history=EMPTY, layers=EMPTY, updates=EMPTY, alignment=EMPTY, **found)
+    return figures.Tables(**{name: reread(frame) for name, frame in found.items()})
 
 
 def reread(frame):
