@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import fields
 
 import numpy as np
 import pandas
@@ -220,9 +219,8 @@ def drawn(rows, limits=(), stated=None):
     frame = pandas.DataFrame(
         list(limits), columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
     )
-    empty = {field.name: pandas.DataFrame() for field in fields(figures.Tables)}
     table = largest_within_margin.table(rows, stated or {"test_accuracy": 0.03})
-    made = figures.Tables(**{**empty, "margins": table, "limits": frame})
+    made = figures.Tables(margins=table, limits=frame)
     figure = figures.FIGURES["batch_size_limits"]
     selected = figure.select(made)
     return figure.draw(selected), figure.found(selected), selected

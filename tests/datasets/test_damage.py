@@ -50,7 +50,7 @@ def displaced(results, study, run):
 
 
 def table(name):
-    return lambda results, study, run: long_tables.TABLES[name](results, study, "gap")
+    return lambda results, study, run: run_table.maker(name)(results, study, "gap")
 
 
 def weights(results, study, run):
@@ -69,13 +69,13 @@ def reported(results, study, run):
 FILES = {
     "run": ("{run}/record.json", collect),
     "history in runs.csv": ("{run}/history.csv", collect),
-    "history in curves": ("{run}/history.csv", table("history.csv")),
+    "history in curves": ("{run}/history.csv", table("history")),
     "measure": ("{run}/evaluate/default.json", collect),
-    "measure of layers": ("{run}/weight_distance/*.json", table("layers.csv")),
+    "measure of layers": ("{run}/weight_distance/*.json", table("layers")),
     "times": ("timing/local/*/time_epoch/*.json", collect),
-    "landscape": ("{run}/landscape/*.json", table("landscapes.csv")),
-    "surfaces": ("{run}/landscape/*.npz", table("landscapes.csv")),
-    "line": ("{run}/line_to/*/*.json", table("lines.csv")),
+    "landscape": ("{run}/landscape/*.json", table("landscapes")),
+    "surfaces": ("{run}/landscape/*.npz", table("landscapes")),
+    "line": ("{run}/line_to/*/*.json", table("lines")),
     "updates": ("{run}/updates.npz", displaced),
     "initial": ("{run}/initial.npz", displaced),
     "final": ("{run}/final.npz", displaced),
@@ -161,7 +161,7 @@ def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
         path.write_text(content_)
         try:
             with pytest.raises(UserError) as caught:
-                table("history.csv")(results, study, run)
+                table("history")(results, study, run)
         finally:
             path.write_text(kept)
         assert f"{path}: received a damaged file {reason}" in str(caught.value)
@@ -174,7 +174,7 @@ def test_a_trained_run_without_its_history_is_said(whole):
     path.unlink()
     try:
         with pytest.raises(UserError, match=r"csv: missing; delete .*record\.json and run"):
-            table("history.csv")(results, study, run)
+            table("history")(results, study, run)
     finally:
         path.write_text(kept)
 

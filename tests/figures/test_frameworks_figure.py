@@ -91,13 +91,12 @@ class Planned:
 
 def read_tables(*made, numbers=()):
     """Returns the tables of an experiment, as they are read back from CSV files."""
-    written = {"published": run_table.published(Planned(numbers), "a")}
+    written = {"published": run_table.published("results", Planned(numbers), "a")}
     for position, name in enumerate(("utilisation", "throughput")):
         rows = [row for part in made for row in part[position]]
         columns = [*timing_columns.FIRST, *timing_columns.COLUMNS[f"{name}.csv"]]
         written[name] = pandas.DataFrame(rows, columns=columns)
-    rest = {name: None for name in figures.Tables.__dataclass_fields__ if name not in written}
-    return figures.Tables(**rest, **{name: reread(frame) for name, frame in written.items()})
+    return figures.Tables(**{name: reread(frame) for name, frame in written.items()})
 
 
 def drawn(*made, numbers=()):

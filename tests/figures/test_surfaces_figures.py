@@ -1,6 +1,6 @@
 """Figures of lines, landscapes and learning rates, from tables made up by hand."""
 
-import dataclasses
+import functools
 import io
 import itertools
 import math
@@ -119,16 +119,21 @@ def landscapes(table, points=25, directions=5, rough=0.0):
     return pandas.concat(blocks, ignore_index=True) if blocks else EMPTY.reindex(columns=columns)
 
 
-def tables(table, **options):
-    """Returns the tables of an experiment, as they are read back from CSV files."""
-    between = options.pop("between", {"small": 32, "large": 256})
-    found = {
-        "runs": table,
-        "lines": lines(table, **between),
-        "landscapes": landscapes(table, **options),
-    }
-    found = {name: reread(frame) for name, frame in found.items()}
-    return figures.Tables(history=EMPTY, layers=EMPTY, updates=EMPTY, alignment=EMPTY, **found)
+class Tables:
+    """The tables of an experiment, as they are read back from CSV files: each when it is asked."""
+
+    def __init__(self, table, between=None, **options):
+        self.runs = reread(table)
+        self._table, self._options = table, options
+        self._between = between or {"small": 32, "large": 256}
+
+    @functools.cached_property
+    def lines(self):
+        return reread(lines(self._table, **self._between))
+
+    @functools.cached_property
+    def landscapes(self):
+        return reread(landscapes(self._table, **self._options))
 
 
 def reread(frame):
@@ -167,7 +172,7 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.filterwarnings("error")
 def test_every_shape_of_experiment(shape):
-    made = tables(SHAPES[shape], points=9, directions=2)
+    made = Tables(SHAPES[shape], points=9, directions=2)
     for name, module in MODULES.items():
         drawing, frame = drawn(name, made, rendered=True)
         found = module.found(frame)
@@ -179,7 +184,7 @@ def test_every_shape_of_experiment(shape):
 
 
 def test_a_line_has_its_seeds_its_mean_and_its_band():
-    drawing, frame = drawn("line", tables(runs()))
+    drawing, frame = drawn("line", Tables(runs()))
     axes = drawing.axes[0]
     rows = frame[(frame["split"] == "train") & (frame["alpha"] == 1.0)]
     mean = next(line for line in axes.lines if line.get_zorder() == 3)
@@ -199,7 +204,7 @@ def test_a_line_has_its_seeds_its_mean_and_its_band():
 
 def test_a_pair_has_the_status_of_whichever_run_failed():
     failed = {(32, 0.05, 0): "diverged", (256, 0.05, 1): "missing"}
-    drawing, frame = drawn("line", tables(runs(failed=failed)))
+    drawing, frame = drawn("line", Tables(runs(failed=failed)))
     status = frame.drop_duplicates("seed").set_index("seed")["status"]
     assert status.to_dict() == {0: "diverged", 1: "missing", 2: "finished"}
     assert any("Of 3 pairs of runs: 1 diverged" in text for text in texts(drawing))
@@ -207,16 +212,16 @@ def test_a_pair_has_the_status_of_whichever_run_failed():
 
 
 def test_a_pair_without_its_line_is_missing():
-    made = tables(runs())
-    kept = made.lines[made.lines["seed"] != 2]
-    frame = line.select(figures.Tables(**{**vars(made), "lines": kept}))
+    made = Tables(runs())
+    made.lines = made.lines[made.lines["seed"] != 2]
+    frame = line.select(made)
     assert frame.loc[frame["seed"] == 2, "status"].tolist() == ["missing"]
 
 
 def test_lines_between_learning_rates_have_a_row_for_every_batch_size():
     between = {"small": 0.01, "large": 0.08, "factor": "learning_rate"}
     table = runs(sizes=(32, 64), rates=(0.01, 0.08))
-    drawing, frame = drawn("line", tables(table, between=between))
+    drawing, frame = drawn("line", Tables(table, between=between))
     titles = [axes.get_title("left") for axes in drawing.axes]
     assert titles[::2] == ["Loss, batch size 32", "Loss, batch size 64"]
     assert {"learning rate 0.01", "learning rate 0.08"} <= texts(drawing)
@@ -224,7 +229,7 @@ def test_lines_between_learning_rates_have_a_row_for_every_batch_size():
 
 
 def test_what_was_found_on_a_line():
-    _, frame = drawn("line", tables(runs()))
+    _, frame = drawn("line", Tables(runs()))
     rows = frame[frame["split"] == "train"]
     mean = rows.groupby("alpha")["loss"].mean()
     found = line.found(frame)
@@ -277,7 +282,7 @@ def test_the_rise_over_a_plane_is_that_along_its_directions_over_all_seeds():
 
 
 def test_all_surfaces_share_levels_and_colours():
-    drawing, frame = drawn("landscape", tables(runs(), points=9))
+    drawing, frame = drawn("landscape", Tables(runs(), points=9))
     panels, bar = drawing.axes[:-1], drawing.axes[-1]
     sets = [axes.findobj(ContourSet) for axes in panels]
     assert len(panels) == 4 and all(len(drawn_sets) == 2 for drawn_sets in sets)
@@ -290,7 +295,7 @@ def test_all_surfaces_share_levels_and_colours():
 
 
 def test_a_surface_is_drawn_the_right_way_round():
-    made = tables(runs(sizes=(32,), seeds=(0,)), points=9)
+    made = Tables(runs(sizes=(32,), seeds=(0,)), points=9)
     surfaces = made.landscapes["kind"] == "surface"
     made.landscapes.loc[surfaces, "loss"] = 1 + made.landscapes["a"] + 0.1 * made.landscapes["b"]
     drawing, _ = drawn("landscape", made)
@@ -300,26 +305,27 @@ def test_a_surface_is_drawn_the_right_way_round():
 
 
 def test_few_surfaces_are_all_shown_and_of_many_one_seed():
-    drawing, frame = drawn("landscape", tables(runs(sizes=(32, 256)), points=5))
+    drawing, frame = drawn("landscape", Tables(runs(sizes=(32, 256)), points=5))
     assert len(drawing.axes) == 6 + 1
     assert set(frame["seed"]) == {0, 1, 2}
     failed = {(32, 0.05, 0): "diverged"}
-    drawing, frame = drawn("landscape", tables(runs(failed=failed), points=5))
+    drawing, frame = drawn("landscape", Tables(runs(failed=failed), points=5))
     assert set(frame["seed"]) == {1}  # the first with a surface at every batch size
     assert "Seed 1 of 3 seeds; landscapes.csv holds every surface." in texts(drawing)
     assert "batch size 32; 1 of 3 seeds)" in landscape.found(frame)
-    frame = landscape.select(tables(runs(sizes=(16, *SIZES)), points=3))
+    frame = landscape.select(Tables(runs(sizes=(16, *SIZES)), points=3))
     assert set(frame["batch_size"]) == {16, 256}
 
 
 def test_every_plane_of_a_run_is_shown_where_there_is_room():
-    made = tables(runs(sizes=(32, 256), seeds=(0, 1)), points=5)
-    surfaces = made.landscapes[made.landscapes["kind"] == "surface"]
+    made = Tables(runs(sizes=(32, 256), seeds=(0, 1)), points=5)
+    one = made.landscapes
+    surfaces = one[one["kind"] == "surface"]
     more = [surfaces.assign(index=index, loss=surfaces["loss"] + index) for index in range(1, 5)]
 
     def drawn_with(planes):
-        landscapes = pandas.concat([made.landscapes, *more[: planes - 1]])
-        return drawn("landscape", dataclasses.replace(made, landscapes=landscapes))
+        made.landscapes = pandas.concat([one, *more[: planes - 1]])
+        return drawn("landscape", made)
 
     drawing, frame = drawn_with(2)
     assert set(frame["seed"]) == {0}  # two seeds of two planes each are too many
@@ -335,7 +341,7 @@ def test_every_plane_of_a_run_is_shown_where_there_is_room():
 
 
 def test_labels_of_levels_keep_clear_of_each_other():
-    drawing, _ = drawn("landscape", tables(runs(sizes=(32, 256), seeds=(0,)), points=25))
+    drawing, _ = drawn("landscape", Tables(runs(sizes=(32, 256), seeds=(0,)), points=25))
     for axes in drawing.axes[:-1]:
         (lines_set,) = [item for item in axes.findobj(ContourSet) if not item.filled]
         places = np.array([text.get_position() for text in lines_set.labelTexts])
@@ -360,7 +366,7 @@ def test_simplified_contours_stay_within_the_tolerance():
 
 
 def test_the_rise_along_directions():
-    drawing, frame = drawn("landscape_lines", tables(runs(), directions=3))
+    drawing, frame = drawn("landscape_lines", Tables(runs(), directions=3))
     assert (frame.loc[frame["a"] == 0, "rise"] == 0).all()
     rows = frame[(frame["batch_size"] == 32) & (frame["a"] == 1.0)]
     means = rows.groupby("seed")["rise"].mean()
@@ -392,7 +398,7 @@ def test_thinned_lines_keep_their_foot():
 
 def test_one_line_per_batch_size_against_learning_rate():
     failed = {(32, 0.16, 1): "diverged", (256, 0.01, 2): "missing"}
-    drawing, frame = drawn("learning_rate", tables(runs(rates=RATES, failed=failed)))
+    drawing, frame = drawn("learning_rate", Tables(runs(rates=RATES, failed=failed)))
     axes = drawing.axes[0]
     assert len(axes.containers) == 4 and len(drawing.axes[1].containers) == 5
     assert [label.get_text() for label in axes.get_xticklabels()] == [str(rate) for rate in RATES]
@@ -408,7 +414,7 @@ def test_one_line_per_batch_size_against_learning_rate():
 def test_the_rates_are_effective_ones():
     cases = ({"learning_rate_scaling": "linear"},)
     table = runs(rates=(0.01, 0.02), cases=cases, failed={(64, 0.02, 0): "missing"})
-    drawing, frame = drawn("learning_rate", tables(table))
+    drawing, frame = drawn("learning_rate", Tables(table))
     assert sorted(frame["effective_learning_rate"].unique()) == pytest.approx(
         [0.01, 0.02, 0.04, 0.08, 0.16]
     )
@@ -417,7 +423,7 @@ def test_the_rates_are_effective_ones():
 
 def test_nothing_to_choose_is_said():
     for name in ("learning_rate", "best_learning_rate"):
-        drawing, frame = drawn(name, tables(runs()))
+        drawing, frame = drawn(name, Tables(runs()))
         assert learning_rate.NO_CHOICE in texts(drawing)
         assert MODULES[name].found(frame) == ""
 
@@ -426,7 +432,7 @@ def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
     table = runs(rates=RATES)
     # A rate that does better on test data alone is not chosen.
     table.loc[table["learning_rate"] == 0.16, "test_accuracy"] = 0.99
-    drawing, frame = drawn("best_learning_rate", tables(table))
+    drawing, frame = drawn("best_learning_rate", Tables(table))
     chosen = frame[frame["chosen"]]
     rates = chosen.groupby("batch_size")["learning_rate"].unique()
     assert {size: list(found) for size, found in rates.items()} == {
@@ -445,7 +451,7 @@ def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
 
 
 def test_a_best_rate_on_the_edge_is_warned_of():
-    drawing, frame = drawn("best_learning_rate", tables(runs(rates=(0.04, 0.08, 0.16, 0.32))))
+    drawing, frame = drawn("best_learning_rate", Tables(runs(rates=(0.04, 0.08, 0.16, 0.32))))
     found = {text.replace("\n", " ") for text in texts(drawing)}
     warning = "On the edge of the grid at batch size 32 (lowest, 0.04), 64 (lowest, 0.04)"
     assert any(warning in text for text in found)
@@ -510,14 +516,14 @@ def test_a_ratio_is_paired_by_seed():
 
 def test_what_is_not_finite_leaves_a_gap():
     """A row or a position without a finite loss is not bridged by its neighbours."""
-    made = tables(runs(sizes=(32,), seeds=(0,)), points=9)
+    made = Tables(runs(sizes=(32,), seeds=(0,)), points=9)
     lost = (made.landscapes["kind"] == "surface") & (made.landscapes["b"] == 0.5)
     made.landscapes.loc[lost, "loss"] = math.nan
     drawing, _ = drawn("landscape", made)
     filled = next(item for item in drawing.axes[0].findobj(ContourSet) if item.filled)
     heights = np.concatenate([path.vertices[:, 1] for path in filled.get_paths()])
     assert not ((heights > 0.25 + 1e-9) & (heights < 0.75 - 1e-9)).any()
-    made = tables(runs(sizes=(32, 256), seeds=(0,)))
+    made = Tables(runs(sizes=(32, 256), seeds=(0,)))
     lost = made.lines["alpha"] == 0.5
     made.lines.loc[lost, "loss"] = math.nan
     drawing, _ = drawn("line", made)

@@ -2,7 +2,6 @@
 
 import io
 import math
-from dataclasses import fields
 
 import matplotlib.text
 import numpy as np
@@ -95,10 +94,7 @@ def tables(*made):
             summaries, columns=[*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
         ),
     }
-    read = {name: reread(frame) for name, frame in written.items()}
-    return figures.Tables(
-        **{field.name: read.get(field.name, pandas.DataFrame()) for field in fields(figures.Tables)}
-    )
+    return figures.Tables(**{name: reread(frame) for name, frame in written.items()})
 
 
 def reread(frame):

@@ -54,8 +54,7 @@ def tables(**rows):
         name: pandas.DataFrame(rows.get(name, []), columns=[*timing_columns.FIRST, *columns])
         for name, columns in COLUMNS.items()
     }
-    rest = {name: None for name in figures.Tables.__dataclass_fields__ if name not in found}
-    return figures.Tables(**rest, **{name: reread(frame) for name, frame in found.items()})
+    return figures.Tables(**{name: reread(frame) for name, frame in found.items()})
 
 
 def drawn(name, made, rendered=False):

@@ -13,10 +13,13 @@ import costs
 import synthetic
 from batchscope import disk, errors
 from batchscope.analysis import outcome_answers, run_series
-from batchscope.catalogue import columns, measure_settings, run_factors, run_names
+from batchscope.catalogue import columns, measure_settings, run_factors, run_names, tables
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import records
-from batchscope.tables import long_tables, run_table, timing_tables
+from batchscope.tables import long_tables, run_table
+
+# Tables with several rows per run.
+LONG = [name for name, entry in tables.TABLES.items() if entry.rows.startswith("long_tables.")]
 
 
 @pytest.fixture
@@ -110,14 +113,7 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
         assert read[name].tolist() == pytest.approx(expected, abs=0, rel=0, nan_ok=True)
     assert "40.0" not in (tmp_path / "tables" / "runs.csv").read_text()
     found = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert found == {
-        "runs.csv",
-        "margins.csv",
-        "limits.csv",
-        "published.csv",
-        *long_tables.TABLES,
-        *timing_tables.TABLES,
-    }
+    assert found == set(tables.FILES)
 
 
 def test_digests_and_names_stay_text(tmp_path):
@@ -396,10 +392,10 @@ def _settings(measure):
     return measure_settings.settings_name(measure, synthetic.MEASURES[measure])
 
 
-@pytest.mark.parametrize("name", long_tables.TABLES)
+@pytest.mark.parametrize("name", LONG)
 def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_path):
     results, planned = written
-    table = long_tables.TABLES[name]
+    table = run_table.maker(name)
     columns = list(table(results, planned, "gap").columns)
     assert columns[: len(long_tables.FIRST)] == list(long_tables.FIRST)
     nothing = table(tmp_path / "nothing", planned, "gap")
@@ -407,7 +403,7 @@ def test_long_tables_have_the_same_columns_whatever_exists(name, written, tmp_pa
     planned.experiments["gap"].trainings.measures.clear()
     unmeasured = table(results, planned, "gap")
     assert list(unmeasured.columns) == columns
-    assert (len(unmeasured) > 0) == (name in ("history.csv", "trajectories.csv"))
+    assert (len(unmeasured) > 0) == (name in ("history", "trajectories"))
 
 
 def test_measures_are_read_by_their_settings(written):
@@ -445,9 +441,9 @@ def costs_of_runs(folder, count) -> tuple[int, ...]:
     one = replace(planned.experiments["gap"], at_epochs=(1,))
     planned.experiments["gap"] = one  # a file more of every run: enough to write
     synthetic.write(folder, planned)
-    tables = [run_table.collect, *long_tables.TABLES.values()]
+    makers = [run_table.collect, *map(run_table.maker, LONG)]
     made, found = zip(
-        *(costs.calls(table, folder, planned, "gap") for table in tables), strict=True
+        *(costs.calls(table, folder, planned, "gap") for table in makers), strict=True
     )
     assert len(made[0]) == count and (made[0]["status"] == "finished").all()
     assert len(made[1]) == 40 * count and made[3]["run"].nunique() == count

@@ -1,7 +1,7 @@
 """One more measure is an entry and a module: the rest of the project learns of it from the entry.
 
 `weight_norm` is added to a copy of the project by two new files, a figure that draws itself by one
-more, and the timing `timed_steps` by two; no other file is touched.
+more, its table by one, and the timing `timed_steps` by two; no other file is touched.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import pytest
 import yaml
 
 import project
+from batchscope.analysis import run_series
 
 ENTRY = '''"""Norm of the weights: the entry."""
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.entries import Column, Figure, Measure, Table
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS
 
@@ -31,6 +32,9 @@ ENTRY = Measure(
     doc="Norm of the trainable weights.",
     settings=(WEIGHTS, Parameter("power", "p", "int", 2, "Power of the norm.", minimum=1)),
     columns={"weight_norm": Column("Norm of all trainable weights.", label="Norm of the weights")},
+    tables={
+        "norms": Table("norms.rows", {"layer": Column("Name."), "norm": Column("Its norm.")})
+    },
     data=False,
     figures=(
         Figure(
@@ -66,7 +70,26 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the norm of the trainable weights of a run."""
     trainable, _ = run.weights(settings["weights"])
     weights = np.concatenate([array.ravel().astype(np.float64) for array in trainable.values()])
-    return Measured({"weight_norm": float(np.linalg.norm(weights, settings["power"]))})
+    layers = {name: float(np.linalg.norm(array)) for name, array in trainable.items()}
+    found = {"weight_norm": float(np.linalg.norm(weights, settings["power"]))}
+    return Measured(found, {"layers": layers})
+'''
+TABLE = '''"""Norms of the weights by layer."""
+
+from __future__ import annotations
+
+import pandas
+
+from batchscope.tables import long_tables
+
+
+def rows(results, study, experiment) -> pandas.DataFrame:
+    """Returns one row per run and layer."""
+
+    def block(record, _):
+        yield {"layer": list(record["layers"]), "norm": list(record["layers"].values())}
+
+    return long_tables.of_measure(results, study, experiment, "norms", block)
 '''
 FIGURE = '''"""Norm of the weights of every run."""
 
@@ -81,6 +104,7 @@ from batchscope.figures.drawing import canvas
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per run."""
+    assert tables.norms["run"].nunique() == len(tables.runs)
     return tables.runs[["batch_size", "weight_norm"]]
 
 
@@ -120,6 +144,7 @@ def measure(results, configuration, settings, output, model_file=None) -> Timed:
 FILES = {
     "catalogue/measures/weight_norm.py": ENTRY,
     "measures/weight_norm.py": MODULE,
+    "tables/norms.py": TABLE,
     "figures/weight_norm_points.py": FIGURE,
     "catalogue/timings/timed_steps.py": TIMING_ENTRY,
     "timing/timed_steps.py": TIMING,
@@ -226,6 +251,11 @@ def test_the_workflow_makes_table_and_figures(copied):
             ]
         assert float(row["step_images"]) == float(row["batch_size"])
         assert float(row["weight_norm"]) == pytest.approx(np.sqrt(sum(squares)), rel=1e-12)
+    norms = run_series.read(results / "studies" / "norms" / "norms" / "norms.csv")
+    whole = (norms["norm"] ** 2).groupby(norms["run"]).sum() ** 0.5
+    assert [whole[row["run"]] for row in rows] == pytest.approx(
+        [float(row["weight_norm"]) for row in rows]
+    )
     figures = results / "studies" / "norms" / "norms" / "figures"
     for name in ("weight_norms", "weight_norm_points"):
         assert {path.suffix for path in figures.glob(f"{name}.*")} == {".svg", ".png", ".csv"}

@@ -21,7 +21,7 @@ from batchscope.catalogue import (
     measure_settings,
     run_names,
     sweep_names,
-    timing_columns,
+    tables,
 )
 from batchscope.catalogue.entries import Measure, Timing
 from batchscope.errors import UserError
@@ -32,12 +32,7 @@ from batchscope.study import config as configuration
 
 RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
-TABLES = (
-    *("runs.csv", "history.csv", "trajectories.csv", "layers.csv", "updates.csv"),
-    *("alignment.csv", "lines.csv", "landscapes.csv", "at_epochs.csv", "margins.csv", "limits.csv"),
-    *timing_columns.COLUMNS,
-    "published.csv",
-)
+TABLES = tables.FILES
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
 TABLE_CODE = project_files.code_of("tables")

@@ -91,6 +91,19 @@ _EXAMPLES = {
     "validation_examples": Column("Examples in the validation split.", "examples", "int"),
     "test_examples": Column("Examples in the test split.", "examples", "int"),
 }
+# Columns of history.csv beside run, factors and status.
+HISTORY: dict[str, Column] = {
+    "epoch": Column("Epoch, from 1.", "epochs", "int"),
+    "step": Column("Updates made by its end.", "updates", "int"),
+    "epoch_learning_rate": Column("Learning rate of its last update."),
+    "train_loss": Column("Training loss: the mean over its updates, dropout on.", "nats"),
+    "train_accuracy": Column("Training accuracy: the mean over its updates, dropout on."),
+    "validation_loss": Column("Validation loss at its end.", "nats"),
+    "validation_accuracy": Column("Validation accuracy at its end."),
+    "contended_seconds": Column("What it took while others ran; in no figure.", "s"),
+    "epoch_distance": Column("Distance between the weights at its end and at its start."),
+    "weight_distance": Column("Distance of the weights at its end from the initial ones."),
+}
 # Columns of trajectories.csv beside run, factors and status.
 TRAJECTORIES: dict[str, Column] = {
     "machine": Column("Name of the machine, as in the configuration.", kind="str"),
@@ -113,6 +126,19 @@ TRAJECTORIES: dict[str, Column] = {
     "validation_accuracy": Column("Validation accuracy."),
     "test_loss": Column("Test loss; empty of a run without evaluate_every.", "nats"),
     "test_accuracy": Column("Test accuracy; empty of a run without evaluate_every."),
+}
+# Columns of at_epochs.csv beside run, factors and status.
+AT_EPOCHS: dict[str, Column] = {
+    "machine": Column("Name of the machine, as in the configuration.", kind="str"),
+    "at_epoch": Column("Number of epochs, as the experiment asks for.", "epochs", "int"),
+    **{
+        name: column
+        for entry in MEASURES.values()
+        if entry.at_epochs
+        for name, column in entry.columns.items()
+        if column.at_epochs
+    },
+    "train_seconds": Column("at_epoch * seconds_per_epoch: validation apart.", "s"),
 }
 _ENTRIES = (*MEASURES.values(), *TIMINGS.values())
 # Every column, in the table's order; `{...}` stands for each value of a measure's setting.

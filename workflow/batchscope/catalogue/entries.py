@@ -57,6 +57,22 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table of every experiment, written as a CSV file of its name.
+
+    Attributes:
+        rows: Function that makes it, as `module.function` of batchscope.tables. It is called with
+            results, study and name of the experiment, and with the tables of `reads` by name.
+        columns: Its columns beside those that say what a row is of.
+        reads: Tables that it is made from, which stand before it.
+    """
+
+    rows: str
+    columns: dict[str, Column] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure that can be drawn of every experiment with the right measures.
 
@@ -98,6 +114,7 @@ class Entry:
         columns: Columns that it fills in runs.csv; `{...}` stands for each value of a setting.
         problems: Yields the problems of incompatible settings.
         figures: Figures of it alone.
+        tables: Tables of it alone, by name.
         at_epochs: Whether it gives something for each of an experiment's `at_epochs`; a measure
             then has a setting `epoch`, and one more record for each.
         also_writes: Suffixes of what it writes beside its record.
@@ -113,6 +130,7 @@ class Entry:
     columns: dict[str, Column] = field(default_factory=dict)
     problems: Problems = no_problems
     figures: tuple[Figure, ...] = ()
+    tables: dict[str, Table] = field(default_factory=dict)
     at_epochs: bool = False
     also_writes: tuple[str, ...] = ()
     memory_mb: int = 4000
@@ -176,13 +194,11 @@ class Timing(Entry):
         batch_sizes: What one job of a sweep is of: `together` (all batch sizes, in turns), `each`
             (one of them) or `searched` (it looks for one).
         frameworks: Whether it takes frameworks beside TensorFlow.
-        tables: Table -> its columns beside those that say what was timed.
     """
 
     trains: bool = False
     batch_sizes: str = "together"
     frameworks: bool = False
-    tables: dict[str, dict[str, Column]] = field(default_factory=dict)
 
 
 Kind = TypeVar("Kind", bound=Entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from batchscope.catalogue import columns, figures, run_factors, timing_columns
+from batchscope.catalogue import columns, figures, run_factors, tables
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter, format_value
@@ -53,14 +53,11 @@ def _sections() -> Iterable[list[str]]:
     yield ["## Timings", *(_entry(entry) for entry in OF_SWEEPS.values())]
     yield ["## Columns of runs.csv", _columns(columns.COLUMNS)]
     yield [
-        "## Columns of trajectories.csv",
+        "## Tables of trainings",
         "Beside run, factors and status.",
-        _columns(columns.TRAJECTORIES),
+        *(text for name, text in _TABLES.items() if name not in tables.OF_TIMINGS),
     ]
-    yield [
-        "## Tables of timings",
-        *(f"### {name}\n\n{_columns(found)}" for name, found in timing_columns.COLUMNS.items()),
-    ]
+    yield ["## Tables of timings", *(_TABLES[name] for name in tables.OF_TIMINGS)]
     yield ["## Figures", *(f"### {item.name}\n\n{item.caption}" for item in _FIGURES)]
 
 
@@ -73,9 +70,8 @@ def _entries() -> Iterable[tuple[str, str]]:
     for name, column in columns.COLUMNS.items():
         if name not in run_factors.FACTORS:
             yield name, _columns({name: column})
-    yield "trajectories.csv", _columns(columns.TRAJECTORIES)
-    for table, found in timing_columns.COLUMNS.items():
-        yield table, _columns(found)
+    for name in _TABLES:
+        yield f"{name}.csv", _columns(tables.TABLES[name].columns)
     for figure in _FIGURES:
         yield figure.name, f"Figure {figure.name}: {figure.caption}"
 
@@ -114,3 +110,10 @@ def _columns(found: dict[str, Column]) -> str:
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+_TABLES = {
+    name: f"### {name}.csv\n\n{_columns(table.columns)}"
+    for name, table in tables.TABLES.items()
+    if table.columns
+}

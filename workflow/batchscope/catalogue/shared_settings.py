@@ -44,5 +44,4 @@ def epoch(otherwise: str) -> Parameter:
         0,
         f"Epoch after which to measure, given by `at_epochs`; 0 for {otherwise}.",
         minimum=0,
-        maximum=1000000000,
     )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
-from batchscope.catalogue import sweep_names
+from batchscope.catalogue import sweep_names, tables
 from batchscope.catalogue.entries import Column
-from batchscope.catalogue.timings import OF_SWEEPS
 
 # What a row is of: the machine, the sweep and its factors.
 FIRST = (
@@ -22,6 +19,6 @@ FIRST = (
 DISTURBED_CORES = 0.2
 QUARTILES = ("", "_q1", "_q3")
 # Table -> its columns beside those of FIRST.
-COLUMNS: dict[str, dict[str, Column]] = dict(
-    chain.from_iterable(entry.tables.items() for entry in OF_SWEEPS.values())
-)
+COLUMNS: dict[str, dict[str, Column]] = {
+    f"{name}.csv": table.columns for name, table in tables.OF_TIMINGS.items()
+}

@@ -17,12 +17,13 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchscope.catalogue import entries, run_names
 from batchscope.catalogue import figures as figure_entries
+from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.timings import OF_SWEEPS
 
 if TYPE_CHECKING:
@@ -76,33 +77,12 @@ def _empty() -> pandas.DataFrame:
     return pandas.DataFrame()
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The tidy tables of one experiment, as batchscope.tables writes them: one {name}.csv each.
-
-    Only some experiments have rows in the later ones, those of timings among them.
-    """
-
-    runs: pandas.DataFrame
-    history: pandas.DataFrame
-    layers: pandas.DataFrame
-    updates: pandas.DataFrame
-    alignment: pandas.DataFrame
-    lines: pandas.DataFrame
-    landscapes: pandas.DataFrame
-    trajectories: pandas.DataFrame = field(default_factory=_empty)
-    at_epochs: pandas.DataFrame = field(default_factory=_empty)
-    margins: pandas.DataFrame = field(default_factory=_empty)
-    limits: pandas.DataFrame = field(default_factory=_empty)
-    throughput: pandas.DataFrame = field(default_factory=_empty)
-    sweeps: pandas.DataFrame = field(default_factory=_empty)
-    utilisation: pandas.DataFrame = field(default_factory=_empty)
-    samples: pandas.DataFrame = field(default_factory=_empty)
-    largest: pandas.DataFrame = field(default_factory=_empty)
-    profiles: pandas.DataFrame = field(default_factory=_empty)
-    training_times: pandas.DataFrame = field(default_factory=_empty)
-    published: pandas.DataFrame = field(default_factory=_empty)
-
+Tables = make_dataclass(
+    "Tables",
+    [(name, "pandas.DataFrame", field(default_factory=_empty)) for name in table_entries.TABLES],
+    frozen=True,
+)
+Tables.__doc__ = "The tidy tables of one experiment, one {name}.csv each; empty where not given."
 
 FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}
 
@@ -158,9 +138,7 @@ def read(folder: Path | str) -> Tables:
     """Reads the tables of an experiment."""
     from batchscope.analysis import run_series
 
-    return Tables(
-        *(run_series.read(Path(folder) / f"{table.name}.csv") for table in fields(Tables))
-    )
+    return Tables(*(run_series.read(Path(folder) / file) for file in table_entries.FILES))
 
 
 def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:

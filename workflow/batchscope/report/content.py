@@ -14,12 +14,12 @@ import pandas
 
 from batchscope import damage, disk, figures, wording
 from batchscope.analysis import outcome_answers, run_series, series_differences
-from batchscope.catalogue import outcomes
+from batchscope.catalogue import columns, outcomes
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
 from batchscope.host.absence import Absence
 from batchscope.store import job_files, records
-from batchscope.tables import long_tables, run_table
+from batchscope.tables import run_table
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -194,7 +194,7 @@ def _early(study: Study, answer: outcome_answers.Answer) -> str:
     experiment = study.experiments[answer.experiment]
     ends = {study.runs[run].factors["epochs"] for run in experiment.trainings.runs}
     others = [str(epoch) for epoch in experiment.at_epochs if epoch not in ends]
-    if not others or answer.outcome.column not in long_tables.AT_EPOCHS:
+    if not others or answer.outcome.column not in columns.AT_EPOCHS:
         return ""
     noun = "epoch" if others == ["1"] else "epochs"
     return f"after all epochs of a training alone, not after {wording.listed(others)} {noun}"

@@ -1,7 +1,7 @@
 """Records on disk -> the long tables of an experiment: several rows per run.
 
 Each table begins with the run, its factors and its status, and is written always: its header
-alone without measurements. `tables` has the table with one row per run.
+alone without measurements. `run_table` has the table with one row per run, and writes all.
 """
 
 from __future__ import annotations
@@ -15,30 +15,13 @@ import pandas
 from batchscope import damage, disk
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 FIRST = ("run", *run_factors.FACTORS, "status")
-# The rate of an epoch beside the factor that it follows from.
-_EPOCH_NAMES = {"learning_rate": "epoch_learning_rate", "seconds": "contended_seconds"}
-_HISTORY = tuple(_EPOCH_NAMES.get(name, name) for name in records.HISTORY_COLUMNS)
-_LAYERS = ("position", "layer", "distance", "relative")
-_UPDATES = ("low", "high", "count", "share")
-_ALIGNMENT = ("place", "epoch", "examples", "norm", "ratio", "independent")
-_LINES = ("other", "factor", "small", "large", "alpha", "split", "loss", "accuracy")
-_LANDSCAPES = ("kind", "index", "a", "b", "loss")
-_AT_EPOCH_MEASURES = {name: entry for name, entry in MEASURES.items() if entry.at_epochs}
-_EARLY = tuple(
-    name
-    for entry in _AT_EPOCH_MEASURES.values()
-    for name, column in entry.columns.items()
-    if column.at_epochs
-)
-AT_EPOCHS = ("machine", "at_epoch", *_EARLY, "train_seconds")
-_WHOLE = ("epoch", "step", "position", "count", "examples", "index", "at_epoch")
-
 Block = dict[str, Sequence[Any]]
 NAN = float("nan")
 
@@ -85,10 +68,10 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
         for first in _runs(results, study.experiments[experiment]):
             rows = history(results, first["run"])
             # A run of an earlier version may lack the newest columns.
-            columns = [[row.get(name, NAN) for row in rows] for name in records.HISTORY_COLUMNS]
-            yield first, dict(zip(_HISTORY, columns, strict=True))
+            found = [[row.get(name, NAN) for row in rows] for name in records.HISTORY_COLUMNS]
+            yield first, dict(zip(columns.HISTORY, found, strict=True))
 
-    return _table(_HISTORY, blocks())
+    return _table("history", blocks())
 
 
 def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -116,8 +99,7 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
                 found["seconds"] = [row["examples"] / speeds[timing] for row in rows]
                 yield first, found
 
-    whole = [name for name, column in columns.TRAJECTORIES.items() if column.kind == "int"]
-    return _table(tuple(columns.TRAJECTORIES), blocks(), whole)
+    return _table("trajectories", blocks())
 
 
 def trajectory(results: Path | str, run: str) -> list[dict[str, float]]:
@@ -169,7 +151,7 @@ def layers(results: Path | str, study: Study, experiment: str) -> pandas.DataFra
             },
         }
 
-    return _measured(results, study.experiments[experiment], "weight_distance", _LAYERS, block)
+    return of_measure(results, study, experiment, "layers", block)
 
 
 def updates(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -184,10 +166,9 @@ def updates(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             edges, counts = histogram["edges"], histogram["counts"]
             total = record["values"]["updates"]
             shares = [count / total for count in counts]
-            columns = (edges[:-1], edges[1:], counts, shares)
-            yield dict(zip(_UPDATES, columns, strict=True))
+            yield {"low": edges[:-1], "high": edges[1:], "count": counts, "share": shares}
 
-    return _measured(results, study.experiments[experiment], "displacement", _UPDATES, block)
+    return of_measure(results, study, experiment, "updates", block)
 
 
 def alignment(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -200,15 +181,14 @@ def alignment(results: Path | str, study: Study, experiment: str) -> pandas.Data
     def block(record: dict[str, Any], _: Path) -> Iterator[Block]:
         for place in record.get("places") or ():
             count = len(place["batch_sizes"])
-            columns = (place["batch_sizes"], *(place[name] for name in _ALIGNMENT[3:]))
             yield {
                 "place": [place["place"]] * count,
                 "epoch": [place["epoch"]] * count,
-                **dict(zip(_ALIGNMENT[2:], columns, strict=True)),
+                "examples": place["batch_sizes"],
+                **{name: place[name] for name in ("norm", "ratio", "independent")},
             }
 
-    chosen = study.experiments[experiment]
-    return _measured(results, chosen, "gradient_alignment", _ALIGNMENT, block)
+    return of_measure(results, study, experiment, "alignment", block)
 
 
 def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -217,7 +197,7 @@ def lines(results: Path | str, study: Study, experiment: str) -> pandas.DataFram
     The run is the small one, at position 0; `other` is the large one, at 1. They differ in
     `factor`, by its values `small` and `large`.
     """
-    return _table(_LINES, _line_blocks(results, study.experiments[experiment]))
+    return _table("lines", _line_blocks(results, study.experiments[experiment]))
 
 
 def _line_blocks(
@@ -280,7 +260,7 @@ def landscapes(results: Path | str, study: Study, experiment: str) -> pandas.Dat
                 "loss": loss.ravel().tolist(),
             }
 
-    return _measured(results, study.experiments[experiment], "landscape", _LANDSCAPES, block)
+    return of_measure(results, study, experiment, "landscapes", block)
 
 
 def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -291,7 +271,7 @@ def at_epochs(results: Path | str, study: Study, experiment: str) -> pandas.Data
     reached is empty.
     """
     chosen = study.experiments[experiment]
-    return _table(AT_EPOCHS, _at_epochs(results, study, chosen))
+    return _table("at_epochs", _at_epochs(results, study, chosen))
 
 
 def _at_epochs(
@@ -299,7 +279,6 @@ def _at_epochs(
 ) -> Iterator[tuple[dict[str, Any], Block]]:
     if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
         return
-    epochs = list(chosen.at_epochs)
     for place in job_files.places(study, results):
         timed: dict[str, float] = {}  # timing configuration -> seconds per epoch
         for first in _runs(place.results, chosen):
@@ -307,21 +286,18 @@ def _at_epochs(
             timing = run_names.timing_name(run_names.parse_run(run))
             if timing not in timed:
                 timed[timing] = _timed(place, timing, chosen, "seconds_per_epoch")
-            measured = [_measured_early(place.results, run, epoch, chosen) for epoch in epochs]
             path = records.run_folder(place.results, run) / "record.json"
-            record = disk.read_json(path, "epochs_run")
-            yield (
-                first,
+            trained = disk.read_json(path, "epochs_run")["epochs_run"]
+            rows = [
                 {
-                    "machine": [place.machine] * len(epochs),
-                    "at_epoch": epochs,
-                    **{name: [found.get(name, NAN) for found in measured] for name in _EARLY},
-                    "train_seconds": [
-                        epoch * timed[timing] if epoch <= record["epochs_run"] else NAN
-                        for epoch in epochs
-                    ],
-                },
-            )
+                    "machine": place.machine,
+                    "at_epoch": epoch,
+                    **_measured_early(place.results, run, epoch, chosen),
+                    "train_seconds": epoch * timed[timing] if epoch <= trained else NAN,
+                }
+                for epoch in chosen.at_epochs
+            ]
+            yield first, {name: [row.get(name, NAN) for row in rows] for name in columns.AT_EPOCHS}
 
 
 def _measured_early(
@@ -329,8 +305,10 @@ def _measured_early(
 ) -> dict[str, float]:
     """Returns what was measured of the weights after an epoch, which may be nothing."""
     values: dict[str, float | None] = {}
-    for measure in _AT_EPOCH_MEASURES.keys() & experiment.trainings.measures.keys():
-        settings = job_files.at_epoch(measure, experiment.trainings.measures[measure], epoch)
+    for measure, wanted in experiment.trainings.measures.items():
+        if measure not in MEASURES or not MEASURES[measure].at_epochs:
+            continue
+        settings = job_files.at_epoch(measure, wanted, epoch)
         path = records.measure_path(results, run, measure, settings)
         values |= (read_record(path, "values") or {"values": {}})["values"]
     return {name: value for name, value in values.items() if value is not None}
@@ -347,24 +325,6 @@ def _timed(place: job_files.Place, timing: str, experiment: Experiment, column: 
     record = read_record(path, "values")
     found = record and record["values"].get(column)
     return NAN if found is None else found
-
-
-TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
-    "history.csv": histories,
-    "trajectories.csv": trajectories,
-    "layers.csv": layers,
-    "updates.csv": updates,
-    "alignment.csv": alignment,
-    "lines.csv": lines,
-    "landscapes.csv": landscapes,
-    "at_epochs.csv": at_epochs,
-}
-
-
-def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes every long table of an experiment, each atomically."""
-    for name, table in TABLES.items():
-        write_table(table(results, study, experiment), Path(folder) / name)
 
 
 def write_table(frame: pandas.DataFrame, path: Path) -> None:
@@ -394,47 +354,53 @@ def shown_status(record: dict[str, Any]) -> str:
     return records.OFF_TARGET if missed else record["status"]
 
 
-def _measured(
+def of_measure(
     results: Path | str,
-    experiment: Experiment,
-    measure: str,
-    columns: tuple[str, ...],
+    study: Study,
+    experiment: str,
+    table: str,
     block: Callable[[dict[str, Any], Path], Iterator[Block]],
 ) -> pandas.DataFrame:
-    """Returns the table of what `block` finds in a measure's record and its path, by run."""
+    """Returns a table of a measure: what `block` finds in its record and its path, by run.
+
+    Args:
+        results: The folder of all results.
+        study: The plan.
+        experiment: Name of one of its experiments.
+        table: Name of the table, which stands in the entry of a measure.
+        block: Yields equally long columns, by name.
+    """
+    measure = next(name for name, entry in MEASURES.items() if table in entry.tables)
+    chosen = study.experiments[experiment]
 
     def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
-        settings = experiment.trainings.measures.get(measure)
+        settings = chosen.trainings.measures.get(measure)
         if settings is None:
             return
         name = measure_settings.settings_name(measure, settings)
-        for first in _runs(results, experiment):
+        for first in _runs(results, chosen):
             path = records.measure_path(results, first["run"], measure, name)
             record = read_record(path)
             for found in block(record, path) if record else ():
                 yield first, found
 
-    return _table(columns, blocks())
+    return _table(table, blocks())
 
 
-def _table(
-    columns: tuple[str, ...],
-    blocks: Iterator[tuple[dict[str, Any], Block]],
-    whole: Sequence[str] = _WHOLE,
-) -> pandas.DataFrame:
+def _table(name: str, blocks: Iterator[tuple[dict[str, Any], Block]]) -> pandas.DataFrame:
     """Returns blocks of equally long columns, each below its run's first columns.
 
     Args:
-        columns: The others, in order.
-        blocks: A run's first columns, and a block of its others.
-        whole: Columns of whole numbers, which may be missing.
+        name: Name of the table, whose entry has the columns.
+        blocks: A run's first columns, and a block of the table's own.
     """
-    found: dict[str, list[Any]] = {name: [] for name in (*FIRST, *columns)}
+    own = TABLES[name].columns
+    found: dict[str, list[Any]] = {column: [] for column in (*FIRST, *own)}
     for first, block in blocks:
-        count = len(block[columns[0]])
-        for name, value in first.items():
-            found[name] += [value] * count
-        for name in columns:
-            found[name] += block[name]
-    frame = pandas.DataFrame(found)
-    return frame.astype({name: "Int64" for name in columns if name in whole})
+        count = len(block[next(iter(own))])
+        for column, value in first.items():
+            found[column] += [value] * count
+        for column in own:
+            found[column] += block[column]
+    whole = [column for column, entry in own.items() if entry.kind == "int"]  # may be missing
+    return pandas.DataFrame(found).astype(dict.fromkeys(whole, "Int64"))

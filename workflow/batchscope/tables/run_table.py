@@ -5,8 +5,9 @@ Figures, statistics and report read these tables and never the records behind th
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,14 @@ from batchscope.analysis import largest_within_margin, run_series
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
-from batchscope.tables import long_tables, timing_tables
+from batchscope.tables import long_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 RUNS = "runs.csv"
-PUBLISHED = "published.csv"
 NAN = float("nan")
 
 
@@ -143,7 +144,7 @@ def _lowest(rows: list[dict[str, float]], column: str) -> float:
     return min((value for value in values if math.isfinite(value)), default=NAN)
 
 
-def published(study: Study, experiment: str) -> pandas.DataFrame:
+def published(_: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per number of a document that stands beside a figure of an experiment."""
     chosen = study.experiments[experiment]
     rows = []
@@ -169,14 +170,26 @@ def _plain_name(factor: str, factors: dict[str, Any]) -> Any:
     return value
 
 
+def margins(
+    _: Path | str, study: Study, experiment: str, runs: pandas.DataFrame
+) -> pandas.DataFrame:
+    """Returns one row per series, outcome with a stated margin, and batch size."""
+    return largest_within_margin.table(runs, study.experiments[experiment].trainings.margins)
+
+
+def maker(name: str) -> Callable[..., pandas.DataFrame]:
+    """Returns the function that makes a table, as its entry names it."""
+    module, _, function = TABLES[name].rows.partition(".")
+    return getattr(importlib.import_module(f"batchscope.tables.{module}"), function)
+
+
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes runs.csv and all other tables of an experiment, each atomically."""
-    runs, found = collect(results, study, experiment), study.experiments[experiment]
-    long_tables.write_table(runs, Path(folder) / RUNS)
-    stated = largest_within_margin.table(runs, found.trainings.margins)
-    long_tables.write_table(stated, Path(folder) / "margins.csv")
-    limits = timing_tables.limits(results, study, found.trainings.beside)
-    long_tables.write_table(limits, Path(folder) / "limits.csv")
-    long_tables.write(results, study, experiment, folder)
-    timing_tables.write(results, study, experiment, folder)
-    long_tables.write_table(published(study, experiment), Path(folder) / PUBLISHED)
+    """Writes all tables of an experiment, each atomically."""
+    read = {name for entry in TABLES.values() for name in entry.reads}
+    made: dict[str, pandas.DataFrame] = {}
+    for name, entry in TABLES.items():
+        of_others = {table: made[table] for table in entry.reads}
+        frame = maker(name)(results, study, experiment, **of_others)
+        long_tables.write_table(frame, Path(folder) / f"{name}.csv")
+        if name in read:
+            made[name] = frame

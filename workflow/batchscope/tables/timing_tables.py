@@ -173,9 +173,10 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
     return _frame(COLUMNS["sweeps.csv"], rows)
 
 
-def limits(results: Path | str, study: Study, experiments: Iterable[str]) -> pandas.DataFrame:
-    """Returns the rows of `summaries` of several experiments: what bounds a batch's size."""
-    found = [summaries(results, study, experiment) for experiment in experiments]
+def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
+    """Returns the rows of `summaries` of the experiments beside one: what bounds a batch's size."""
+    beside = study.experiments[experiment].trainings.beside
+    found = [summaries(results, study, name) for name in beside]
     return pandas.concat(found, ignore_index=True) if found else _frame(COLUMNS["sweeps.csv"], [])
 
 
@@ -406,23 +407,6 @@ def training_times(results: Path | str, study: Study, experiment: str) -> pandas
             rows.append({name: row[name] for name in (*FIRST, "batch_size", "status")})
             rows[-1] |= {**times, **ends}
     return _frame(COLUMNS["training_times.csv"], rows)
-
-
-TABLES = {
-    "throughput.csv": throughput,
-    "sweeps.csv": summaries,
-    "utilisation.csv": utilisation,
-    "samples.csv": samples,
-    "largest.csv": largest,
-    "profiles.csv": profiles,
-    "training_times.csv": training_times,
-}
-
-
-def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes every table of an experiment's timings, each atomically."""
-    for name, table in TABLES.items():
-        long_tables.write_table(table(results, study, experiment), Path(folder) / name)
 
 
 def _frame(columns: dict[str, str], rows: list[Row]) -> pandas.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.entries import Column, Figure, Measure, Table
 
 ENTRY = Measure(
     name="displacement",
@@ -60,6 +60,17 @@ ENTRY = Measure(
             measures=("displacement",),
         ),
     ),
+    tables={
+        "updates": Table(
+            "long_tables.updates",
+            {
+                "low": Column("Lower edge of a bin of the norms of the updates."),
+                "high": Column("Upper edge of the bin."),
+                "count": Column("Updates in it.", "updates", "int"),
+                "share": Column("Their share of all the run's updates."),
+            },
+        ),
+    },
     memory_mb=1000,
     minutes=10,
     order=4,

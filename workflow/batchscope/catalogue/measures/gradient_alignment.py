@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.entries import Column, Figure, Measure, Table
 from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Measure(
@@ -13,35 +13,9 @@ ENTRY = Measure(
         "ones, at the start, middle and end of the training."
     ),
     settings=(
-        Parameter(
-            "examples",
-            "ex",
-            "int",
-            256,
-            "Training examples.",
-            "examples",
-            minimum=2,
-            maximum=1000000000,
-        ),
-        Parameter(
-            "draws",
-            "dr",
-            "int",
-            20,
-            "Random divisions into batches.",
-            minimum=1,
-            maximum=1000000000,
-        ),
-        Parameter(
-            "memory_mb",
-            "mem",
-            "int",
-            2048,
-            "Limit on the gradients.",
-            "MB",
-            minimum=1,
-            maximum=1000000000,
-        ),
+        Parameter("examples", "ex", "int", 256, "Training examples.", "examples", minimum=2),
+        Parameter("draws", "dr", "int", 20, "Random divisions into batches.", minimum=1),
+        Parameter("memory_mb", "mem", "int", 2048, "Limit on the gradients.", "MB", minimum=1),
     ),
     columns={
         "gradient_cosine_start": Column(
@@ -79,6 +53,19 @@ ENTRY = Measure(
             measures=("gradient_alignment",),
         ),
     ),
+    tables={
+        "alignment": Table(
+            "long_tables.alignment",
+            {
+                "place": Column("start, middle or end of the training.", kind="str"),
+                "epoch": Column("Epoch whose weights were measured.", "epochs", "int"),
+                "examples": Column("Examples in a batch.", "examples", "int"),
+                "norm": Column("Mean norm of the mean gradient of such a batch."),
+                "ratio": Column("norm over the mean norm of single examples' gradients."),
+                "independent": Column("ratio on average, were the sign of each gradient random."),
+            },
+        ),
+    },
     minutes=120,
     order=5,
 )

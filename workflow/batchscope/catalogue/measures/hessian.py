@@ -16,23 +16,9 @@ ENTRY = Measure(
     settings=(
         WEIGHTS,
         examples(2000),
+        Parameter("probes", "pr", "int", 20, "Random vectors behind the trace.", minimum=2),
         Parameter(
-            "probes",
-            "pr",
-            "int",
-            20,
-            "Random vectors behind the trace.",
-            minimum=2,
-            maximum=1000000000,
-        ),
-        Parameter(
-            "iterations",
-            "it",
-            "int",
-            100,
-            "Most products of the Lanczos search.",
-            minimum=5,
-            maximum=1000000000,
+            "iterations", "it", "int", 100, "Most products of the Lanczos search.", minimum=5
         ),
     ),
     columns={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchscope.catalogue.entries import Column, Figure, Measure, Settings
+from batchscope.catalogue.entries import Column, Figure, Measure, Settings, Table
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS, examples
 
@@ -28,22 +28,12 @@ ENTRY = Measure(
     settings=(
         WEIGHTS,
         examples(2000),
-        Parameter(
-            "points", "pt", "int", 51, "Points along each axis; odd.", minimum=3, maximum=1000000000
-        ),
+        Parameter("points", "pt", "int", 51, "Points along each axis; odd.", minimum=3),
         Parameter("span", "sp", "float", 1.0, "Largest distance along a direction.", above=0),
         Parameter(
-            "pairs",
-            "pa",
-            "int",
-            1,
-            "Surfaces, each over its own pair of directions.",
-            minimum=0,
-            maximum=1000000000,
+            "pairs", "pa", "int", 1, "Surfaces, each over its own pair of directions.", minimum=0
         ),
-        Parameter(
-            "lines", "ln", "int", 5, "One-dimensional profiles.", minimum=0, maximum=1000000000
-        ),
+        Parameter("lines", "ln", "int", 5, "One-dimensional profiles.", minimum=0),
     ),
     columns={
         "landscape_rise": Column(
@@ -85,6 +75,18 @@ ENTRY = Measure(
             measures=("landscape",),
         ),
     ),
+    tables={
+        "landscapes": Table(
+            "long_tables.landscapes",
+            {
+                "kind": Column("surface or line.", kind="str"),
+                "index": Column("Which of them, from 0.", kind="int"),
+                "a": Column("Position along the first direction."),
+                "b": Column("Position along the second; 0 on a line."),
+                "loss": Column("Training loss there.", "nats"),
+            },
+        ),
+    },
     minutes=480,
     order=8,
 )

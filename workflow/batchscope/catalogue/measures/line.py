@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchscope.catalogue.entries import Figure, Measure, Settings
+from batchscope.catalogue.entries import Column, Figure, Measure, Settings, Table
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.shared_settings import WEIGHTS
 
@@ -32,10 +32,9 @@ ENTRY = Measure(
             "Examples of each split; 0 or `all` for all.",
             "examples",
             minimum=0,
-            maximum=1000000000,
             words=(("all", 0),),
         ),
-        Parameter("points", "pt", "int", 25, "Points on the line.", minimum=2, maximum=1000000000),
+        Parameter("points", "pt", "int", 25, "Points on the line.", minimum=2),
         Parameter("start", "from", "float", -1.0, "First position; the small run is at 0."),
         Parameter("stop", "to", "float", 2.0, "Last position; the large run is at 1."),
     ),
@@ -56,6 +55,21 @@ ENTRY = Measure(
             measures=("line",),
         ),
     ),
+    tables={
+        "lines": Table(
+            "long_tables.lines",
+            {
+                "other": Column("The large run, at 1; the run itself is the small one, at 0."),
+                "factor": Column("Factor in which the two differ."),
+                "small": Column("Its value in the small run."),
+                "large": Column("Its value in the large run."),
+                "alpha": Column("Position on the line between them."),
+                "split": Column("train, validation or test."),
+                "loss": Column("Loss there.", "nats"),
+                "accuracy": Column("Accuracy there."),
+            },
+        ),
+    },
     memory_mb=2000,
     minutes=120,
     order=9,

@@ -39,7 +39,6 @@ ENTRY = Measure(
             "cannot be had.",
             "examples",
             minimum=1,
-            maximum=1000000000,
         ),
         epoch("start and end of the training"),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Figure, Measure
+from batchscope.catalogue.entries import Column, Figure, Measure, Table
 from batchscope.catalogue.shared_settings import WEIGHTS
 
 ENTRY = Measure(
@@ -65,6 +65,17 @@ ENTRY = Measure(
             measures=("weight_distance",),
         ),
     ),
+    tables={
+        "layers": Table(
+            "long_tables.layers",
+            {
+                "position": Column("Place of the layer in the model, from 0.", kind="int"),
+                "layer": Column("Name of the layer.", kind="str"),
+                "distance": Column("Euclidean distance of its weights from the initial ones."),
+                "relative": Column("distance over the norm of its initial weights."),
+            },
+        ),
+    },
     memory_mb=1000,
     minutes=10,
     order=3,

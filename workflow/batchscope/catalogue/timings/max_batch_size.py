@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Figure, Timing
+from batchscope.catalogue import shared_columns
+from batchscope.catalogue.entries import Column, Figure, Table, Timing
 from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
@@ -18,7 +19,6 @@ ENTRY = Timing(
             "Memory that may be taken; 0 for 90 % of what is free when the search starts.",
             "MB",
             minimum=0,
-            maximum=1000000000,
         ),
         Parameter(
             "most", "most", "int", 65536, "Largest batch size to try.", minimum=1, maximum=100000000
@@ -34,30 +34,24 @@ ENTRY = Timing(
     ),
     batch_sizes="searched",
     tables={
-        "largest.csv": {
-            "batch_size": Column("Batch size that was tried."),
-            "outcome": Column("fits, out_of_memory, over_limit or killed."),
-            "peak_mb": Column("Most memory taken, MB; of what did not fit a lower bound."),
-            "baseline_mb": Column("The same before the batch was there, MB."),
-            "seconds": Column("Time of the try, s."),
-            "message": Column("Why it did not fit."),
-            "process_percent_mean": Column(
-                "CPU utilisation over the try, its start and all its processes included, % of "
-                "its cores: mean, since their clock ticks too slowly for a median."
-            ),
-            "gpu_percent": Column(
-                "GPU utilisation, % of the time in which a kernel ran: median; empty, as the "
-                "three that follow, where nothing lasts longer than the 1 s that NVML averages "
-                "over."
-            ),
-            "gpu_zero_share": Column("Share of the time at 0 %."),
-            "gpu_bandwidth_percent": Column(
-                "% of the time in which GPU memory was read or written: median."
-            ),
-            "gpu_power_watts": Column("Mean power of the GPU, W."),
-            "gpu_memory_peak_mb": Column("Peak memory in use on the GPU, by all processes, MB."),
-            "foreign_cores": Column("Cores that other processes took during the try: mean."),
-        },
+        "largest": Table(
+            "timing_tables.largest",
+            {
+                "batch_size": Column("Batch size that was tried."),
+                "outcome": Column("fits, out_of_memory, over_limit or killed."),
+                "peak_mb": Column("Most memory taken, MB; of what did not fit a lower bound."),
+                "baseline_mb": Column("The same before the batch was there, MB."),
+                "seconds": Column("Time of the try, s."),
+                "message": Column("Why it did not fit."),
+                "process_percent_mean": Column(
+                    "CPU utilisation over the try, its start and all its processes included, % of "
+                    "its cores: mean, since their clock ticks too slowly for a median."
+                ),
+                **shared_columns.GPU,
+                "gpu_memory_peak_mb": shared_columns.GPU_MEMORY_PEAK_MB,
+                "foreign_cores": Column("Cores that other processes took during the try: mean."),
+            },
+        ),
     },
     figures=(
         Figure(

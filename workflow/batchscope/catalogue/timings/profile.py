@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Figure, Timing
+from batchscope.catalogue import shared_columns
+from batchscope.catalogue.entries import Column, Figure, Table, Timing
 from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
@@ -11,60 +12,46 @@ ENTRY = Timing(
     doc=(
         "What the time of a step goes to, by TensorFlow's profiler; keeps a trace for TensorBoard."
     ),
-    settings=(
-        Parameter(
-            "steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1, maximum=1000000000
-        ),
-    ),
+    settings=(Parameter("steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1),),
     batch_sizes="each",
     also_writes=("",),
     tables={
-        "profiles.csv": {
-            "batch_size": Column("Images per step."),
-            "status": Column(
-                "finished, diverged, out_of_memory; or not_installed where the framework has no "
-                "environment here, no_gpu where no GPU is within reach, or no_cores where it "
-                "asks for more threads than there are cores, and the rest of the row is empty."
-            ),
-            "compute": Column("Share of the time in which an operation computes."),
-            "input": Column("Share in which training waits for data and nothing computes."),
-            "host": Column("Share of neither: Python, dispatch, copies, idle."),
-            "executor": Column(
-                "The part of host in which a graph runs, but no operation that the trace shows."
-            ),
-            "steps": Column("Profiled steps."),
-            "steps_per_second": Column("Steps per second without the profiler."),
-            "overhead": Column("Time that the profiler adds, as a share of the time without it."),
-            "process_percent": Column(
-                "CPU utilisation of the process during the steps without the profiler, % of its "
-                "cores: median."
-            ),
-            "process_zero_share": Column(
-                "Share of their time without work of the process on the CPU."
-            ),
-            "gpu_percent": Column(
-                "GPU utilisation, % of the time in which a kernel ran: median; empty, as the "
-                "three that follow, where nothing lasts longer than the 1 s that NVML averages "
-                "over."
-            ),
-            "gpu_zero_share": Column("Share of the time at 0 %."),
-            "gpu_bandwidth_percent": Column(
-                "% of the time in which GPU memory was read or written: median."
-            ),
-            "gpu_power_watts": Column("Mean power of the GPU, W."),
-            "memory_peak_mb": Column(
-                "Peak resident memory of the process up to the last step, graph and profiler "
-                "included, MB."
-            ),
-            "tensorflow_peak_mb": Column(
-                "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU as in "
-                "utilisation.csv."
-            ),
-            "gpu_memory_peak_mb": Column("Peak memory in use on the GPU, by all processes, MB."),
-            "foreign_cores": Column(
-                "Cores that other processes took, from building the graph on: mean."
-            ),
-        },
+        "profiles": Table(
+            "timing_tables.profiles",
+            {
+                "batch_size": Column("Images per step."),
+                "status": shared_columns.STATUS,
+                "compute": Column("Share of the time in which an operation computes."),
+                "input": Column("Share in which training waits for data and nothing computes."),
+                "host": Column("Share of neither: Python, dispatch, copies, idle."),
+                "executor": Column(
+                    "The part of host in which a graph runs, but no operation that the trace shows."
+                ),
+                "steps": Column("Profiled steps."),
+                "steps_per_second": Column("Steps per second without the profiler."),
+                "overhead": Column(
+                    "Time that the profiler adds, as a share of the time without it."
+                ),
+                "process_percent": Column(
+                    "CPU utilisation of the process during the steps without the profiler, % of "
+                    "its cores: median."
+                ),
+                "process_zero_share": shared_columns.PROCESS_ZERO_SHARE,
+                **shared_columns.GPU,
+                "memory_peak_mb": Column(
+                    "Peak resident memory of the process up to the last step, graph and profiler "
+                    "included, MB."
+                ),
+                "tensorflow_peak_mb": Column(
+                    "Peak of what TensorFlow's allocator gave out on the device, MB; on a CPU as "
+                    "in utilisation.csv."
+                ),
+                "gpu_memory_peak_mb": shared_columns.GPU_MEMORY_PEAK_MB,
+                "foreign_cores": Column(
+                    "Cores that other processes took, from building the graph on: mean."
+                ),
+            },
+        ),
     },
     figures=(
         Figure(

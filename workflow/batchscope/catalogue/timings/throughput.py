@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from batchscope.catalogue.entries import Column, Figure, Timing
+from batchscope.catalogue import shared_columns
+from batchscope.catalogue.entries import Column, Figure, Table, Timing
 from batchscope.catalogue.parameters import Parameter
 
 ENTRY = Timing(
@@ -12,15 +13,7 @@ ENTRY = Timing(
         "Steps and images per second of every batch size, in short blocks that are timed in turns."
     ),
     settings=(
-        Parameter(
-            "blocks",
-            "bl",
-            "int",
-            7,
-            "Timed blocks of every batch size.",
-            minimum=4,
-            maximum=1000000000,
-        ),
+        Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
         Parameter(
             "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
         ),
@@ -35,166 +28,164 @@ ENTRY = Timing(
             ),
             "steps",
             minimum=0,
-            maximum=1000000000,
         ),
     ),
     frameworks=True,
     at_epochs=True,
     tables={
-        "throughput.csv": {
-            "batch_size": Column("Images per step."),
-            "status": Column(
-                "finished, diverged, out_of_memory; or not_installed where the framework has no "
-                "environment here, no_gpu where no GPU is within reach, or no_cores where it "
-                "asks for more threads than there are cores, and the rest of the row is empty."
-            ),
-            "steps": Column("Steps of a block."),
-            "blocks": Column("Timed blocks."),
-            "disturbed_blocks": Column(
-                "Those during which other processes took more than 0.2 cores."
-            ),
-            "foreign_cores": Column("Cores that other processes took during a block: median."),
-            "seconds_per_step": Column("Time of a step, s: median of the blocks."),
-            "seconds_per_step_q1": Column("Time of a step, s: lower quartile of the blocks."),
-            "seconds_per_step_q3": Column("Time of a step, s: upper quartile of the blocks."),
-            "iterations_per_second": Column("Steps per second: median of the blocks."),
-            "iterations_per_second_q1": Column("Steps per second: lower quartile of the blocks."),
-            "iterations_per_second_q3": Column("Steps per second: upper quartile of the blocks."),
-            "images_per_second": Column("Images per second: median of the blocks."),
-            "images_per_second_q1": Column("Images per second: lower quartile of the blocks."),
-            "images_per_second_q3": Column("Images per second: upper quartile of the blocks."),
-            "train_examples": Column("Images of an epoch."),
-            "seconds_per_epoch": Column(
-                "train_examples over images_per_second, whole batches throughout, s."
-            ),
-            "process_percent": Column(
-                "CPU utilisation of the process during the blocks, % of its cores: median."
-            ),
-            "process_zero_share": Column(
-                "Share of their time without work of the process on the CPU."
-            ),
-            "gpu_percent": Column(
-                "GPU utilisation, % of the time in which a kernel ran: median; empty, as the "
-                "three that follow, where nothing lasts longer than the 1 s that NVML averages "
-                "over."
-            ),
-            "gpu_zero_share": Column("Share of the time at 0 %."),
-            "gpu_bandwidth_percent": Column(
-                "% of the time in which GPU memory was read or written: median."
-            ),
-            "gpu_power_watts": Column("Mean power of the GPU, W."),
-        },
-        "sweeps.csv": {
-            "status": Column(
-                "finished, diverged, out_of_memory; or not_installed where the framework has no "
-                "environment here, no_gpu where no GPU is within reach, or no_cores where it "
-                "asks for more threads than there are cores, and the rest of the row is empty."
-            ),
-            "used_threads": Column("Threads that the framework used: what `all` (0) stood for."),
-            "train_examples": Column("Images of an epoch."),
-            "sizes": Column("Batch sizes that were timed."),
-            "blocks": Column("Timed blocks of all of them."),
-            "disturbed_blocks": Column(
-                "Those during which other processes took more than 0.2 cores."
-            ),
-            "fixed_seconds": Column(
-                "Fixed cost of a step: a of the fit t = a + b * batch size, s."
-            ),
-            "fixed_seconds_low": Column("Lower end of its 95 % interval."),
-            "fixed_seconds_high": Column("Upper end of its 95 % interval."),
-            "seconds_per_image": Column("Cost per image: b of the fit, s."),
-            "seconds_per_image_low": Column("Lower end of its 95 % interval."),
-            "seconds_per_image_high": Column("Upper end of its 95 % interval."),
-            "fixed_seconds_error": Column(
-                "Standard error of the fixed cost: that over sizes joined with that over rounds."
-            ),
-            "fixed_seconds_without_delay": Column(
-                "Fixed cost of a step that was timed in the same turns without the delay, s; as "
-                "what follows, only with a delay."
-            ),
-            "recovered_delay_seconds": Column(
-                "What the delay added to the fixed cost of the fit: lines through the "
-                "differences of a round at no image, their Hodges-Lehmann estimate over rounds, "
-                "s."
-            ),
-            "recovered_delay_seconds_low": Column(
-                "Lower end of its 95 % interval, over rounds of turns; from six on."
-            ),
-            "recovered_delay_seconds_high": Column("Upper end of its 95 % interval."),
-            "paired_delay_seconds": Column(
-                "What the delay added to a step, without the fit: Hodges-Lehmann estimate over "
-                "the differences of all batch sizes and rounds, s."
-            ),
-            "paired_delay_seconds_low": Column(
-                "Lower end of its 95 % interval, over these differences."
-            ),
-            "paired_delay_seconds_high": Column("Upper end of its 95 % interval."),
-            "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
-            "line_residual": Column("Relative root-mean-square residual of the fit."),
-            "noise_floor": Column(
-                "Factor by which a batch size differs from itself; above 1.2, half_batch, "
-                "plateau, knee, still_rising and ceiling are empty: too noisy to tell."
-            ),
-            "highest_images_per_second": Column("Highest median throughput."),
-            "plateau_images_per_second": Column(
-                "Throughput that it tends to: 1 / b where the line fits, or else the median of "
-                "the sizes from half the largest on, unless these still rise."
-            ),
-            "knee_fitted": Column(
-                "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
-                "fits and it lies within the sizes."
-            ),
-            "knee_fitted_low": Column(
-                "Lower end of its 95 % interval: delta method for its logarithm."
-            ),
-            "knee_fitted_high": Column("Upper end of its 95 % interval."),
-            "knee_batch_size": Column(
-                "Smallest batch size whose throughput reaches 90 % of the plateau and after "
-                "which the upper quartile of none falls short of it."
-            ),
-            "still_rising": Column(
-                "Whether 90 % of the plateau lies beyond the largest batch size."
-            ),
-            "step_winner": Column("line, staircase or not resolved: how the time of a step rises."),
-            "step_q": Column("Images per step of the staircase of 8, 16 or 32 that fits best."),
-            "step_p": Column("How often a line with this noise shows so much growth in its steps."),
-            "step_p_holm": Column(
-                "The same, adjusted over all three staircases and the experiment's rows."
-            ),
-            "step_verdict": Column("The same in a sentence."),
-            "matmul_flops_per_second": Column(
-                "Peak of a matrix product, FLOP/s: the highest that the table's timings "
-                "measured on this machine, device, threads and type; in TensorFlow alone."
-            ),
-            "matmul_flops_per_second_lowest": Column("The lowest of these."),
-            "flops_per_image": Column(
-                "Operations of the model's dense layers and convolutions per image and update; "
-                "empty where it has other layers with products."
-            ),
-            "flops_not_counted": Column("These layers, whose operations are not counted."),
-            "ceiling_images_per_second": Column("The one over the other."),
-            "share_of_ceiling": Column(
-                "highest_images_per_second over it; above 1, the peak that was measured is no "
-                "ceiling."
-            ),
-            "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
-            "max_batch_size_bound": Column(
-                "resolved, most_fits (all that may be tried fits) or nothing_fits."
-            ),
-            "memory_limit_mb": Column("Memory that it was allowed to take, MB."),
-            "memory_fixed_mb": Column(
-                "Memory beside the batch: a fit over the sizes that were tried, MB."
-            ),
-            "memory_mb_per_image": Column("Memory per image: the same fit, MB."),
-        },
-        "training_times.csv": {
-            "batch_size": Column("Images per step."),
-            "status": Column("finished, diverged or out_of_memory."),
-            "at_epoch": Column("Number of epochs, as the experiment asks for."),
-            "train_seconds": Column("at_epoch times the time of an epoch, validation apart, s."),
-            "seconds_per_epoch_q1": Column("Lower quartile of the time of an epoch, s."),
-            "seconds_per_epoch_q3": Column("Upper quartile of the time of an epoch, s."),
-        },
+        "throughput": Table(
+            "timing_tables.throughput",
+            {
+                "batch_size": Column("Images per step."),
+                "status": shared_columns.STATUS,
+                "steps": Column("Steps of a block."),
+                "blocks": Column("Timed blocks."),
+                "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
+                "foreign_cores": Column("Cores that other processes took during a block: median."),
+                "seconds_per_step": Column("Time of a step, s: median of the blocks."),
+                "seconds_per_step_q1": Column("Time of a step, s: lower quartile of the blocks."),
+                "seconds_per_step_q3": Column("Time of a step, s: upper quartile of the blocks."),
+                "iterations_per_second": Column("Steps per second: median of the blocks."),
+                "iterations_per_second_q1": Column(
+                    "Steps per second: lower quartile of the blocks."
+                ),
+                "iterations_per_second_q3": Column(
+                    "Steps per second: upper quartile of the blocks."
+                ),
+                "images_per_second": Column("Images per second: median of the blocks."),
+                "images_per_second_q1": Column("Images per second: lower quartile of the blocks."),
+                "images_per_second_q3": Column("Images per second: upper quartile of the blocks."),
+                "train_examples": Column("Images of an epoch."),
+                "seconds_per_epoch": Column(
+                    "train_examples over images_per_second, whole batches throughout, s."
+                ),
+                "process_percent": Column(
+                    "CPU utilisation of the process during the blocks, % of its cores: median."
+                ),
+                "process_zero_share": shared_columns.PROCESS_ZERO_SHARE,
+                **shared_columns.GPU,
+            },
+        ),
+        "sweeps": Table(
+            "timing_tables.summaries",
+            {
+                "status": shared_columns.STATUS,
+                "used_threads": Column(
+                    "Threads that the framework used: what `all` (0) stood for."
+                ),
+                "train_examples": Column("Images of an epoch."),
+                "sizes": Column("Batch sizes that were timed."),
+                "blocks": Column("Timed blocks of all of them."),
+                "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
+                "fixed_seconds": Column(
+                    "Fixed cost of a step: a of the fit t = a + b * batch size, s."
+                ),
+                "fixed_seconds_low": Column("Lower end of its 95 % interval."),
+                "fixed_seconds_high": Column("Upper end of its 95 % interval."),
+                "seconds_per_image": Column("Cost per image: b of the fit, s."),
+                "seconds_per_image_low": Column("Lower end of its 95 % interval."),
+                "seconds_per_image_high": Column("Upper end of its 95 % interval."),
+                "fixed_seconds_error": Column(
+                    "Standard error of the fixed cost: that over sizes joined with that over "
+                    "rounds."
+                ),
+                "fixed_seconds_without_delay": Column(
+                    "Fixed cost of a step that was timed in the same turns without the delay, s; "
+                    "as what follows, only with a delay."
+                ),
+                "recovered_delay_seconds": Column(
+                    "What the delay added to the fixed cost of the fit: lines through the "
+                    "differences of a round at no image, their Hodges-Lehmann estimate over "
+                    "rounds, s."
+                ),
+                "recovered_delay_seconds_low": Column(
+                    "Lower end of its 95 % interval, over rounds of turns; from six on."
+                ),
+                "recovered_delay_seconds_high": Column("Upper end of its 95 % interval."),
+                "paired_delay_seconds": Column(
+                    "What the delay added to a step, without the fit: Hodges-Lehmann estimate over "
+                    "the differences of all batch sizes and rounds, s."
+                ),
+                "paired_delay_seconds_low": Column(
+                    "Lower end of its 95 % interval, over these differences."
+                ),
+                "paired_delay_seconds_high": Column("Upper end of its 95 % interval."),
+                "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
+                "line_residual": Column("Relative root-mean-square residual of the fit."),
+                "noise_floor": Column(
+                    "Factor by which a batch size differs from itself; above 1.2, half_batch, "
+                    "plateau, knee, still_rising and ceiling are empty: too noisy to tell."
+                ),
+                "highest_images_per_second": Column("Highest median throughput."),
+                "plateau_images_per_second": Column(
+                    "Throughput that it tends to: 1 / b where the line fits, or else the median of "
+                    "the sizes from half the largest on, unless these still rise."
+                ),
+                "knee_fitted": Column(
+                    "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
+                    "fits and it lies within the sizes."
+                ),
+                "knee_fitted_low": Column(
+                    "Lower end of its 95 % interval: delta method for its logarithm."
+                ),
+                "knee_fitted_high": Column("Upper end of its 95 % interval."),
+                "knee_batch_size": Column(
+                    "Smallest batch size whose throughput reaches 90 % of the plateau and after "
+                    "which the upper quartile of none falls short of it."
+                ),
+                "still_rising": Column(
+                    "Whether 90 % of the plateau lies beyond the largest batch size."
+                ),
+                "step_winner": Column(
+                    "line, staircase or not resolved: how the time of a step rises."
+                ),
+                "step_q": Column("Images per step of the staircase of 8, 16 or 32 that fits best."),
+                "step_p": Column(
+                    "How often a line with this noise shows so much growth in its steps."
+                ),
+                "step_p_holm": Column(
+                    "The same, adjusted over all three staircases and the experiment's rows."
+                ),
+                "step_verdict": Column("The same in a sentence."),
+                "matmul_flops_per_second": Column(
+                    "Peak of a matrix product, FLOP/s: the highest that the table's timings "
+                    "measured on this machine, device, threads and type; in TensorFlow alone."
+                ),
+                "matmul_flops_per_second_lowest": Column("The lowest of these."),
+                "flops_per_image": Column(
+                    "Operations of the model's dense layers and convolutions per image and update; "
+                    "empty where it has other layers with products."
+                ),
+                "flops_not_counted": Column("These layers, whose operations are not counted."),
+                "ceiling_images_per_second": Column("The one over the other."),
+                "share_of_ceiling": Column(
+                    "highest_images_per_second over it; above 1, the peak that was measured is no "
+                    "ceiling."
+                ),
+                "max_batch_size": Column("Largest batch size that was seen to fit into memory."),
+                "max_batch_size_bound": Column(
+                    "resolved, most_fits (all that may be tried fits) or nothing_fits."
+                ),
+                "memory_limit_mb": Column("Memory that it was allowed to take, MB."),
+                "memory_fixed_mb": Column(
+                    "Memory beside the batch: a fit over the sizes that were tried, MB."
+                ),
+                "memory_mb_per_image": Column("Memory per image: the same fit, MB."),
+            },
+        ),
+        "training_times": Table(
+            "timing_tables.training_times",
+            {
+                "batch_size": Column("Images per step."),
+                "status": Column("finished, diverged or out_of_memory."),
+                "at_epoch": Column("Number of epochs, as the experiment asks for."),
+                "train_seconds": Column(
+                    "at_epoch times the time of an epoch, validation apart, s."
+                ),
+                "seconds_per_epoch_q1": Column("Lower quartile of the time of an epoch, s."),
+                "seconds_per_epoch_q3": Column("Upper quartile of the time of an epoch, s."),
+            },
+        ),
     },
     figures=(
         Figure(

@@ -13,7 +13,7 @@ ENTRY = Timing(
         "warm-up, median and quartiles."
     ),
     settings=(
-        Parameter("blocks", "bl", "int", 7, "Timed blocks.", minimum=3, maximum=1000000000),
+        Parameter("blocks", "bl", "int", 7, "Timed blocks.", minimum=3),
         Parameter(
             "block_seconds", "bsec", "float", 0.25, "Least seconds in a block.", "s", above=0
         ),

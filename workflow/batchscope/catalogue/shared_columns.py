@@ -1,0 +1,26 @@
+"""Columns that the tables of several timings have."""
+
+from __future__ import annotations
+
+from batchscope.catalogue.entries import Column
+
+STATUS = Column(
+    "finished, diverged, out_of_memory; or not_installed where the framework has no environment "
+    "here, no_gpu where no GPU is within reach, or no_cores where it asks for more threads than "
+    "there are cores, and the rest of the row is empty."
+)
+DISTURBED_BLOCKS = Column("Those during which other processes took more than 0.2 cores.")
+PROCESS_ZERO_SHARE = Column("Share of their time without work of the process on the CPU.")
+# How busy the GPU was while something short lasted.
+GPU = {
+    "gpu_percent": Column(
+        "GPU utilisation, % of the time in which a kernel ran: median; empty, as the three that "
+        "follow, where nothing lasts longer than the 1 s that NVML averages over."
+    ),
+    "gpu_zero_share": Column("Share of the time at 0 %."),
+    "gpu_bandwidth_percent": Column(
+        "% of the time in which GPU memory was read or written: median."
+    ),
+    "gpu_power_watts": Column("Mean power of the GPU, W."),
+}
+GPU_MEMORY_PEAK_MB = Column("Peak memory in use on the GPU, by all processes, MB.")
