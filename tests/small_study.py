@@ -11,20 +11,20 @@ import pytest
 from batchscope.errors import ConfigError
 from batchscope.study import planner
 
+DEFAULTS = {
+    "dataset": "digits",
+    "model": "small_cnn",
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+    "epochs": 2,
+}
 MODEL_FILE = Path(__file__).parent / "bad_configs" / "tiny_model.py"
 
 
 def config(**changes):
     """A small study; `experiment` and `defaults` change those, the rest the top level."""
     experiment = {"vary": {"batch_size": [16, 32]}, "seeds": 2, **changes.pop("experiment", {})}
-    defaults = {
-        "dataset": "digits",
-        "model": "small_cnn",
-        "optimizer": "sgd",
-        "learning_rate": 0.1,
-        "epochs": 2,
-        **changes.pop("defaults", {}),
-    }
+    defaults = DEFAULTS | changes.pop("defaults", {})
     return {"study": "s", "defaults": defaults, "experiments": {"a": experiment}, **changes}
 
 

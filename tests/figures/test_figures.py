@@ -15,6 +15,7 @@ from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import update_norms
 from batchscope.figures.drawing import canvas
 from batchscope.tables import run_table
+from drawing import texts
 
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
 # Figures of trainings; those of timings are tested beside their own tables.
@@ -56,14 +57,6 @@ def two_rates(tmp_path_factory):
     failed |= {run: "missing" for run in synthetic.grid([64], [5], RATES)}
     failed |= {run: "out_of_memory" for run in synthetic.grid([256], [5], RATES[:1])}
     return tables_of(tmp_path_factory.mktemp("two_rates"), runs, failed, patience=True)
-
-
-def texts(drawing):
-    """Returns every text of a drawing."""
-    import matplotlib.text
-
-    found = drawing.findobj(matplotlib.text.Text)
-    return {text.get_text() for text in found if text.get_text()}
 
 
 def test_points_means_and_intervals(two_rates):

@@ -1,20 +1,18 @@
 """The figure of frameworks, from tables made up by hand."""
 
-import io
 import math
 
-import matplotlib.text
 import numpy as np
 import pandas
 import pytest
 
 from batchscope import figures
-from batchscope.analysis import run_series
 from batchscope.catalogue import sweep_names, timing_columns
 from batchscope.figures import frameworks
 from batchscope.figures.drawing import canvas, timings
 from batchscope.study import published_numbers
 from batchscope.tables import run_table
+from drawing import note, reread, texts
 
 SIZES = (4, 16, 64, 256)
 AT = np.log2(SIZES)
@@ -76,10 +74,6 @@ def sweep(framework, sizes=SIZES, base=20, memory=600, speed=50, status="", lost
     return busy, fast
 
 
-def reread(frame):
-    return run_series.read(io.StringIO(frame.to_csv(index=False, lineterminator="\n")))
-
-
 class Planned:
     """As much of a study as the table of published numbers needs."""
 
@@ -106,14 +100,6 @@ def drawn(*made, numbers=()):
     drawing = figure.draw(frame)
     drawing.draw_without_rendering()
     return drawing, frame, figure.found(frame)
-
-
-def texts(drawing):
-    return {text.get_text() for text in drawing.findobj(matplotlib.text.Text) if text.get_text()}
-
-
-def note(drawing):
-    return drawing.get_supxlabel().replace("\n", " ")
 
 
 def legend(drawing):

@@ -1,11 +1,9 @@
 """Figures of lines, landscapes and learning rates, from tables made up by hand."""
 
 import functools
-import io
 import itertools
 import math
 
-import matplotlib.text
 import numpy as np
 import pandas
 import pytest
@@ -13,10 +11,11 @@ from matplotlib.contour import ContourSet
 from matplotlib.path import Path as Outline
 
 from batchscope import figures, wording
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import intervals
 from batchscope.catalogue import run_factors
 from batchscope.figures import best_learning_rate, landscape, landscape_lines, learning_rate, line
-from batchscope.figures.drawing import canvas, words
+from batchscope.figures.drawing import words
+from drawing import drawn, reread, texts
 
 SIZES = (32, 64, 128, 256)
 FACTORS = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
@@ -134,27 +133,6 @@ class Tables:
     @functools.cached_property
     def landscapes(self):
         return reread(landscapes(self._table, **self._options))
-
-
-def reread(frame):
-    file = io.StringIO()
-    frame.to_csv(file, index=False, lineterminator="\n")
-    return run_series.read(io.StringIO(file.getvalue()))
-
-
-def drawn(name, made, rendered=False):
-    """Returns a figure drawn from its own CSV alone, and that frame."""
-    frame = reread(MODULES[name].select(made))
-    with canvas.style():
-        drawing = MODULES[name].draw(frame)
-        if rendered:
-            drawing.draw_without_rendering()
-    return drawing, frame
-
-
-def texts(drawing):
-    found = drawing.findobj(matplotlib.text.Text)
-    return {text.get_text() for text in found if text.get_text()}
 
 
 RATES = (0.01, 0.02, 0.04, 0.08, 0.16)

@@ -1,9 +1,7 @@
 """Figures of throughput and of the time per step, from tables made up by hand."""
 
-import io
 import math
 
-import matplotlib.text
 import numpy as np
 import pandas
 import pytest
@@ -13,6 +11,7 @@ from batchscope.analysis import run_series
 from batchscope.catalogue import timing_columns
 from batchscope.figures import step_time
 from batchscope.figures.drawing import canvas, timings
+from drawing import note, reread, texts
 
 FACTORS = {
     "dataset": "patches",
@@ -97,23 +96,11 @@ def tables(*made):
     return figures.Tables(**{name: reread(frame) for name, frame in written.items()})
 
 
-def reread(frame):
-    return run_series.read(io.StringIO(frame.to_csv(index=False)))
-
-
 def drawn(name, *made):
     figure = figures.FIGURES[name]
     frame = reread(figure.select(tables(*made)))
     drawing = figure.draw(frame)
     return drawing, frame, figure.found(frame)
-
-
-def texts(drawing):
-    return {text.get_text() for text in drawing.findobj(matplotlib.text.Text) if text.get_text()}
-
-
-def note(drawing):
-    return drawing.get_supxlabel().replace("\n", " ")
 
 
 def levels(axes):

@@ -1,6 +1,5 @@
 """Figures of utilisation, memory and profiles, from tables made up by hand."""
 
-import io
 import math
 
 import matplotlib.text
@@ -10,11 +9,11 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from batchscope import figures
-from batchscope.analysis import run_series
 from batchscope.catalogue import sweep_names, timing_columns
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import max_batch_size, profile, utilisation, utilisation_over_time
 from batchscope.figures.drawing import canvas
+from drawing import drawn, reread
 
 MODULES = {
     "utilisation": utilisation,
@@ -42,12 +41,6 @@ def first(**given):
     return {name: factors[name] for name in timing_columns.FIRST}
 
 
-def reread(frame):
-    file = io.StringIO()
-    frame.to_csv(file, index=False, lineterminator="\n")
-    return run_series.read(io.StringIO(file.getvalue()))
-
-
 def tables(**rows):
     """Returns the tables of an experiment, as they are read back from CSV files."""
     found = {
@@ -55,16 +48,6 @@ def tables(**rows):
         for name, columns in COLUMNS.items()
     }
     return figures.Tables(**{name: reread(frame) for name, frame in found.items()})
-
-
-def drawn(name, made, rendered=False):
-    """Returns a figure drawn from its own CSV alone, and that frame."""
-    frame = reread(MODULES[name].select(made))
-    with canvas.style():
-        drawing = MODULES[name].draw(frame)
-        if rendered:
-            drawing.draw_without_rendering()
-    return drawing, frame
 
 
 def texts(drawing):

@@ -159,16 +159,19 @@ def single_gradients(results, which, indices):
     run = FinishedRun(results, RUN)
     model = run.model(which)
     images, labels = run.data.images("train"), run.data.labels("train")
+
+    @tf.function
+    def gradients(image, label):
+        with tf.GradientTape() as tape:
+            probabilities = model(image[None], training=False)
+            loss = keras.losses.sparse_categorical_crossentropy(label[None], probabilities)
+        return tape.gradient(loss, [each.value for each in model.trainable_variables])
+
     found = []
     for index in indices:
-        with tf.GradientTape() as tape:
-            image = images[index : index + 1].astype(np.float32) * run.data.scale
-            probabilities = model(image, training=False)
-            loss = keras.losses.sparse_categorical_crossentropy(
-                labels[index : index + 1], probabilities
-            )
-        gradients = tape.gradient(loss, [each.value for each in model.trainable_variables])
-        found.append(np.concatenate([np.ravel(each) for each in gradients]))
+        image = tf.constant(images[index].astype(np.float32) * run.data.scale)
+        each = gradients(image, tf.constant(labels[index]))
+        found.append(np.concatenate([np.ravel(part) for part in each]))
     return np.array(found, np.float64)
 
 

@@ -4,16 +4,17 @@ import io
 import json
 from dataclasses import replace
 
-import matplotlib.text
 import numpy as np
 import pytest
 
+import small_study
 import synthetic
 from batchscope import figures, snakefile
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import as_published, canvas
 from batchscope.study import config, planner, published_numbers
 from batchscope.tables import run_table
+from drawing import texts
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ACCURACY = (0.3255, 0.4583, 0.6306, 0.6859, 0.6897, 0.6977, 0.6482, 0.5728, 0.5102)
@@ -24,13 +25,7 @@ def study(numbers=None, **experiment):
     given = {"accuracy": DOCUMENT | ({"numbers": numbers} if numbers else {})}
     return {
         "study": "s",
-        "defaults": {
-            "dataset": "digits",
-            "model": "small_cnn",
-            "optimizer": "sgd",
-            "learning_rate": 0.1,
-            "epochs": 2,
-        },
+        "defaults": small_study.DEFAULTS,
         "experiments": {
             "gap": {
                 "vary": {"batch_size": [16, 64]},
@@ -173,10 +168,6 @@ def drawn(folder, numbers, cases=({},), failed=None, sizes=(16, 32, 64)):
     drawing = figure.draw(frame)
     drawing.draw_without_rendering()
     return drawing, frame
-
-
-def texts(drawing):
-    return {text.get_text() for text in drawing.findobj(matplotlib.text.Text) if text.get_text()}
 
 
 def one(**factors):

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import types
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -18,8 +17,6 @@ import pytest
 from batchscope.timing.instruments import clocks, sampler, samples
 from batchscope.timing.instruments.processes import Family
 from batchscope.timing.instruments.sampler import Sampler, as_lists
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def busy(seconds: float, of_process: bool = False) -> None:

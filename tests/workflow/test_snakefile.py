@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import small_study
 from batchscope import figures, snakefile
 from batchscope.catalogue.measure_settings import ENTRIES
 from batchscope.host import absence
@@ -21,13 +22,7 @@ RULES = Path(__file__).parents[2] / "workflow" / "rules"
 def made(models=None, **experiment) -> snakefile.Jobs:
     config = {
         "study": "s",
-        "defaults": {
-            "dataset": "digits",
-            "model": "small_cnn",
-            "optimizer": "sgd",
-            "learning_rate": 0.1,
-            "epochs": 2,
-        },
+        "defaults": small_study.DEFAULTS,
         "models": models or {},
         "experiments": {"a": {"vary": {"batch_size": [16, 32]}, "seeds": 1, **experiment}},
     }

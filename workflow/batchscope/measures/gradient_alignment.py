@@ -29,7 +29,6 @@ from batchscope.catalogue import kept_epochs
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, sharpness
 
-PLACES = ("start", "middle", "end")
 DRAW_SEED = 0  # the same for every run and place: the same batches
 SIGN_SEED = 1
 SIGN_DRAWS = 4  # random signs per random order

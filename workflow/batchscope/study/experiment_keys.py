@@ -191,9 +191,10 @@ def margins(
         elif not reader.findings.unreadable(at):
             with contextlib.suppress(Broken):
                 found[outcome] = reader.value(at, _MARGIN, value)
-    if "evaluate" not in measured:
-        text = "received without its outcomes; evaluate in measure is expected."
-        reader.findings.report(Problem(home, text))
+    for name, entry in MEASURES.items():
+        if name not in measured and entry.columns.keys() & set(MARGIN_OUTCOMES):
+            text = f"received without its outcomes; {name} in measure is expected."
+            reader.findings.report(Problem(home, text))
     return found
 
 
