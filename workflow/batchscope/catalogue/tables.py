@@ -19,7 +19,8 @@ TABLES: dict[str, Table] = {
     "at_epochs": Table("long_tables.at_epochs", columns.AT_EPOCHS),
     **OF_TIMINGS,
     "limits": Table("timing_tables.limits"),
-    "margins": Table("run_table.margins", reads=("runs",)),
+    "margins": Table("decisions.margins", reads=("runs",)),
+    "budgets": Table("decisions.budgets", reads=("runs", "trajectories")),
     "published": Table("run_table.published"),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)

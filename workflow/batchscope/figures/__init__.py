@@ -93,6 +93,7 @@ def available(
     at_epochs: Iterable[int] = (),
     margins: Iterable[str] = (),
     evaluated: bool = False,
+    batch_sizes: int = 0,
 ) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
 
@@ -102,6 +103,7 @@ def available(
         at_epochs: Numbers of epochs that it reads from each training.
         margins: Outcomes of which it states a margin.
         evaluated: Whether all its trainings have `evaluate_every`.
+        batch_sizes: At how many batch sizes it trains.
     """
     measures, varied = set(measures), set(varied)
     read_early, bounded = bool(list(at_epochs)), bool(list(margins))
@@ -115,6 +117,7 @@ def available(
         and (read_early or not figure.at_epochs)
         and (bounded or not figure.margins)
         and (evaluated or not figure.trajectories)
+        and batch_sizes >= figure.batch_sizes
     ]
 
 
@@ -122,10 +125,11 @@ def drawn(experiment: Experiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows."""
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     measured = {**experiment.trainings.measures, **experiment.times.timings}
-    runs = experiment.trainings.runs
-    evaluated = all(run_names.parse_run(run)["evaluate_every"] for run in runs)
+    runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
+    evaluated = all(run["evaluate_every"] for run in runs)
+    sizes = len({run["batch_size"] for run in runs})
     return list(experiment.figures) or available(
-        measured, varied, experiment.at_epochs, experiment.trainings.margins, evaluated
+        measured, varied, experiment.at_epochs, experiment.trainings.margins, evaluated, sizes
     )
 
 

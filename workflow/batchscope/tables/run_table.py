@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.analysis import largest_within_margin, run_series
+from batchscope.analysis import run_series
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
@@ -168,13 +168,6 @@ def _plain_name(factor: str, factors: dict[str, Any]) -> Any:
     if value is not None and factor in ("dataset", "model"):
         return run_names.split_token(str(value))[0]
     return value
-
-
-def margins(
-    _: Path | str, study: Study, experiment: str, runs: pandas.DataFrame
-) -> pandas.DataFrame:
-    """Returns one row per series, outcome with a stated margin, and batch size."""
-    return largest_within_margin.table(runs, study.experiments[experiment].trainings.margins)
 
 
 def maker(name: str) -> Callable[..., pandas.DataFrame]:
