@@ -114,6 +114,8 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
         "runs.csv",
         "margins.csv",
         "limits.csv",
+        "critical_batch_size.csv",
+        "to_target.csv",
         "published.csv",
         *long_tables.TABLES,
         *timing_tables.TABLES,
