@@ -75,7 +75,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the critical batch size of each series at its lowest target, and what it means."""
     told = []
     for scaling in lowest(to_target_tables.restored(frame))[:_MOST_TOLD]:
-        told.append(_sentence(scaling))
+        told.append(sentence(scaling))
         if scaling.fit:
             told += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
             told += _noise_sentence(rows(frame, scaling).iloc[0])
@@ -227,7 +227,8 @@ def _notes(frame: pandas.DataFrame, scalings: list[Scaling]) -> Iterator[str]:
     yield from rate_notes(scalings)
 
 
-def _sentence(scaling: Scaling) -> str:
+def sentence(scaling: Scaling) -> str:
+    """Returns the critical batch size with its interval, in words."""
     fit, to = scaling.fit, reached(scaling)
     if fit is None:
         return f"To {to}{whose(scaling)} there is no fit: {target_words.too_few(scaling)}."
