@@ -21,6 +21,8 @@ TABLES: dict[str, Table] = {
     "limits": Table("timing_tables.limits"),
     "margins": Table("decisions.margins", reads=("runs",)),
     "budgets": Table("decisions.budgets", reads=("runs", "trajectories")),
+    "critical_batch_size": Table("decisions.to_target", reads=("runs", "trajectories")),
+    "to_target": Table("decisions.to_target", reads=("runs", "trajectories")),
     "published": Table("run_table.published"),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)

@@ -94,6 +94,7 @@ def available(
     margins: Iterable[str] = (),
     evaluated: bool = False,
     batch_sizes: int = 0,
+    timed: bool = False,
 ) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
 
@@ -104,6 +105,7 @@ def available(
         margins: Outcomes of which it states a margin.
         evaluated: Whether all its trainings have `evaluate_every`.
         batch_sizes: At how many batch sizes it trains.
+        timed: Whether the time of its steps is known.
     """
     measures, varied = set(measures), set(varied)
     read_early, bounded = bool(list(at_epochs)), bool(list(margins))
@@ -118,6 +120,7 @@ def available(
         and (bounded or not figure.margins)
         and (evaluated or not figure.trajectories)
         and batch_sizes >= figure.batch_sizes
+        and (timed or not figure.timed)
     ]
 
 
@@ -126,10 +129,14 @@ def drawn(experiment: Experiment) -> list[str]:
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     measured = {**experiment.trainings.measures, **experiment.times.timings}
     runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
-    evaluated = all(run["evaluate_every"] for run in runs)
-    sizes = len({run["batch_size"] for run in runs})
     return list(experiment.figures) or available(
-        measured, varied, experiment.at_epochs, experiment.trainings.margins, evaluated, sizes
+        measured,
+        varied,
+        experiment.at_epochs,
+        experiment.trainings.margins,
+        evaluated=all(run["evaluate_every"] for run in runs),
+        batch_sizes=len({run["batch_size"] for run in runs}),
+        timed="time_epoch" in measured or bool(experiment.trainings.beside),
     )
 
 

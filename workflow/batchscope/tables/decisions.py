@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscope.analysis import largest_within_margin, verdict_matrix
+from batchscope.analysis import largest_within_margin, to_target_tables, verdict_matrix
+from batchscope.analysis.updates_to_target import Target
 
 if TYPE_CHECKING:
     import pandas
@@ -30,3 +31,21 @@ def budgets(
     """Returns one row per series, budget, outcome and batch size."""
     found = study.experiments[experiment].trainings
     return verdict_matrix.table(runs, trajectories, found.budgets, found.margins)
+
+
+def to_target(
+    _: Path | str,
+    study: Study,
+    experiment: str,
+    runs: pandas.DataFrame,
+    trajectories: pandas.DataFrame,
+) -> dict[str, pandas.DataFrame]:
+    """Returns what each batch size takes to a target: the fits, and the trainings behind them."""
+    stated = study.experiments[experiment].trainings.budgets.get("target", {})
+    targets = [Target(column, value) for column, value in stated.items()]
+    scalings = to_target_tables.of_study(trajectories, runs, targets)
+    constant = to_target_tables.constants(runs)
+    return {
+        "critical_batch_size": to_target_tables.fits(scalings, constant),
+        "to_target": to_target_tables.trainings(scalings, constant),
+    }

@@ -177,12 +177,11 @@ def maker(name: str) -> Callable[..., pandas.DataFrame]:
 
 
 def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes all tables of an experiment, each atomically."""
-    read = {name for entry in TABLES.values() for name in entry.reads}
+    """Writes all tables of an experiment, each atomically; some are made together with others."""
     made: dict[str, pandas.DataFrame] = {}
     for name, entry in TABLES.items():
-        of_others = {table: made[table] for table in entry.reads}
-        frame = maker(name)(results, study, experiment, **of_others)
-        long_tables.write_table(frame, Path(folder) / f"{name}.csv")
-        if name in read:
-            made[name] = frame
+        if name not in made:
+            of_others = {table: made[table] for table in entry.reads}
+            found = maker(name)(results, study, experiment, **of_others)
+            made |= found if isinstance(found, dict) else {name: found}
+        long_tables.write_table(made[name], Path(folder) / f"{name}.csv")
