@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries, run_names
+from batchscope.catalogue import entries, figure_names, run_names
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue.timings import OF_SWEEPS
 
@@ -113,6 +113,7 @@ def available(
     at_epochs: Iterable[int] = (),
     margins: Iterable[str] = (),
     evaluated: bool = False,
+    own: Collection[str] | None = None,
 ) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
 
@@ -122,6 +123,7 @@ def available(
         at_epochs: Numbers of epochs that it reads from each training.
         margins: Outcomes of which it states a margin.
         evaluated: Whether all its trainings have `evaluate_every`.
+        own: Columns of a table of trainings that were made elsewhere; None for trainings here.
     """
     measures, varied = set(measures), set(varied)
     read_early, bounded = bool(list(at_epochs)), bool(list(margins))
@@ -130,17 +132,21 @@ def available(
         name
         for name, figure in figure_entries.FIGURES.items()
         if (trained or figure.measures)
-        and all(measures & set(one.split("|")) for one in figure.measures)
+        and (own is not None or all(measures & set(one.split("|")) for one in figure.measures))
         and varied.issuperset(figure.varied)
         and (read_early or not figure.at_epochs)
         and (bounded or not figure.margins)
         and (evaluated or not figure.trajectories)
+        and (own is None or not figure_names.of_own_runs(name, {*own, *varied}))
     ]
 
 
 def drawn(experiment: Experiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows."""
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
+    if experiment.own.path and not experiment.figures:
+        own, margins = experiment.own, experiment.trainings.margins
+        return available((), varied, (), margins, evaluated=own.evaluated, own=own.columns)
     measured = {**experiment.trainings.measures, **experiment.times.timings}
     runs = experiment.trainings.runs
     evaluated = all(run_names.parse_run(run)["evaluate_every"] for run in runs)

@@ -16,6 +16,7 @@ from batchscope import damage, disk
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, records
+from batchscope.tables import own_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -99,6 +100,8 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
     to itself.
     """
     chosen = study.experiments[experiment]
+    if chosen.own.path:
+        return own_tables.trajectories(chosen, FIRST)
 
     def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
         for place in job_files.places(study, results):
