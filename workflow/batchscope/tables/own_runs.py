@@ -31,7 +31,10 @@ class OwnRuns:
 def read(path: Path | str) -> OwnRuns:
     """Reads a table of one's own trainings; raises as `study.own_runs.read` does."""
     found = own_runs.read(path)
-    return OwnRuns(pandas.DataFrame(found.rows, columns=found.columns), list(found.factors))
+    frame = pandas.DataFrame(found.rows, columns=found.columns)
+    if any(found.statuses):
+        frame["status"] = found.statuses
+    return OwnRuns(frame, list(found.factors))
 
 
 def target(text: str, runs: OwnRuns) -> Target:
