@@ -5,8 +5,11 @@ import pandas
 import pytest
 from test_figures import texts
 
+import own_table
 from batchscope import figures
 from batchscope.figures.drawing import against_epoch
+from batchscope.study import planner
+from batchscope.tables import run_table
 
 FIGURE = figures.FIGURES["progress"]
 
@@ -91,3 +94,41 @@ def test_lines_are_thinned_in_equal_ratios():
     ratios = (found[3:] + 1) / (found[2:-1] + 1)
     assert ratios == pytest.approx(1000 ** (1 / 9), rel=0.2)
     assert against_epoch.thinned(5, 10, "updates").tolist() == [0, 1, 2, 3, 4]
+
+
+def selected(folder, frame):
+    """Returns what the figure shows of a table of trainings that were made elsewhere."""
+    own_table.write(folder, frame)
+    study = planner.make(own_table.study(), folder=folder)
+    run_table.write(folder, study, "a", folder)
+    return FIGURE.select(figures.read(folder))
+
+
+def test_trainings_made_elsewhere_have_no_panel_of_times_that_nobody_knows(tmp_path):
+    frame = selected(tmp_path, own_table.rows(("plain",)))
+    assert "seconds" not in frame
+    drawing = FIGURE.draw(frame)
+    assert [axes.get_xlabel() for axes in drawing.axes] == ["updates", "examples"]
+    assert "not timed" not in texts(drawing)
+    assert "examples, which every finished run used" in FIGURE.found(frame)
+
+
+def test_seconds_of_ones_own_are_the_means_over_seeds(tmp_path):
+    frame = selected(tmp_path, own_table.rows(("plain",), seconds=True))
+    # A second per update is 0.01 and 0.001 of the seed, 0 to 5.
+    assert frame["seconds"].tolist() == pytest.approx((frame["updates"] * 0.0125).tolist())
+    assert len(FIGURE.draw(frame).axes) == 3
+
+
+def test_an_evaluation_before_the_first_update_leaves_the_axes_logarithmic():
+    frame = made_up()
+    frame.loc[frame["updates"] == frame["updates"].min(), ["updates", "examples", "seconds"]] = 0
+    assert {axes.get_xscale() for axes in FIGURE.draw(frame).axes} == {"log"}
+
+
+def test_a_long_name_of_a_series_stands_above_its_row():
+    parts = [made_up().assign(own_optimizer_variant=f"{one} with a long name") for one in "ab"]
+    drawing = FIGURE.draw(pandas.concat(parts, ignore_index=True))
+    titles = [axes.get_title(loc="left") for axes in drawing.axes]
+    assert titles[0] == "optimizer variant a with a long name\nBy updates"
+    assert titles[1:3] == ["By examples", "By training time"]

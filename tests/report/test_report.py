@@ -492,6 +492,7 @@ def test_runs_that_missed_their_target_loss_are_told():
         for size, reached in (("256", "0"), ("32", "1"), ("256", "1"), ("32", "1"))
     ]
     told = report._targets(rows)
+    assert report._targets(rows, "target").startswith("The target was reached in 2 of 2 at batch")
     assert "2 of 2 at batch size 32, 1 of 2 at batch size 256; the other runs are left out" in told
     assert report._targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
     assert report._targets([{"batch_size": "32", "reached_target": ""}]) == ""

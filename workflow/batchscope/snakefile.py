@@ -189,6 +189,8 @@ class Jobs:
                 figure: [found.published[figure]["figure"], *map(asdict, series)]
                 for figure, series in found.numbers.items()
             }
+        if found.own.path:  # a file of another content may be older
+            followed["runs"] = found.own.sha256
         waiting = list(job_files.left_out(self.study, found, RESULTS))
         if waiting:  # what comes to be there, or was copied here, changes rows
             followed["left_out"] = {
@@ -199,6 +201,8 @@ class Jobs:
 
     def _records(self, experiment: str) -> Iterator[str]:
         found = self.study.experiments[experiment]
+        if found.own.path:
+            yield found.own.path
         for other in found.trainings.beside:
             yield from self._records(other)
         for run in found.trainings.runs:

@@ -43,8 +43,9 @@ SWEEP_THREADS = lambda wildcards: jobs.sweep_threads(wildcards.sweep)
 onstart:
     # No part of a training's command: another study's would train every run again.
     STUDY.note_epochs()
-    # Local jobs fork from one process that has TensorFlow imported; a cluster's import it.
-    if workflow.local_exec:
+    # Local jobs fork from one process that has TensorFlow imported; a cluster's import it. What is
+    # trained here needs it, and nothing else.
+    if workflow.local_exec and STUDY.study.runs:
         jobs.prepare()
     STUDY.check_models()
 
@@ -64,5 +65,6 @@ wildcard_constraints:
     epoch=r"[0-9]+|middle",
     # Of other machines nothing is made here.
     machine=STUDY.study.machine,
-    study=r"[a-z0-9_-]+",
+    # Tables of other studies are read, where they are named as one's own runs, and never made.
+    study=STUDY.study.folder_name,
     experiment=r"[a-z0-9_]+",

@@ -101,6 +101,8 @@ def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
         evaluations: Rows of trajectories.csv, those of other series too.
     """
     own = evaluations[evaluations["run"].isin(runs["run"])]
+    if runs[chosen_rates.RATE].isna().all():  # of trainings made elsewhere it may not be known
+        runs = runs.assign(**{chosen_rates.RATE: 0.0})
     own = own.astype({"examples": float, "updates": float})  # whole numbers that may be missing
     machines = [name for name in ("machine",) if name in runs and name in evaluations]
     keys = ["run", *machines]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from batchscope import damage, disk, wording
-from batchscope.catalogue import framework_names, run_factors, sweep_names
+from batchscope.catalogue import framework_names, own_columns, run_factors, sweep_names
 
 if TYPE_CHECKING:
     import pandas
@@ -31,11 +31,6 @@ _KINDS = {
 }
 _KINDS["machine"] = "str"
 _OWN_COLUMNS = {"run", "figure", *_KINDS}  # of which every table has some
-# A factor that goes with others is described by them: the first of these are dropped first.
-_NUMBERS_FIRST = sorted(
-    (factor for factor in _KINDS if factor not in _AXES),
-    key=lambda factor: _KINDS[factor] not in ("int", "float"),
-)
 
 
 @dataclass(frozen=True)
@@ -85,19 +80,18 @@ def own(runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def factor_columns(frame: pandas.DataFrame) -> list[str]:
-    """Returns the factors that a frame has and the machine, batch size and seed apart."""
-    return [name for name in _KINDS if name not in _AXES and name in frame.columns]
+    """Returns the factors that a frame has and the machine, batch size and seed apart.
+
+    After those of the registry stand columns of a table of one's own runs that are none of them:
+    their names begin with `own_`.
+    """
+    known = [name for name in _KINDS if name not in _AXES and name in frame.columns]
+    return [*known, *filter(own_columns.is_own, frame.columns)]
 
 
 def varying(frame: pandas.DataFrame) -> list[str]:
     """Returns the factors with more than one value, batch size and seed apart."""
-    return [
-        factor
-        for factor in _KINDS
-        if factor not in _AXES
-        and factor in frame.columns
-        and frame[factor].nunique(dropna=False) > 1
-    ]
+    return [name for name in factor_columns(frame) if frame[name].nunique(dropna=False) > 1]
 
 
 def series_factors(frame: pandas.DataFrame) -> list[str]:
@@ -107,11 +101,18 @@ def series_factors(frame: pandas.DataFrame) -> list[str]:
     batch size, say) splits nothing and is left out.
     """
     kept = varying(frame)
-    for factor in [name for name in _NUMBERS_FIRST if name in kept]:
+    # A factor that goes with others is described by them: numbers are dropped first.
+    for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
         others = [name for name in kept if name != factor]
         if _determined(frame, factor, ["batch_size", *others]):
             kept = others
     return kept
+
+
+def _numeric(frame: pandas.DataFrame, factor: str) -> bool:
+    if own_columns.is_own(factor):
+        return frame[factor].dtype.kind in "iuf"
+    return _KINDS[factor] in ("int", "float")
 
 
 def _determined(frame: pandas.DataFrame, factor: str, by: list[str]) -> bool:
@@ -174,7 +175,7 @@ def describe(factors: dict[str, Any]) -> str:
 
 
 def _words(factor: str, value: Any) -> str:
-    name = factor.replace("_", " ")
+    name = factor.removeprefix(own_columns.OWN).replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
     if factor in ("dataset", "model", "optimizer", "device", "machine"):

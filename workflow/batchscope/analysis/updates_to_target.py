@@ -23,12 +23,9 @@ from batchscope.analysis import (
     step_cost,
     trajectories,
 )
+from batchscope.catalogue.own_columns import ACCURACIES, AXES, LOSSES
 
-# In the order in which targets are stated where none is given.
-LOSSES = ("validation_loss", "test_loss", "train_loss")
-ACCURACIES = ("validation_accuracy", "test_accuracy", "train_accuracy")
 TARGETS = 3  # of a series, where none is given
-AXES = ("updates", "examples", "seconds")
 # What became of a training that counts as never there, whatever it passed on its way.
 FAILED = ("diverged", "out_of_memory")
 _RUN = ["batch_size", "seed"]

@@ -237,7 +237,8 @@ def _rows(
     shared = equal_budgets.equal(evaluations, stated)
     for series in best_learning_rates.series(runs) if len(runs) else ():
         trained = equal_budgets.trained(series.frame, evaluations)
-        if len(trained.batch_sizes) < LEAST_SIZES or not trained.finished:
+        chosen_by = [rows["validation_loss"].notna().any() for rows in trained.finished]
+        if len(trained.batch_sizes) < LEAST_SIZES or not any(chosen_by):
             continue
         target = equal_budgets.target(trained, stated)
         *equal, last = shared
@@ -291,7 +292,7 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             "outcome": row.outcome,
             "margin": row.margin,
             "batch_size": cell.batch_size,
-            "learning_rate": reading.rates[index],
+            "learning_rate": np.nan if np.isnan(own[chosen_rates.RATE]) else reading.rates[index],
             "on_edge": int(reading.on_edge[index]),
             "seeds": len(values),
             "mean": cell.mean,

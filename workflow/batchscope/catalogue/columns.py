@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import run_factors
+from batchscope.catalogue import own_columns, run_factors
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
@@ -140,6 +140,11 @@ AT_EPOCHS: dict[str, Column] = {
     },
     "train_seconds": Column("at_epoch * seconds_per_epoch: validation apart.", "s"),
 }
+_FURTHER = Column(
+    "A column of the table of trainings that were made elsewhere, under its name there: it tells "
+    "series apart.",
+    kind="",
+)
 _ENTRIES = (*MEASURES.values(), *TIMINGS.values())
 # Every column, in the table's order; `{...}` stands for each value of a measure's setting.
 COLUMNS: dict[str, Column] = {
@@ -158,6 +163,8 @@ PATTERNS = {
 
 def describe(column: str) -> Column | None:
     """Returns what a column holds, its label filled in; None for one that is not documented."""
+    if own_columns.is_own(column):
+        return _FURTHER
     if column in COLUMNS and column not in PATTERNS:
         return COLUMNS[column]
     for name, pattern in PATTERNS.items():

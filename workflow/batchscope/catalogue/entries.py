@@ -33,7 +33,7 @@ class Column:
     Attributes:
         doc: What it holds.
         unit: Its unit, or an empty string.
-        kind: `float`, `int`, `str` or `bool`.
+        kind: `float`, `int`, `str` or `bool`; empty where its values say what they are.
         label: What people call it, of an outcome that a study may state something about; the
             names in braces are those of the column's settings.
         direction: What it does with growing batch size, `rises` or `falls`, where somebody has
@@ -90,6 +90,8 @@ class Figure:
         timed: Whether it is drawn unasked only where the time of its steps is known.
         columns: Columns of runs.csv to draw against batch size, each with its heading and the
             label of its axis; a figure that has them needs no module.
+        own: Columns without which it is not drawn of trainings that were made elsewhere, `a|b` is
+            either, in place of its measures; None where their tables never suffice.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Figure:
     batch_sizes: int = 0
     timed: bool = False
     columns: dict[str, tuple[str, str]] = field(default_factory=dict)
+    own: tuple[str, ...] | None = ()
 
 
 @dataclass(frozen=True, kw_only=True)

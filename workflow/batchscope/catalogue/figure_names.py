@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from batchscope import wording
@@ -37,6 +37,13 @@ def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> It
             yield Problem(at, text)
 
 
+def named(place: Place, body: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
+    """Yields place and name of every figure that an experiment names."""
+    yield from coercion.items((*place, "figures"), body.get("figures"))
+    for name in coercion.as_map(body.get("published")):
+        yield (*place, "published", name), name
+
+
 def lacking(
     place: Place, body: dict[str, Any], figures: tuple[str, ...], key: str
 ) -> Iterator[Problem]:
@@ -48,15 +55,30 @@ def lacking(
         figures: Those that need it.
         key: The key.
     """
-    named = [*coercion.items((*place, "figures"), body.get("figures"))]
-    for name in coercion.as_map(body.get("published")):
-        named.append(((*place, "published", name), name))
-    for at, name in named:
+    for at, name in named(place, body):
         if name in figures:
             text = (
                 f"received '{name}' without its requirements; {key} in the experiment is expected."
             )
             yield Problem(at, text)
+
+
+def of_own_runs(name: str, columns: Collection[str]) -> str:
+    """Returns why a figure cannot be drawn of trainings that were made elsewhere; empty if it can.
+
+    Args:
+        name: The figure.
+        columns: Columns of our tables that theirs fills, and factors that are varied.
+    """
+    figure = FIGURES.get(name)
+    if figure is None:
+        return ""  # reported as unknown
+    measured = figure.own == () and not {*figure.measures} <= {"evaluate"}
+    if figure.own is None or figure.at_epochs or measured:
+        return "it shows what a training here leaves behind"
+    found = [one for one in figure.own if not {*one.split("|")} & {*columns}]
+    found += [f"several values of {one}" for one in figure.varied if one not in columns]
+    return f"it needs {wording.listed(one.replace('|', ' or ') for one in found)}" if found else ""
 
 
 def drawn(body: dict[str, Any]) -> tuple[str, ...]:

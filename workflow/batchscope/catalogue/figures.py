@@ -19,6 +19,7 @@ _OF_SEVERAL = (
             "95 % interval (Student's t). The training loss of an epoch is the mean over "
             "its updates. A cross marks where a run diverged."
         ),
+        own=None,
     ),
     Figure(
         "progress",
@@ -31,9 +32,11 @@ _OF_SEVERAL = (
             "thin ones are runs that did not finish. The dotted line is the lowest loss that every "
             "run reached: where it is crossed first, that batch size gets there first. Times "
             "are examples over the images per second of a timing job that had the machine to "
-            "itself, evaluations apart. A cross marks where a run diverged."
+            "itself, evaluations apart; of trainings made elsewhere, the means over seeds of what "
+            "they state. A cross marks where a run diverged."
         ),
         trajectories=True,
+        own=("validation_loss",),
     ),
     Figure(
         "best_losses",
@@ -47,6 +50,7 @@ _OF_SEVERAL = (
             "best_train_loss": ("Best training loss", "loss (nats)"),
             "best_validation_loss": ("Best validation loss", "loss (nats)"),
         },
+        own=("best_train_loss|best_validation_loss",),
     ),
     Figure(
         "learning_rate",
@@ -60,6 +64,7 @@ _OF_SEVERAL = (
             "of its batch size."
         ),
         varied=("learning_rate",),
+        own=("best_validation_loss",),
     ),
     Figure(
         "best_learning_rate",
@@ -79,6 +84,7 @@ _OF_SEVERAL = (
         ),
         measures=("evaluate",),
         varied=("learning_rate",),
+        own=("best_validation_loss", "test_loss", "test_accuracy"),
     ),
     Figure(
         "accuracy_by_epochs",
@@ -113,6 +119,7 @@ _OF_SEVERAL = (
             "in both directions, adjusted for all rows of the figure). There is no verdict where "
             "the rate at the losing end lies on the edge of those tried."
         ),
+        own=("validation_loss",),
         batch_sizes=3,
     ),
     Figure(
@@ -168,6 +175,7 @@ _OF_SEVERAL = (
             "with 95 % intervals, where an arrow is an open end, or one beyond the panel. Within "
             "the shade the closed form takes at most 10 % longer than at its best."
         ),
+        own=("seconds",),
         batch_sizes=3,
         timed=True,
     ),

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries, run_names
+from batchscope.catalogue import entries, figure_names, run_names
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.timings import OF_SWEEPS
@@ -95,6 +95,7 @@ def available(
     evaluated: bool = False,
     batch_sizes: int = 0,
     timed: bool = False,
+    own: Collection[str] | None = None,
 ) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
 
@@ -106,6 +107,7 @@ def available(
         evaluated: Whether all its trainings have `evaluate_every`.
         batch_sizes: At how many batch sizes it trains.
         timed: Whether the time of its steps is known.
+        own: Columns of a table of trainings that were made elsewhere; None for trainings here.
     """
     measures, varied = set(measures), set(varied)
     read_early, bounded = bool(list(at_epochs)), bool(list(margins))
@@ -114,19 +116,32 @@ def available(
         name
         for name, figure in figure_entries.FIGURES.items()
         if (trained or figure.measures)
-        and all(measures & set(one.split("|")) for one in figure.measures)
+        and (own is not None or all(measures & set(one.split("|")) for one in figure.measures))
         and varied.issuperset(figure.varied)
         and (read_early or not figure.at_epochs)
         and (bounded or not figure.margins)
         and (evaluated or not figure.trajectories)
         and batch_sizes >= figure.batch_sizes
         and (timed or not figure.timed)
+        and (own is None or not figure_names.of_own_runs(name, {*own, *varied}))
     ]
 
 
 def drawn(experiment: Experiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows."""
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
+    if experiment.own.path and not experiment.figures:
+        own, margins = experiment.own, experiment.trainings.margins
+        return available(
+            (),
+            varied,
+            (),
+            margins,
+            evaluated=own.evaluated,
+            batch_sizes=len(experiment.vary["batch_size"]),
+            timed="seconds" in own.columns,
+            own=own.columns,
+        )
     measured = {**experiment.trainings.measures, **experiment.times.timings}
     runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
     return list(experiment.figures) or available(

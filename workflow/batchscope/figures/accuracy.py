@@ -48,7 +48,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     if len(theirs):
         figure = _draw_beside(own, theirs, panels)
     else:
-        figure = against_batch_size.draw(own, panels, same_scale=True, extra=_binomial, note=_NOTE)
+        counted = own[[_items(panel.column) for panel in panels]].notna().any(axis=None)
+        note = _NOTE if counted else ""
+        figure = against_batch_size.draw(own, panels, same_scale=True, extra=_binomial, note=note)
         for axes in figure.axes[1:]:
             axes.set_ylabel("")
     for axes in figure.axes:

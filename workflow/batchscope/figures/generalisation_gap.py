@@ -28,7 +28,9 @@ def select(tables: Tables) -> pandas.DataFrame:
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
     figure = against_batch_size.draw(frame, _PANELS)
-    figure.axes[2].yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
+    for axes in figure.axes:
+        if axes.get_ylabel() == _PANELS[-1].label:
+            axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     return figure
 
 

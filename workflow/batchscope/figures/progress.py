@@ -9,10 +9,12 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series, trajectories
+from batchscope.catalogue import own_columns
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
 _LOSS = "validation_loss"
+_LONGEST_BESIDE = 24  # letters of a series that a panel's heading has room for
 _MOST_POINTS = 30  # of one line: enough where they are spread in equal ratios
 # Column -> heading and label of its axis.
 _AXES = {
@@ -30,24 +32,33 @@ def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per run and evaluation: factors, status, what was used, and the loss."""
     found = against_batch_size.with_absent(tables.trajectories, tables.runs)
     for name in ("updates", "examples"):
-        found[name] = found[name].astype("Int64")
-    columns = [*against_batch_size.factor_columns(found), *_AXES, _LOSS]
+        if (found[name].dropna() % 1 == 0).all():
+            found[name] = found[name].astype("Int64")
+    axes = list(_AXES)
+    if (found["machine"] == own_columns.ELSEWHERE).all():
+        if found["seconds"].isna().all():
+            axes.remove("seconds")  # nobody is to time what was made elsewhere
+        # Seeds took times of their own, and are drawn as one line.
+        alike = [*run_series.varying(found), "batch_size", "updates"]
+        found["seconds"] = found.groupby(alike, dropna=False)["seconds"].transform("mean")
+    columns = [*against_batch_size.factor_columns(found), *axes, _LOSS]
     return found[columns].reset_index(drop=True)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row of panels per series."""
-    groups = run_series.series(frame)
+    groups, drawn = run_series.series(frame), _drawn(frame)
     height = 2.75 if len(groups) < 4 else 2.0
-    figure, grid = canvas.panels(len(groups), len(_AXES), height=height, sharex="col", sharey=True)
+    figure, grid = canvas.panels(len(groups), len(drawn), height=height, sharex="col", sharey=True)
     styles = against_epoch.styles(frame)
     runs = against_epoch.runs(frame)
-    points = min(against_epoch.points(len(_AXES) * len(runs)), _MOST_POINTS)
-    lines = len(_AXES) * len(groups) * len(styles)
+    points = min(against_epoch.points(len(drawn) * len(runs)), _MOST_POINTS)
+    lines = len(drawn) * len(groups) * len(styles)
     mean_points = min(against_epoch.points(lines), _MOST_POINTS)
     targets = [_target(group.frame) for group in groups]
+    beside = max(len(group.label) for group in groups) <= _LONGEST_BESIDE
     for row, group, target in zip(grid, groups, targets, strict=True):
-        for axes, (column, (title, _)) in zip(row, _AXES.items(), strict=True):
+        for axes, (column, (title, _)) in zip(row, drawn.items(), strict=True):
             evaluated = group.frame.dropna(subset=_LOSS)
             rows = evaluated.dropna(subset=column)
             if len(rows):
@@ -61,9 +72,11 @@ def draw(frame: pandas.DataFrame) -> Figure:
                 )
             if np.isfinite(target):
                 axes.axhline(target, color="#555555", linewidth=0.9, linestyle=(0, (1, 1.4)))
-            axes.set_title(f"{title}, {group.label}" if group.label else title)
+            axes.set_title(f"{title}, {group.label}" if beside and group.label else title)
+        if group.label and not beside:
+            row[0].set_title(f"{group.label}\n{next(iter(drawn.values()))[0]}")
         row[0].set_ylabel("validation loss (nats)")
-    for axes, (column, (_, label)) in zip(grid[-1], _AXES.items(), strict=True):
+    for axes, (column, (_, label)) in zip(grid[-1], drawn.items(), strict=True):
         _used_axis(axes, frame[column].dropna().astype(float))
         axes.set_xlabel(label)
     against_epoch.value_axis(grid[0, 0], frame, _LOSS)
@@ -77,7 +90,8 @@ def found(frame: pandas.DataFrame) -> str:
     runs = _by_run(frame)
     if runs.empty:
         return ""
-    equal = ["updates", "seconds" if runs["seconds"].notna().all() else "examples"]
+    timed = "seconds" in runs and runs["seconds"].notna().all()
+    equal = ["updates", "seconds" if timed else "examples"]
     told = []
     for name in equal:
         used = f"{wording.number(runs[name].min(), 4)} {_UNITS[name]}"
@@ -104,17 +118,22 @@ def _target_note(targets: list[float]) -> str:
     return "Dotted: the lowest loss that every run of the row reached; none where one failed."
 
 
+def _drawn(frame: pandas.DataFrame) -> dict[str, tuple[str, str]]:
+    """Returns the axes that a frame has."""
+    return {name: words for name, words in _AXES.items() if name in frame}
+
+
 def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Returns one row per finished run: what it used, and its losses at what all of them used."""
     finished = frame[(frame["status"] == canvas.FINISHED) & frame[_LOSS].notna()]
     keys = [*run_series.varying(frame), "batch_size", "seed", "status"]
-    runs = finished.groupby(keys, sort=False, dropna=False)[[*_AXES]].max().astype(float)
+    runs = finished.groupby(keys, sort=False, dropna=False)[[*_drawn(frame)]].max().astype(float)
     budgets = runs.min()
     targets = {}
     for group in run_series.series(frame):
         targets.update(dict.fromkeys(group.frame.index, _target(group.frame)))
     for key, run in finished.groupby(keys, sort=False, dropna=False):
-        for name in _AXES:
+        for name in budgets.index:
             used = run[name].astype(float)
             told = trajectories.value_at(used, run[_LOSS], budgets[name])
             runs.loc[key, f"loss_at_{name}"] = told if used.notna().all() else np.nan
@@ -124,6 +143,7 @@ def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _used_axis(axes: Axes, values: pandas.Series) -> None:
-    if len(values) and values.min() > 0:
-        axes.set_xscale("log")
+    values = values[values > 0]  # an evaluation before the first update has no place
+    if len(values):
+        axes.set_xscale("log", nonpositive="mask")
         canvas.few_log_labels(axes.xaxis, values.max() / values.min(), crowded=30)

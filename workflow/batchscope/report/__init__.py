@@ -19,7 +19,7 @@ import jinja2
 from markupsafe import Markup
 
 from batchscope import disk, project_files, wording
-from batchscope.catalogue import figure_names, run_factors, sweep_names
+from batchscope.catalogue import figure_names, own_columns, run_factors, sweep_names
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import answers, claims, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
@@ -106,6 +106,8 @@ def build(study: Study, inputs: Inputs) -> str:
         config_name=inputs.config_name,
         config_text=inputs.config_text,
         commands=gaps.commands(study, inputs.config_name),
+        trained=bool(study.runs),
+        here=bool(study.datasets),
         policy=_policy(script),
         style=Markup("\n" + _asset("report.css") + print_rule),
         script=Markup(script),
@@ -152,11 +154,13 @@ def _runs(rows: Rows, inputs: Inputs) -> str:
     parts = [f"{counts[word]} {gaps.STATUS_WORDS[word]}" for word in known]
     parts += [f"{count} {word}" for word, count in counts.items() if word not in known]
     experiments = wording.count(len(rows), "experiment")
+    made = sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values())
     if not runs:
         return (
             f"{wording.count(len(inputs.timings), 'timing job')} in {experiments}; nothing trained"
         )
-    return f"{wording.count(len(runs), 'training run')} in {experiments}: {', '.join(parts)}"
+    whose = f"; {'all' if made == len(runs) else made} of them made elsewhere" if made else ""
+    return f"{wording.count(len(runs), 'training run')} in {experiments}: {', '.join(parts)}{whose}"
 
 
 def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
@@ -196,6 +200,7 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
                 "title": experiment.title or name,
                 "question": experiment.question,
                 "scope": _scope(experiment, rows[name]),
+                "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
                 "headlines": answers.headlines(found),
                 "answers": answers.groups(found),
@@ -274,13 +279,16 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     if experiment.times.timings:
         return _timing_scope(experiment)
     varied = []
-    for factor in run_factors.FACTORS:
+    further = dict.fromkeys(name for row in rows for name in row if own_columns.is_own(name))
+    for factor in (*run_factors.FACTORS, *further):
         values = sorted({row.get(factor, "") for row in rows} - {""}, key=_sort_key)
         if len(values) > 1:
             shown = ", ".join(values) if len(values) <= 12 else f"{len(values)} values"
-            varied.append(f"{factor.replace('_', ' ')} {shown}")
+            name = factor.removeprefix(own_columns.OWN).replace("_", " ")
+            varied.append(f"{name} {shown}")
     text = f"{wording.count(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
-    return " ".join(filter(None, [text, _targets(rows)]))
+    what = "target" if experiment.own.path else "training loss"
+    return " ".join(filter(None, [text, _targets(rows, what)]))
 
 
 def _timing_scope(experiment: Experiment) -> str:
@@ -306,8 +314,8 @@ def _machine_answer(inputs: Inputs, name: str) -> dict[str, Any] | None:
     return None if frame is None else machine_answer.build(frame, inputs.throughput[name])
 
 
-def _targets(rows: list[dict[str, str]]) -> str:
-    """Returns how many runs reached the training loss at which they were to be compared."""
+def _targets(rows: list[dict[str, str]], what: str = "training loss") -> str:
+    """Returns how many runs reached the target at which they were to be compared."""
     by_size: dict[int, list[str]] = {}
     for row in rows:
         if row.get("reached_target"):
@@ -320,7 +328,8 @@ def _targets(rows: list[dict[str, str]]) -> str:
     )
     missed = any("0" in found for found in by_size.values())
     rest = "; the other runs are left out." if missed else "."
-    return f"The training loss reached its target in {told}{rest}"
+    reached = "was reached" if what == "target" else "reached its target"
+    return f"The {what} {reached} in {told}{rest}"
 
 
 def _sort_key(text: str) -> tuple[float, str]:

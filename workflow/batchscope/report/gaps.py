@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchscope import wording
+from batchscope.catalogue import own_columns
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.host import absence
 from batchscope.report.content import Inputs, Rows
@@ -48,6 +49,17 @@ _MENDING = {
         "is missing:"
     ),
 }
+_ELSEWHERE = {
+    records.DIVERGED: (
+        "Their last row has no finite loss (or their file says so). This is a result: they stay in "
+        "the tables and figures, and in no mean."
+    ),
+    records.OFF_TARGET: (
+        "Their row has no number of updates: they never reached their target, and count as "
+        "infinity where times to it are compared."
+    ),
+}
+_AS_STATED = "Their file says so: they stay in the tables and figures, and in no mean."
 _MISSING_MEASURE = (
     "These runs finished, but this measure of them was not made yet, or its job failed: then the "
     "last line of its log stands here. This command makes what is missing:"
@@ -95,20 +107,26 @@ class Gap(NamedTuple):
 def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
     """Returns the gaps of a study: by status, by measure, then by what is not here."""
     command = snakemake(study, inputs.config_name)
-    by_status: dict[str, list[tuple[str, str]]] = {}
+    by_status: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(rows).items():
         if row["status"] not in absence.WORDS or row["run"] not in waiting:  # listed below
             said = inputs.missing_runs.get(run) or _message(row)
-            by_status.setdefault(row["status"], []).append((run, said))
-    by_status.pop(records.FINISHED, None)
+            made = row.get("machine") == own_columns.ELSEWHERE
+            by_status.setdefault((row["status"], made), []).append((run, said))
     order = list(STATUS_WORDS)
     gaps = []
-    for status in sorted(by_status, key=lambda word: order.index(word) if word in order else 9):
+    for status, made in sorted(
+        by_status, key=lambda each: (order.index(each[0]) if each[0] in order else 9, each[1])
+    ):
+        if status == records.FINISHED:
+            continue
         word = STATUS_WORDS.get(status, status)
         text = _MENDING.get(status, "The run's record says why.")
         mend = command if status == records.MISSING else ""
-        gaps.append(Gap(wording.capital(word), text, by_status[status], mend))
+        if made:
+            word, text, mend = f"{word}, made elsewhere", _ELSEWHERE.get(status, _AS_STATED), ""
+        gaps.append(Gap(wording.capital(word), text, by_status[status, made], mend))
     for measure, runs in inputs.missing_measures.items():
         items = list(runs.items())
         timed = measure in OF_SWEEPS

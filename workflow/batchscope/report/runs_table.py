@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns, run_factors, run_names
+from batchscope.catalogue import columns, own_columns, run_factors, run_names
 from batchscope.report.content import Rows
 from batchscope.report.text import common_decimals, marked, parsed, plain
 from batchscope.store import job_files, records
@@ -90,13 +90,22 @@ def complete(study: Study, rows: Rows) -> Rows:
         found[name] = [
             own.get(run) or _missing_row(study, name, run) for run in experiment.trainings.runs
         ]
-        found[name] += [row for row in tidy if row.get("machine") not in (None, study.machine)]
+        # Those of other machines, and those that were made elsewhere.
+        found[name] += [
+            row
+            for row in tidy
+            if experiment.own.path or row.get("machine") not in (None, study.machine)
+        ]
     return found
 
 
 def _tidy(row: dict[str, str]) -> dict[str, str]:
     """Returns a row with its factors as they stand in names: 0.1 and 1e-5, true and false."""
-    return {**row, **{name: _given(row[name]) for name in run_factors.FACTORS if name in row}}
+    return {**row, **{name: _given(row[name]) for name in row if _is_factor(name)}}
+
+
+def _is_factor(column: str) -> bool:
+    return column in run_factors.FACTORS or own_columns.is_own(column)
 
 
 def _given(text: str) -> str:
@@ -145,10 +154,11 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
     """Returns the columns: what distinguishes runs, the status, outcomes, the rest, the name."""
     present = list(dict.fromkeys(name for row in rows for name in row))
     filled = {name: {row[name] for row in rows if row.get(name)} for name in present}
+    further = filter(own_columns.is_own, present)
     told = {name for name, _ in _same(rows)}
     identity = [
         name
-        for name in ("experiment", "machine", *run_factors.FACTORS)
+        for name in ("experiment", "machine", *run_factors.FACTORS, *further)
         if len(filled.get(name, ())) > 1 or name == "batch_size"
     ]
     sharpness = [name for name in present if name.startswith("sharpness_")]
@@ -167,9 +177,9 @@ def _column(name: str, filled: set[str], usual: bool) -> Column:
     documented = columns.describe(name)
     values = [parsed(text) for text in filled]
     numeric = bool(filled) and None not in values
-    if documented is not None:
+    if documented is not None and documented.kind:
         numeric = documented.kind in ("int", "float")
-    aligned = numeric and name not in run_factors.FACTORS
+    aligned = numeric and not _is_factor(name)
     unit = f" [{documented.unit}]" if documented and documented.unit else ""
     return Column(
         name=name,
@@ -189,7 +199,7 @@ def _cell(row: dict[str, str], column: Column) -> Cell:
     if column.name == "status":
         return Cell(text, "", "" if text == records.FINISHED else "bad")
     value = parsed(text) if css else None
-    if value is None or column.name in run_factors.FACTORS:
+    if value is None or _is_factor(column.name):
         return Cell(text, "", css)
     aligned = column.decimals is not None
     shown = f"{value:.{column.decimals}f}" if aligned else wording.cell(value)

@@ -127,6 +127,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     experiments = tuple(
         _experiment(name, experiment.trainings.runs, statuses, files[name], present)
         for name, experiment in study.experiments.items()
+        if not experiment.own.path
     )
     total = _experiment("all", study.runs, statuses, every, present)
     missing = [study.runs[run] for run, status in statuses.items() if status == records.MISSING]
@@ -275,17 +276,24 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
     """Returns an overview as text."""
     total = found.total
     count = len(found.experiments)
+    planned = f"{wording.count(total.runs, 'run')} in {wording.count(count, 'experiment')}"
+    made = [
+        f"{each.name}: {wording.count(each.own.trainings, 'training')} made elsewhere, in "
+        f"{wording.count(each.own.rows, 'row')} of {each.own.path}."
+        for each in study.experiments.values()
+        if each.own.path
+    ]
     lines = [
-        f"Study {study.folder_name} ({config_path}): {wording.count(total.runs, 'run')} in "
-        f"{wording.count(count, 'experiment')}.",
+        f"Study {study.folder_name} ({config_path}): "
+        f"{planned if count else 'nothing to train or to time'}.",
         "",
-        *_table([*found.experiments, *([total] if count > 1 else [])]),
-        "",
+        *([*_table([*found.experiments, *([total] if count > 1 else [])]), ""] if count else []),
+        *([*made, ""] if made else []),
     ]
     if found.complete:
         all_of_it = "All that can be made here exists"
         what = all_of_it if found.absent else "Data, runs and measures all exist"
-        lines.append(f"{what}: only tables, figures and report may run.")
+        lines.append(f"{f'{what}: only' if count else 'Only'} tables, figures and report may run.")
     else:
         if found.missing_data:
             lines.append(f"Data to prepare: {', '.join(found.missing_data)}.")

@@ -361,7 +361,8 @@ def load(path: Path | str, scale: str = "full") -> dict[str, Any]:
     config = read(path)
     structure = schema_problems(config)
     if structure:
-        _raise(structure, planner.draft(config, scale, structure)[1])
+        folder = Path(path).parent
+        _raise(structure, planner.draft(config, scale, structure, folder=folder)[1])
     return config
 
 
@@ -379,7 +380,7 @@ def study(
         ConfigError: With every problem of structure and of meaning.
         UserError: If the file cannot be read.
     """
-    return planner.make(load(path, scale), scale, recorded)
+    return planner.make(load(path, scale), scale, recorded, Path(path).parent)
 
 
 def _raise(structure: list[Problem], meaning: list[Problem]) -> None:

@@ -1,4 +1,4 @@
-"""The two kinds of experiment: the factors that each may have, and those that it must be given."""
+"""The kinds of experiment: the factors that each may have, and those that it must be given."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from batchscope.catalogue.parameters import Parameter
 
 @dataclass(frozen=True)
 class Kind:
-    """What an experiment is made of: trainings, or times.
+    """What an experiment is made of: trainings, times, or trainings made elsewhere.
 
     Attributes:
         factors: Factors that it may have.
         core: Those that it must be given.
         known: Those that are listed to whoever misspells one: a seed is given in a key of its own.
-        why_not: What is said of a factor of the other kind.
+        why_not: What is said of a factor of another kind.
     """
 
     factors: dict[str, Parameter]
@@ -40,6 +40,12 @@ TIMING = Kind(
     tuple(sweep_names.FACTORS),
     "received in a timing experiment, which does not depend on it; one of "
     f"{', '.join(sweep_names.FACTORS)} is expected.",
+)
+OWN = Kind(
+    run_factors.FACTORS,
+    (),
+    _OF_RUNS,
+    "received of trainings that were made elsewhere; a factor of trainings is expected.",
 )
 # What `defaults` may hold; of these an experiment takes the factors of its own kind.
 EITHER = Kind({**run_factors.FACTORS, **sweep_names.FACTORS}, (), _OF_RUNS, "")

@@ -29,6 +29,8 @@ class Run:
 class Trainings:
     """What an experiment trains, and what is asked of it; empty in an experiment of times.
 
+    Where the trainings were made elsewhere, it holds what is asked of them alone.
+
     Attributes:
         runs: Names of its runs, in order: cases, then vary as written, then seeds.
         seeds: Seeds of every combination.
@@ -65,8 +67,33 @@ class Times:
 
 
 @dataclass(frozen=True)
+class OwnRuns:
+    """The trainings of an experiment that were made elsewhere; empty in any other.
+
+    Attributes:
+        path: The table of their evaluations; empty where there is none.
+        sha256: Of that file.
+        rows: Its rows.
+        trainings: How many trainings it holds.
+        seeds: How many seeds.
+        series: How many series.
+        columns: Columns of our tables that it fills, beside factors.
+        evaluated: Whether a training has several evaluations, and not one row at its target.
+    """
+
+    path: str = ""
+    sha256: str = ""
+    rows: int = 0
+    trainings: int = 0
+    seeds: int = 0
+    series: int = 0
+    columns: tuple[str, ...] = ()
+    evaluated: bool = False
+
+
+@dataclass(frozen=True)
 class Experiment:
-    """One experiment of a study: of trainings, or of times.
+    """One experiment of a study: of trainings, of times, or of trainings made elsewhere.
 
     Attributes:
         name: Its name in paths.
@@ -77,8 +104,9 @@ class Experiment:
         figures: Its figures, in order; empty for all that its measures allow.
         published: What a document says, by figure.
         numbers: The document's own numbers, by figure, for those that show some.
-        trainings: What it trains.
+        trainings: What it trains, and what is asked of trainings wherever they were made.
         times: What it times.
+        own: Trainings that were made elsewhere.
     """
 
     name: str
@@ -91,6 +119,7 @@ class Experiment:
     numbers: dict[str, tuple[Series, ...]] = field(default_factory=dict)
     trainings: Trainings = field(default_factory=Trainings)
     times: Times = field(default_factory=Times)
+    own: OwnRuns = field(default_factory=OwnRuns)
 
     def factors(self, runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
         """Yields the factors of its every run, of those by name, and of its every sweep."""

@@ -19,6 +19,7 @@ from batchscope.catalogue import (
     dataset_definitions,
     figure_names,
     incompatible_factors,
+    measure_settings,
     outcomes,
     run_names,
     sweep_names,
@@ -34,10 +35,12 @@ from batchscope.study import (
     experiment_kinds,
     grids,
     model_files,
+    own_experiment,
     reduced_form,
     run_pairs,
 )
 from batchscope.study.plan import Experiment, Run, Study, Times, Trainings
+from batchscope.study.published_numbers import Series
 from batchscope.study.value_reader import Reader
 
 MAX_RUNS = 1000
@@ -55,18 +58,24 @@ def unrecorded(token: str) -> None:
     """Returns nothing: what is known of prepared data where nobody looks."""
 
 
-def make(config: dict[str, Any], scale: str = "full", recorded: Recorded = unrecorded) -> Study:
+def make(
+    config: dict[str, Any],
+    scale: str = "full",
+    recorded: Recorded = unrecorded,
+    folder: Path | None = None,
+) -> Study:
     """Returns the study of a configuration that fits the schema.
 
     Args:
         config: As `config.load` returns it.
         scale: `full`, or `reduced` for the smaller form.
         recorded: Gives the training images of a data set that is prepared.
+        folder: Where the file lies: tables of one's own runs lie beside it.
 
     Raises:
         ConfigError: With every problem of meaning.
     """
-    study, problems = draft(config, scale, recorded=recorded)
+    study, problems = draft(config, scale, recorded=recorded, folder=folder)
     if study is None:
         raise ConfigError([problem.line for problem in problems])
     return study
@@ -77,6 +86,7 @@ def draft(
     scale: str = "full",
     found: Iterable[Problem] = (),
     recorded: Recorded = unrecorded,
+    folder: Path | None = None,
 ) -> tuple[Study | None, list[Problem]]:
     """Returns the study, or None and every problem of meaning.
 
@@ -85,8 +95,10 @@ def draft(
         scale: `full` or `reduced`.
         found: Problems of structure; nothing at or below their places is looked at.
         recorded: As for `make`.
+        folder: As for `make`.
     """
-    planner = _Planner(config, scale, [problem.place for problem in found], recorded)
+    structure = [problem.place for problem in found]
+    planner = _Planner(config, scale, structure, recorded, folder or Path())
     study = planner.study()
     problems = merged(planner.findings.problems)
     return (None if problems or planner.findings.structure else study), problems
@@ -103,21 +115,60 @@ def _expanded(path: Any) -> Any:
     return os.path.expanduser(path) if isinstance(path, str) else path
 
 
-def _trends(trainings: Trainings, sizes: int) -> int:
+def _experiment(
+    name: str,
+    body: dict[str, Any],
+    vary: dict[str, tuple[Any, ...]],
+    at_epochs: Iterable[int],
+    numbers: dict[str, tuple[Series, ...]],
+    **made: Any,
+) -> Experiment:
+    """Returns an experiment of any kind.
+
+    Args:
+        name: Its name.
+        body: The experiment.
+        vary: Factor -> values.
+        at_epochs: Numbers of epochs that every training serves.
+        numbers: A document's numbers, by figure.
+        made: What its trainings, its times or its own runs are.
+    """
+    return Experiment(
+        name=name,
+        title=body.get("title", name),
+        question=body.get("question", ""),
+        vary=vary,
+        at_epochs=tuple(sorted(at_epochs)),
+        figures=figure_names.drawn(body),
+        published=experiment_keys.words(body),
+        numbers=numbers,
+        **made,
+    )
+
+
+def _trends(experiment: Experiment, sizes: int) -> int:
     """Returns how many trends over batch sizes an experiment may test at most."""
-    every = map(outcomes.outcome, columns.of_measures(trainings.measures))
-    asked = {found.column for found in every if found and not found.timed}
+    trainings, own = experiment.trainings, experiment.own
+    every = own.columns if own.path else columns.of_measures(trainings.measures)
+    found = map(outcomes.outcome, every)
+    asked = {each.column for each in found if each and not each.timed}
     asked.update(chain.from_iterable(trainings.claims.values()))
-    return len(asked) * len(trainings.runs) // (len(trainings.seeds) * sizes)
+    series = own.series or len(trainings.runs) // (len(trainings.seeds) * sizes)
+    return len(asked) * series
 
 
 class _Planner:
     """One pass over a configuration; collects problems, warnings and runs."""
 
     def __init__(
-        self, config: dict[str, Any], scale: str, structure: list[Place], recorded: Recorded
+        self,
+        config: dict[str, Any],
+        scale: str,
+        structure: list[Place],
+        recorded: Recorded,
+        folder: Path,
     ) -> None:
-        self.scale, self.recorded = scale, recorded
+        self.scale, self.recorded, self.folder = scale, recorded, folder
         self.config, replaced = reduced_form.apply(config) if scale == "reduced" else (config, [])
         self.findings = Findings(structure, replaced)
         self.findings.report(*reduced_form.problems(config, scale))
@@ -140,19 +191,16 @@ class _Planner:
         for name, body in as_map(self.config.get("experiments")).items():
             if isinstance(body, dict):
                 place = ("experiments", name)
+                if "runs" in body:
+                    experiments[name] = self._own_experiment(name, body, place)
+                    continue
                 timed = "timing" in body
                 kind = experiment_kinds.TIMING if timed else experiment_kinds.TRAINING
                 grid = grids.read(self.reader, place, body, kind, defaults, tuple(given))
                 plan_one = self._timing_experiment if timed else self._experiment
                 experiments[name] = plan_one(name, body, grid)
         self._check_total()
-        self._check_seeds(
-            {
-                name: found.trainings
-                for name, found in experiments.items()
-                if found and found.trainings.runs
-            }
-        )
+        self._check_seeds([each for each in experiments.values() if each and not each.times.sweeps])
         self._check_machines()
         if self.findings.problems or self.findings.structure:
             return None
@@ -261,26 +309,17 @@ class _Planner:
         self.findings.report(*unkept)
         factors = [self.runs[run].factors for run in runs]
         self.findings.report(*experiment_keys.beyond(place, budgets, factors))
-        return Experiment(
-            name=name,
-            title=body.get("title", name),
-            question=body.get("question", ""),
-            vary=grid.vary,
-            at_epochs=tuple(sorted(at_epochs)),
-            figures=figure_names.drawn(body),
-            published=experiment_keys.words(body),
-            numbers=numbers,
-            trainings=Trainings(
-                runs=tuple(runs),
-                seeds=tuple(grid.seeds),
-                measures=measures,
-                pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
-                claims=claims,
-                margins=margins,
-                budgets=budgets,
-                beside=beside,
-            ),
+        trainings = Trainings(
+            runs=tuple(runs),
+            seeds=tuple(grid.seeds),
+            measures=measures,
+            pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
+            claims=claims,
+            margins=margins,
+            budgets=budgets,
+            beside=beside,
         )
+        return _experiment(name, body, grid.vary, at_epochs, numbers, trainings=trainings)
 
     def _timing_experiment(
         self, name: str, body: dict[str, Any], grid: grids.Grid
@@ -299,17 +338,23 @@ class _Planner:
         experiment_keys.claims(reader, place, body)  # which it cannot have
         if not self._sound(grid) or self._too_many(grid):
             return None
-        return Experiment(
-            name=name,
-            title=body.get("title", name),
-            question=body.get("question", ""),
-            vary=grid.vary,
-            at_epochs=tuple(sorted(at_epochs)),
-            figures=figure_names.drawn(body),
-            published=experiment_keys.words(body),
-            numbers=numbers,
-            times=Times(timings, self._sweeps(grid, timings)),
-        )
+        times = Times(timings, self._sweeps(grid, timings))
+        return _experiment(name, body, grid.vary, at_epochs, numbers, times=times)
+
+    def _own_experiment(self, name: str, body: dict[str, Any], place: Place) -> Experiment | None:
+        reader, every = self.reader, measure_settings.ENTRIES  # its table says what it has
+        table = own_experiment.read(self.findings, place, body, self.folder)
+        self.findings.report(*figure_names.problems(place, body, every))
+        numbers = experiment_keys.numbers(reader, place, body, experiment_kinds.OWN)
+        claims = experiment_keys.claims(reader, place, body)
+        margins = experiment_keys.margins(reader, place, body, every)
+        budgets = experiment_keys.budgets(reader, place, body, every)
+        if table is None:
+            return None
+        self.findings.report(*own_experiment.problems(place, body, margins, budgets, table))
+        trainings = Trainings(claims=claims, margins=margins, budgets=budgets)
+        vary, own = own_experiment.vary(table), own_experiment.runs(table)
+        return _experiment(name, body, vary, (), numbers, trainings=trainings, own=own)
 
     def _sound(self, grid: grids.Grid) -> bool:
         """Whether an experiment, and what it has of the defaults, can be expanded."""
@@ -338,20 +383,22 @@ class _Planner:
             )
             self.findings.report(Problem(("max_runs",), text))
 
-    def _check_seeds(self, experiments: dict[str, Trainings]) -> None:
+    def _check_seeds(self, experiments: list[Experiment]) -> None:
         """Warns of experiments with too few seeds for any verdict on a trend."""
         sizes = {
-            name: len({self.runs[run].factors["batch_size"] for run in found.runs})
-            for name, found in experiments.items()
+            each.name: len({self.runs[run].factors["batch_size"] for run in each.trainings.runs})
+            or len(each.vary["batch_size"])
+            for each in experiments
         }
-        asked = sum(_trends(found, sizes[name]) for name, found in experiments.items())
-        for name, found in experiments.items():
-            needed = outcomes.seeds_needed(sizes[name], asked)
-            count = len(found.seeds)
-            if sizes[name] > 1 and count < needed:
+        asked = sum(_trends(each, sizes[each.name]) for each in experiments)
+        for each in experiments:
+            count, several = each.own.seeds or len(each.trainings.seeds), sizes[each.name]
+            needed = outcomes.seeds_needed(several, asked)
+            if several > 1 and count < needed:
                 text = f"received {wording.count(count, 'seed')}; at least {needed} are "
-                text += f"expected for a verdict on its {sizes[name]} batch sizes."
-                self.findings.warn(Problem(("experiments", name, "seeds"), text))
+                text += f"expected for a verdict on its {several} batch sizes."
+                key = "runs" if each.own.path else "seeds"
+                self.findings.warn(Problem(("experiments", each.name, key), text))
 
     def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> list[str]:
         if self._too_many(grid):

@@ -19,6 +19,7 @@ from batchscope.catalogue import columns, measure_settings, run_factors, run_nam
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
+from batchscope.tables import own_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
@@ -84,6 +85,8 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
     to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
     """
     chosen = study.experiments[experiment]
+    if chosen.own.path:
+        return own_tables.trajectories(chosen, FIRST)
 
     def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
         for place in job_files.places(study, results):

@@ -19,7 +19,7 @@ from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.tables import TABLES
 from batchscope.store import job_files, records
-from batchscope.tables import long_tables
+from batchscope.tables import long_tables, own_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -58,6 +58,8 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
         experiment: Name of one of its experiments.
     """
     chosen = study.experiments[experiment]
+    if chosen.own.path:
+        return own_tables.runs(study, chosen)
     rows = []
     for place in job_files.places(study, results):
         reader = _Reader(place)

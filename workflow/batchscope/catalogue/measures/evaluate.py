@@ -66,6 +66,7 @@ ENTRY = Measure(
                 "contrast and no target."
             ),
             measures=("evaluate",),
+            own=("train_accuracy|validation_accuracy|test_accuracy",),
         ),
         Figure(
             "generalisation_gap",
@@ -78,6 +79,7 @@ ENTRY = Measure(
                 "interval (Student's t)."
             ),
             measures=("evaluate",),
+            own=("generalisation_gap|generalisation_gap_accuracy",),
         ),
     ),
     memory_mb=2000,

@@ -100,12 +100,13 @@ def draw(
 
     Args:
         frame: What `select` returned.
-        outcomes: The panels, row by row.
+        outcomes: The panels, row by row; one without any value is left out beside others.
         columns: Panels in a row.
         same_scale: Whether all panels have the same vertical axis.
         extra: Called for each panel and series with its style and place, before its points.
         note: What else a reader must know, written below.
     """
+    outcomes = [each for each in outcomes if frame[each.column].notna().any()] or outcomes
     columns = min(columns, len(outcomes))
     rows = -(-len(outcomes) // columns)
     width = canvas.PANEL_WIDTH if columns > 1 else _ALONE

@@ -1,0 +1,127 @@
+"""An experiment of trainings that were made elsewhere: what is planned of it, what is refused."""
+
+import hashlib
+
+import pytest
+import yaml
+
+import own_table
+import small_study
+from batchscope import figures
+from batchscope.errors import ConfigError
+from batchscope.store import status
+from batchscope.study import config, planner
+
+
+def planned(folder, frame=None, **experiment):
+    own_table.write(folder, own_table.rows() if frame is None else frame)
+    return planner.make(own_table.study(**experiment), folder=folder)
+
+
+def refused(folder, frame=None, **experiment):
+    with pytest.raises(ConfigError) as raised:
+        planned(folder, frame, **experiment)
+    return raised.value.problems
+
+
+def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
+    study = planned(tmp_path, margins={"test_accuracy": 0.01})
+    assert not study.runs and not study.datasets and not study.models and not study.warnings
+    (experiment,) = study.experiments.values()
+    content = (tmp_path / "own_runs.csv").read_bytes()
+    own = experiment.own
+    assert own.path == str(tmp_path / "own_runs.csv")
+    assert own.sha256 == hashlib.sha256(content).hexdigest()
+    assert (own.rows, own.trainings, own.seeds, own.series) == (504, 36, 6, 2)
+    assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
+    assert experiment.trainings.margins == {"test_accuracy": 0.01}
+    assert figures.drawn(experiment) == ["progress", "best_losses", "accuracy", "batch_size_limits"]
+
+
+def test_the_file_lies_beside_the_configuration(tmp_path, monkeypatch):
+    (tmp_path / "studies").mkdir()
+    own_table.write(tmp_path / "studies", own_table.rows())
+    path = tmp_path / "studies" / "mine.yaml"
+    path.write_text(yaml.safe_dump(own_table.study()), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for given in ("studies/mine.yaml", path):
+        assert config.study(given).experiments["a"].own.path == "studies/own_runs.csv"
+
+
+def test_a_mistake_in_the_file_is_told_with_its_line_and_its_experiment(tmp_path):
+    frame = own_table.rows().astype({"updates": object})
+    frame.loc[[1, 3], "updates"] = ["ten", -1]
+    (problem,) = refused(tmp_path, frame)
+    first, second = problem.splitlines()
+    path = tmp_path / "own_runs.csv"
+    assert first.startswith(
+        f"experiments.a.runs: {path}, line 3, updates: received 'ten'; a number"
+    )
+    assert second.strip().startswith(f"{path}, line 5, updates: received '-1'; a number")
+
+
+def test_every_problem_at_once_with_those_of_other_keys(tmp_path):
+    found = refused(
+        tmp_path,
+        seeds=2,
+        margins={"test_loss": 0.1},
+        figures=["landscape", "loss_curves", "generalisation_gap", "learning_rate", "progres"],
+    )
+    assert [line.partition(":")[0].removeprefix("experiments.a.") for line in found] == [
+        *(f"figures[{index}]" for index in range(5)),
+        *("margins.test_loss", "seeds"),
+    ]
+    assert "it shows what a training here leaves behind" in found[0]
+    assert "it shows what a training here leaves behind" in found[1]
+    assert "it needs generalisation_gap or generalisation_gap_accuracy" in found[2]
+    assert "it needs several values of learning_rate" in found[3]
+    assert "Did you mean 'progress'?" in found[4]
+    assert "(validation_loss, test_accuracy)" in found[5]
+
+
+def test_claims_and_figures_that_the_table_has(tmp_path):
+    published = {"accuracy": {"figure": "Fig. 1", "found": "It falls."}}
+    published["accuracy"]["claims"] = {"test_accuracy": "falls"}
+    study = planned(tmp_path, figures=["accuracy"], published=published)
+    experiment = study.experiments["a"]
+    assert experiment.trainings.claims == {"accuracy": {"test_accuracy": "falls"}}
+    assert figures.drawn(experiment) == ["accuracy"]
+
+
+def test_rates_that_were_tried_at_one_batch_size_are_varied(tmp_path):
+    import pandas
+
+    slow, fast = (own_table.rows(("plain",), learning_rate=rate) for rate in (0.1, 0.2))
+    both = planned(tmp_path, pandas.concat([slow, fast])).experiments["a"]
+    assert both.vary["learning_rate"] == (0.1, 0.2)
+    assert "learning_rate" in figures.drawn(both) and both.own.series == 1
+    follows = slow.assign(learning_rate=slow["batch_size"] / 100)
+    alone = planned(tmp_path, follows).experiments["a"]
+    assert "learning_rate" not in alone.vary and "learning_rate" not in figures.drawn(alone)
+
+
+def test_a_single_row_of_each_training_draws_no_curves(tmp_path):
+    frame = own_table.rows().groupby(["variant", "batch_size", "seed"], as_index=False).last()
+    experiment = planned(tmp_path, frame).experiments["a"]
+    assert not experiment.own.evaluated and "progress" not in figures.drawn(experiment)
+
+
+def test_too_few_seeds_are_told(tmp_path):
+    (warning,) = planned(tmp_path, own_table.rows(seeds=2)).warnings
+    assert warning.startswith("experiments.a.runs: received 2 seeds; at least 6 are expected")
+
+
+def test_a_mixed_study_and_what_plan_says_of_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own_table.write(tmp_path, own_table.rows())
+    raw = small_study.config()
+    raw["experiments"]["mine"] = {"runs": "own_runs.csv"}
+    (tmp_path / "mixed.yaml").write_text(yaml.safe_dump(raw), encoding="utf-8")
+    study = config.study("mixed.yaml")
+    assert len(study.runs) == 4 and len(study.datasets) == 1
+    text = status.main("mixed.yaml", "full", tmp_path / "results")
+    assert "4 runs in 1 experiment." in text
+    assert "mine: 36 trainings made elsewhere, in 504 rows of own_runs.csv." in text
+    (tmp_path / "alone.yaml").write_text(yaml.safe_dump(own_table.study()), encoding="utf-8")
+    text = status.main("alone.yaml", "full", tmp_path / "results")
+    assert "nothing to train or to time." in text and "Only tables, figures and report" in text

@@ -1,0 +1,101 @@
+"""A study of trainings that were made elsewhere, from its file to the report."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+
+import pandas
+import pytest
+import yaml
+
+import own_table
+import project
+
+pytestmark = pytest.mark.slow
+
+EDITED = {"tabulate": 1, "figures": 1, "report": 1}
+NO_TENSORFLOW = "from pathlib import Path\nPath({marker!r}).touch()\nraise ImportError\n"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The example of docs/own_runs.md and a second table, run where TensorFlow tells of a start."""
+    folder = project.copy(tmp_path_factory.mktemp("project"))
+    page = (project.ROOT / "docs" / "own_runs.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    assert len(example.splitlines()) <= 10
+    study = yaml.safe_load(example)
+    study["experiments"]["second"] = {"runs": "second.csv"}
+    (folder / "mine").mkdir()
+    (folder / "mine" / "mine.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
+    own_table.write(folder / "mine", own_table.rows())
+    own_table.write(folder / "mine", own_table.rows(seeds=2, seconds=True), "second.csv")
+    watched = folder / "watched" / "tensorflow"
+    watched.mkdir(parents=True)
+    marker = str(folder / "started")
+    (watched / "__init__.py").write_text(NO_TENSORFLOW.format(marker=marker), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(watched.parent))
+        output = project.run(folder, "--configfile", "mine/mine.yaml")
+    return folder, output
+
+
+def planned(folder):
+    return project.planned(folder, "--configfile", "mine/mine.yaml")
+
+
+def test_it_runs_without_tensorflow(finished):
+    folder, output = finished
+    assert not (folder / "started").exists()
+    assert not (folder / "results" / "runs").exists() and not (folder / "results" / "data").exists()
+    assert "36 finished" not in output and "48 training runs in 2 experiments" in output
+    assert planned(folder) == {}
+
+
+def test_tables_figures_and_report(finished):
+    folder, _ = finished
+    results = folder / "results" / "studies" / "mine"
+    runs = pandas.read_csv(results / "batch_size" / "runs.csv")
+    assert len(runs) == 36 and set(runs["own_variant"]) == {"plain", "lookahead"}
+    margins = pandas.read_csv(results / "batch_size" / "margins.csv")
+    assert set(margins["verdict"]) <= {"within", "beyond", "not_resolved"}
+    drawn = {path.stem for path in (results / "batch_size" / "figures").glob("*.png")}
+    assert drawn == {"progress", "best_losses", "accuracy", "batch_size_limits"}
+    page = (results / "report.html").read_text(encoding="utf-8")
+    for name, rows in (("own_runs.csv", 504), ("second.csv", 168)):
+        digest = hashlib.sha256((folder / "mine" / name).read_bytes()).hexdigest()
+        assert f"<code>mine/{name}</code>: {rows} rows, SHA-256" in page and digest in page
+    assert "runs: own_runs.csv" in page and "all of them made elsewhere" in page
+    assert "How large may the batch be?" in page and "test accuracy falls" in page
+    for noise in ("No data set", "No run has recorded a machine", "A seed fixes the initial"):
+        assert noise not in page
+    assert "not timed" not in (results / "batch_size/figures/progress.svg").read_text()
+
+
+def test_an_edited_file_makes_its_own_experiment_anew(finished):
+    folder, _ = finished
+    path = folder / "mine" / "second.csv"
+    content, before = path.read_bytes(), path.stat()
+    frame = pandas.read_csv(path)
+    frame["validation_loss"] *= 1.01
+    frame.to_csv(path, index=False)
+    assert planned(folder) == EDITED
+    # Another content under an older date, as a copy may have it.
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert planned(folder) == EDITED
+    path.write_bytes(content)
+    os.utime(path)
+    assert planned(folder) == {}
+
+
+def test_a_bad_file_stops_it_before_any_job(finished, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "copy", symlinks=True)
+    with (folder / "mine" / "second.csv").open("a", encoding="utf-8") as file:
+        file.write("plain,8,0,ten,0.5,0.9,1\n")
+    done = project.snakemake(folder, "-n", "--configfile", "mine/mine.yaml")
+    expected = "experiments.second.runs: mine/second.csv, line 170, updates: received 'ten'"
+    assert done.returncode == 1 and expected in done.stdout
+    assert "Traceback" not in done.stdout and "tabulate" not in done.stdout

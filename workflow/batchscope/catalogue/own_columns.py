@@ -1,0 +1,68 @@
+"""The columns of a table of one's own trainings, and what its further ones are called in ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from batchscope.catalogue import coercion, run_factors
+
+# What a training has used so far.
+AXES = ("updates", "examples", "seconds")
+# In the order in which targets are stated where none is given.
+LOSSES = ("validation_loss", "test_loss", "train_loss")
+ACCURACIES = ("validation_accuracy", "test_accuracy", "train_accuracy")
+OUTCOMES = (*LOSSES, *ACCURACIES)
+LEAST_SIZES = 3  # batch sizes of a series: two leave the two constants of a fit no residual
+# Begins the name of a column that no factor of ours has: it can be no other column of a table.
+OWN = "own_"
+# The machine of trainings that were made elsewhere.
+ELSEWHERE = "elsewhere"
+
+
+def is_own(column: Any) -> bool:
+    """Whether a column of our tables is a further one of somebody's own table."""
+    return isinstance(column, str) and column.startswith(OWN)
+
+
+def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any] | None]:
+    """Returns what a column that tells series apart is called in our tables, and its values.
+
+    One of our factors keeps its name where every value is of its kind; any other column is given a
+    name that begins with `own_`.
+
+    Args:
+        column: Its name in the file.
+        texts: Its cells.
+
+    Returns:
+        The name; the values of a factor of ours, or None.
+    """
+    known = run_factors.FACTORS.get(column)
+    if known:
+        convert = {"int": _whole, "float": _number, "bool": _flag, "str": str}[known.kind]
+        try:
+            return column, [convert(text) for text in texts]
+        except ValueError:
+            pass
+    return f"{OWN}{column}", None
+
+
+def _number(text: str) -> float:
+    value = coercion.number(text)
+    if value is None:
+        raise ValueError(text)
+    return float(value)
+
+
+def _whole(text: str) -> int:
+    value = _number(text)
+    if value != int(value):
+        raise ValueError(text)
+    return int(value)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"

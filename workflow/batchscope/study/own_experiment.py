@@ -1,0 +1,122 @@
+"""An experiment of trainings that were made elsewhere: what it may say, what its table gives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from batchscope.catalogue import budget_kinds, figure_names, own_columns
+from batchscope.errors import ConfigError, UserError
+from batchscope.problems import Findings, Place, Problem, received
+from batchscope.study import own_runs, plan
+from batchscope.study.own_runs import Table
+
+_IN_COLUMNS = "in whose columns the factors of each training stand; one of the two is expected."
+_MADE = "whose trainings were made elsewhere; one of the two is expected."
+# Key that does not go with `runs` -> why.
+REFUSED = {
+    "set": _IN_COLUMNS,
+    "vary": _IN_COLUMNS,
+    "cases": _IN_COLUMNS,
+    "seeds": "in whose column seed they stand; one of the two is expected.",
+    "at_epochs": "whose rows are its evaluations; one of the two is expected.",
+    "measure": _MADE,
+    "timing": _MADE,
+    "beside": "whose trainings another machine may have made; one of the two is expected.",
+}
+
+
+def read(findings: Findings, place: Place, body: dict[str, Any], folder: Path) -> Table | None:
+    """Returns the table of an experiment; None where it, or the experiment, is at fault.
+
+    Args:
+        findings: Takes the problems.
+        place: Where the experiment stands.
+        body: The experiment.
+        folder: That of the configuration.
+    """
+    for key, why in REFUSED.items():
+        if key in body:
+            findings.report(Problem((*place, key), f"received beside `runs`, {why}"))
+    at, path = (*place, "runs"), body["runs"]
+    if findings.unreadable(at) or not isinstance(path, str):
+        return None
+    try:
+        return own_runs.read(located(folder, path))
+    except ConfigError as error:
+        findings.report(Problem(at, "\n  ".join(error.problems)))
+    except UserError as error:
+        findings.report(Problem(at, str(error)))
+    return None
+
+
+def located(folder: Path, path: str) -> str:
+    """Returns where a table lies that a configuration in a folder names, from here if below it."""
+    found, here = os.path.normpath(folder / os.path.expanduser(path)), os.getcwd()
+    return os.path.relpath(found, here) if Path(found).is_relative_to(here) else found
+
+
+def problems(
+    place: Place,
+    body: dict[str, Any],
+    margins: dict[str, float],
+    budgets: dict[str, Any],
+    table: Table,
+) -> Iterator[Problem]:
+    """Yields what an experiment asks for and its table does not give."""
+    filled = columns(table)
+    for outcome in margins:
+        if outcome not in filled:
+            known = [name for name in filled if name in own_columns.OUTCOMES]
+            expected = f"an outcome that is a column of {table.path} ({', '.join(known) or 'none'})"
+            yield received((*place, "margins", outcome), outcome, expected, known)
+    target = budgets.get(budget_kinds.TARGET, {})
+    for key, column in [("seconds", "seconds")] * ("seconds" in budgets) + [
+        (budget_kinds.TARGET, name) for name in target
+    ]:
+        if column not in filled:
+            text = f"received without any {column}; a column {column} of {table.path} is expected."
+            yield Problem((*place, "budgets", key), text)
+    for at, name in figure_names.named(place, body):
+        lacking = figure_names.of_own_runs(name, {*filled, *vary(table)})
+        if lacking:
+            yield received(at, name, f"a figure for which {table.path} suffices ({lacking})")
+
+
+def columns(table: Table) -> tuple[str, ...]:
+    """Returns the columns of our tables that a table of one's own fills, beside its factors."""
+    found = [name for name in (*own_columns.AXES, *own_columns.OUTCOMES) if table.filled(name)]
+    for split in ("train", "validation"):
+        if f"{split}_loss" in found:
+            found.append(f"best_{split}_loss")
+    for name, suffix in (
+        ("generalisation_gap", "loss"),
+        ("generalisation_gap_accuracy", "accuracy"),
+    ):
+        if {f"train_{suffix}", f"test_{suffix}"} <= {*found}:
+            found.append(name)
+    return tuple(found)
+
+
+def runs(table: Table) -> plan.OwnRuns:
+    """Returns what the plan holds of a table."""
+    return plan.OwnRuns(
+        path=table.path,
+        sha256=table.sha256,
+        rows=len(table.rows),
+        trainings=len(table.trainings),
+        seeds=len({row["seed"] for row in table.rows}),
+        series=len(table.series),
+        columns=columns(table),
+        evaluated=not table.single,
+    )
+
+
+def vary(table: Table) -> dict[str, tuple[Any, ...]]:
+    """Returns the batch sizes, and the rates where several were tried at one of them."""
+    found: dict[str, tuple[Any, ...]] = {
+        "batch_size": tuple(sorted({row["batch_size"] for row in table.rows}))
+    }
+    return {**found, "learning_rate": table.rates} if table.rates else found

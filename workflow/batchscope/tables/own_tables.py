@@ -1,0 +1,137 @@
+"""Trainings that were made elsewhere -> the tables that trainings here have: what is known of them.
+
+A training's values are those of its last row, as our runs' are of their last weights. Where that
+row has no finite loss (no accuracy, where there is no loss) it diverged, and one whose single row
+is without a number of updates never reached its target; the file's own column `status` goes before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas
+
+from batchscope.catalogue import columns, own_columns
+from batchscope.store import records
+from batchscope.study import own_runs
+from batchscope.study.own_runs import Table
+from batchscope.study.plan import Experiment, Study
+
+NAN = float("nan")
+_KEY = ("batch_size", "seed")
+
+
+def runs(study: Study, experiment: Experiment) -> pandas.DataFrame:
+    """Returns one row per training, as `run_table.collect` does of trainings here."""
+    table = own_runs.read(experiment.own.path)
+    found = []
+    for first, rows in _trainings(table):
+        whose = {"study": study.name, "experiment": experiment.name}
+        found.append({**first, **whose, **_values(table, rows)})
+    own = [name for name in found[0] if own_columns.is_own(name)]
+    named = columns.of_measures({"evaluate": {}})
+    at = named.index("status")
+    frame = pandas.DataFrame(found, columns=[*named[:at], *own, *named[at:]])
+    return _whole(frame, [name for name in named if _kind(name) == "int"])
+
+
+def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas.DataFrame:
+    """Returns one row per evaluation, as `long_tables.trajectories` does of trainings here.
+
+    Args:
+        experiment: The experiment.
+        first_columns: The run, its factors and its status, with which every long table begins.
+    """
+    table = own_runs.read(experiment.own.path)
+    found = []
+    for first, rows in _trainings(table):
+        for index in rows:
+            row = table.rows[index]
+            found.append({**first, **{name: row.get(name, NAN) for name in _evaluated(table)}})
+    own = [name for name in found[0] if own_columns.is_own(name)]
+    *before, status = first_columns
+    frame = pandas.DataFrame(found, columns=[*before, *own, status, "machine", *_evaluated(table)])
+    return _whole(frame, ["examples", "updates"])
+
+
+def _trainings(table: Table) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """Yields the first columns of every training, and its rows in order of updates."""
+    names = {name: own_columns.factor(name, texts) for name, texts in table.texts.items()}
+    stem = table.path.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]
+    for key, rows in table.trainings.items():
+        factors: dict[str, Any] = {}
+        for name, (shown, values) in names.items():
+            factors[shown] = table.rows[rows[0]][name] if values is None else values[rows[0]]
+        told = {**dict(zip(_KEY, key, strict=False)), **factors}
+        parts = [f"{name.removeprefix(own_columns.OWN)}={told[name]}" for name in told]
+        yield (
+            {
+                "run": "+".join([f"{stem}-{table.sha256[:8]}", *parts]),
+                "machine": own_columns.ELSEWHERE,
+                **told,
+                "status": _status(table, rows),
+            },
+            rows,
+        )
+
+
+def _status(table: Table, rows: list[int]) -> str:
+    told = table.statuses[rows[-1]]
+    if told:
+        return told
+    last = table.rows[rows[-1]]
+    if math.isnan(last["updates"]):
+        return records.OFF_TARGET
+    asked = [name for name in own_columns.LOSSES if name in table.columns]
+    asked = asked or [name for name in own_columns.ACCURACIES if name in table.columns]
+    if asked and not table.single and not any(math.isfinite(last[name]) for name in asked):
+        return records.DIVERGED
+    return records.FINISHED
+
+
+def _values(table: Table, rows: list[int]) -> dict[str, Any]:
+    """Returns what runs.csv has of a training beside its factors and status."""
+    last = table.rows[rows[-1]]
+    found = {name: _last(table, rows, name) for name in own_columns.OUTCOMES}
+    for split in ("train", "validation"):
+        losses = [table.rows[index].get(f"{split}_loss", NAN) for index in rows]
+        found[f"best_{split}_loss"] = min(filter(math.isfinite, losses), default=NAN)
+    if table.single:
+        found["reached_target"] = int(not math.isnan(last["updates"]))
+    else:
+        found["steps_run"] = round(last["updates"])
+    factors = {name: texts[rows[-1]] for name, texts in table.texts.items()}
+    if table.rates and factors.get("learning_rate_scaling", "none") == "none":
+        found["effective_learning_rate"] = last["learning_rate"]
+    return {
+        **found,
+        "generalisation_gap": found["test_loss"] - found["train_loss"],
+        "generalisation_gap_accuracy": found["train_accuracy"] - found["test_accuracy"],
+    }
+
+
+def _last(table: Table, rows: list[int], name: str) -> float:
+    """Returns a column's last value: not every evaluation need be of everything."""
+    found = [table.rows[index].get(name, NAN) for index in rows]
+    return next((value for value in reversed(found) if not math.isnan(value)), NAN)
+
+
+def _evaluated(table: Table) -> list[str]:
+    """Returns the columns of trajectories.csv that a row of the table may fill."""
+    known = [name for name in columns.TRAJECTORIES if name != "machine"]
+    more = [name for name in own_columns.OUTCOMES if name in table.columns and name not in known]
+    return [*known, *more]
+
+
+def _kind(name: str) -> str:
+    described = columns.describe(name)
+    return described.kind if described else ""
+
+
+def _whole(frame: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:
+    """Returns a table with whole numbers as such, where there is no fraction among them."""
+    numbers = {name: frame[name].astype(float).dropna() for name in names}
+    whole = [name for name, found in numbers.items() if (found % 1 == 0).all()]
+    return frame.astype(dict.fromkeys(whole, "Int64"))
