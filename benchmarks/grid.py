@@ -83,9 +83,11 @@ def main(path, cores):
                 else:
                     runs.setdefault(run, {})[measure, name] = None
     jobs = [(run, list(wanted)) for run, wanted in runs.items()]
-    with multiprocessing.get_context("spawn").Pool(cores, start) as pool:
-        for _ in pool.imap_unordered(train_and_measure, jobs):
-            pass
+    pool = multiprocessing.get_context("spawn").Pool(cores, start)
+    for _ in pool.imap_unordered(train_and_measure, jobs):
+        pass
+    pool.close()  # leaving a block of the pool sends SIGTERM, which a training takes over
+    pool.join()
     start()
     for (measure, token, name), subject in times.items():
         output = records.timing_path(RESULTS, study.machine, token, name, measure)
