@@ -1,63 +1,110 @@
-"""Wall time of the default study beside one process that does the same work in a loop.
+"""A study of trainings beside what one would write by hand: a pool of processes with the same work.
 
-    python benchmarks/grid.py [--repeats 1] [--cores 2]
+    python benchmarks/grid.py [--config config.yaml] [--repeats 3] [--cores 2]
 
-The other side is what one would write by hand: a single process that imports TensorFlow once and
-prepares the data, trains, evaluates, measures and times, one run after the other, with the same
-functions and the same files. Both start without any result; they take turns. The workflow's
-time includes its tables, figures and report. Printed is where its own time went, too: seconds of
-jobs by rule, from their benchmark of start and end in Snakemake's log.
+The other side is a pool of as many processes as cores. Each imports TensorFlow once, and trains
+and measures one run after the other, with the same functions and the same files; then one process
+times what the study times, alone. Both start without any result; they take turns. The workflow's
+time includes its tables, figures and report, which the pool does not make. Printed are seconds of
+wall clock and of CPU, of every process that either started: on a machine that is shared, the
+second is what can be compared. Printed is also where the workflow's time went: seconds of jobs by
+rule, from their start and end in Snakemake's log.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import os
 import re
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("Snakefile", "config.yaml", "workflow", "profiles", "envs")
+SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux's prctl: who outlives its parent is ours
 
-LOOP = """
+POOL = """
+import multiprocessing
 import sys
 from pathlib import Path
+
 sys.path.insert(0, "workflow")
 from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import tensorflow_start
 from batchscope.store import records
 from batchscope.study import config
 
-tensorflow_start.start(threads=1)
-from batchscope import datasets, measures, timing
-from batchscope.training import trainer
+RESULTS = Path("results")
 
-results = Path("results")
-study = config.study("config.yaml")
-for token, definition in study.datasets.items():
-    datasets.prepare(token, definition, results)
-timed = set()
-for experiment in study.experiments.values():
-    for run in experiment.trainings.runs:
-        trainer.train(run, results)
-        for measure, settings in experiment.trainings.measures.items():
-            name = measure_settings.settings_name(measure, settings)
-            if measure != "time_epoch":
-                output = records.measure_path(results, run, measure, name)
-                measures.write(measure, [measures.FinishedRun(results, run)], name, output)
-                continue
-            subject = run_names.configuration(run_names.timing_name(study.runs[run].factors))
-            if subject.name not in timed:
-                output = records.timing_path(results, study.machine, subject.name, name, measure)
-                timing.write(measure, results, study.machine, subject, name, output)
-                timed.add(subject.name)
+
+def start():
+    tensorflow_start.start(threads=1)
+    tensorflow_start.expect_many_models()
+
+
+def train_and_measure(job):
+    from batchscope import measures
+    from batchscope.training import trainer
+
+    run, wanted = job
+    trainer.train(run, RESULTS)
+    for measure, name in wanted:
+        output = records.measure_path(RESULTS, run, measure, name)
+        measures.write(measure, [measures.FinishedRun(RESULTS, run)], name, output)
+
+
+def main(path, cores):
+    from batchscope import datasets, timing
+
+    study = config.study(path)
+    for token, definition in study.datasets.items():
+        datasets.prepare(token, definition, RESULTS)
+    runs, times = {}, {}
+    for experiment in study.experiments.values():
+        for run in experiment.trainings.runs:
+            for measure, settings in experiment.trainings.measures.items():
+                name = measure_settings.settings_name(measure, settings)
+                if measure in TIMINGS:
+                    factors = study.runs[run].factors
+                    subject = run_names.configuration(run_names.timing_name(factors))
+                    times[measure, subject.name, name] = subject
+                else:
+                    runs.setdefault(run, {})[measure, name] = None
+    jobs = [(run, list(wanted)) for run, wanted in runs.items()]
+    pool = multiprocessing.get_context("spawn").Pool(cores, start)
+    for _ in pool.imap_unordered(train_and_measure, jobs):
+        pass
+    pool.close()  # leaving a block of the pool sends SIGTERM, which a training takes over
+    pool.join()
+    start()
+    for (measure, token, name), subject in times.items():
+        output = records.timing_path(RESULTS, study.machine, token, name, measure)
+        timing.write(measure, RESULTS, study.machine, subject, name, output)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
 """
+
+
+class Taken(NamedTuple):
+    """What one side took: seconds of wall clock, seconds of CPU, and what it said."""
+
+    wall: float
+    cpu: float
+    said: str
 
 
 def clone(folder: Path) -> None:
@@ -69,15 +116,43 @@ def clone(folder: Path) -> None:
             shutil.copy(source, folder / name)
 
 
-def wall(command: list[str]) -> tuple[float, str]:
+def taken(config: Path, command: Callable[[Path], list[str]]) -> Taken:
+    """Runs a command in a fresh copy of the project, with every process that it leaves behind."""
     with tempfile.TemporaryDirectory() as name:
-        clone(Path(name))
-        begun = time.perf_counter()
-        done = subprocess.run(command, cwd=name, capture_output=True, text=True)
+        folder = Path(name)
+        clone(folder)
+        shutil.copy(config, folder / "study.yaml")
+        begun, before = time.perf_counter(), cpu_seconds()
+        done = subprocess.run(command(folder), cwd=folder, capture_output=True, text=True)
         seconds = time.perf_counter() - begun
+        while True:  # the process that jobs fork from ends after Snakemake
+            try:
+                os.wait()
+            except ChildProcessError:
+                break
         if done.returncode:
             sys.exit(done.stdout + done.stderr)
-        return seconds, done.stdout + done.stderr
+        return Taken(seconds, cpu_seconds() - before, done.stdout + done.stderr)
+
+
+def cpu_seconds() -> float:
+    """Returns the CPU time of all processes that ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def workflow(config: Path, cores: int) -> Taken:
+    # -p: a log by lines, in place of bars, says when each job began and ended.
+    words = ["-m", "snakemake", "-p", "--cores", str(cores), "--configfile", "study.yaml"]
+    return taken(config, lambda folder: [sys.executable, *words])
+
+
+def pool(config: Path, cores: int) -> Taken:
+    def command(folder: Path) -> list[str]:
+        (folder / "pool.py").write_text(POOL, encoding="utf-8")
+        return [sys.executable, "pool.py", "study.yaml", str(cores)]
+
+    return taken(config, command)
 
 
 def by_rule(log: str) -> Counter:
@@ -100,19 +175,29 @@ def by_rule(log: str) -> Counter:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--config", type=Path, default=ROOT / "config.yaml")
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
-    arguments = parser.parse_args()
-    for _ in range(arguments.repeats):
-        workflow = [sys.executable, "-m", "snakemake", "--cores", str(arguments.cores)]
-        ours, log = wall(workflow)
-        theirs, _ = wall([sys.executable, "-c", LOOP])
+    given = parser.parse_args()
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    ratios: dict[str, list[float]] = {"wall": [], "cpu": []}
+    for repeat in range(given.repeats):
+        sides = [workflow, pool] if repeat % 2 == 0 else [pool, workflow]
+        found = {side: side(given.config, given.cores) for side in sides}
+        ours, theirs = found[workflow], found[pool]
+        for kind, values in ratios.items():
+            values.append(getattr(ours, kind) / getattr(theirs, kind))
         print(
-            f"workflow {ours:.0f} s, one process {theirs:.0f} s, ratio {ours / theirs:.2f}",
+            f"workflow {ours.wall:.0f} s ({ours.cpu:.0f} s of CPU), pool {theirs.wall:.0f} s "
+            f"({theirs.cpu:.0f} s of CPU), ratio {ratios['wall'][-1]:.2f} "
+            f"({ratios['cpu'][-1]:.2f} of CPU)",
             flush=True,
         )
-        spent = ", ".join(f"{rule} {seconds:.0f}" for rule, seconds in by_rule(log).most_common())
-        print(f"seconds of jobs, {arguments.cores} at a time: {spent}", flush=True)
+        spent = by_rule(ours.said)
+        words = ", ".join(f"{rule} {seconds:.0f}" for rule, seconds in spent.most_common())
+        print(f"seconds of jobs, {given.cores} at a time: {words}", flush=True)
+    wall, cpu = (statistics.median(values) for values in ratios.values())
+    print(f"median ratio, workflow over pool: {wall:.2f} ({cpu:.2f} of CPU)")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,22 @@ whatever made them.
 
 from __future__ import annotations
 
+import sys
+
+from batchscope.host import job
+
+if __name__ == "__main__":
+    job.follow()
+    # Where a copy of the warm process runs the step, nothing of what follows is imported.
+    _status, _words = job.in_a_copy(sys.argv[1:])
+    if _status is not None:
+        sys.exit(_status)
+
 import argparse
 import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +33,7 @@ from batchscope.catalogue import framework_names, run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import ConfigError, Interrupted, UserError
-from batchscope.host import absence, apart, control_groups, framework_environments, warm_process
+from batchscope.host import absence, apart, control_groups, framework_environments
 
 INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
 
@@ -228,7 +238,7 @@ def schema(arguments: argparse.Namespace) -> None:
     print(editor_schema.text(), end="")
 
 
-WARM = ("train", *(name for name, entry in MEASURES.items() if entry.data))
+WARM = ("train", *MEASURES)
 # Measures and timings -> the option that says what they are of.
 OF = {
     **dict.fromkeys(MEASURES, "run"),
@@ -398,33 +408,29 @@ def _alone(words: list[str]) -> bool:
     return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
 
 
+def _leaves_nothing(words: list[str]) -> bool:
+    """Whether another step may follow a step in the same process: no code of a user's ran."""
+    option = words.index("--model-file") + 1 if "--model-file" in words else len(words)
+    return option == len(words) or words[option].startswith("--")
+
+
+def door() -> Any:
+    """Returns the steps as the process that jobs fork from is given them."""
+    from batchscope.host import warm_process
+
+    return warm_process.Door(main, lambda words: not _alone(words), _leaves_nothing)
+
+
 def _job(words: list[str]) -> int | None:
-    """Runs a step as a job, which ends with its Snakemake; returns its exit status."""
-    warm_process.follow()
+    """Runs a step as a job that no copy of the warm process runs; returns its exit status."""
     if words[:1] != ["train"]:
-        status = None if _alone(words) else warm_process.ask(words)
-        return main(words) if status is None else _told(status)
+        return main(words)
     before = control_groups.count()
-    status = _copy(words)
+    status = apart.run(main, words)
     if status == -signal.SIGKILL and (limit := control_groups.limit_met(before)):
-        status = _copy([*words, "--killed-at-mb", str(limit)])
-    return _told(status)
-
-
-def _copy(words: list[str]) -> int:
-    """Runs a step in a copy of the warm process, or else of this one; returns how that ended."""
-    status = None if _alone(words) else warm_process.ask(words)
-    return apart.run(main, words) if status is None else status
-
-
-def _told(status: int) -> int:
-    """Returns an exit status in place of the signal that ended a step, which is told."""
-    if status >= 0:
-        return status
-    how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
-    print(f"The step was {how}.", file=sys.stderr)
-    return 128 - status
+        status = apart.run(main, [*words, "--killed-at-mb", str(limit)])
+    return job.told(status)
 
 
 if __name__ == "__main__":
-    sys.exit(_job(sys.argv[1:]))
+    sys.exit(_job(_words))

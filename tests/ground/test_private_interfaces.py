@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy import optimize
 
 import batchscope
@@ -126,6 +129,34 @@ def test_the_rules_use_what_is_listed_of_snakemake():
     assert used == {*private_interfaces.SNAKEMAKE}
     made = re.findall(r"self\.(\w+) = ", inspect.getsource(Workflow))
     assert used <= {*dir(Workflow), *made}
+
+
+TWELVE_JOBS = """
+rule all:
+    input: expand("{{i}}", i=range(12))
+
+rule one:
+    output: "{{i}}"
+    shell: "touch {{output}}"
+
+onstart:
+    {start}
+
+onsuccess:
+    import threading
+    print("timers:", sum(isinstance(each, threading.Timer) for each in threading.enumerate()))
+"""
+
+
+@pytest.mark.slow
+def test_without_its_limit_of_jobs_per_second_snakemake_does_not_look_again(tmp_path):
+    root = Path(private_interfaces.__file__).parents[2]
+    rules = (root / "workflow" / "rules" / "common.smk").read_text(encoding="utf-8")
+    (line,) = [line.strip() for line in rules.splitlines() if "job_rate_limiter" in line]
+    (tmp_path / "Snakefile").write_text(TWELVE_JOBS.format(start=line), encoding="utf-8")
+    command = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "timers: 0" in done.stdout + done.stderr
 
 
 def uses(path: Path) -> list[str]:

@@ -41,11 +41,11 @@ def door(
 class Launcher:
     """A process that starts the warm process, as Snakemake does, and that can be killed."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle: float = 0.2) -> None:
         code = (
             "import os, sys; from pathlib import Path;"
             "from batchscope.host import warm_process as warm;"
-            f"warm.launch(Path({str(ROOT / 'workflow')!r}));"
+            f"warm.launch(Path({str(ROOT / 'workflow')!r}), {idle});"
             "print(os.environ[warm.VARIABLE], flush=True); sys.stdin.read()"
         )
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
@@ -101,6 +101,51 @@ def test_a_step_has_the_same_bits(launcher, results, tmp_path):
     assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
 
 
+def run_steps(made, results, *steps: tuple[str, ...]) -> list[int]:
+    """Runs steps one after the other; returns their exit statuses."""
+    statuses = []
+    for words in steps:
+        given = (*words, "--results", str(results))
+        process = door(*given, BATCHSCOPE_WARM=str(made.folder))
+        process.communicate(timeout=LIMIT)
+        statuses.append(process.returncode)
+    return statuses
+
+
+def test_a_copy_takes_the_next_step_with_the_same_bits(results, tmp_path):
+    runs = [
+        run_name(epochs=2, seed=21, optimizer="adam", augmentation="random"),
+        run_name(epochs=2, seed=22, batch_size=50, evaluate_every=300),
+        run_name(epochs=2, seed=21, model="keskar_f1"),
+    ]
+    (tmp_path / "data").symlink_to(results / "data")
+    fresh, lasting = Launcher(), Launcher(idle=LIMIT)
+    try:
+        seen = set()
+        for run in runs:
+            assert run_steps(fresh, tmp_path, ("train", "--run", run)) == [0]
+            no_idle(fresh)
+            assert run_steps(lasting, results, ("train", "--run", run)) == [0]
+            seen |= {*copies(lasting)} - {lasting.warm.pid}
+            assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
+        assert len(seen) == 1
+        # A step that fails is the last of its copy.
+        missing = ("evaluate", "--run", run_name(epochs=9), "--output", str(results / "no.json"))
+        assert run_steps(lasting, results, missing) == [1]
+        no_idle(lasting)
+    finally:
+        fresh.kill()
+        lasting.kill()
+
+
+def test_a_users_code_has_a_process_of_its_own():
+    import run
+
+    assert run._leaves_nothing(["train", "--run", "a", "--model-file"])
+    assert run._leaves_nothing(["evaluate", "--model-file", "--output", "a.json"])
+    assert not run._leaves_nothing(["train", "--run", "a", "--model-file", "net.py"])
+
+
 def test_an_error_is_told_and_fails(launcher, results):
     process = door(
         *("evaluate", "--run", run_name(epochs=7), "--results", str(results)),
@@ -138,7 +183,7 @@ def test_a_signal_reaches_the_step(launcher, results):
 
 
 def test_a_killed_job_takes_its_step_along(launcher, results):
-    before = set(copies(launcher))
+    before = no_idle(launcher)
     process, _ = long_training(launcher, results, seed=12)
     (step,) = set(copies(launcher)) - before
     process.kill()
@@ -151,13 +196,19 @@ def test_a_killed_job_takes_its_step_along(launcher, results):
     [(signal.SIGKILL, 137, "was killed"), (signal.SIGSEGV, 139, "was ended by SIGSEGV")],
 )
 def test_a_killed_step_fails_its_job(launcher, results, signum, status, told):
-    before = set(copies(launcher))
+    before = no_idle(launcher)
     process, _ = long_training(launcher, results, seed=100 + signum)
     (step,) = set(copies(launcher)) - before
     os.kill(step, signum)
     _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == status
     assert f"The step {told}." in errors
+
+
+def no_idle(launcher) -> set[int]:
+    """Waits until no copy waits for a step; returns the warm process alone."""
+    wait_for(lambda: copies(launcher) == [launcher.warm.pid])
+    return set(copies(launcher))
 
 
 def copies(launcher) -> list[int]:
@@ -179,8 +230,8 @@ def test_without_the_process_a_job_imports_for_itself(results):
 
 def test_another_python_is_not_served(launcher, results):
     code = (
-        "import sys; sys.prefix = '/another'; from batchscope.host import warm_process as warm;"
-        f"print(warm.ask(['evaluate', '--run', {run_name(epochs=7)!r}]))"
+        "import sys; sys.prefix = '/another'; from batchscope.host import job;"
+        f"print(job.ask(['evaluate', '--run', {run_name(epochs=7)!r}]))"
     )
     environment = {
         **os.environ,
@@ -259,7 +310,8 @@ def test_what_is_timed_has_a_process_of_its_own():
     assert not run._alone(["sharpness", "--run", plain])
     assert run._alone(["train", "--run", run_name(threads=2)])
     assert run._alone(["train", "--run", run_name(device="gpu")])
-    assert run._alone(["weight_distance", "--run", plain])
+    assert not run._alone(["weight_distance", "--run", plain])
+    assert run._alone(["snapshot", "--run", plain])
     timing = run_names.timing_name(run_names.parse_run(plain))
     assert run._alone(["time_epoch", "--timing", timing])
     assert run._alone(["plan"])

@@ -59,6 +59,41 @@ def test_the_same_graphs_over_other_examples():
     assert objective.loss_and_accuracy() == before
 
 
+def test_several_sets_of_examples_in_one_call_have_the_same_bits():
+    layer = keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2")
+    model = chain(keras.layers.Dropout(0.5), layer)
+    sets = [examples(n, seed=n) for n in (23, 5, 40)]
+    first = losses.Objective(model, *sets[0], 1 / 16, chunk=7, whole=True)
+    objectives = [first, *(first.over(*each) for each in sets[1:])]
+    evaluate = losses.together(objectives)
+    for _ in range(2):
+        assert evaluate() == [each.loss_and_accuracy() for each in objectives]
+        first.set_weights(first.weights() * 3 + 0.5)  # what the call reads, it reads anew
+
+
+def test_a_row_of_a_trajectory_is_of_the_fixed_subset_and_the_other_splits():
+    from types import SimpleNamespace
+
+    from batchscope.training import trajectory
+
+    sets = {
+        "train": examples(trajectory.MOST_EXAMPLES + 90, seed=1),
+        "validation": examples(31, seed=2),
+        "test": examples(37, seed=3),
+    }
+    data = SimpleNamespace(images=lambda split: sets[split][0], labels=lambda split: sets[split][1])
+    model = softmax_regression()
+    validation = losses.Objective(model, *sets["validation"], 1 / 16)
+    row = trajectory.Evaluator(validation, data).evaluate()
+    images, labels = sets["train"]
+    chosen = trajectory.fixed_subset(len(labels))
+    expected = {"train": (images[chosen], labels[chosen]), **dict(list(sets.items())[1:])}
+    for split, (images, labels) in expected.items():
+        loss, accuracy, _ = by_hand(validation.weights(), images, labels, 3)
+        assert row[f"{split}_loss"] == pytest.approx(loss, rel=1e-5)
+        assert split == "train" or row[f"{split}_accuracy"] == accuracy
+
+
 @pytest.mark.parametrize("chunk", [1, 5, 22, 23, 512])
 def test_softmax_regression_by_hand_whatever_the_chunks(chunk):
     images, labels = examples()

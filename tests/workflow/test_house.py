@@ -223,7 +223,7 @@ def scripts() -> list[tuple[str, str]]:
 
 
 def test_programs_in_text_use_no_name_that_they_lack():
-    assert "grid.py:LOOP" in dict(scripts())
+    assert "grid.py:POOL" in dict(scripts())
     for name, text in scripts():
         tool = Path(sys.executable).parent / "ruff"
         command = [tool, "check", "--isolated", "--select", "F", "--quiet", "-"]

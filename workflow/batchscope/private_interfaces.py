@@ -27,6 +27,7 @@ SNAKEMAKE = {
     "global_resources": "whether GPUs are given with --resources; `resources` belong to a job",
     "local_exec": "whether jobs run on this machine, where they share imported libraries",
     "register_resource": "a resource `gpu` of one where none is given",
+    "scheduler": "to take away its limit of jobs per second, which keeps it busy on one machine",
 }
 
 

@@ -45,6 +45,11 @@ onstart:
     STUDY.note_epochs()
     # Local jobs fork from one process that has TensorFlow imported; a cluster's import it. What is
     # trained here needs it, and nothing else.
+    if workflow.local_exec:
+        # Snakemake's limit of jobs per second is for schedulers of clusters. It looks again for jobs
+        # to start a second after each time that it looked: for ever, and once more per second for
+        # each job that ended.
+        workflow.scheduler.job_rate_limiter = None
     if workflow.local_exec and STUDY.study.runs:
         jobs.prepare()
     STUDY.check_models()

@@ -118,7 +118,7 @@ TRAJECTORIES: dict[str, Column] = {
         "s",
     ),
     "train_loss": Column(
-        "Training loss, dropout off, on a fixed subset of at most 2,000 examples; empty of a run "
+        "Training loss, dropout off, on a fixed subset of at most 512 examples; empty of a run "
         "without evaluate_every.",
         "nats",
     ),

@@ -8,8 +8,10 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NoReturn
+
+from batchscope.host import passing
 
 
 def run(main: Callable[[list[str]], None], arguments: list[str]) -> int:
@@ -31,43 +33,28 @@ def run(main: Callable[[list[str]], None], arguments: list[str]) -> int:
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
         run_and_end(main, arguments)
     os.close(reader)
-    with passing_on(lambda signum: os.kill(pid, signum)):
+    with passing.passing_on(lambda signum: os.kill(pid, signum)):
         _, status = os.waitpid(pid, 0)
     os.close(writer)
     return os.waitstatus_to_exitcode(status)
 
 
-@contextlib.contextmanager
-def passing_on(send: Callable[[int], object]) -> Iterator[None]:
-    """Sends the signals on that ask this process to stop inside the block.
-
-    Args:
-        send: Sends a signal, by its number; it may be too late for it.
-    """
-
-    def handle(signum: int, _: object) -> None:
-        with contextlib.suppress(OSError):
-            send(signum)
-
-    handlers = {signum: signal.signal(signum, handle) for signum in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for signum, handler in handlers.items():
-            signal.signal(signum, handler)
-
-
-def run_and_end(
-    main: Callable[[list[str]], None],
-    arguments: list[str],
-    tell: Callable[[int], object] | None = None,
-) -> NoReturn:
+def run_and_end(main: Callable[[list[str]], None], arguments: list[str]) -> NoReturn:
     """Runs a step in this process, a copy, and ends it.
 
     Args:
         main: Runs a step, given its arguments; it may end in `sys.exit`.
         arguments: The step and its arguments.
-        tell: Is told the exit status.
+    """
+    os._exit(outcome(main, arguments))  # the interpreter's own end belongs to the process copied
+
+
+def outcome(main: Callable[[list[str]], None], arguments: list[str]) -> int:
+    """Runs a step, says what it ended with, and returns its exit status.
+
+    Args:
+        main: Runs a step, given its arguments; it may end in `sys.exit`.
+        arguments: The step and its arguments.
     """
     status = 1
     try:
@@ -79,14 +66,10 @@ def run_and_end(
             print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            if tell:
-                tell(status)
-        finally:
-            os._exit(status)  # the interpreter's own end belongs to the process copied
+    with contextlib.suppress(OSError):  # nobody reads
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return status
 
 
 def _end_with(reader: int) -> None:

@@ -13,14 +13,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from batchscope.host import locks
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PREFIX = "batchscope-jobs-"
 _FILE = "held"
@@ -28,6 +27,12 @@ _FILE = "held"
 
 def claim() -> Path:
     """Makes a private temporary folder that is this process's until it ends; sweeps old ones."""
+    # Imported here: every job imports this module, and only follows.
+    import tempfile
+    from pathlib import Path
+
+    from batchscope.host import locks
+
     sweep()
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -39,6 +44,10 @@ def claim() -> Path:
 
 def sweep() -> None:
     """Removes the folders of processes that are gone."""
+    import shutil
+    import tempfile
+    from pathlib import Path
+
     for file in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{_FILE}"):
         with contextlib.suppress(OSError):  # another user's, or just swept by another process
             descriptor = os.open(file, os.O_RDWR)
@@ -51,16 +60,18 @@ def sweep() -> None:
 
 def remove(folder: Path) -> None:
     """Waits until a folder's process is gone, and removes the folder."""
+    import shutil
+
     _wait(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def follow(folder: Path) -> None:
+def follow(folder: Path | str) -> None:
     """Ends this process, and what it started, as soon as a folder's process is gone."""
     threading.Thread(target=_end_after, args=(folder,), daemon=True).start()
 
 
-def _end_after(folder: Path) -> None:
+def _end_after(folder: Path | str) -> None:
     _wait(folder)
     print("Snakemake was killed, and its job with it.", file=sys.stderr, flush=True)
     import psutil  # here, for it is mostly not needed
@@ -71,7 +82,7 @@ def _end_after(folder: Path) -> None:
     os._exit(128 + signal.SIGKILL)
 
 
-def _wait(folder: Path) -> None:
+def _wait(folder: Path | str) -> None:
     """Returns when the lock is to be had; a folder that is not there any more was swept."""
-    with contextlib.suppress(FileNotFoundError), open(folder / _FILE, "rb+") as file:
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, _FILE), "rb+") as file:
         fcntl.flock(file, fcntl.LOCK_SH)  # shared: none waits for another to end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import sys
 import tempfile
@@ -96,6 +97,13 @@ def load(threads: int = 1, device: str = "cpu") -> None:
     if "keras" not in sys.modules:
         with without(*OPTIONAL), hushed(), _uncollected():
             import keras  # noqa: F401
+
+
+def expect_many_models() -> None:
+    """Silences the warning of many graphs in one process: each is of another run's model."""
+    logging.getLogger("tensorflow").addFilter(
+        lambda record: "triggered tf.function retracing" not in record.getMessage()
+    )
 
 
 def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:

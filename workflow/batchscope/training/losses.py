@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -79,8 +79,17 @@ def _sum(losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(losses, tf.float64)) + tf.cast(penalties, tf.float64)
 
 
-def _graph(compute: Callable[..., Any], *signature: tf.TensorSpec) -> Callable[..., Any]:
-    return tf.function(compute, autograph=False, input_signature=signature)
+def _graph(
+    compute: Callable[..., Any],
+    *signature: tf.TensorSpec,
+    attributes: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    return tf.function(
+        compute,
+        autograph=False,
+        input_signature=signature,
+        experimental_attributes=attributes,
+    )
 
 
 def _gradients(
@@ -110,6 +119,8 @@ class Objective:
         batch_statistics: Normalise by the statistics of each chunk in place of the moving
             ones. The model's dropout layers are switched off for good, and its moving
             statistics drift (they play no part), so the model must be the caller's own.
+        whole: Whether a graph that calls this one's leaves it whole. Else TensorFlow optimises
+            both together, and the last bits are not those of a call from outside.
     """
 
     def __init__(
@@ -120,6 +131,7 @@ class Objective:
         scale: float,
         chunk: int | None = None,
         batch_statistics: bool = False,
+        whole: bool = False,
     ) -> None:
         self.model = model
         self.variables = model.trainable_variables
@@ -138,7 +150,8 @@ class Objective:
             tf.TensorSpec([None], tf.int32),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
-        self._sums = _graph(self._sums_in_graph, *examples)
+        attributes = {"_noinline": True} if whole else None
+        self._sums = _graph(self._sums_in_graph, *examples, attributes=attributes)
         self._sum_and_gradient = _graph(self._sum_and_gradient_in_graph, *examples)
         self._hessian_times = _graph(self._hessian_times_in_graph, *examples, vector)
         self._assign = _graph(self._assign_in_graph, vector)
@@ -239,18 +252,28 @@ class Objective:
         hits = sum(int(hits) for _, hits in sums)
         return loss, hits / self.examples
 
+    def totals(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Returns the summed loss and the hits of each chunk, at the current weights.
+
+        For graphs of the caller's own: scalars, float64 and int64.
+        """
+        sums: list[tf.Tensor] = []
+        hits: list[tf.Tensor] = []
+        for images, labels in self._chunks:
+            # One after the other: only one chunk's activations are in memory.
+            with tf.control_dependencies(sums[-1:]):
+                loss, hit = self._sums(images, labels)
+            sums.append(loss)
+            hits.append(hit)
+        return sums, hits
+
     def chunk_sums(self) -> tf.Tensor:
         """Returns the summed loss of each chunk at the current weights, float64 of shape (chunks,).
 
         For graphs of the caller's own. Added up in this order and divided by the number of
         examples, they are what `loss_and_accuracy` returns.
         """
-        sums: list[tf.Tensor] = []
-        for images, labels in self._chunks:
-            # One after the other: only one chunk's activations are in memory.
-            with tf.control_dependencies(sums[-1:]):
-                sums.append(self._sums(images, labels)[0])
-        return tf.stack(sums)
+        return tf.stack(self.totals()[0])
 
     def loss(self, flat: np.ndarray) -> float:
         """Returns the mean loss at the given weights, which stay set."""
@@ -303,3 +326,33 @@ class Objective:
         for images, labels in self._chunks:
             product += self._hessian_times(images, labels, direction).numpy()
         return product / self.examples
+
+
+def together(objectives: Sequence[Objective]) -> Callable[[], list[tuple[float, float]]]:
+    """Returns a function that evaluates mean loss and accuracy over several sets of examples.
+
+    It is one call into the graph: of a small network, a call costs about as much as a hundred
+    examples.
+
+    Args:
+        objectives: The same function over each of them (`Objective.over`). Of one that is
+            `whole`, the numbers are those of `loss_and_accuracy`, bit for bit.
+    """
+
+    def compute() -> list[tuple[tf.Tensor, tf.Tensor]]:
+        found: list[tuple[tf.Tensor, tf.Tensor]] = []
+        for objective in objectives:
+            with tf.control_dependencies([sums for sums, _ in found[-1:]]):
+                sums, hits = objective.totals()
+            found.append((tf.stack(sums), tf.stack(hits)))
+        return found
+
+    graph = _graph(compute)
+
+    def evaluate() -> list[tuple[float, float]]:
+        return [
+            (sum(sums.numpy().tolist()) / each.examples, int(hits.numpy().sum()) / each.examples)
+            for each, (sums, hits) in zip(objectives, graph(), strict=True)
+        ]
+
+    return evaluate

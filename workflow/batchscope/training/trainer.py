@@ -172,6 +172,7 @@ class Training:
             self.data.images("validation"),
             self.data.labels("validation"),
             self.data.scale,
+            whole=bool(self.factors["evaluate_every"]),
         )
         self.evaluator = None
         if self.factors["evaluate_every"]:
@@ -356,17 +357,11 @@ class Training:
             return
         used = min(progress.step * self.factors["batch_size"], self.examples)
         examples = progress.epoch * self.examples + used
-        loss, accuracy = self._validate()
-        rows.append(
-            {
-                "examples": examples,
-                "updates": self._updates,
-                "epoch": examples / self.examples,
-                "validation_loss": loss,
-                "validation_accuracy": accuracy,
-                **self.evaluator.evaluate(),
-            }
-        )
+        found = self.evaluator.evaluate()
+        # The history's row of this update, where it ends an epoch.
+        self._validated = self._updates, (found["validation_loss"], found["validation_accuracy"])
+        place = {"updates": self._updates, "epoch": examples / self.examples}
+        rows.append({"examples": examples, **place, **found})
 
     def _keep_wanted(self, over: bool) -> set[int]:
         """Deletes the weights of epochs that nothing reads; returns the epochs that are read."""

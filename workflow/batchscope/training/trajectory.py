@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from batchscope.datasets import Dataset
-from batchscope.training.losses import Objective
+from batchscope.training.losses import Objective, together
 from batchscope.training.step_loop import steps_per_epoch
 
-MOST_EXAMPLES = 2000  # of the training set, whose loss is evaluated
+# Of the training set, whose loss is evaluated: most of what an evaluation costs. The same examples
+# for all runs, so that their number blurs no comparison of two runs.
+MOST_EXAMPLES = 512
 
 
 def evaluation_steps(every: int, epoch: int, examples: int, batch_size: int) -> list[int]:
@@ -41,7 +43,7 @@ def fixed_subset(examples: int) -> np.ndarray:
 
 
 class Evaluator:
-    """Loss on training examples, loss and accuracy on test data: dropout off, no augmentation.
+    """Losses and accuracies along a training: dropout off, no augmentation.
 
     Args:
         validation: The loss of the network that is trained; its graphs serve all splits. No
@@ -52,14 +54,21 @@ class Evaluator:
     def __init__(self, validation: Objective, data: Dataset) -> None:
         labels = data.labels("train")
         chosen = fixed_subset(len(labels))
-        self._train = validation.over(data.images("train")[chosen], labels[chosen])
-        self._test = validation.over(data.images("test"), data.labels("test"))
+        self._evaluate = together(
+            [
+                validation,
+                validation.over(data.images("train")[chosen], labels[chosen]),
+                validation.over(data.images("test"), data.labels("test")),
+            ]
+        )
 
     def evaluate(self) -> dict[str, float]:
-        """Returns the columns of a trajectory that no history has, at the current weights."""
-        test_loss, test_accuracy = self._test.loss_and_accuracy()
+        """Returns the losses and accuracies of a row, at the current weights."""
+        validation, train, test = self._evaluate()
         return {
-            "train_loss": self._train.loss_and_accuracy()[0],
-            "test_loss": test_loss,
-            "test_accuracy": test_accuracy,
+            "train_loss": train[0],
+            "validation_loss": validation[0],
+            "validation_accuracy": validation[1],
+            "test_loss": test[0],
+            "test_accuracy": test[1],
         }

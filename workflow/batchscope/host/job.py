@@ -1,0 +1,115 @@
+"""What a job does first: it lets a copy of the warm process run its step, and imports no more.
+
+Most jobs of a small study are shorter than the imports that a step needs. So this module, and
+what it imports, is all that a job loads before it asks; see batchscope.host.warm_process for the
+other side.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import sys
+
+from batchscope.host import lifetime, passing
+
+VARIABLE = "BATCHSCOPE_WARM"
+SOCKET = "socket"
+STARTED, SIGNAL = b"s", struct.Struct("!B")
+END = struct.Struct("!h")  # the exit status of a copy; -n where signal n ended it
+
+
+def follow() -> None:
+    """Ends this process with the Snakemake whose job it is; nothing where it is none's."""
+    if folder := os.environ.get(VARIABLE):
+        lifetime.follow(folder)
+
+
+def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
+    """Lets a copy of the warm process run a step, where there is one and it takes it.
+
+    A training that the kernel killed for memory is started once more, to record that.
+
+    Args:
+        words: The step and its arguments, as on the command line.
+
+    Returns:
+        The exit status, or None where the step is to be run here, and its words then.
+    """
+    if "--run" not in words or VARIABLE not in os.environ:
+        return None, words
+    if words[0] != "train":
+        status = ask(words)
+    else:
+        from batchscope.host import control_groups
+
+        before = control_groups.count()
+        status = ask(words)
+        if status == -signal.SIGKILL and (limit := control_groups.limit_met(before)):
+            words = [*words, "--killed-at-mb", str(limit)]
+            status = ask(words)
+    return (None if status is None else told(status)), words
+
+
+def ask(words: list[str]) -> int | None:
+    """Lets a copy of the warm process run a step; returns how that ended.
+
+    Args:
+        words: The step and its arguments, as on the command line.
+
+    Returns:
+        The exit status, -n where signal n ended the copy, or None where there is no such process,
+        or the step is none that it takes: run the step here.
+    """
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return None
+    import json
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(os.path.join(folder, SOCKET))
+            request = json.dumps(
+                {
+                    "arguments": words,
+                    "folder": os.getcwd(),
+                    "environment": dict(os.environ),
+                    "python": sys.prefix,
+                }
+            ).encode()
+            size = struct.pack("!I", len(request))
+            socket.send_fds(connection, [size], [sys.stdout.fileno(), sys.stderr.fileno()])
+            connection.sendall(request)
+            if connection.recv(1) != STARTED:
+                return None
+        except OSError:
+            return None
+        with passing.passing_on(lambda signum: connection.sendall(SIGNAL.pack(signum))):
+            answer = receive(connection, END.size)
+    # Without an answer the warm process was killed too.
+    return END.unpack(answer)[0] if len(answer) == END.size else -signal.SIGKILL
+
+
+def receive(connection: socket.socket, size: int) -> bytes:
+    """Returns so many bytes of a connection, or fewer where it ends before."""
+    parts = b""
+    while len(parts) < size:
+        try:
+            part = connection.recv(size - len(parts))
+        except ConnectionError:
+            break
+        if not part:
+            break
+        parts += part
+    return parts
+
+
+def told(status: int) -> int:
+    """Returns an exit status in place of the signal that ended a step, which is told."""
+    if status >= 0:
+        return status
+    how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"
+    print(f"The step was {how}.", file=sys.stderr)
+    return 128 - status
