@@ -1,0 +1,131 @@
+"""Rates are chosen over all seeds, never one with a failed run, and read without flattery."""
+
+import numpy as np
+import pandas
+import pytest
+
+from batchscope.analysis import chosen_rates
+
+NAN, INF = float("nan"), float("inf")
+
+
+def test_the_lowest_mean_over_all_seeds_is_chosen():
+    losses = [
+        [[0.5, 0.5], [0.2, 0.4], [0.1, 0.9]],  # means .5 .3 .5
+        [[0.1, 0.3], [0.3, 0.3], [0.4, 0.4]],  # means .2 .3 .4: on the lower edge
+        [[0.9, 0.9], [0.8, 0.8], [0.1, 0.2]],  # on the upper edge
+    ]
+    chosen = chosen_rates.by_lowest(losses)
+    assert chosen.index.tolist() == [1, 0, 2]
+    assert chosen.on_edge.tolist() == [False, True, True]
+    assert not chosen.excluded.any()
+
+
+def test_a_rate_with_a_failed_or_missing_run_is_never_chosen():
+    losses = [
+        [[0.5, 0.6], [0.1, INF], [0.1, NAN]],
+        [[INF, INF], [0.3, INF], [NAN, 0.2]],
+        [[NAN, NAN], [0.2, 0.2], [0.3, 0.3]],  # the first rate was not tried here
+    ]
+    chosen = chosen_rates.by_lowest(losses)
+    assert chosen.index.tolist() == [0, -1, 1]
+    assert chosen.excluded.tolist() == [
+        [False, True, True],
+        [True, True, True],
+        [False, False, False],
+    ]
+    # Of a size that tried two rates, the lower one is an edge.
+    assert chosen.on_edge.tolist() == [True, False, True]
+
+
+def test_the_neighbour_of_a_rate_that_diverged_lies_inside_the_grid():
+    chosen = chosen_rates.by_lowest([[[0.5], [0.2], [INF]]])
+    assert chosen.index.tolist() == [1] and not chosen.on_edge.any()
+
+
+def test_a_single_rate_is_no_edge():
+    chosen = chosen_rates.by_lowest([[[0.5, 0.4]], [[0.2, 0.1]]])
+    assert chosen.index.tolist() == [0, 0] and not chosen.on_edge.any()
+
+
+def test_a_seed_without_any_run_of_a_size_is_no_seed_of_it():
+    chosen = chosen_rates.by_lowest([[[0.4, NAN], [0.3, NAN]], [[0.1, 0.4], [0.4, 0.4]]])
+    assert chosen.index.tolist() == [1, 0]
+    assert not chosen.excluded.any()
+
+
+def test_among_equals_the_lowest_rate_is_chosen():
+    assert chosen_rates.by_lowest([[[0.2], [0.2], [0.2]]]).index.tolist() == [0]
+
+
+def test_each_seed_is_read_at_the_rate_that_the_others_choose():
+    values = [[[10.0, 20.0, 30.0], [24.0, 24.0, 15.0]]]
+    # All: 20 and 21. Without seed 0: 25 and 19.5; without 1: 20 and 19.5; without 2: 15 and 24.
+    read, index = chosen_rates.leave_one_out(values)
+    assert index.tolist() == [[1, 1, 0]]
+    assert read.tolist() == [[24.0, 24.0, 30.0]]
+
+
+def test_reading_where_the_others_choose_does_not_flatter():
+    """Rates that are all alike: the mean of the lowest lies below the truth, this one not."""
+    noise = np.random.default_rng(0).normal(100.0, 10.0, (400, 5, 6))
+    read, _ = chosen_rates.leave_one_out(noise)
+    lowest = noise.mean(axis=2).min(axis=1)
+    assert read.mean() == pytest.approx(100.0, abs=0.6)
+    assert lowest.mean() < 96.5
+
+
+def test_runs_that_never_reach_the_target_are_read_as_such():
+    read, index = chosen_rates.leave_one_out(
+        [
+            [[3.0, 5.0, INF, INF], [NAN] * 4],  # a single rate: no choice
+            [[3.0, 5.0, 7.0, INF], [INF, INF, INF, 2.0]],  # no rate got all there
+            [[9.0, 9.0, 9.0, 9.0], [1.0, 1.0, INF, 1.0]],  # a rate that failed once
+            [[INF] * 4, [INF] * 4],
+        ]
+    )
+    assert read[0].tolist() == [3.0, 5.0, INF, INF]
+    assert read[1].tolist() == [3.0, 5.0, 7.0, INF]
+    # Seed 2 alone failed: the others choose the fast rate for it, and it for none of them.
+    assert read[2].tolist() == [9.0, 9.0, INF, 9.0]
+    assert read[3].tolist() == [INF] * 4 and index[3].tolist() == [-1] * 4
+
+
+def test_a_seed_that_has_no_run_or_no_other_is_read_nowhere():
+    read, index = chosen_rates.leave_one_out([[[1.0, NAN], [2.0, NAN]]])
+    assert np.isnan(read).all() and (index == -1).all()
+
+
+def test_edges_of_the_rates_that_seeds_are_read_at():
+    values = np.ones((2, 3, 2))
+    values[1, 2] = NAN  # only two were tried
+    found = chosen_rates.on_edge([[0, 1], [1, -1]], values)
+    assert found.tolist() == [[True, False], [True, False]]
+
+
+def test_values_need_three_axes():
+    with pytest.raises(ValueError, match=r"received shape \(2,\).*\(sizes, rates, seeds\)"):
+        chosen_rates.by_lowest([1.0, 2.0])
+
+
+def _runs(rates, **columns):
+    rows = [
+        {"batch_size": size, "seed": seed, "learning_rate": rate, **columns}
+        for size in (16, 32)
+        for rate in rates(size)
+        for seed in (0, 1)
+    ]
+    return pandas.DataFrame(rows)
+
+
+def test_a_rate_is_tuned_where_several_were_tried_of_a_batch_size():
+    assert chosen_rates.tuned_factor(_runs(lambda _: (0.1, 0.2))) == "learning_rate"
+    assert chosen_rates.tuned_factor(_runs(lambda _: (0.1,))) is None
+    assert chosen_rates.tuned_factor(_runs(lambda size: (size / 100,))) is None
+    assert chosen_rates.tuned_factor(_runs(lambda _: (0.1,)).drop(columns="learning_rate")) is None
+    assert chosen_rates.tuned_factor(pandas.DataFrame(columns=["learning_rate"])) is None
+
+
+def test_a_rate_that_goes_with_another_factor_is_no_choice():
+    pairs = [_runs(lambda _: (0.1,), optimizer="sgd"), _runs(lambda _: (0.01,), optimizer="adam")]
+    assert chosen_rates.tuned_factor(pandas.concat(pairs)) is None

@@ -1,0 +1,142 @@
+"""The learning rate of every batch size, chosen over all seeds, and read by each seed fairly.
+
+What a rate is chosen by says too much good of it. A validation loss chooses, and the test data
+report; where the outcome itself chooses, each seed is read at the rate that the others choose.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from batchscope.analysis import best_learning_rates
+
+if TYPE_CHECKING:
+    import pandas
+
+RATE = "learning_rate"
+
+
+class Chosen(NamedTuple):
+    """The rate of every batch size.
+
+    Attributes:
+        index: Which rate, shape (sizes,); -1 where there is none to choose.
+        on_edge: Whether it is the first or the last of several rates tried at its batch size,
+            beyond which a better one may lie, shape (sizes,).
+        excluded: Rates that were tried and cannot be chosen, shape (sizes, rates).
+    """
+
+    index: np.ndarray
+    on_edge: np.ndarray
+    excluded: np.ndarray
+
+
+def by_lowest(losses: Any) -> Chosen:
+    """Chooses for every batch size the rate with the lowest mean loss over all seeds.
+
+    A rate is excluded at a batch size where one of its runs is missing, diverged or never reached
+    the target. Among equals the lowest rate is chosen.
+
+    Args:
+        losses: Shape (sizes, rates, seeds), rates ascending, lower is better: NaN where there is
+            no run, infinite where it diverged or never reached the target. A rate without a
+            single run was not tried, and a seed without one at any rate of a size is no seed
+            of it.
+    """
+    losses = _cube(losses)
+    tried = _tried(losses)
+    own = ~np.isnan(losses).all(axis=1, keepdims=True)
+    finite = np.isfinite(losses)
+    usable = tried & (finite | ~own).all(axis=2)
+    sums = np.where(finite, losses, 0.0).sum(axis=2)
+    means = np.where(usable, sums / np.maximum(own.sum(axis=2), 1), np.inf)
+    index = np.where(usable.any(axis=1), means.argmin(axis=1), -1)
+    return Chosen(index, on_edge(index, losses), tried & ~usable)
+
+
+def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Reads every seed at the rate that the other seeds choose, so that none flatters itself.
+
+    Where no rate got every other seed there, the one that got most of them there is read: a size
+    that fails is told by its own runs. Where a single rate was tried there is no choice.
+
+    Args:
+        values: What was taken to a target, as `by_lowest` takes losses.
+
+    Returns:
+        The values read, shape (sizes, seeds), and at which rate, -1 where there is none to
+        choose: then infinite where no other seed got there at any rate, and NaN where a seed has
+        no run, or no other seed to choose for it.
+    """
+    values = _cube(values)
+    sizes, _, seeds = values.shape
+    read, index = np.full((sizes, seeds), np.nan), np.full((sizes, seeds), -1)
+    tried = _tried(values)
+    for size, found in enumerate(values):
+        for seed in range(seeds):
+            if np.isnan(found[:, seed]).all():
+                continue
+            others = np.delete(found, seed, axis=1)
+            if tried[size].sum() == 1:
+                index[size, seed] = int(tried[size].argmax())
+            elif not np.isnan(others).all():
+                index[size, seed] = _most_reached(others)
+                read[size, seed] = np.inf
+            if index[size, seed] >= 0:
+                read[size, seed] = found[index[size, seed], seed]
+    return read, index
+
+
+def on_edge(index: Any, values: Any) -> np.ndarray:
+    """Returns whether rates are the first or the last of several tried at their batch size.
+
+    Args:
+        index: Which rate, -1 for none, shape (sizes, ...).
+        values: As `by_lowest` takes losses.
+    """
+    index, tried = np.asarray(index), _tried(_cube(values))
+    first, last = tried.argmax(axis=1), tried.shape[1] - 1 - tried[:, ::-1].argmax(axis=1)
+    shape = (-1, *[1] * (index.ndim - 1))
+    ends = (index == first.reshape(shape)) | (index == last.reshape(shape))
+    return (index >= 0) & ends & (tried.sum(axis=1) > 1).reshape(shape)
+
+
+def tuned_factor(frame: pandas.DataFrame) -> str | None:
+    """Returns the factor of the rates where several were tried of one batch size, or None.
+
+    A rate that follows from the batch size and the other factors is no choice. Series of a frame
+    with a choice are told apart by the other factors alone.
+
+    Args:
+        frame: Runs or evaluations of an experiment, with their factors.
+    """
+    if frame.empty or RATE not in frame:
+        return None
+    return RATE if best_learning_rates.several(frame.reset_index(drop=True)) else None
+
+
+def _most_reached(others: np.ndarray) -> int:
+    """Returns the rate at which most seeds got there, of those the fastest; -1 if none did.
+
+    Args:
+        others: Shape (rates, seeds).
+    """
+    finite = np.isfinite(others)
+    count = finite.sum(axis=1)
+    means = np.where(finite, others, 0.0).sum(axis=1) / np.maximum(count, 1)
+    means[count < max(count.max(), 1)] = np.inf
+    return int(means.argmin()) if count.any() else -1
+
+
+def _cube(values: Any) -> np.ndarray:
+    values = np.asarray(values, float)
+    if values.ndim != 3:
+        text = f"received shape {values.shape}; (sizes, rates, seeds) is expected."
+        raise ValueError(f"chosen_rates: {text}")
+    return values
+
+
+def _tried(values: np.ndarray) -> np.ndarray:
+    return ~np.isnan(values).all(axis=2)
