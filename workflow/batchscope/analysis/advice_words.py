@@ -26,8 +26,7 @@ class Card:
     """An advice in sentences; empty where there is nothing to say.
 
     Attributes:
-        headline: `Use 32 to 128.`, or why there is no advice.
-        scope: What it holds for, in parentheses of the headline.
+        headline: `Use 32 to 128 (small_cnn on digits, this CPU).`, or why there is no advice.
         limits: What ends the range below and above, what the other limits allow.
         unknown: What is not known and what it costs to know.
         overturned: What would overturn it.
@@ -35,7 +34,6 @@ class Card:
     """
 
     headline: str
-    scope: str
     limits: str
     unknown: str
     overturned: str
@@ -45,16 +43,16 @@ class Card:
 def card(advice: Advice) -> Card:
     """Returns the sentences of an advice."""
     evidence = advice.evidence
+    scope = f" ({evidence.scope})" if evidence.scope else ""
     if advice.smallest is None:
         told = " ".join(_known(advice))
         why = "; ".join(_reason(advice, each) for each in advice.missing)
-        headline = f"No advice, because {why}."
+        headline = f"No advice{scope}, because {why}."
     else:
         told = " ".join([_below(advice), _above(advice), *_allowed(advice)])
-        headline = f"Use {span(advice.smallest, advice.largest)}."
+        headline = f"Use {span(advice.smallest, advice.largest)}{scope}."
     return Card(
         headline=headline,
-        scope=evidence.scope,
         limits=told,
         unknown=_unknown(advice),
         overturned=_overturned(advice),
@@ -238,7 +236,7 @@ def _reason(advice: Advice, missing: Missing) -> str:
         found = wording.count(len(evidence.seeds), "seed is", "seeds are")
         more = wording.count(missing.count, "more is needed", "more are needed")
         least = outcomes.LEAST_SEEDS
-        return f"{found} too few for a verdict: {least}, so {more}{cost(missing.seconds)}"
+        return f"{found} too few for a verdict, which takes {least}: {more}{cost(missing.seconds)}"
     if missing.reason == advices.RATE_ON_EDGE:
         told = wording.listed(_edges(evidence))
         return f"a better learning rate may lie beyond those tried: {told}{cost(missing.seconds)}"
@@ -296,24 +294,26 @@ def _unknown(advice: Advice) -> str:
 
 
 def _overturned(advice: Advice) -> str:
-    evidence = advice.evidence
-    parts = ["another model, data set, machine or rate rule"]
-    if not evidence.tuned:
-        parts.append("learning rates that are tuned for each batch size, which these are not")
-    if evidence.critical is not None:
-        parts.append("a lower target, for which B_crit tends to be larger")
-        if evidence.critical.lack_of_fit:
-            parts.append("B_crit, from which these updates stray (lack of fit)")
-    if evidence.outcome and not evidence.outcome.stated:
-        parts.append(f"another margin than {_margin(evidence)}, which the study does not state")
-    told = f"It would be overturned by {wording.listed(parts, 'or')}."
+    """Returns what would overturn a range, and that seeds were added; empty where neither is."""
+    evidence, told = advice.evidence, []
+    if advice.smallest is not None:
+        parts = ["another model, data set, machine or rate rule"]
+        if not evidence.tuned:
+            parts.append("a learning rate that is tuned for each batch size, which these are not")
+        if evidence.critical is not None:
+            parts.append("another target (B_crit tends to grow as the loss falls)")
+            if evidence.critical.lack_of_fit:
+                parts.append("a better law than that of B_crit, from which these updates stray")
+        if evidence.outcome and not evidence.outcome.stated:
+            parts.append(f"another margin than {_margin(evidence)}, which the study does not state")
+        told.append(f"What would overturn it: {'; '.join(parts)}.")
     if 0 < evidence.planned < len(evidence.seeds):
-        told += (
-            f" {wording.count(evidence.planned, 'seed was', 'seeds were')} planned and "
-            f"{len(evidence.seeds)} are here: if the others were added after a look, its tests err "
-            "more often than 5 %."
+        told.append(
+            f"{wording.count(evidence.planned, 'seed was', 'seeds were')} planned and "
+            f"{len(evidence.seeds)} are here: if the others were added after a look, these tests "
+            "err more often than 5 %."
         )
-    return told
+    return " ".join(told)
 
 
 def _other_budgets(evidence: Evidence) -> str:
@@ -330,7 +330,5 @@ def _other_budgets(evidence: Evidence) -> str:
 
 def text(found: Card) -> str:
     """Returns a card as the terminal shows it."""
-    first, rest = found.headline, [found.limits, found.unknown, found.budgets, found.overturned]
-    if found.scope:
-        first = f"{first.removesuffix('.')} ({found.scope})."
-    return "\n".join(line for line in (first, *rest) if line)
+    lines = (found.headline, found.limits, found.unknown, found.budgets, found.overturned)
+    return "\n".join(line for line in lines if line)
