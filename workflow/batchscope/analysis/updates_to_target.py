@@ -1,20 +1,22 @@
 """What each batch size takes to a target, and what follows: per series and target.
 
 In goes one table of evaluations of many trainings: `batch_size`, `seed`, `updates`, `examples`,
-perhaps `seconds`, losses and accuracies, and the columns that tell series apart.
+perhaps `seconds` and `status`, losses and accuracies, and the columns that tell series apart. A
+learning rate of which several were tried at a batch size tells none apart: it is chosen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas
 
 from batchscope.analysis import (
+    chosen_rates,
     critical_batch_size,
     fastest_batch_size,
     intervals,
@@ -27,7 +29,10 @@ LOSSES = ("validation_loss", "test_loss", "train_loss")
 ACCURACIES = ("validation_accuracy", "test_accuracy", "train_accuracy")
 TARGETS = 3  # of a series, where none is given
 AXES = ("updates", "examples", "seconds")
+# What became of a training that counts as never there, whatever it passed on its way.
+FAILED = ("diverged", "out_of_memory")
 _RUN = ["batch_size", "seed"]
+_MOST_STEPS = 50  # losses that are tried as the last target
 
 
 @dataclass(frozen=True)
@@ -45,16 +50,46 @@ class Target:
     def crossing(self, rows: pandas.DataFrame, axis: str) -> float:
         """Returns where one training first reaches the target; infinity where it never does.
 
-        An accuracy is read as an error, 1 - accuracy, and so on a logarithmic scale too.
+        A training that failed never does. An accuracy is read as an error, 1 - accuracy, and so
+        on a logarithmic scale too.
         """
+        if _failed(rows):
+            return math.inf
         if not self.column:
             value = float(rows[axis].iloc[0])
             return math.inf if math.isnan(value) else value
         rows = rows.sort_values(axis)
+        if rows[axis].isna().all():
+            return math.nan  # there is no such training
         losses, target = rows[self.column], self.value
         if self.column in ACCURACIES:
             losses, target = 1 - losses, 1 - target
         return trajectories.first_crossing(rows[axis], losses, target)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The learning rates of a series of which several were tried at a batch size.
+
+    Attributes:
+        tried: All of them, ascending.
+        chosen: The one with the fewest updates to the target over all seeds, shape (sizes,);
+            NaN where no rate got every seed there.
+        on_edge: Whether that one is the lowest or the highest tried at its batch size, shape
+            (sizes,).
+        read: The one that the other seeds choose, at which a seed is read, shape (sizes, seeds);
+            NaN where there is none. With one seed in all, the one that it chooses itself.
+        diverged: Those at which a training of the batch size diverged or ran out of memory, for
+            each size.
+        never: Those at which one never got there and none diverged, for each size.
+    """
+
+    tried: tuple[float, ...]
+    chosen: np.ndarray
+    on_edge: np.ndarray
+    read: np.ndarray
+    diverged: tuple[tuple[float, ...], ...]
+    never: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -68,7 +103,8 @@ class Scaling:
         batch_sizes: All batch sizes of the series, ascending.
         measured: Axis -> what was taken to the target, shape (sizes, seeds): infinity where a
             training never reached it, NaN where there is none of that seed. `seconds` only
-            where they are known.
+            where they are known. Where rates are chosen, each seed is read at the rate that the
+            other seeds choose, on each axis by itself.
         fitted: Whether every seed of a size reached the target, after an update at least, shape
             (sizes,).
         fit: The critical batch size of the fitted sizes; None where they are fewer than three.
@@ -76,6 +112,8 @@ class Scaling:
         step: Fixed cost of a step and cost per image, s; None where they are not known.
         fastest: The fastest batch size in closed form; None where a constant is missing or not
             positive.
+        seeds: Seeds, in the order of `measured`.
+        rates: The learning rates; None where none is chosen.
     """
 
     factors: dict[str, Any]
@@ -88,6 +126,8 @@ class Scaling:
     cost: step_cost.Fit | None
     step: tuple[float, float] | None
     fastest: fastest_batch_size.FastestBatchSize | None
+    seeds: list[int] = field(default_factory=list)
+    rates: Rates | None = None
 
     def ratios(self) -> list[intervals.Interval]:
         """Returns each size's measured seconds over those of the fastest, paired by seed."""
@@ -126,9 +166,11 @@ def series(
     """Returns the series: their factors, what changes along with the batch size, their rows.
 
     A number that follows from the batch size and the other columns, such as a rate that grows
-    with it, tells no series apart.
+    with it, tells no series apart, nor does a learning rate of which several were tried.
     """
     kept = [name for name in factors if frame[name].nunique(dropna=False) > 1]
+    if _tuned(frame, kept):
+        kept.remove(chosen_rates.RATE)
     followers = []
     for name in [each for each in kept if pandas.api.types.is_numeric_dtype(frame[each])]:
         others = ["batch_size", *(each for each in kept if each != name)]
@@ -148,28 +190,171 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
     """Returns three targets of a series, equal steps of the logarithm of the loss apart.
 
     They lie between the loss after the first evaluation, the least of all trainings, and the
-    lowest that all of them reached, which is the last. Accuracies are read as errors.
+    lowest that every batch size reached with all its seeds, which is the last: at one of its
+    rates, where several were tried. Accuracies are read as errors.
 
     Returns:
         The targets; one without a column where every training has a single row; none where no
         training came below the first evaluation of all.
     """
-    trainings = rows.groupby(_RUN)
-    if trainings.size().max() == 1:
+    if single_rows(rows):
         return [Target()]
     column = next((name for name in (*LOSSES, *ACCURACIES) if name in rows), None)
     if column is None:
         return []
     losses = rows[column] if column in LOSSES else 1 - rows[column]
     table = rows.assign(_loss=losses).sort_values("updates")
-    found = [each.to_numpy() for _, each in table.groupby(_RUN)["_loss"]]
-    start = float(np.min([each[0] for each in found]))
-    end = trajectories.lowest_reached_by_all(found)
+    found = [run for _, run in table.groupby(_run_keys(rows), dropna=False)]
+    first = [float(run["_loss"].iloc[0]) for run in found]
+    start = min((loss for loss in first if math.isfinite(loss)), default=math.nan)
+    end = _lowest_of_all(rows, column, found)
     if not 0 < end < start < math.inf:
         return []
     inner = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)]
     values = [*inner, end]
     return [Target(column, each if column in LOSSES else 1 - each) for each in values]
+
+
+def single_rows(rows: pandas.DataFrame) -> bool:
+    """Returns whether every training has a single row, which then is its target."""
+    return bool(rows.groupby(_run_keys(rows), dropna=False).size().max() == 1)
+
+
+def _tuned(frame: pandas.DataFrame, kept: list[str]) -> bool:
+    """Returns whether rates are chosen: several of one batch size with all other factors equal."""
+    rate = chosen_rates.RATE
+    if rate not in kept or not pandas.api.types.is_numeric_dtype(frame[rate]):
+        return False
+    others = [name for name in kept if name != rate]
+    groups = (rows for _, rows in frame.groupby(others, dropna=False)) if others else [frame]
+    return any(chosen_rates.tuned_factor(rows) for rows in groups)
+
+
+def _run_keys(rows: pandas.DataFrame) -> list[str]:
+    """Returns the columns that tell the trainings of one series apart."""
+    return [*_RUN, *([chosen_rates.RATE] if chosen_rates.RATE in rows else [])]
+
+
+def _failed(rows: pandas.DataFrame) -> bool:
+    return "status" in rows and bool(rows["status"].isin(FAILED).any())
+
+
+def _lowest_of_all(rows: pandas.DataFrame, column: str, trainings: list[pandas.DataFrame]) -> float:
+    """Returns the lowest loss that every batch size reached with all its seeds; NaN if none.
+
+    Where each seed is read at the rate that the others choose, it is the lowest such loss that is
+    still reached. A batch size at which some training of every rate failed is left out, as it is
+    of the fit, where enough others are there.
+    """
+    reached: dict[tuple[Any, ...], list[float]] = {}
+    for run in trainings:
+        if run["updates"].isna().all() and not _failed(run):
+            continue  # there is no such training
+        known = run["_loss"][np.isfinite(run["_loss"].astype(float))]
+        lowest = float(known.min()) if len(known) and not _failed(run) else math.inf
+        first = run.iloc[0]
+        rate = first[chosen_rates.RATE] if chosen_rates.RATE in run else None
+        reached.setdefault((first["batch_size"], rate), []).append(lowest)
+    best: dict[Any, list[float]] = {}
+    for (size, _), lows in reached.items():
+        best.setdefault(size, []).append(max(lows))
+    ends = [min(lows) for lows in best.values() if math.isfinite(min(lows))]
+    if not ends or len(ends) < min(len(best), critical_batch_size.LEAST_SIZES):
+        return math.nan
+    if all(len(lows) == 1 for lows in best.values()):
+        return max(ends)
+    alone = rows.drop(columns=[axis for axis in AXES[1:] if axis in rows])
+    every = sorted({low for lows in reached.values() for low in lows if math.isfinite(low)})
+    for low in [low for low in every if low >= max(ends)][:_MOST_STEPS]:
+        target = Target(column, low if column in LOSSES else 1 - low)
+        if _measured(alone, target).fitted.sum() >= len(ends):
+            return low
+    return math.nan
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What the trainings of a series took to a target; as `Scaling` has it."""
+
+    batch_sizes: list[int]
+    seeds: list[int]
+    axes: dict[str, np.ndarray]
+    fitted: np.ndarray
+    rates: Rates | None
+
+
+def _measured(rows: pandas.DataFrame, target: Target) -> _Measured:
+    axes = [axis for axis in AXES if axis in rows]
+    sizes = sorted({int(size) for size in rows["batch_size"]})
+    seeds = sorted(set(rows["seed"].tolist()))
+    rates = _tried(rows)
+    cubes = {axis: np.full((len(sizes), len(rates), len(seeds)), np.nan) for axis in axes}
+    diverged = np.zeros((len(sizes), len(rates)), bool)
+    for place, run in _places(rows, sizes, rates, seeds):
+        for axis in axes:
+            cubes[axis][place] = target.crossing(run, axis)
+        diverged[place[:2]] |= _failed(run)
+    chosen = None
+    measured = {axis: cube[:, 0] for axis, cube in cubes.items()}
+    if len(rates) > 1:
+        measured = {axis: _read(cube)[0] for axis, cube in cubes.items()}
+        chosen = _rates(rates, cubes["updates"], diverged)
+    return _Measured(sizes, seeds, measured, usable(measured["updates"]), chosen)
+
+
+def usable(updates: np.ndarray) -> np.ndarray:
+    """Returns whether every seed of a size reached the target, after an update at least.
+
+    A target that holds before the first update has no logarithm of its updates.
+
+    Args:
+        updates: As `Scaling.measured` has them, shape (sizes, seeds).
+    """
+    rows = [row[~np.isnan(row)] for row in updates]
+    return np.array([bool(len(row) and (np.isfinite(row) & (row > 0)).all()) for row in rows])
+
+
+def _tried(rows: pandas.DataFrame) -> tuple[float, ...]:
+    """Returns the rates of a series that are chosen from; one of no meaning where none is."""
+    rate = chosen_rates.RATE
+    if rate not in rows or not (rows.groupby("batch_size")[rate].nunique() > 1).any():
+        return (math.nan,)
+    return tuple(sorted(set(rows[rate].tolist())))
+
+
+def _places(
+    rows: pandas.DataFrame, sizes: list[int], rates: tuple[float, ...], seeds: list[int]
+) -> Iterator[tuple[tuple[int, int, int], pandas.DataFrame]]:
+    """Yields the trainings, with the indices of their size, rate and seed."""
+    for (size, seed, *rate), run in rows.groupby(_run_keys(rows), dropna=False):
+        at = rates.index(rate[0]) if len(rates) > 1 else 0
+        yield (sizes.index(int(size)), at, seeds.index(seed)), run
+
+
+def _read(cube: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what each seed took at the rate that the others choose, and which that is.
+
+    One seed in all has no others: it is read at its own choice, which flatters it.
+    """
+    if cube.shape[2] > 1:
+        return chosen_rates.leave_one_out(cube)
+    own = cube[:, :, 0]
+    known = ~np.isnan(own).all(axis=1)
+    least = np.where(np.isnan(own), np.inf, own)
+    index = np.where(np.isfinite(least).any(axis=1), least.argmin(axis=1), -1)
+    return np.where(known, least.min(axis=1), np.nan)[:, None], index[:, None]
+
+
+def _rates(tried: tuple[float, ...], updates: np.ndarray, diverged: np.ndarray) -> Rates:
+    found = chosen_rates.by_lowest(updates)
+    known = np.array([*tried, np.nan])  # the index -1 is none
+
+    def told(cells: np.ndarray) -> tuple[tuple[float, ...], ...]:
+        return tuple(tuple(np.array(tried)[row].tolist()) for row in cells)
+
+    never = np.isinf(updates).any(axis=2) & ~diverged
+    read = known[_read(updates)[1]]
+    return Rates(tried, known[found.index], found.on_edge, read, told(diverged), told(never))
 
 
 def _scaling(
@@ -180,27 +365,18 @@ def _scaling(
     cost: step_cost.Fit | None,
     step: tuple[float, float] | None,
 ) -> Scaling:
-    axes = [axis for axis in AXES if axis in rows]
-    trainings = {run: group for run, group in rows.groupby(_RUN)}
-    sizes = sorted({int(size) for size, _ in trainings})
-    seeds = sorted({seed for _, seed in trainings})
-    measured = {axis: np.full((len(sizes), len(seeds)), np.nan) for axis in axes}
-    for (size, seed), group in trainings.items():
-        for axis in axes:
-            place = sizes.index(int(size)), seeds.index(seed)
-            measured[axis][place] = target.crossing(group, axis)
-    # A target that holds before the first update has no logarithm of its updates.
-    usable = [row[~np.isnan(row)] for row in measured["updates"]]
-    fitted = np.array([bool((np.isfinite(row) & (row > 0)).all()) for row in usable])
+    found = _measured(rows, target)
+    sizes, fitted = found.batch_sizes, found.fitted
     fit = best = None
     if fitted.sum() >= critical_batch_size.LEAST_SIZES:
         chosen = np.array(sizes)[fitted]
-        fit = critical_batch_size.fit(chosen, measured["updates"][fitted])
+        fit = critical_batch_size.fit(chosen, found.axes["updates"][fitted])
         if step and math.isfinite(fit.critical_batch_size):
             error = fastest_batch_size.log_error(fit, cost) if cost else math.nan
             constants = (fit.updates_min, fit.examples_min, *step)
             best = fastest_batch_size.fastest(*constants, error)
-    return Scaling(factors, along, target, sizes, measured, fitted, fit, cost, step, best)
+    more = (cost, step, best, found.seeds, found.rates)
+    return Scaling(factors, along, target, sizes, found.axes, fitted, fit, *more)
 
 
 def _step_cost(rows: pandas.DataFrame) -> step_cost.Fit | None:
@@ -208,7 +384,7 @@ def _step_cost(rows: pandas.DataFrame) -> step_cost.Fit | None:
     if "seconds" not in rows:
         return None
     found: dict[int, list[float]] = {}
-    for (size, _), group in rows.groupby(_RUN):
+    for (size, *_), group in rows.groupby(_run_keys(rows), dropna=False):
         ends = group.sort_values("updates").iloc[[0, -1]]
         steps, seconds = (float(ends[axis].diff().iloc[-1]) for axis in ("updates", "seconds"))
         if steps <= 0:  # a single row: from the start

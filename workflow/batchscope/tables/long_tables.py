@@ -6,6 +6,8 @@ alone without measurements. `tables` has the table with one row per run.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,18 +98,21 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
 
     A run without `evaluate_every` has those of its history, at the epochs' ends. Seconds are never
     what a training measured of itself: those of its examples in a timing job that had the machine
-    to itself.
+    to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
     """
     chosen = study.experiments[experiment]
 
     def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
         for place in job_files.places(study, results):
             speeds: dict[str, float] = {}  # timing configuration -> images per second
+            beside = _speeds_beside(place, study, chosen)
             for first in _runs(place.results, chosen):
                 run = first["run"]
                 timing = run_names.timing_name(run_names.parse_run(run))
                 if timing not in speeds:
-                    speeds[timing] = _timed(place, timing, chosen, "images_per_second")
+                    found_speed = _timed(place, timing, chosen, "images_per_second")
+                    other = beside.get(timing, NAN)
+                    speeds[timing] = found_speed if math.isfinite(found_speed) else other
                 rows = trajectory(place.results, run)
                 found = {
                     name: [row.get(name, NAN) for row in rows] for name in columns.TRAJECTORIES
@@ -349,6 +354,33 @@ def _timed(place: job_files.Place, timing: str, experiment: Experiment, column: 
     return NAN if found is None else found
 
 
+def _speeds_beside(
+    place: job_files.Place, study: Study, experiment: Experiment
+) -> dict[str, float]:
+    """Returns timing configuration -> images per second, of the experiments of times beside one.
+
+    Of a sweep whose steps are driven as a training's are: the median of its blocks.
+    """
+    found = {}
+    for name in experiment.trainings.beside:
+        for job in job_files.timing_jobs(study.experiments[name], place.results, place.recorded):
+            if job.measure != "throughput" or not _as_trained(job.sweep.factors):
+                continue
+            record = read_record(job.path, "sizes") or {"sizes": []}
+            for size in record["sizes"]:
+                seconds = [block["seconds_per_step"] for block in size["blocks"]]
+                if seconds:
+                    factors = {**job.sweep.factors, "batch_size": size["batch_size"]}
+                    speed = size["batch_size"] / statistics.median(seconds)
+                    found.setdefault(run_names.timing_name(factors), speed)
+    return found
+
+
+def _as_trained(factors: dict[str, Any]) -> bool:
+    own = run_factors.TIMING_ONLY_FACTORS.values()
+    return all(factors.get(factor.name, factor.birth) == factor.birth for factor in own)
+
+
 TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
     "history.csv": histories,
     "trajectories.csv": trajectories,
@@ -361,10 +393,14 @@ TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
 }
 
 
-def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes every long table of an experiment, each atomically."""
-    for name, table in TABLES.items():
-        write_table(table(results, study, experiment), Path(folder) / name)
+def write(
+    results: Path | str, study: Study, experiment: str, folder: Path | str
+) -> dict[str, pandas.DataFrame]:
+    """Writes every long table of an experiment, each atomically; returns them by name."""
+    found = {name: table(results, study, experiment) for name, table in TABLES.items()}
+    for name, table in found.items():
+        write_table(table, Path(folder) / name)
+    return found
 
 
 def write_table(frame: pandas.DataFrame, path: Path) -> None:

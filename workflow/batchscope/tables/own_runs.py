@@ -19,8 +19,9 @@ from batchscope.errors import ConfigError, UserError
 
 _MOST_SHOWN = 20  # problems of one file
 _RUN = ("batch_size", "seed")
-# Columns of trajectories.csv that say which training it is and what became of it, no more.
-_NAMES = ("run", "status", "machine")
+# Columns of trajectories.csv that say which training it is, no more.
+_NAMES = ("run", "machine")
+_STATUS = "status"  # what became of it
 # Columns of what is computed, which no column that tells series apart may be called.
 _TAKEN = ("target", "points", "residual", "lack_of_fit", "updates_min", "examples_min", "_loss")
 
@@ -94,9 +95,11 @@ def read(path: Path | str) -> OwnRuns:
     """Reads a table of one's own trainings.
 
     Columns: `batch_size`, `seed`, `updates` or `examples`; `seconds` where they are known; any of
-    the losses and accuracies. `epoch` is read and not used, nor are `run`, `status` and `machine`
-    of trajectories.csv, which is such a table. Every other column tells series apart. A training
-    has a row per evaluation, or a single one at its target.
+    the losses and accuracies. `epoch` is read and not used, nor are `run` and `machine` of
+    trajectories.csv, which is such a table; a `status` of `diverged` or `out_of_memory` is a
+    training that never got anywhere. Every other column tells series apart, but a `learning_rate`
+    of which several were tried at a batch size: it is chosen. A training has a row per evaluation,
+    or a single one at its target.
 
     Raises:
         ConfigError: If the file is not such a table; with every problem, at its line and column.
@@ -109,7 +112,7 @@ def read(path: Path | str) -> OwnRuns:
         header = [name for name in header if name != "seconds"]  # known of no training
     lines = [(line, {name: cells[name] for name in header}) for line, cells in lines]
     runs: dict[tuple[str, ...], int] = {}
-    factors = [name for name in header if name not in _KINDS]
+    factors = [name for name in header if name not in (*_KINDS, _STATUS)]
     for _, cells in lines:
         key = tuple(cells[name] for name in (*_RUN, *factors))
         runs[key] = runs.get(key, 0) + 1
@@ -119,7 +122,7 @@ def read(path: Path | str) -> OwnRuns:
     found: list[str] = []
     rows: list[dict[str, Any]] = []
     for line, cells in lines:
-        rows.append({name: text for name, text in cells.items() if name in factors})
+        rows.append({name: text for name, text in cells.items() if name in (*factors, _STATUS)})
         for name, text in cells.items():
             if name in kinds:
                 convert, expected = kinds[name]

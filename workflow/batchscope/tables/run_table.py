@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.analysis import largest_within_margin, run_series
+from batchscope.analysis import largest_within_margin, run_series, to_target_tables
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
@@ -177,6 +177,13 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
     long_tables.write_table(stated, Path(folder) / "margins.csv")
     limits = timing_tables.limits(results, study, found.trainings.beside)
     long_tables.write_table(limits, Path(folder) / "limits.csv")
-    long_tables.write(results, study, experiment, folder)
+    evaluated = long_tables.write(results, study, experiment, folder)["trajectories.csv"]
+    scalings = to_target_tables.of_study(evaluated, runs)
+    constant = to_target_tables.constants(runs)
+    for name, table in (
+        ("critical_batch_size.csv", to_target_tables.fits(scalings, constant)),
+        ("to_target.csv", to_target_tables.trainings(scalings, constant)),
+    ):
+        long_tables.write_table(table, Path(folder) / name)
     timing_tables.write(results, study, experiment, folder)
     long_tables.write_table(published(study, experiment), Path(folder) / PUBLISHED)

@@ -23,21 +23,54 @@ _SHADES = {
     critical_batch_size.DIMINISHING: "#ffffff",
     critical_batch_size.MAXIMAL: "#f8e9dd",
 }
-_LINE = canvas.COLOURS[0]
+LINE = canvas.COLOURS[0]
+CRITICAL, FASTEST = canvas.COLOURS[1], canvas.COLOURS[2]
+
+
+class Mark(NamedTuple):
+    """A batch size with its interval, at the foot of a panel.
+
+    Attributes:
+        label: What it is.
+        value: The batch size; NaN where there is an end alone.
+        low: Lower end; NaN where it is open.
+        high: Upper end; NaN where it is open.
+        colour: Its colour.
+        marker: Its marker.
+        bar: Whether it has an interval, whose open ends are arrows.
+    """
+
+    label: str
+    value: float
+    low: float
+    high: float
+    colour: str
+    marker: str
+    bar: bool = True
 
 
 class Panel(NamedTuple):
-    """One series and target, with the words above its updates, its examples and its seconds."""
+    """One series and target, with the words above its updates, its examples and its seconds.
+
+    `noise` is drawn at the foot of its updates, below the critical batch size.
+    """
 
     scaling: Scaling
     title: str
     critical: str
     fastest: str
+    noise: tuple[Mark, ...] = ()
 
 
-def draw(panels: Sequence[Panel]) -> Figure:
-    """Returns the figure: a row per series and target; updates, examples and, if known, seconds."""
-    seconds = any("seconds" in panel.scaling.measured or panel.fastest for panel in panels)
+def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
+    """Returns the figure: a row per series and target; updates, examples and, if known, seconds.
+
+    Args:
+        panels: The rows.
+        seconds: Whether the seconds are drawn; by default where they are known.
+    """
+    if seconds is None:
+        seconds = any("seconds" in panel.scaling.measured or panel.fastest for panel in panels)
     with canvas.style():
         figure, axes = canvas.panels(len(panels), 3 if seconds else 2, width=3.6)
         for row, panel in zip(axes, panels, strict=True):
@@ -45,13 +78,19 @@ def draw(panels: Sequence[Panel]) -> Figure:
         handles = [
             Line2D([], [], linestyle="none", marker="o", color="#777777", markersize=3.5),
             Line2D([], [], linestyle="none", marker="s", color=canvas.COLOURS[-1]),
-            Line2D([], [], color=_LINE),
-            Patch(color=_LINE, alpha=0.25),
-            Line2D([], [], color=canvas.COLOURS[1], linestyle="--"),
+            Line2D([], [], color=LINE),
+            Patch(color=LINE, alpha=0.25),
+            Line2D([], [], color=CRITICAL, linestyle="--", marker="D", markersize=4),
         ]
         labels = ["a seed", "geometric mean", "fit", "its 95 % band", "B_crit [95 % interval]"]
+        for mark in dict.fromkeys(
+            (mark.label, mark.colour, mark.marker) for panel in panels for mark in panel.noise
+        ):
+            label, colour, marker = mark
+            handles.append(Line2D([], [], color=colour, marker=marker, markersize=5))
+            labels.append(label)
         if seconds:
-            handles.append(Line2D([], [], color=canvas.COLOURS[2], linestyle=":"))
+            handles.append(Line2D([], [], color=FASTEST, linestyle=":"))
             labels.append("B* [95 % interval]")
         for regime in (critical_batch_size.PERFECT, critical_batch_size.MAXIMAL):
             handles.append(Patch(facecolor=_SHADES[regime], edgecolor="#bbbbbb"))
@@ -66,25 +105,67 @@ def _draw_row(row: np.ndarray, panel: Panel) -> None:
     for axes, axis, title in zip(row, AXES, titles, strict=False):
         axes.set_yscale("log")
         if axis in scaling.measured:
-            _draw_points(axes, scaling, axis)
+            draw_points(axes, scaling, axis)
         if fit and axis != "seconds":
             _draw_fit(axes, scaling, fit, per_update=axis == "updates")
         if axis == "seconds":
-            _draw_closed_form(axes, scaling)
-        if axes.has_data():
-            low, high = axes.get_ylim()
-            canvas.few_log_labels(axes.yaxis, high / low)
-        else:
+            draw_closed_form(axes, scaling)
+        if not axes.has_data():
             canvas.empty(axes, "no seconds" if axis == "seconds" else "never reached")
-        axes.set_ylabel(f"{axis} to the target")
+        axes.set_ylabel("time to the target (s)" if axis == "seconds" else f"{axis} to the target")
         canvas.batch_size_axis(axes, scaling.batch_sizes)
         axes.grid(axis="x", visible=False)
         if fit and axis != "seconds":
-            _shade(axes, fit)
+            shade(axes, fit)
+            marks = [critical_mark(fit), *(panel.noise if axis == "updates" else ())]
+            mark_batch_sizes(axes, marks)
+        if axes.has_data():
+            low, high = axes.get_ylim()
+            canvas.few_log_labels(axes.yaxis, high / low)
         axes.set_title(title, fontsize=9 if axes is row[0] else 8)
 
 
-def _draw_points(axes: Axes, scaling: Scaling, axis: str) -> None:
+def critical_mark(fit: CriticalBatchSize) -> Mark:
+    """Returns the mark of the critical batch size."""
+    ends = (fit.critical_batch_size, fit.low, fit.high)
+    return Mark("B_crit [95 % interval]", *ends, CRITICAL, "D")
+
+
+def mark_batch_sizes(axes: Axes, marks: Sequence[Mark]) -> None:
+    """Draws batch sizes and their intervals below the data, each in a row of its own.
+
+    What lies beyond the panel is an arrow at its edge, as an open end is.
+    """
+    marks = [mark for mark in marks if np.isfinite([mark.value, mark.low, mark.high]).any()]
+    low, high = np.log(axes.get_ylim())
+    step = 0.075 * (high - low)
+    axes.set_ylim(math.exp(low - step * len(marks)), math.exp(high))
+    left, right = axes.get_xlim()
+    inner = (left + 0.015 * (right - left), right - 0.015 * (right - left))
+    foot = (low - step * (len(marks) - 0.45), low + 0.45 * step)
+    for place, mark in zip(
+        np.exp(np.linspace(*foot, len(marks) + 1)[:-1][::-1]), marks, strict=True
+    ):
+        look = {"color": mark.colour, "zorder": 5}
+        value = math.log2(mark.value) if mark.value > 0 else math.nan
+        ends = [
+            math.log2(end) if end > 0 else edge
+            for end, edge in zip((mark.low, mark.high), (-math.inf, math.inf), strict=True)
+        ]
+        drawn = np.clip([*(ends if mark.bar else ()), value], *inner)
+        if mark.bar and drawn[0] < drawn[1]:
+            axes.plot(drawn[:2], [place] * 2, lw=1.6, solid_capstyle="butt", **look)
+        for at, marker in ((inner[0], "<"), (inner[1], ">")):
+            beyond = [*(ends if mark.bar else ()), value]
+            if any(end < at if marker == "<" else end > at for end in beyond):
+                axes.plot(at, place, marker=marker, markersize=5, **look)
+        if inner[0] <= value <= inner[1]:
+            axes.plot(value, place, marker=mark.marker, markersize=5, mec="white", mew=0.5, **look)
+    axes.set_xlim(left, right)
+
+
+def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> None:
+    """Draws every seed, and the geometric mean of a size that got there with all of them."""
     for size, values in zip(scaling.batch_sizes, scaling.measured[axis], strict=True):
         reached = values[np.isfinite(values) & (values > 0)]
         never = int(np.isinf(values).sum())
@@ -92,7 +173,7 @@ def _draw_points(axes: Axes, scaling: Scaling, axis: str) -> None:
         if len(reached) > 1:
             look = {"color": "#777777", "markersize": 3.5, "alpha": 0.7, "zorder": 3}
             axes.plot([at] * len(reached), reached, "o", **look)
-        if len(reached) and not never:
+        if mean and len(reached) and not never:
             centre = float(np.exp(np.log(reached).mean()))
             axes.plot(at, centre, "s", color=canvas.COLOURS[-1], markersize=5, zorder=4)
         if never:
@@ -114,13 +195,13 @@ def _draw_fit(axes: Axes, scaling: Scaling, fit: CriticalBatchSize, per_update: 
     chosen = np.array(scaling.batch_sizes)[scaling.fitted]
     grid = np.geomspace(chosen.min(), chosen.max(), 120)
     times = 1.0 if per_update else grid
-    axes.plot(np.log2(grid), fit.updates(grid) * times, color=_LINE, zorder=2)
+    axes.plot(np.log2(grid), fit.updates(grid) * times, color=LINE, zorder=2)
     low, high = fit.band(grid)
     if np.isfinite(low).all():
-        axes.fill_between(np.log2(grid), low * times, high * times, color=_LINE, alpha=0.25, lw=0)
+        axes.fill_between(np.log2(grid), low * times, high * times, color=LINE, alpha=0.25, lw=0)
 
 
-def _draw_closed_form(axes: Axes, scaling: Scaling) -> None:
+def draw_closed_form(axes: Axes, scaling: Scaling) -> None:
     """Draws T(B) and its least value, where the time of a step is known."""
     fit, step, best = scaling.fit, scaling.step, scaling.fastest
     if not (fit and step and best):
@@ -128,12 +209,12 @@ def _draw_closed_form(axes: Axes, scaling: Scaling) -> None:
     grid = np.geomspace(min(scaling.batch_sizes), max(scaling.batch_sizes), 120)
     constants = (fit.updates_min, fit.examples_min, *step)
     times = fastest_batch_size.seconds_to_target(grid, *constants)
-    axes.plot(np.log2(grid), times, color=_LINE, zorder=2)
+    axes.plot(np.log2(grid), times, color=LINE, zorder=2)
     if grid[0] <= best.batch_size <= grid[-1]:
-        axes.axvline(math.log2(best.batch_size), color=canvas.COLOURS[2], linestyle=":", lw=1.4)
+        axes.axvline(math.log2(best.batch_size), color=FASTEST, linestyle=":", lw=1.4)
 
 
-def _shade(axes: Axes, fit: CriticalBatchSize) -> None:
+def shade(axes: Axes, fit: CriticalBatchSize) -> None:
     """Shades the regimes over the width of the panel, and marks B_crit where it lies in it."""
     left, right = axes.get_xlim()
     critical = fit.critical_batch_size
@@ -150,7 +231,7 @@ def _shade(axes: Axes, fit: CriticalBatchSize) -> None:
         if low < high:
             axes.axvspan(low, high, color=_SHADES[regime], zorder=0, lw=0)
     if left < math.log2(critical) < right:
-        axes.axvline(math.log2(critical), color=canvas.COLOURS[1], linestyle="--", lw=1.2)
+        axes.axvline(math.log2(critical), color=CRITICAL, linestyle="--", lw=1.2)
     axes.set_xlim(left, right)
 
 

@@ -1,0 +1,313 @@
+"""What each batch size takes to a target, as tables: a row per series and target, or per training.
+
+The second has all that the first was fitted to, so that a figure is drawn from both alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import chosen_rates, critical_batch_size, run_series, updates_to_target
+from batchscope.analysis.fastest_batch_size import FastestBatchSize
+from batchscope.analysis.updates_to_target import AXES, Rates, Scaling, Target
+
+NAN = float("nan")
+_TARGET = {
+    "target": "Loss or accuracy to reach, as the command line takes it.",
+    "target_column": "Column of trajectories.csv that it is of.",
+    "target_value": "The number to reach.",
+}
+# Columns of critical_batch_size.csv beside the factors of a series.
+COLUMNS: dict[str, str] = {
+    **_TARGET,
+    "points": "Batch sizes that were fitted: those that reached the target with every seed. None "
+    "below three.",
+    "updates_min": "Fewest updates to the target, S_min of S = S_min (1 + B_crit / B); empty where "
+    "B_crit is open upwards.",
+    "examples_min": "Fewest examples to the target, S_min * B_crit; empty where B_crit is open "
+    "downwards.",
+    "critical_batch_size": "B_crit, at which a training takes twice the fewest updates and twice "
+    "the fewest examples (McCandlish et al. 2018, arXiv 1812.06162); empty where the updates fall "
+    "as 1 / B up to the largest batch size, or do not fall at all.",
+    "critical_batch_size_low": "Lower end of its 95 % interval; empty where it is open (at most).",
+    "critical_batch_size_high": "Upper end; empty where it is open (at least).",
+    "by_seed": "1 where the interval is that over one fit per seed, at one end or both; 0 where it "
+    "is the profile interval over batch sizes.",
+    "residual": "Root-mean-square residual of the logarithm of the updates: about relative.",
+    "lack_of_fit": "What shows that the residuals bend: runs test, curved alternative; empty where "
+    "nothing does.",
+    "fixed_seconds": "Fixed cost a of a step, s, from the line a + b * B through the seconds per "
+    "step of the timing jobs; empty unless both costs are positive.",
+    "seconds_per_image": "Cost per image b, s.",
+    "half_batch": "Batch size a / b at which half of a step is fixed cost.",
+    "half_batch_low": "Lower end of its 95 % interval.",
+    "half_batch_high": "Upper end.",
+    "fastest_batch_size": "Batch size that reaches the target soonest in closed form, "
+    "sqrt(critical_batch_size * half_batch).",
+    "fastest_batch_size_low": "Lower end of its 95 % interval; empty where one of both is open.",
+    "fastest_batch_size_high": "Upper end.",
+    "fastest_seconds": "Seconds to the target there, in closed form.",
+    "fastest_from": "Smallest batch size within 10 % of that time, in closed form.",
+    "fastest_to": "Largest one.",
+    "measured_fastest": "Batch size of the study with the least geometric mean of the seconds to "
+    "the target; empty without seconds.",
+}
+# Columns of to_target.csv beside the factors of a series, the learning rate apart.
+TRAININGS: dict[str, str] = {
+    **_TARGET,
+    "batch_size": "Examples per update.",
+    "seed": "Seed.",
+    "learning_rate": "Learning rate of the training. Of several that were tried, the one that the "
+    "other seeds choose by their updates to the target.",
+    "chosen_learning_rate": "The rate with the fewest updates over all seeds; empty where none "
+    "was to choose, or none got every seed there.",
+    "on_edge": "1 where that is the lowest or the highest rate tried at the batch size; empty "
+    "where none was to choose.",
+    "diverged_learning_rates": "Rates at which a training of the batch size diverged or ran out "
+    "of memory, which are never chosen.",
+    "never_learning_rates": "Rates at which one never reached the target, which are not chosen "
+    "either.",
+    "reached": "1 where the training reached the target, else 0.",
+    "updates": "Updates that it took; empty where it never got there.",
+    "examples": "Examples that it took, each as often as it was used.",
+    "seconds": "Seconds that it took: examples / images_per_second of the timing job, evaluations "
+    "apart; empty where nothing was timed.",
+}
+
+
+def target_text(target: Target) -> str:
+    """Returns a target as the command line takes it; the file's own where it states none."""
+    if not target.column:
+        return "as in the file"
+    return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
+
+
+def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the evaluations of an experiment, as `updates_to_target` takes them.
+
+    Args:
+        trajectories: One row per run and evaluation.
+        runs: One row per run; one that left no evaluation has a row of its own in the result, so
+            that its rate counts as tried.
+    """
+    keys = ["machine", "run"]
+    there = set(trajectories[keys].itertuples(index=False, name=None))
+    absent = [key not in there for key in runs[keys].itertuples(index=False, name=None)]
+    numbers = [*AXES, *updates_to_target.LOSSES, *updates_to_target.ACCURACIES]
+    floats = {name: float for name in numbers if name in trajectories}
+    rows = runs.loc[absent, [name for name in trajectories if name in runs]]
+    rows = rows.reindex(columns=trajectories.columns).astype(floats)
+    frame = trajectories.astype(floats)
+    frame = pandas.concat([frame, rows], ignore_index=True) if len(rows) else frame
+    return frame.drop(columns="seconds") if frame["seconds"].isna().all() else frame
+
+
+def of_study(
+    trajectories: pandas.DataFrame, runs: pandas.DataFrame, targets: Iterable[Target] = ()
+) -> list[Scaling]:
+    """Returns the scaling of every target and series with three batch sizes or more.
+
+    Args:
+        trajectories: One row per run and evaluation, with factors and status.
+        runs: One row per run.
+        targets: What to reach; by default three of each series.
+    """
+    least = critical_batch_size.LEAST_SIZES
+    if trajectories.empty or runs["batch_size"].nunique() < least:
+        return []
+    frame = evaluations(trajectories, runs)
+    found = updates_to_target.scalings(frame, run_series.factor_columns(frame), targets)
+    # A training with one evaluation was not stopped at a target: it is none of a file's own.
+    return [each for each in found if len(each.batch_sizes) >= least and each.target.column]
+
+
+def constants(runs: pandas.DataFrame) -> dict[str, Any]:
+    """Returns the factors of which an experiment has one value."""
+    names = run_series.factor_columns(runs)
+    return {name: runs[name].iloc[0] for name in names if runs[name].nunique(dropna=False) == 1}
+
+
+def fits(scalings: Sequence[Scaling], constant: dict[str, Any] | None = None) -> pandas.DataFrame:
+    """Returns one row per series and target; see `COLUMNS`.
+
+    Args:
+        scalings: What was found.
+        constant: Factors that all series have in common.
+    """
+    factors = _factors(scalings, constant or {})
+    rows = [{**(constant or {}), **each.factors, **_fit_row(each)} for each in scalings]
+    return pandas.DataFrame(rows, columns=[*factors, *COLUMNS]).astype(
+        {"points": "Int64", "by_seed": "Int64", "measured_fastest": "Int64"}
+    )
+
+
+def trainings(
+    scalings: Sequence[Scaling], constant: dict[str, Any] | None = None
+) -> pandas.DataFrame:
+    """Returns one row per series, target, batch size and seed; see `TRAININGS`."""
+    constant = constant or {}
+    factors = [name for name in _factors(scalings, constant) if name != chosen_rates.RATE]
+    rows = [
+        {**constant, **each.factors, **row}
+        for each in scalings
+        for row in _training_rows(each, {**constant, **each.factors}.get(chosen_rates.RATE, NAN))
+    ]
+    return pandas.DataFrame(rows, columns=[*factors, *TRAININGS]).astype(
+        {"on_edge": "Int64", "reached": "Int64"}
+    )
+
+
+def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of `trainings`, each beside its row of `fits`."""
+    keys = [name for name in fitted if name in each and name != chosen_rates.RATE]
+    beside = fitted.drop(columns=chosen_rates.RATE, errors="ignore")
+    return each.merge(beside, on=keys, how="left", sort=False)
+
+
+def restored(frame: pandas.DataFrame) -> list[Scaling]:
+    """Returns the scalings that a table of `joined` was made of, the fit of the step apart.
+
+    Args:
+        frame: The table, in memory or read from its file.
+    """
+    if frame.empty:
+        return []
+    names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
+    keys = [*names, "target_column", "target_value"]
+    found = []
+    for key, rows in frame.groupby(keys, sort=False, dropna=False):
+        values = dict(zip(keys, key, strict=True))
+        target = Target(values.pop("target_column"), float(values.pop("target_value")))
+        found.append(_restored(values, target, rows))
+    return found
+
+
+def _factors(scalings: Sequence[Scaling], constant: dict[str, Any]) -> list[str]:
+    names = {**constant, **{name: None for each in scalings for name in each.factors}}
+    known = run_series.factor_columns(pandas.DataFrame(columns=list(names)))
+    return [*known, *(name for name in names if name not in known)]
+
+
+def _fit_row(scaling: Scaling) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "target": target_text(scaling.target),
+        "target_column": scaling.target.column,
+        "target_value": scaling.target.value,
+        "points": 0,
+    }
+    if fit := scaling.fit:
+        row |= {
+            "points": fit.points,
+            "updates_min": fit.updates_min,
+            "examples_min": fit.examples_min,
+            "critical_batch_size": fit.critical_batch_size,
+            "critical_batch_size_low": fit.low,
+            "critical_batch_size_high": fit.high,
+            "by_seed": int(fit.by_seed),
+            "residual": fit.residual,
+            "lack_of_fit": fit.lack_of_fit,
+        }
+    if scaling.step:
+        row["fixed_seconds"], row["seconds_per_image"] = scaling.step
+        row["half_batch"] = scaling.step[0] / scaling.step[1]
+    if scaling.step and scaling.cost:
+        _, low, high = scaling.cost.half_batch
+        row |= {"half_batch_low": low, "half_batch_high": high if math.isfinite(high) else NAN}
+    if best := scaling.fastest:
+        row |= {
+            "fastest_batch_size": best.batch_size,
+            "fastest_batch_size_low": best.batch_size_low,
+            "fastest_batch_size_high": best.batch_size_high,
+            "fastest_seconds": best.seconds,
+            "fastest_from": best.low,
+            "fastest_to": best.high,
+        }
+    if "seconds" in scaling.measured:
+        means = [ratio.mean for ratio in scaling.ratios()]
+        if np.isfinite(means).any():
+            row["measured_fastest"] = scaling.batch_sizes[int(np.nanargmin(means))]
+    return row
+
+
+def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
+    """Yields the rows of one series and target.
+
+    Args:
+        scaling: What was found.
+        rate: The learning rate of the series; NaN where it has several.
+    """
+    rates, along = scaling.rates, scaling.along.get(chosen_rates.RATE, [])
+    for at, size in enumerate(scaling.batch_sizes):
+        own = along[at] if len(along) == len(scaling.batch_sizes) else rate
+        told: dict[str, Any] = {"batch_size": size}
+        if rates:
+            told |= {
+                "chosen_learning_rate": rates.chosen[at],
+                "on_edge": int(rates.on_edge[at]),
+                "diverged_learning_rates": _listed(rates.diverged[at]),
+                "never_learning_rates": _listed(rates.never[at]),
+            }
+        for column, seed in enumerate(scaling.seeds):
+            taken = {axis: float(found[at, column]) for axis, found in scaling.measured.items()}
+            if math.isnan(taken["updates"]):
+                continue
+            yield {
+                "target": target_text(scaling.target),
+                "target_column": scaling.target.column,
+                "target_value": scaling.target.value,
+                **told,
+                "seed": seed,
+                "learning_rate": rates.read[at, column] if rates else own,
+                "reached": int(math.isfinite(taken["updates"])),
+                **{axis: value if math.isfinite(value) else NAN for axis, value in taken.items()},
+            }
+
+
+def _listed(rates: Sequence[float]) -> str:
+    return " ".join(wording.shortest(rate) for rate in rates)
+
+
+def _unlisted(text: Any) -> tuple[float, ...]:
+    return tuple(float(part) for part in str(text).split()) if pandas.notna(text) else ()
+
+
+def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -> Scaling:
+    sizes = sorted(set(rows["batch_size"].tolist()))
+    seeds = sorted(set(rows["seed"].tolist()))
+    axes = [axis for axis in AXES if axis in rows and rows[axis].notna().any()]
+    measured = {axis: np.full((len(sizes), len(seeds)), np.nan) for axis in ("updates", *axes)}
+    read = np.full((len(sizes), len(seeds)), np.nan)
+    for row in rows.to_dict("records"):
+        place = sizes.index(row["batch_size"]), seeds.index(row["seed"])
+        read[place] = row["learning_rate"]
+        for axis, found in measured.items():
+            found[place] = row[axis] if row["reached"] else math.inf
+    first = rows.iloc[0]
+    fitted = updates_to_target.usable(measured["updates"])
+    fit = None
+    if fitted.sum() >= critical_batch_size.LEAST_SIZES:
+        fit = critical_batch_size.fit(np.array(sizes)[fitted], measured["updates"][fitted])
+    step = best = rates = None
+    if pandas.notna(first["fixed_seconds"]):
+        step = (float(first["fixed_seconds"]), float(first["seconds_per_image"]))
+    if pandas.notna(first["fastest_batch_size"]):
+        ends = ("batch_size", "batch_size_low", "batch_size_high", "seconds", "from", "to")
+        best = FastestBatchSize(*(float(first[f"fastest_{end}"]) for end in ends))
+    if rows["on_edge"].notna().any():
+        by_size = rows.groupby("batch_size").first()
+        rates = Rates(
+            tuple(sorted(set(read[~np.isnan(read)].tolist()))),
+            rows.groupby("batch_size")["chosen_learning_rate"].max().to_numpy(float),
+            by_size["on_edge"].to_numpy(bool),
+            read,
+            tuple(map(_unlisted, by_size["diverged_learning_rates"])),
+            tuple(map(_unlisted, by_size["never_learning_rates"])),
+        )
+    more = (None, step, best, seeds, rates)
+    return Scaling(factors, {}, target, sizes, measured, fitted, fit, *more)

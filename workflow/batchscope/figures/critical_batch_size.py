@@ -1,0 +1,294 @@
+"""Updates and examples to a target against batch size, and the critical batch size."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.figure import Figure
+
+from batchscope import wording
+from batchscope.analysis import (
+    chosen_rates,
+    critical_batch_size,
+    ratio_intervals,
+    run_series,
+    to_target_tables,
+)
+from batchscope.analysis.updates_to_target import Scaling
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas, target_words, to_target
+
+_MOST_ROWS = 6  # beyond them one target of each series
+_MOST_SERIES = 12
+_MOST_TOLD = 3  # series described in words
+_NOISE = {"start": "_start", "end": ""}  # place in the training -> how its columns end
+_MARKERS = {"start": "o", "end": "s"}
+_LETTERS = 15  # of a note, in an inch
+_NOISE_COLUMNS = [
+    "noise_batch_size",
+    *(f"noise_scale_{place}{end}" for place in _NOISE for end in ("", "_low", "_high")),
+]
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series, target, batch size and seed, beside what was fitted to them.
+
+    `noise_scale_start` and `noise_scale_end` are those of the finished runs at the batch size
+    nearest to the critical one, at its learning rate; an end that is open is infinite.
+    """
+    frame = to_target_tables.joined(tables.critical_batch_size, tables.to_target)
+    noise = [_noise(scaling, frame, tables.runs) for scaling in to_target_tables.restored(frame)]
+    keys = ["target_column", "target_value", *_told_apart(frame)]
+    groups = frame.groupby(keys, sort=False, dropna=False).ngroup() if len(frame) else []
+    return frame.assign(
+        **{name: [noise[group][name] for group in groups] for name in _NOISE_COLUMNS}
+    )
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: a row of two panels for each series and target."""
+    scalings = shown(to_target_tables.restored(frame))
+    if not scalings:
+        return nothing(("Updates to the target", "Examples to the target"))
+    own = [rows(frame, scaling) for scaling in scalings]
+    panels = [
+        to_target.Panel(
+            scaling,
+            title(scaling),
+            target_words.caption(scaling),
+            "",
+            tuple(_marks(row.iloc[0])),
+        )
+        for scaling, row in zip(scalings, own, strict=True)
+    ]
+    figure = to_target.draw(panels, seconds=False)
+    notes(figure, _notes(frame, scalings))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the critical batch size of each series at its lowest target, and what it means."""
+    told = []
+    for scaling in lowest(to_target_tables.restored(frame))[:_MOST_TOLD]:
+        told.append(_sentence(scaling))
+        if scaling.fit:
+            told += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
+            told += _noise_sentence(rows(frame, scaling).iloc[0])
+        if scaling.rates and scaling.rates.on_edge.any():
+            told.append(edge_sentence(scaling))
+    return " ".join(told)
+
+
+def shown(scalings: Sequence[Scaling]) -> list[Scaling]:
+    """Returns what is drawn: all, or where they are many each series at its lowest target."""
+    found = list(scalings) if len(scalings) <= _MOST_ROWS else lowest(scalings)
+    return found[:_MOST_SERIES]
+
+
+def lowest(scalings: Sequence[Scaling]) -> list[Scaling]:
+    """Returns the last target of each series, of those that have a fit, if any has."""
+    last: dict[tuple[Any, ...], Scaling] = {}
+    for scaling in scalings:
+        key = tuple(map(str, scaling.factors.values()))
+        if key not in last or scaling.fit or not last[key].fit:
+            last[key] = scaling
+    return list(last.values())
+
+
+def nothing(titles: Sequence[str]) -> Figure:
+    """Returns a figure that says that there is nothing to draw."""
+    figure, grid = canvas.panels(1, len(titles))
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set(title=title, xlabel="batch size", ylabel=title.lower())
+        axes.set_xticks([])
+        canvas.empty(axes, "no target that three\nbatch sizes reached")
+    return figure
+
+
+def title(scaling: Scaling) -> str:
+    """Returns the series and the target, in words."""
+    what = f"{scaling.target.column.replace('_', ' ')} {wording.number(scaling.target.value)}"
+    return ", ".join(filter(None, [run_series.describe(scaling.factors), what]))
+
+
+def notes(figure: Figure, found: Iterable[str]) -> None:
+    """Writes notes below a figure, in lines that fit its width."""
+    width = int(_LETTERS * figure.get_size_inches()[0])
+    lines = [line for note in found for line in textwrap.wrap(note, width)]
+    canvas.notes(figure, pandas.DataFrame({"status": []}), *lines)
+
+
+def whose(scaling: Scaling) -> str:
+    """Returns the series in brackets, where there are several."""
+    words = run_series.describe(scaling.factors)
+    return f" ({words})" if words else ""
+
+
+def reached(scaling: Scaling) -> str:
+    """Returns `a validation loss of 0.2`."""
+    value = wording.number(scaling.target.value)
+    return f"a {scaling.target.column.replace('_', ' ')} of {value}"
+
+
+def edge_sentence(scaling: Scaling) -> str:
+    """Returns where a chosen rate lies on the edge of its grid."""
+    assert scaling.rates
+    pairs = zip(scaling.batch_sizes, scaling.rates.on_edge, strict=True)
+    sizes = wording.listed(size for size, edge in pairs if edge)
+    return (
+        f"At batch size {sizes} the chosen learning rate lies on the edge of those tried: a better "
+        "one may lie beyond it, and with it fewer updates."
+    )
+
+
+def rate_notes(scalings: Sequence[Scaling]) -> Iterator[str]:
+    """Yields how learning rates were chosen, and which were not."""
+    tuned = [scaling for scaling in scalings if scaling.rates]
+    if not tuned:
+        return
+    yield (
+        "Learning rates are chosen by batch size; each seed is read at the rate that the other "
+        "seeds choose."
+    )
+    last = lowest(tuned)
+    for scaling in last[:_MOST_TOLD]:
+        assert scaling.rates
+        to = f"Rates{whose(scaling)} to {reached(scaling)}"
+        yield f"{to}: {target_words.chosen(scaling, scaling.rates)}."
+        if len(last) == 1:
+            for words in target_words.left_out(scaling, scaling.rates):
+                yield f"{wording.capital(words)}."
+    if any(scaling.rates.on_edge.any() for scaling in last if scaling.rates):
+        yield "Edge: the lowest or highest rate tried there; a better one may lie beyond it."
+
+
+def _told_apart(frame: pandas.DataFrame) -> list[str]:
+    return [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
+
+
+def rows(frame: pandas.DataFrame, scaling: Scaling) -> pandas.DataFrame:
+    """Returns the rows of one series and target."""
+    own = (frame["target_column"] == scaling.target.column) & (
+        frame["target_value"] == scaling.target.value
+    )
+    for name, value in scaling.factors.items():
+        own &= frame[name].isna() if pandas.isna(value) else frame[name] == value
+    return frame[own]
+
+
+def _noise(scaling: Scaling, frame: pandas.DataFrame, runs: pandas.DataFrame) -> dict[str, float]:
+    """Returns the noise scale beside a critical batch size; NaN where it is not measured."""
+    told = dict.fromkeys(_NOISE_COLUMNS, math.nan)
+    if scaling.fit is None or "gradient_variance" not in runs:
+        return told
+    sizes = np.array(scaling.batch_sizes)[scaling.fitted]
+    centre = scaling.fit.critical_batch_size
+    centre = centre if math.isfinite(centre) else float(np.median(sizes))
+    size = int(sizes[np.abs(np.log(sizes / centre)).argmin()])
+    own = runs[(runs["batch_size"] == size) & (runs["status"] == canvas.FINISHED)]
+    for name, value in scaling.factors.items():
+        own = own[own[name] == value]
+    if scaling.rates:
+        rate = scaling.rates.chosen[scaling.batch_sizes.index(size)]
+        own = own[own[chosen_rates.RATE] == rate]
+    for place, end in _NOISE.items():
+        parts = (own[f"gradient_{name}{end}"] for name in ("variance", "norm_squared"))
+        ratio = ratio_intervals.fieller(*parts)
+        if ratio.resolved:
+            name = f"noise_scale_{place}"
+            value = math.nan if ratio.open else ratio.ratio
+            told |= {name: value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
+            told["noise_batch_size"] = size
+    return told
+
+
+def _noise_of(row: pandas.Series, place: str) -> tuple[float, float, float]:
+    """Returns the noise scale at one place of the training with its ends; NaN where unknown."""
+    value, low, high = (float(row[f"noise_scale_{place}{end}"]) for end in ("", "_low", "_high"))
+    return value, low, high
+
+
+def _marks(row: pandas.Series) -> Iterator[to_target.Mark]:
+    for index, place in enumerate(_NOISE):
+        value, low, high = (
+            float(row[f"noise_scale_{place}{end}"]) for end in ("", "_low", "_high")
+        )
+        if np.isfinite([value, low]).any():
+            known = (low if low > 0 else math.nan, high if math.isfinite(high) else math.nan)
+            colour = canvas.COLOURS[3 + index]
+            bar = math.isfinite(low)
+            label = f"noise scale at the {place}"
+            yield to_target.Mark(label, value, *known, colour, _MARKERS[place], bar)
+
+
+def _notes(frame: pandas.DataFrame, scalings: list[Scaling]) -> Iterator[str]:
+    every = to_target_tables.restored(frame)
+    if len(every) > len(scalings):
+        yield "Of each series the lowest target; all others are in critical_batch_size.csv."
+    yield from rate_notes(scalings)
+
+
+def _sentence(scaling: Scaling) -> str:
+    fit, to = scaling.fit, reached(scaling)
+    if fit is None:
+        return f"To {to}{whose(scaling)} there is no fit: {target_words.too_few(scaling)}."
+    start = f"To {to}{whose(scaling)}"
+    value = fit.critical_batch_size
+    low, high = (wording.number(end) if math.isfinite(end) else "" for end in (fit.low, fit.high))
+    if math.isnan(value):
+        way = f"larger than these batch sizes (at least {low})" if low else "not resolved"
+        way = f"smaller than these batch sizes (at most {high})" if high else way
+        return f"{start} the critical batch size is {way}."
+    ends = f"95 % interval {low} to {high}"
+    if not (low and high):
+        ends = f"at least {low}" if low else f"at most {high}" if high else "open at both ends"
+    return (
+        f"{start} the critical batch size is {wording.number(value)} ({ends}): there a training "
+        f"takes {wording.grouped(2 * fit.updates_min)} updates and "
+        f"{wording.grouped(2 * fit.examples_min)} examples, twice the fewest of each."
+    )
+
+
+def _regimes(scaling: Scaling, fit: critical_batch_size.CriticalBatchSize) -> Iterator[str]:
+    """Yields which batch sizes lie where a doubling halves the updates, or saves none."""
+    if math.isnan(fit.critical_batch_size):
+        return
+    sizes: dict[str, list[int]] = {}
+    for size in scaling.batch_sizes:
+        sizes.setdefault(fit.regime(size), []).append(size)
+    if below := sizes.get(critical_batch_size.PERFECT):
+        yield f"Up to {max(below)} a doubled batch nearly halves the updates."
+    if above := sizes.get(critical_batch_size.MAXIMAL):
+        yield f"From {min(above)} on a larger batch saves next to no updates."
+
+
+def _bends(fit: critical_batch_size.CriticalBatchSize) -> Iterator[str]:
+    if fit.lack_of_fit:
+        yield (
+            f"The residuals bend ({fit.lack_of_fit}): the critical batch size is an order of "
+            "magnitude, and its interval too narrow."
+        )
+
+
+def _noise_sentence(row: pandas.Series) -> Iterator[str]:
+    parts = []
+    for place in _NOISE:
+        value, low, high = (
+            float(row[f"noise_scale_{place}{end}"]) for end in ("", "_low", "_high")
+        )
+        if math.isfinite(value):
+            ends = wording.interval(low, high)
+            parts.append(f"{wording.number(value)}{f' ({ends})' if ends else ''} at the {place}")
+        elif math.isfinite(low):
+            parts.append(f"at least {wording.number(low)} at the {place}")
+    if parts:
+        size = int(row["noise_batch_size"])
+        yield (
+            f"The gradient noise scale at batch size {size} was {wording.listed(parts)} of the "
+            "training."
+        )

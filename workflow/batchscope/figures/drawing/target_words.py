@@ -1,0 +1,90 @@
+"""Words for what batch sizes take to a target: the fit, its interval, the learning rates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from batchscope import wording
+from batchscope.analysis.critical_batch_size import LEAST_SIZES, CriticalBatchSize
+from batchscope.analysis.run_series import describe
+from batchscope.analysis.to_target_tables import target_text
+from batchscope.analysis.updates_to_target import Rates, Scaling
+
+
+def title(scaling: Scaling) -> str:
+    """Returns the series and the target."""
+    words = describe(scaling.factors)
+    return ", ".join(part for part in (words, target_text(scaling.target)) if part)
+
+
+def critical(fit: CriticalBatchSize) -> str:
+    """Returns `B_crit 39 [27, 57]`, with an open end in words."""
+    low, high = fit.low, fit.high
+    known = not math.isnan(fit.critical_batch_size)
+    value = f" {wording.number(fit.critical_batch_size)}" if known else ""
+    if math.isnan(low) and math.isnan(high):
+        return f"B_crit{value} (not resolved: open at both ends)"
+    if math.isnan(high):
+        return f"B_crit{value or ' beyond these sizes'}, at least {wording.number(low)}"
+    if math.isnan(low):
+        return f"B_crit{value or ' below these sizes'}, at most {wording.number(high)}"
+    return f"B_crit{value} [{wording.number(low)}, {wording.number(high)}]"
+
+
+def caption(scaling: Scaling) -> str:
+    """Returns what stands above a panel of the fit."""
+    if scaling.fit is None:
+        return too_few(scaling)
+    bends = f"\nlack of fit ({scaling.fit.lack_of_fit})" if scaling.fit.lack_of_fit else ""
+    return f"{critical(scaling.fit)}, residual {wording.percent(scaling.fit.residual)}{bends}"
+
+
+def too_few(scaling: Scaling) -> str:
+    """Returns why there is no fit."""
+    return (
+        f"{wording.count(int(scaling.fitted.sum()), 'batch size reaches', 'batch sizes reach')} "
+        f"the target with every seed; a fit needs {LEAST_SIZES}"
+    )
+
+
+def fastest(scaling: Scaling) -> str:
+    """Returns `B* 55 [52, 57]`; empty where there is none."""
+    best = scaling.fastest
+    if best is None:
+        return ""
+    told = f"B* {wording.number(best.batch_size)}"
+    if math.isfinite(best.batch_size_low):
+        low, high = best.batch_size_low, best.batch_size_high
+        told += f" [{wording.number(low)}, {wording.number(high)}]"
+    return told
+
+
+def chosen(scaling: Scaling, rates: Rates) -> str:
+    """Returns the chosen learning rates, `0.2 at 8; 0.4 at 16 and 32 (edge)`."""
+    groups: dict[tuple[float, bool], list[int]] = {}
+    for size, rate, edge in zip(
+        scaling.batch_sizes, rates.chosen.tolist(), rates.on_edge.tolist(), strict=True
+    ):
+        key = (-1.0 if math.isnan(rate) else rate, edge)
+        groups.setdefault(key, []).append(size)
+    parts = []
+    for (rate, edge), sizes in groups.items():
+        name = "none" if rate < 0 else wording.shortest(rate)
+        parts.append(f"{name} at {wording.listed(sizes)}{' (edge)' if edge else ''}")
+    return "; ".join(parts)
+
+
+def left_out(scaling: Scaling, rates: Rates) -> Iterator[str]:
+    """Yields the cells whose rate is never picked: what diverged, what never got there."""
+    for cells, what in ((rates.diverged, "diverged"), (rates.never, "did not reach the target")):
+        by_rate: dict[float, list[int]] = {}
+        for size, found in zip(scaling.batch_sizes, cells, strict=True):
+            for rate in found:
+                by_rate.setdefault(rate, []).append(size)
+        if by_rate:
+            listed = (
+                f"rate {wording.shortest(rate)} at {wording.listed(sizes)}"
+                for rate, sizes in sorted(by_rate.items())
+            )
+            yield f"a training or more {what}, so that the rate is not chosen: {'; '.join(listed)}"

@@ -1,0 +1,169 @@
+"""Seconds to a target against batch size: measured, and in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from batchscope import wording
+from batchscope.analysis import intervals, to_target_tables
+from batchscope.analysis.updates_to_target import Scaling
+from batchscope.figures import Tables, critical_batch_size
+from batchscope.figures.drawing import canvas, target_words, to_target
+
+_COLUMNS = 3  # panels in a row
+_MOST_TOLD = 3  # series described in words
+_HALF = canvas.COLOURS[3]
+_SECONDS = "seconds"
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series, target, batch size and seed, beside what was fitted to them."""
+    return to_target_tables.joined(tables.critical_batch_size, tables.to_target)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one panel per series and target."""
+    every = [each for each in to_target_tables.restored(frame) if _SECONDS in each.measured]
+    scalings = critical_batch_size.shown(every)
+    if not scalings:
+        return critical_batch_size.nothing(["Seconds to the target"])
+    columns = min(len(scalings), _COLUMNS)
+    rows = -(-len(scalings) // columns)
+    width = 5.2 if columns == 1 else 3.6
+    figure, grid = canvas.panels(rows, columns, width=width, height=3.0)
+    for axes, scaling in zip(grid.flat, scalings, strict=False):
+        _draw_panel(axes, scaling, _half_batch(frame, scaling))
+    for axes in list(grid.flat)[len(scalings) :]:
+        axes.remove()
+    canvas.legend(figure, *_handles(scalings))
+    critical_batch_size.notes(figure, _notes(every, scalings))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the fastest batch size of each series at its lowest target, and the closed form."""
+    every = [each for each in to_target_tables.restored(frame) if _SECONDS in each.measured]
+    told: list[str] = []
+    for scaling in critical_batch_size.lowest(every)[:_MOST_TOLD]:
+        told += [*_measured(scaling), *_closed(scaling, _half_batch(frame, scaling))]
+        if scaling.rates and scaling.rates.on_edge.any():
+            told.append(critical_batch_size.edge_sentence(scaling))
+    return " ".join(told)
+
+
+def _half_batch(frame: pandas.DataFrame, scaling: Scaling) -> tuple[float, float, float]:
+    row = critical_batch_size.rows(frame, scaling).iloc[0]
+    value, low, high = (float(row[f"half_batch{end}"]) for end in ("", "_low", "_high"))
+    return value, low, high
+
+
+def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) -> None:
+    axes.set_yscale("log")
+    to_target.draw_points(axes, scaling, _SECONDS, mean=False)
+    for size, values in zip(scaling.batch_sizes, scaling.measured[_SECONDS], strict=True):
+        if np.isfinite(values).any() and not np.isinf(values).any():
+            mean, low, high, _ = intervals.ratio_interval(values, 1.0)
+            bars = np.nan_to_num([[mean - low], [high - mean]])
+            look = {"color": canvas.COLOURS[-1], "marker": "s", "markersize": 5, "zorder": 4}
+            axes.errorbar(math.log2(size), mean, yerr=bars, linestyle="none", **look)
+    to_target.draw_closed_form(axes, scaling)
+    canvas.batch_size_axis(axes, scaling.batch_sizes)
+    axes.grid(axis="x", visible=False)
+    axes.set_title(_heading(scaling), fontsize=9)
+    axes.set_ylabel("time to the target (s)")
+    if not axes.has_data():
+        canvas.empty(axes, "never reached")
+        return
+    marks = []
+    if best := scaling.fastest:
+        left, right = axes.get_xlim()
+        ends = np.clip(np.log2([best.low, best.high]), left, right)
+        if ends[0] < ends[1]:
+            axes.axvspan(*ends, color="#dff1ea", zorder=0, lw=0)
+        own = (best.batch_size, best.batch_size_low, best.batch_size_high)
+        bar = math.isfinite(best.batch_size_low)
+        marks.append(to_target.Mark("B*", *own, to_target.FASTEST, "D", bar))
+    if math.isfinite(half[0]):
+        bar = math.isfinite(half[1])
+        marks.append(to_target.Mark("B_half", *half, _HALF, "^", bar))
+    to_target.mark_batch_sizes(axes, marks)
+    low, high = axes.get_ylim()
+    canvas.few_log_labels(axes.yaxis, high / low)
+
+
+def _heading(scaling: Scaling) -> str:
+    title = critical_batch_size.title(scaling)
+    best = target_words.fastest(scaling)
+    return f"{title}\n{best}" if best else title
+
+
+def _handles(scalings: list[Scaling]) -> tuple[list, list[str]]:
+    look = {"linestyle": "none", "marker": "o", "color": "#777777", "markersize": 3.5}
+    handles = [Line2D([], [], **look)]
+    mean = {"linestyle": "-", "marker": "s", "color": canvas.COLOURS[-1], "markersize": 5}
+    handles.append(Line2D([], [], **mean))
+    labels = ["a seed", "geometric mean [95 % interval]"]
+    if any(scaling.fastest for scaling in scalings):
+        handles.append(Line2D([], [], color=to_target.LINE))
+        best = {"color": to_target.FASTEST, "linestyle": ":", "marker": "D", "markersize": 4}
+        handles.append(Line2D([], [], **best))
+        labels += ["closed form", "B*, shaded: within 10 % of its time"]
+    if any(scaling.step for scaling in scalings):
+        handles.append(Line2D([], [], color=_HALF, marker="^", markersize=5))
+        labels.append("B_half: half of a step is fixed cost")
+    return handles, labels
+
+
+def _notes(every: list[Scaling], scalings: list[Scaling]) -> Iterator[str]:
+    if len(every) > len(scalings):
+        yield "Of each series the lowest target; all others are in critical_batch_size.csv."
+    yield "Seconds: examples over the images per second of a timing job, evaluations apart."
+    yield from critical_batch_size.rate_notes(scalings)
+
+
+def _measured(scaling: Scaling) -> Iterator[str]:
+    """Yields the size that got there first, and how much longer its neighbours took."""
+    ratios = scaling.ratios()
+    means = np.array([ratio.mean for ratio in ratios])
+    to = f"{critical_batch_size.reached(scaling)}{critical_batch_size.whose(scaling)}"
+    if not np.isfinite(means).any():
+        yield f"{wording.capital(to)} was reached by no batch size with every seed."
+        return
+    best = int(np.nanargmin(means))
+    seconds = scaling.measured[_SECONDS][best]
+    taken = wording.number(float(np.exp(np.log(seconds[~np.isnan(seconds)]).mean())))
+    of = wording.count(int((~np.isnan(seconds)).sum()), "seed")
+    parts = []
+    for at in (best - 1, best + 1):
+        if 0 <= at < len(means) and math.isfinite(means[at]):
+            ends = wording.interval(ratios[at].low, ratios[at].high)
+            times = f"{wording.number(float(means[at]))} times as long"
+            parts.append(f"{scaling.batch_sizes[at]} took {times}{f' ({ends})' if ends else ''}")
+    beside = f"; {wording.listed(parts)}" if parts else ""
+    yield (
+        f"Batch size {scaling.batch_sizes[best]} reached {to} soonest, in {taken} s (geometric "
+        f"mean of {of}){beside}."
+    )
+
+
+def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]:
+    best = scaling.fastest
+    if best is None:
+        if scaling.step is None:
+            yield "There is no closed form: no line with two positive costs fits the steps' times."
+        return
+    low, high = best.batch_size_low, best.batch_size_high
+    ends = wording.interval(low, high)
+    yield (
+        f"In closed form the fastest batch size is {wording.number(best.batch_size)}"
+        f"{f' ({ends})' if ends else ''}, with {wording.number(best.seconds)} s; from "
+        f"{wording.number(best.low)} to {wording.number(best.high)} it takes at most 10 % longer. "
+        f"Half of a step is fixed cost at batch size {wording.number(half[0])}."
+    )
