@@ -102,7 +102,7 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     given = evidence()
     seconds = np.array(given.seconds)
     seconds[3] *= 1.048 * np.exp(np.array([0.06, -0.06, 0.05, -0.05, 0.055, -0.055]))
-    said = advice.advise(replace(given, seconds=seconds, seed_seconds=60.0))
+    said = advice.advise(replace(given, seconds=seconds, seed_seconds=120.0))
     assert (said.smallest, said.largest) == (16, 64)
     (judged,) = said.open
     assert (judged.limit, judged.batch_size, judged.more.equal) == ("seconds", 128, True)
@@ -111,7 +111,7 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     assert "128 is not resolved" in card.limits
     assert card.unknown.startswith("Not known: 128 against ")
     more = judged.more
-    minutes = f"(about {more.low} min to {more.high} min of one core)"
+    minutes = f"(about {2 * more.low} min to {2 * more.high} min of one core)"
     assert (
         f"for the time: {more.low} to {more.high} more seeds {minutes} would tell" in card.unknown
     )
