@@ -1,5 +1,6 @@
 """Series, targets and what follows from a table of evaluations, against curves made by hand."""
 
+import itertools
 import math
 
 import numpy as np
@@ -74,7 +75,14 @@ def test_sizes_that_do_not_reach_the_target_are_left_out():
     assert far.fit is None and far.fastest is None
     (near,) = updates_to_target.scalings(rows, (), [Target("validation_loss", 5.0)])
     assert near.fit is None  # there before the first update
-    assert updates_to_target.default_targets(rows) == []
+    # Nor has it a say in what all others reached.
+    whole = rows[rows["batch_size"] > 8]
+    expected = updates_to_target.default_targets(whole)
+    assert [each.value for each in updates_to_target.default_targets(rows)] == pytest.approx(
+        [each.value for each in expected]
+    )
+    few = rows[rows["batch_size"].isin([8, 16, 32])]
+    assert updates_to_target.default_targets(few) == []
 
 
 def test_columns_tell_series_apart():
@@ -89,10 +97,104 @@ def test_columns_tell_series_apart():
     assert critical == pytest.approx([40, 90])
 
 
-def test_rates_that_were_tried_at_every_size_are_series():
-    rows = [evaluations(learning_rate=rate) for rate in (0.1, 0.2)]
-    found = updates_to_target.series(pandas.concat(rows), ["learning_rate"])
-    assert [factors for factors, _, _ in found] == [{"learning_rate": 0.1}, {"learning_rate": 0.2}]
+def tuned(seeds=(0, 1, 2), status=True):
+    """Three rates: one too slow, one that is right, and one that diverges from batch size 32 on.
+
+    The best of a size is .2 at 8 and 16, where .4 takes a tenth longer, and .4 above; there seed 0
+    alone is faster at .2.
+    """
+    parts = []
+    for size, seed in itertools.product(SIZES, seeds):
+        for rate, times in ((0.1, 2.0), (0.2, 1.0), (0.4, 1.1), (0.8, 1.05)):
+            rows = evaluations(sizes=[size], seeds=[seed], learning_rate=rate)
+            if size >= 32:
+                times = {0.2: 0.95 if seed == 0 else 1.3, 0.4: 1.0}.get(rate, times)
+            slower = rows["validation_loss"] / 2
+            rows["validation_loss"] = 2 * slower ** (1 / times)
+            rows["status"] = "finished"
+            if rate == 0.8 and seed == 1:  # there first, and away later
+                last = rows["updates"] > 300
+                rows.loc[last, "validation_loss"] = math.nan
+                rows["status"] = "diverged"
+            parts.append(rows if status else rows.drop(columns="status"))
+    return pandas.concat(parts, ignore_index=True)
+
+
+def test_rates_that_were_tried_are_chosen_and_tell_no_series_apart():
+    target = Target("validation_loss", 0.2)
+    (found,) = updates_to_target.scalings(tuned(), ["learning_rate"], [target])
+    assert found.factors == {} and found.along == {}
+    rates = found.rates
+    assert rates.tried == (0.1, 0.2, 0.4, 0.8)
+    assert rates.chosen.tolist() == [0.2, 0.2, 0.4, 0.4, 0.4]
+    assert not rates.on_edge.any()
+    assert rates.diverged == ((0.8,),) * len(SIZES) and rates.never == ((),) * len(SIZES)
+    exact = math.log(10) * 10 * (1 + 40 / np.array(SIZES))
+    # Seed 0 reads above 16 what the others choose, .4, though it is faster at .2 itself.
+    assert found.measured["updates"][:, 0] == pytest.approx(exact)
+    assert found.fit.critical_batch_size == pytest.approx(40)
+    assert found.measured["seconds"][:, 0] == pytest.approx(
+        0.5 + exact * (0.002 + 0.0001 * np.array(SIZES))
+    )
+    assert found.step == pytest.approx((0.002, 0.0001))
+
+
+def test_the_rate_of_a_seed_is_chosen_by_the_others():
+    """Of two seeds each prefers another rate, and so reads the other's, which is slower for it."""
+    parts = []
+    for size, seed, rate in itertools.product(SIZES, (0, 1), (0.1, 0.2)):
+        rows = evaluations(sizes=[size], seeds=[seed], learning_rate=rate)
+        slow = (seed == 0) == (rate == 0.2)
+        rows["validation_loss"] = 2 * (rows["validation_loss"] / 2) ** (0.5 if slow else 1.0)
+        parts.append(rows)
+    frame = pandas.concat(parts)
+    target = Target("validation_loss", 0.2)
+    (found,) = updates_to_target.scalings(frame, ["learning_rate"], [target])
+    assert found.rates.read[0].tolist() == [0.2, 0.1]
+    twice = 2 * math.log(10) * 10 * (1 + 40 / np.array(SIZES))
+    assert found.measured["updates"] == pytest.approx(np.stack([twice, twice], axis=1))
+    assert found.rates.on_edge.all()
+    (alone,) = updates_to_target.scalings(frame[frame["seed"] == 0], ["learning_rate"], [target])
+    assert alone.rates.read[:, 0].tolist() == [0.1] * len(SIZES)
+    assert alone.measured["updates"][:, 0] == pytest.approx(twice / 2)
+
+
+def test_what_diverged_without_a_status_is_read_as_far_as_it_went():
+    target = Target("validation_loss", 1e-15)  # at 345 updates and more: never of that seed
+    (found,) = updates_to_target.scalings(tuned(status=False), ["learning_rate"], [target])
+    assert found.rates.never[-1] == (0.1, 0.2, 0.8) and found.rates.diverged[-1] == ()
+
+
+def test_the_lowest_loss_that_all_sizes_reached_at_one_of_their_rates():
+    rows = tuned()
+    rows = rows[rows["updates"] > 0]
+    targets = updates_to_target.default_targets(rows)
+    at_best = rows[rows["learning_rate"] == 0.2]
+    at_8 = at_best[at_best["batch_size"] == 8]
+    assert targets[-1].value == pytest.approx(at_8.groupby("seed")["validation_loss"].min().max())
+    found = updates_to_target.scalings(rows, ["learning_rate"])
+    assert [each.target for each in found] == targets
+    assert all(each.fitted.all() for each in found)
+
+
+def test_a_rate_of_another_model_is_no_choice():
+    rows = [
+        evaluations(model=model, learning_rate=rate) for model, rate in (("a", 0.1), ("b", 0.2))
+    ]
+    found = updates_to_target.series(pandas.concat(rows), ["learning_rate", "model"])
+    assert [factors for factors, _, _ in found] == [{"model": "a"}, {"model": "b"}]
+    texts = [evaluations(learning_rate=rate) for rate in ("cosine", "constant")]
+    found = updates_to_target.series(pandas.concat(texts), ["learning_rate"])
+    assert [factors["learning_rate"] for factors, _, _ in found] == ["cosine", "constant"]
+
+
+def test_a_batch_size_that_failed_leaves_the_others_their_targets():
+    rows = evaluations()
+    rows = rows[rows["updates"] > 0].assign(status="finished")
+    rows.loc[(rows["batch_size"] == 128) & (rows["seed"] == 1), "status"] = "diverged"
+    found = updates_to_target.scalings(rows)
+    assert [each.fitted.tolist() for each in found] == [[True] * 4 + [False]] * 3
+    assert found[0].measured["updates"][-1, 1] == math.inf
 
 
 def test_a_single_row_at_the_target():

@@ -330,7 +330,10 @@ def test_figures_follow_from_measures():
     assert figures.available([]) == ["loss_curves", "best_losses"]
     stated = {"test_accuracy": 0.03}
     everything = (synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS, stated, True)
-    assert figures.available(*everything) == NAMES
+    assert figures.available(*everything, batch_sizes=3, timed=True) == NAMES
+    untimed = figures.available([], batch_sizes=3)
+    assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
+    assert "critical_batch_size" not in figures.available([], batch_sizes=2)
     assert "batch_size_limits" not in figures.available(synthetic.MEASURES)
     assert "progress" not in figures.available(synthetic.MEASURES)
     assert "progress" in figures.available([], evaluated=True)

@@ -13,7 +13,9 @@ import pandas
 import pytest
 from PIL import Image
 
-from batchscope.analysis import critical_batch_size, updates_to_target
+import made_trainings
+from batchscope.analysis import critical_batch_size, to_target_tables, updates_to_target
+from batchscope.figures.drawing import target_words
 from batchscope.report import own_runs
 from project import ROOT
 
@@ -75,7 +77,7 @@ def test_the_text_has_the_numbers(own):
 
 def test_the_table(own):
     rows = list(csv.DictReader(io.StringIO((own[1] / "critical_batch_size.csv").read_text())))
-    assert tuple(rows[0]) == ("model", *own_runs.COLUMNS)
+    assert tuple(rows[0]) == ("model", *to_target_tables.COLUMNS)
     assert [row["model"] for row in rows] == ["small", "small", "wide", "wide"]
     assert rows[0]["target"] == "validation_loss=0.2" and rows[0]["points"] == "6"
     for row in rows:
@@ -109,6 +111,30 @@ def test_what_never_reached_is_told_and_not_fitted(tmp_path):
     assert re.search(r"^ +256 +never +never  0/3", few.stdout, re.M)
 
 
+def test_rates_that_were_tried_are_chosen(tmp_path):
+    """trajectories.csv of an experiment that crosses learning rates with batch sizes."""
+    trajectories, _ = made_trainings.tables(rates=(0.1, 0.2, 0.8))
+    trajectories.to_csv(tmp_path / "trajectories.csv", index=False)
+    done = door(
+        *(tmp_path / "trajectories.csv", "--target", "validation_loss=0.2"),
+        *("--output", tmp_path / "out"),
+    )
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    assert "validation_loss=0.2\n  learning rate chosen of 0.1, 0.2 and 0.8: 0.2 at 8, 16," in text
+    assert "each seed is read at the rate that the other seeds choose" in text
+    assert "Not chosen, as a run diverged: 0.8 at 8, 16, 32, 64 and 128" in text
+    assert "edge:" not in text and "B_crit 40 [40, 40]" in text
+    assert text.count("B_crit 40") == 1  # one series
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out/critical_batch_size.csv").read_text())))
+    assert len(rows) == 1 and float(rows[0]["critical_batch_size"]) == pytest.approx(40)
+    edges, _ = made_trainings.tables(rates=(0.1, 0.2), seeds=(0,))
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    text = door(tmp_path / "edges.csv", "--target", "validation_loss=0.2").stdout
+    assert "0.2 at 8, 16, 32, 64 and 128 (edge)" in text and "  edge: the lowest or highest" in text
+    assert "one seed: read at the rate that it chooses itself, which flatters it" in text
+
+
 def test_bad_files_end_in_their_message(tmp_path):
     (tmp_path / "own.csv").write_text("batch_size,seed,updates\n8,0,ten\n")
     done = door(tmp_path / "own.csv")
@@ -122,7 +148,7 @@ def test_open_ends_and_bends_in_words():
     noise = np.exp(np.random.default_rng(0).normal(0, 0.05, 8))
 
     def words(updates):
-        return own_runs.critical(critical_batch_size.fit(sizes, updates))
+        return target_words.critical(critical_batch_size.fit(sizes, updates))
 
     assert re.fullmatch(r"B_crit [\d.]+ \[[\d.]+, [\d.]+\]", words(100 * (1 + 20 / sizes) * noise))
     assert re.search(r", at least [\d.]+$", words(100 * (1 + 50_000 / sizes) * noise))
@@ -134,7 +160,7 @@ def test_open_ends_and_bends_in_words():
     rows = rows.assign(examples=rows["updates"] * rows["batch_size"])
     found = updates_to_target.scalings(rows)
     assert "lack of fit (" in own_runs.text(found)
-    assert own_runs.rows(found)[1][0]["lack_of_fit"]
+    assert to_target_tables.fits(found)["lack_of_fit"][0]
 
 
 def test_it_runs_without_tensorflow(tmp_path):

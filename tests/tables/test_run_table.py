@@ -13,9 +13,10 @@ import costs
 import synthetic
 from batchscope import disk, errors
 from batchscope.analysis import outcome_answers, run_series
-from batchscope.catalogue import columns, measure_settings, run_factors, run_names
+from batchscope.catalogue import columns, measure_settings, run_factors, run_names, sweep_names
 from batchscope.catalogue.measures import MEASURES
-from batchscope.store import records
+from batchscope.store import job_files, records
+from batchscope.study import plan
 from batchscope.tables import long_tables, run_table, timing_tables
 
 
@@ -114,6 +115,8 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
         "runs.csv",
         "margins.csv",
         "limits.csv",
+        "critical_batch_size.csv",
+        "to_target.csv",
         "published.csv",
         *long_tables.TABLES,
         *timing_tables.TABLES,
@@ -339,6 +342,37 @@ def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
     del planned.experiments["gap"].trainings.measures["time_epoch"]
     frame = long_tables.trajectories(results, planned, "gap")
     assert frame["seconds"].isna().all() and len(frame) == len(history)
+
+
+@pytest.mark.parametrize("loop, known", [("graph", True), ("eager", False)])
+def test_seconds_of_a_throughput_beside_where_no_epoch_was_timed(written, loop, known):
+    """Steps that another loop drives are not the training's."""
+    results, planned = written
+    chosen = planned.experiments["gap"]
+    first = run_names.parse_run(chosen.trainings.runs[0])
+    births = {name: factor.birth for name, factor in run_factors.TIMING_ONLY_FACTORS.items()}
+    timed = [name for name in run_factors.TIMING_FACTORS if name != "batch_size"]
+    factors = {**{name: first[name] for name in timed}, **births, "loop": loop}
+    size = int(first["batch_size"])
+    settings = measure_settings.parse_settings("throughput", "default")
+    times = plan.Times({"throughput": settings}, (sweep_names.Sweep(factors, (size,)),))
+    planned.experiments["speed"] = plan.Experiment("speed", "", "", {}, times=times)
+    (job,) = job_files.timing_jobs(planned.experiments["speed"], results, planned.machine)
+    blocks = [{"seconds_per_step": seconds} for seconds in (0.01, 0.02, 0.9)]
+    disk.write_json(job.path, {"sizes": [{"batch_size": size, "blocks": blocks}]})
+    measures = dict(chosen.trainings.measures)
+    trainings = replace(chosen.trainings, beside=("speed",), measures=measures)
+    planned.experiments["gap"] = replace(chosen, trainings=trainings)
+    frame = long_tables.trajectories(results, planned, "gap")
+    own = frame["seconds"].tolist()
+    del measures["time_epoch"]
+    frame = long_tables.trajectories(results, planned, "gap")
+    here = frame["batch_size"] == size
+    assert frame["seconds"].notna().tolist() == (here & known).tolist()
+    if known:
+        expected = frame.loc[here, "examples"] / (size / 0.02)
+        assert frame.loc[here, "seconds"].tolist() == pytest.approx(expected.tolist())
+        assert frame.loc[here, "seconds"].tolist() != [own[row] for row in here[here].index]
 
 
 def test_an_epoch_with_copies_of_its_images_uses_them_all(tmp_path):

@@ -128,9 +128,10 @@ def of_study(
 
 
 def constants(runs: pandas.DataFrame) -> dict[str, Any]:
-    """Returns the factors of which an experiment has one value."""
+    """Returns the factors of an experiment: the value of those that have one, else None."""
+    single = {name: runs[name].nunique(dropna=False) == 1 for name in runs}
     names = run_series.factor_columns(runs)
-    return {name: runs[name].iloc[0] for name in names if runs[name].nunique(dropna=False) == 1}
+    return {name: runs[name].iloc[0] if single[name] else None for name in names}
 
 
 def fits(scalings: Sequence[Scaling], constant: dict[str, Any] | None = None) -> pandas.DataFrame:
@@ -138,7 +139,7 @@ def fits(scalings: Sequence[Scaling], constant: dict[str, Any] | None = None) ->
 
     Args:
         scalings: What was found.
-        constant: Factors that all series have in common.
+        constant: Factors of the whole experiment; see `constants`.
     """
     factors = _factors(scalings, constant or {})
     rows = [{**(constant or {}), **each.factors, **_fit_row(each)} for each in scalings]

@@ -32,7 +32,6 @@ AXES = ("updates", "examples", "seconds")
 # What became of a training that counts as never there, whatever it passed on its way.
 FAILED = ("diverged", "out_of_memory")
 _RUN = ["batch_size", "seed"]
-_MOST_STEPS = 50  # losses that are tried as the last target
 
 
 @dataclass(frozen=True)
@@ -207,7 +206,7 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
     found = [run for _, run in table.groupby(_run_keys(rows), dropna=False)]
     first = [float(run["_loss"].iloc[0]) for run in found]
     start = min((loss for loss in first if math.isfinite(loss)), default=math.nan)
-    end = _lowest_of_all(rows, column, found)
+    end = _lowest_of_all(found)
     if not 0 < end < start < math.inf:
         return []
     inner = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)]
@@ -236,15 +235,14 @@ def _run_keys(rows: pandas.DataFrame) -> list[str]:
 
 
 def _failed(rows: pandas.DataFrame) -> bool:
-    return "status" in rows and bool(rows["status"].isin(FAILED).any())
+    return "status" in rows and rows["status"].iloc[0] in FAILED
 
 
-def _lowest_of_all(rows: pandas.DataFrame, column: str, trainings: list[pandas.DataFrame]) -> float:
+def _lowest_of_all(trainings: list[pandas.DataFrame]) -> float:
     """Returns the lowest loss that every batch size reached with all its seeds; NaN if none.
 
-    Where each seed is read at the rate that the others choose, it is the lowest such loss that is
-    still reached. A batch size at which some training of every rate failed is left out, as it is
-    of the fit, where enough others are there.
+    At one rate at least, where several were tried. A batch size at which some training of every
+    rate failed is left out, as it is of the fit, where enough others are there.
     """
     reached: dict[tuple[Any, ...], list[float]] = {}
     for run in trainings:
@@ -261,15 +259,7 @@ def _lowest_of_all(rows: pandas.DataFrame, column: str, trainings: list[pandas.D
     ends = [min(lows) for lows in best.values() if math.isfinite(min(lows))]
     if not ends or len(ends) < min(len(best), critical_batch_size.LEAST_SIZES):
         return math.nan
-    if all(len(lows) == 1 for lows in best.values()):
-        return max(ends)
-    alone = rows.drop(columns=[axis for axis in AXES[1:] if axis in rows])
-    every = sorted({low for lows in reached.values() for low in lows if math.isfinite(low)})
-    for low in [low for low in every if low >= max(ends)][:_MOST_STEPS]:
-        target = Target(column, low if column in LOSSES else 1 - low)
-        if _measured(alone, target).fitted.sum() >= len(ends):
-            return low
-    return math.nan
+    return max(ends)
 
 
 @dataclass(frozen=True)
@@ -334,10 +324,15 @@ def _places(
 def _read(cube: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns what each seed took at the rate that the others choose, and which that is.
 
-    One seed in all has no others: it is read at its own choice, which flatters it.
+    Among the rates at which the fewest seeds failed: none, where there is such a one. One seed in
+    all has no others: it is read at its own choice, which flatters it.
     """
     if cube.shape[2] > 1:
-        return chosen_rates.leave_one_out(cube)
+        # Where one training fails, its rate is not to be chosen, by the other seeds either.
+        tried, own = ~np.isnan(cube).all(axis=2), ~np.isnan(cube).all(axis=1, keepdims=True)
+        failures = np.where(tried, (~np.isfinite(cube) & own).sum(axis=2), cube.shape[2] + 1)
+        kept = failures == failures.min(axis=1, keepdims=True)
+        return chosen_rates.leave_one_out(np.where(kept[..., None], cube, np.nan))
     own = cube[:, :, 0]
     known = ~np.isnan(own).all(axis=1)
     least = np.where(np.isnan(own), np.inf, own)

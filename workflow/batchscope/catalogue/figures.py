@@ -121,17 +121,18 @@ _OF_SEVERAL = (
         "Quality",
         caption=(
             "Updates (left) and examples (right) that each batch size takes to a target, one row "
-            "per target. Both follow S = S_min (1 + B_crit / B) (McCandlish et al. 2018, arXiv "
-            "1812.06162); the band is the fit's pointwise 95 %. At the critical batch size B_crit "
-            "a training takes twice the fewest updates and twice the fewest examples; its 95 % "
-            "interval stands at the foot, and an arrow is an open end, or one beyond the panel. "
-            "Shades after Shallue et al. 2019 (arXiv 1811.03600): perfect scaling below B_crit / "
-            "9, where a doubled batch nearly halves the updates, and maximal data parallelism "
-            "above 9 B_crit, where it saves next to none. The gradient noise scale, where it is "
-            "measured, is that of the batch size nearest to B_crit, with Fieller's interval: it "
-            "predicts the order of magnitude. A batch size of which a seed never reached the "
-            "target is marked and not fitted. Crossings are interpolated in the logarithm of the "
-            "loss between two evaluations."
+            "per target. The curve is (McCandlish et al. 2018, arXiv 1812.06162): updates at batch "
+            "size B = fewest updates × (1 + critical batch size / B), with its pointwise 95 % "
+            "band. At the critical batch size a training takes twice the fewest updates and twice "
+            "the fewest examples; its 95 % interval stands at the foot, where an arrow is an open "
+            "end, or one beyond the panel. Shades after Shallue et al. 2019 (arXiv 1811.03600): "
+            "perfect scaling below a ninth of the critical batch size, where a doubled batch "
+            "nearly halves the updates, and maximal data parallelism above nine times it, where "
+            "it saves next to none. The gradient noise scale, where it is measured, is that of "
+            "the batch size nearest to the critical one, with Fieller's interval: it predicts the "
+            "order of magnitude. A batch size of which a seed never reached the target is marked "
+            "and not fitted. Crossings are interpolated in the logarithm of the loss between two "
+            "evaluations."
         ),
         batch_sizes=3,
     ),
@@ -142,11 +143,11 @@ _OF_SEVERAL = (
         caption=(
             "Seconds that each batch size takes to a target. Squares are geometric means over "
             "seeds with a 95 % interval (Student's t of the logarithm). The line is the closed "
-            "form, the fitted updates times the time of a step a + b B, which the timing jobs "
-            "give: it is least at B* = sqrt(B_crit a / b). Marks at the foot are B* and B_half = "
-            "a / b, from which on a step is mostly computing, with 95 % intervals; an arrow is an "
-            "open end, or one beyond the panel. Within the shade the closed form takes at most "
-            "10 % longer than at B*."
+            "form: the fitted updates times the time of a step, a fixed cost and a cost per image, "
+            "which the timing jobs give. It is least at the square root of the critical batch size "
+            "times the batch size at which half of a step is fixed cost. Both stand at the foot "
+            "with 95 % intervals, where an arrow is an open end, or one beyond the panel. Within "
+            "the shade the closed form takes at most 10 % longer than at its best."
         ),
         batch_sizes=3,
         timed=True,

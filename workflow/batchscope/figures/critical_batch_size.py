@@ -59,7 +59,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     panels = [
         to_target.Panel(
             scaling,
-            title(scaling),
+            f"To {title(scaling)}" if not scaling.factors else title(scaling),
             target_words.caption(scaling),
             "",
             tuple(_marks(row.iloc[0])),
@@ -75,7 +75,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the critical batch size of each series at its lowest target, and what it means."""
     told = []
     for scaling in lowest(to_target_tables.restored(frame))[:_MOST_TOLD]:
-        told.append(_sentence(scaling))
+        told.append(sentence(scaling))
         if scaling.fit:
             told += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
             told += _noise_sentence(rows(frame, scaling).iloc[0])
@@ -148,23 +148,17 @@ def edge_sentence(scaling: Scaling) -> str:
 
 def rate_notes(scalings: Sequence[Scaling]) -> Iterator[str]:
     """Yields how learning rates were chosen, and which were not."""
-    tuned = [scaling for scaling in scalings if scaling.rates]
-    if not tuned:
-        return
-    yield (
-        "Learning rates are chosen by batch size; each seed is read at the rate that the other "
-        "seeds choose."
-    )
-    last = lowest(tuned)
+    last = [scaling for scaling in lowest(scalings) if scaling.rates]
+    if last:
+        yield "Rates are chosen: each seed is read at the rate that the other seeds choose."
     for scaling in last[:_MOST_TOLD]:
         assert scaling.rates
-        to = f"Rates{whose(scaling)} to {reached(scaling)}"
+        to = f"To {wording.number(scaling.target.value)}{whose(scaling)}"
         yield f"{to}: {target_words.chosen(scaling, scaling.rates)}."
         if len(last) == 1:
-            for words in target_words.left_out(scaling, scaling.rates):
-                yield f"{wording.capital(words)}."
+            yield from (f"{words}." for words in target_words.left_out(scaling, scaling.rates))
     if any(scaling.rates.on_edge.any() for scaling in last if scaling.rates):
-        yield "Edge: the lowest or highest rate tried there; a better one may lie beyond it."
+        yield "Edge: the lowest or highest rate tried there."
 
 
 def _told_apart(frame: pandas.DataFrame) -> list[str]:
@@ -222,7 +216,7 @@ def _marks(row: pandas.Series) -> Iterator[to_target.Mark]:
             known = (low if low > 0 else math.nan, high if math.isfinite(high) else math.nan)
             colour = canvas.COLOURS[3 + index]
             bar = math.isfinite(low)
-            label = f"noise scale at the {place}"
+            label = f"noise scale, {place}"
             yield to_target.Mark(label, value, *known, colour, _MARKERS[place], bar)
 
 
@@ -233,7 +227,8 @@ def _notes(frame: pandas.DataFrame, scalings: list[Scaling]) -> Iterator[str]:
     yield from rate_notes(scalings)
 
 
-def _sentence(scaling: Scaling) -> str:
+def sentence(scaling: Scaling) -> str:
+    """Returns the critical batch size with its interval, in words."""
     fit, to = scaling.fit, reached(scaling)
     if fit is None:
         return f"To {to}{whose(scaling)} there is no fit: {target_words.too_few(scaling)}."

@@ -94,8 +94,7 @@ def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) 
         bar = math.isfinite(half[1])
         marks.append(to_target.Mark("B_half", *half, _HALF, "^", bar))
     to_target.mark_batch_sizes(axes, marks)
-    low, high = axes.get_ylim()
-    canvas.few_log_labels(axes.yaxis, high / low)
+    to_target.finish(axes, scaling, _SECONDS)
 
 
 def _heading(scaling: Scaling) -> str:
@@ -105,7 +104,7 @@ def _heading(scaling: Scaling) -> str:
 
 
 def _handles(scalings: list[Scaling]) -> tuple[list, list[str]]:
-    look = {"linestyle": "none", "marker": "o", "color": "#777777", "markersize": 3.5}
+    look = {"linestyle": "none", "marker": "o", "color": "#8c8c8c", "markersize": 3.5}
     handles = [Line2D([], [], **look)]
     mean = {"linestyle": "-", "marker": "s", "color": canvas.COLOURS[-1], "markersize": 5}
     handles.append(Line2D([], [], **mean))

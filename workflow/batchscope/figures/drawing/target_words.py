@@ -76,15 +76,15 @@ def chosen(scaling: Scaling, rates: Rates) -> str:
 
 
 def left_out(scaling: Scaling, rates: Rates) -> Iterator[str]:
-    """Yields the cells whose rate is never picked: what diverged, what never got there."""
-    for cells, what in ((rates.diverged, "diverged"), (rates.never, "did not reach the target")):
+    """Yields the rates that are not chosen: a training diverged there, or never got there."""
+    for cells, what in ((rates.diverged, "diverged"), (rates.never, "never got there")):
         by_rate: dict[float, list[int]] = {}
         for size, found in zip(scaling.batch_sizes, cells, strict=True):
             for rate in found:
                 by_rate.setdefault(rate, []).append(size)
         if by_rate:
             listed = (
-                f"rate {wording.shortest(rate)} at {wording.listed(sizes)}"
+                f"{wording.shortest(rate)} at {wording.listed(sizes)}"
                 for rate, sizes in sorted(by_rate.items())
             )
-            yield f"a training or more {what}, so that the rate is not chosen: {'; '.join(listed)}"
+            yield f"Not chosen, as a run {what}: {'; '.join(listed)}"

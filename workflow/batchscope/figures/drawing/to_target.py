@@ -24,6 +24,7 @@ _SHADES = {
     critical_batch_size.MAXIMAL: "#f8e9dd",
 }
 LINE = canvas.COLOURS[0]
+_POINTS = 30  # of a curve
 CRITICAL, FASTEST = canvas.COLOURS[1], canvas.COLOURS[2]
 
 
@@ -75,14 +76,16 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
         figure, axes = canvas.panels(len(panels), 3 if seconds else 2, width=3.6)
         for row, panel in zip(axes, panels, strict=True):
             _draw_row(row, panel)
+        for one in axes[:-1].flat:
+            one.set_xlabel("")
         handles = [
-            Line2D([], [], linestyle="none", marker="o", color="#777777", markersize=3.5),
+            Line2D([], [], linestyle="none", marker="o", color="#8c8c8c", markersize=3.5),
             Line2D([], [], linestyle="none", marker="s", color=canvas.COLOURS[-1]),
             Line2D([], [], color=LINE),
             Patch(color=LINE, alpha=0.25),
             Line2D([], [], color=CRITICAL, linestyle="--", marker="D", markersize=4),
         ]
-        labels = ["a seed", "geometric mean", "fit", "its 95 % band", "B_crit [95 % interval]"]
+        labels = ["a seed", "geometric mean", "fit", "95 % band", "B_crit [95 % interval]"]
         for mark in dict.fromkeys(
             (mark.label, mark.colour, mark.marker) for panel in panels for mark in panel.noise
         ):
@@ -112,17 +115,26 @@ def _draw_row(row: np.ndarray, panel: Panel) -> None:
             draw_closed_form(axes, scaling)
         if not axes.has_data():
             canvas.empty(axes, "no seconds" if axis == "seconds" else "never reached")
-        axes.set_ylabel("time to the target (s)" if axis == "seconds" else f"{axis} to the target")
+        axes.set_ylabel("time to it (s)" if axis == "seconds" else f"{axis} to it")
         canvas.batch_size_axis(axes, scaling.batch_sizes)
         axes.grid(axis="x", visible=False)
         if fit and axis != "seconds":
             shade(axes, fit)
             marks = [critical_mark(fit), *(panel.noise if axis == "updates" else ())]
             mark_batch_sizes(axes, marks)
-        if axes.has_data():
-            low, high = axes.get_ylim()
-            canvas.few_log_labels(axes.yaxis, high / low)
+        finish(axes, scaling, axis)
         axes.set_title(title, fontsize=9 if axes is row[0] else 8)
+
+
+def finish(axes: Axes, scaling: Scaling, axis: str) -> None:
+    """Labels the vertical axis, and leaves room above the data for what never got there."""
+    if not axes.has_data():
+        return
+    low, high = axes.get_ylim()
+    if np.isinf(scaling.measured.get(axis, np.nan)).any():
+        high *= (high / low) ** 0.22
+        axes.set_ylim(low, high)
+    canvas.few_log_labels(axes.yaxis, high / low)
 
 
 def critical_mark(fit: CriticalBatchSize) -> Mark:
@@ -166,16 +178,16 @@ def mark_batch_sizes(axes: Axes, marks: Sequence[Mark]) -> None:
 
 def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> None:
     """Draws every seed, and the geometric mean of a size that got there with all of them."""
+    seeds: list[tuple[float, float]] = []
+    means: list[tuple[float, float]] = []
     for size, values in zip(scaling.batch_sizes, scaling.measured[axis], strict=True):
         reached = values[np.isfinite(values) & (values > 0)]
         never = int(np.isinf(values).sum())
         at = math.log2(size)
         if len(reached) > 1:
-            look = {"color": "#777777", "markersize": 3.5, "alpha": 0.7, "zorder": 3}
-            axes.plot([at] * len(reached), reached, "o", **look)
-        if mean and len(reached) and not never:
-            centre = float(np.exp(np.log(reached).mean()))
-            axes.plot(at, centre, "s", color=canvas.COLOURS[-1], markersize=5, zorder=4)
+            seeds += [(at, value) for value in reached]
+        if len(reached) and not never:
+            means.append((at, float(np.exp(np.log(reached).mean()))))
         if never:
             axes.annotate(
                 f"{never} never",
@@ -189,11 +201,16 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
                 fontsize=7,
                 color=canvas.FAILED_COLOUR,
             )
+    if seeds:
+        look = {"color": "#8c8c8c", "markersize": 3.5, "markeredgewidth": 0, "zorder": 3}
+        axes.plot(*zip(*seeds, strict=True), "o", **look)
+    if mean and means:
+        axes.plot(*zip(*means, strict=True), "s", color=canvas.COLOURS[-1], markersize=5, zorder=4)
 
 
 def _draw_fit(axes: Axes, scaling: Scaling, fit: CriticalBatchSize, per_update: bool) -> None:
     chosen = np.array(scaling.batch_sizes)[scaling.fitted]
-    grid = np.geomspace(chosen.min(), chosen.max(), 120)
+    grid = np.geomspace(chosen.min(), chosen.max(), _POINTS)
     times = 1.0 if per_update else grid
     axes.plot(np.log2(grid), fit.updates(grid) * times, color=LINE, zorder=2)
     low, high = fit.band(grid)
@@ -206,7 +223,7 @@ def draw_closed_form(axes: Axes, scaling: Scaling) -> None:
     fit, step, best = scaling.fit, scaling.step, scaling.fastest
     if not (fit and step and best):
         return
-    grid = np.geomspace(min(scaling.batch_sizes), max(scaling.batch_sizes), 120)
+    grid = np.geomspace(min(scaling.batch_sizes), max(scaling.batch_sizes), _POINTS)
     constants = (fit.updates_min, fit.examples_min, *step)
     times = fastest_batch_size.seconds_to_target(grid, *constants)
     axes.plot(np.log2(grid), times, color=LINE, zorder=2)

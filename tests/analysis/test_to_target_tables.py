@@ -1,0 +1,156 @@
+"""The tables of what each batch size takes to a target, of trainings made by hand."""
+
+import io
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+import made_trainings
+from batchscope.analysis import run_series, to_target_tables
+from batchscope.analysis.updates_to_target import Target
+from made_trainings import EXACT, SIZES, TARGET
+
+TO = [Target("validation_loss", TARGET)]
+
+
+def both(targets=TO, **made):
+    """Returns both tables of an experiment."""
+    trajectories, runs = made_trainings.tables(**made)
+    scalings = to_target_tables.of_study(trajectories, runs, targets)
+    constant = to_target_tables.constants(runs)
+    return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)
+
+
+def test_a_row_per_series_and_target_with_its_numbers():
+    fits, _ = both()
+    assert list(fits.columns) == ["learning_rate", "machine", *to_target_tables.COLUMNS]
+    (row,) = fits.to_dict("records")
+    assert (row["target"], row["target_value"]) == ("validation_loss=0.2", 0.2)
+    assert row["points"] == 5 and pandas.isna(row["learning_rate"])
+    assert row["critical_batch_size"] == pytest.approx(40)
+    assert row["updates_min"] == pytest.approx(10 * math.log(10))
+    assert row["examples_min"] == pytest.approx(400 * math.log(10))
+    assert row["critical_batch_size_low"] <= 40.001 and row["critical_batch_size_high"] >= 39.999
+    assert (row["fixed_seconds"], row["seconds_per_image"]) == pytest.approx((0.002, 0.0001))
+    assert row["half_batch"] == pytest.approx(20)
+    best = math.sqrt(40 * 20)
+    assert row["fastest_batch_size"] == pytest.approx(best)
+    roots = math.sqrt(row["updates_min"] * 0.002) + math.sqrt(row["examples_min"] * 0.0001)
+    assert row["fastest_seconds"] == pytest.approx(roots**2)
+    assert row["fastest_from"] * row["fastest_to"] == pytest.approx(best**2)
+    assert row["measured_fastest"] == 32
+
+
+def test_a_row_per_training_that_is_read():
+    _, each = both()
+    assert list(each.columns) == ["machine", *to_target_tables.TRAININGS]
+    assert len(each) == len(SIZES) * 3
+    assert set(each["learning_rate"]) == {0.2} and set(each["chosen_learning_rate"]) == {0.2}
+    assert each["on_edge"].sum() == 0 and each["reached"].sum() == len(each)
+    assert set(each["diverged_learning_rates"]) == {"0.8"}
+    middle = each[each["seed"] == 1]
+    assert middle["updates"].to_numpy() == pytest.approx(EXACT)
+    assert middle["examples"].to_numpy() == pytest.approx(EXACT * SIZES)
+    assert middle["seconds"].to_numpy() == pytest.approx(EXACT * (0.002 + 0.0001 * np.array(SIZES)))
+
+
+def test_the_edge_of_the_rates_is_told():
+    _, each = both(rates=(0.1, 0.2))
+    assert each["on_edge"].sum() == len(each)
+
+
+def test_three_targets_where_none_is_stated():
+    fits, each = both(targets=())
+    assert fits["target_value"].is_monotonic_decreasing and len(fits) == 3
+    steps = np.log(fits["target_value"])
+    assert steps.diff()[1] == pytest.approx(steps.diff()[2])
+    assert fits["critical_batch_size"].to_numpy() == pytest.approx([40] * 3)
+    assert each["reached"].sum() == len(each) == 3 * len(SIZES) * 3
+
+
+def test_a_target_that_one_size_never_reached():
+    fits, each = both(never=[(8, 0)])
+    assert fits["points"].tolist() == [4]
+    assert fits["critical_batch_size"].to_numpy() == pytest.approx([40])
+    missed = each[each["reached"] == 0]
+    assert missed[["batch_size", "seed"]].to_numpy().tolist() == [[8, 0]]
+    assert missed[["updates", "examples", "seconds"]].isna().all(axis=None)
+    assert set(each.loc[each["batch_size"] == 8, "never_learning_rates"]) == {"0.1 0.2 0.4"}
+    none, _ = both(never=[(size, 0) for size in SIZES[:3]])
+    assert none["points"].tolist() == [0] and none["critical_batch_size"].isna().all()
+
+
+@pytest.mark.parametrize("made", [{"sizes": (8, 16)}, {"seeds": ()}])
+def test_two_sizes_and_an_empty_experiment_have_headers_alone(made):
+    for targets in (TO, ()):
+        fits, each = both(targets, **made) if "sizes" in made else _empty()
+        assert fits.empty and each.empty
+        assert {"machine", *to_target_tables.COLUMNS} <= {*fits.columns}
+        assert {"machine", *to_target_tables.TRAININGS} <= {*each.columns}
+
+
+def _empty():
+    trajectories, runs = made_trainings.tables()
+    scalings = to_target_tables.of_study(trajectories[:0], runs[:0])
+    constant = to_target_tables.constants(runs[:0])
+    return to_target_tables.fits(scalings, constant), to_target_tables.trainings(scalings, constant)
+
+
+def test_trainings_with_one_evaluation_were_not_stopped_at_a_target():
+    trajectories, runs = made_trainings.tables()
+    last = trajectories.groupby("run", sort=False).tail(1)
+    assert to_target_tables.of_study(last, runs) == []
+
+
+def test_a_training_that_left_nothing_behind_excludes_its_rate():
+    """Of .2 at 8, seed 2 ran out of memory before its first evaluation."""
+    trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.4))
+    gone = runs["run"] == "8/0.2/2"
+    runs.loc[gone, "status"] = "out_of_memory"
+    trajectories = trajectories[trajectories["run"] != "8/0.2/2"]
+    (found,) = to_target_tables.of_study(trajectories, runs, TO)
+    assert found.rates.chosen[:2].tolist() == [0.4, 0.2]
+    assert found.rates.diverged[0] == (0.2,)
+
+
+def test_series_apart_and_seconds_of_none():
+    first, runs = made_trainings.tables(timed=False, optimizer="sgd")
+    second, more = made_trainings.tables(timed=False, optimizer="adam", rates=(0.2,))
+    runs = pandas.concat([runs, more.assign(run=more["run"] + "a")])
+    second["run"] += "a"
+    scalings = to_target_tables.of_study(pandas.concat([first, second]), runs, TO)
+    fits = to_target_tables.fits(scalings, to_target_tables.constants(runs))
+    assert sorted(fits["optimizer"]) == ["adam", "sgd"]
+    assert fits["critical_batch_size"].to_numpy() == pytest.approx([40, 40])
+    assert fits["fastest_batch_size"].isna().all() and fits["measured_fastest"].isna().all()
+
+
+@pytest.mark.parametrize("made", [{}, {"never": [(8, 0)]}, {"rates": (0.2,)}])
+def test_what_was_found_is_restored_from_the_files(made):
+    trajectories, runs = made_trainings.tables(**made)
+    targets = [Target("validation_loss", value) for value in (0.8, 0.4, 0.2)]
+    scalings = to_target_tables.of_study(trajectories, runs, targets)
+    constant = to_target_tables.constants(runs)
+    written = [
+        run_series.read(io.StringIO(table.to_csv(index=False)))
+        for table in (
+            to_target_tables.fits(scalings, constant),
+            to_target_tables.trainings(scalings, constant),
+        )
+    ]
+    restored = to_target_tables.restored(to_target_tables.joined(*written))
+    assert len(restored) == len(scalings) == 3
+    for found, expected in zip(restored, scalings, strict=True):
+        assert found.target.value == pytest.approx(expected.target.value)
+        assert found.batch_sizes == expected.batch_sizes and found.seeds == expected.seeds
+        for axis, values in expected.measured.items():
+            assert found.measured[axis] == pytest.approx(values)
+        assert found.fit.critical_batch_size == pytest.approx(expected.fit.critical_batch_size)
+        assert found.fastest.low == pytest.approx(expected.fastest.low)
+        assert found.step == pytest.approx(expected.step)
+        if expected.rates:
+            assert found.rates.chosen.tolist() == pytest.approx(expected.rates.chosen, nan_ok=True)
+            assert found.rates.diverged == expected.rates.diverged
+            assert found.rates.never == expected.rates.never
