@@ -83,7 +83,7 @@ def test_every_run_stands_in_every_csv(drawn):
     for name in NAMES:
         # Of pairs, the run at the start stands for both; of surfaces, few are shown; limits and
         # what was taken to a target are of series.
-        if name in ("line", "landscape", "batch_size_limits", *TO_TARGET):
+        if name in ("line", "landscape", "batch_size_limits", "advice", *TO_TARGET):
             continue
         frame = run_series.read(drawn / f"{name}.csv")
         assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
@@ -95,7 +95,7 @@ def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
         drawing = figures.FIGURES[name].draw(run_series.read(drawn / f"{name}.csv"))
         for axes in drawing.axes:
             assert axes.get_title("left") or axes.get_label() == "<colorbar>"
-        if name != "batch_size_limits":  # whose rows are named one by one
+        if name not in ("batch_size_limits", "advice"):  # whose rows are named one by one
             assert any(axes.get_ylabel() for axes in drawing.axes)
         if name in AGAINST_BATCH_SIZE:
             drawing.draw_without_rendering()

@@ -35,7 +35,7 @@ DEFAULT_CONFIG = "config.yaml"
 TABLES = (
     *("runs.csv", "history.csv", "trajectories.csv", "layers.csv", "updates.csv"),
     *("alignment.csv", "lines.csv", "landscapes.csv", "at_epochs.csv", "margins.csv", "limits.csv"),
-    *("critical_batch_size.csv", "to_target.csv"),
+    *("critical_batch_size.csv", "to_target.csv", "advice.csv", "advice_sizes.csv"),
     *timing_columns.COLUMNS,
     "published.csv",
 )

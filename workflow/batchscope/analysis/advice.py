@@ -63,11 +63,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Edge:
-    """A batch size whose best rate is the lowest or the highest that was tried."""
+    """A batch size whose best rate is the lowest or the highest that was tried.
+
+    `limit` is what it is the best of: the seconds or the outcome.
+    """
 
     batch_size: int
     rate: float
     highest: bool
+    limit: str = SECONDS
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The first holds the sentences too, so that report and terminal show the same one
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import pandas
@@ -89,20 +89,26 @@ class Told(NamedTuple):
     advice: Advice
 
 
-def summary(told: Sequence[Told]) -> pandas.DataFrame:
-    """Returns one row per series; see `COLUMNS`."""
-    return _table(COLUMNS, told, [{**each.factors, **_row(each.advice)} for each in told])
+def summary(told: Sequence[Told], factors: Iterable[str] = ()) -> pandas.DataFrame:
+    """Returns one row per series; see `COLUMNS`.
+
+    Args:
+        told: The series.
+        factors: Columns of an experiment without any.
+    """
+    rows = [{**each.factors, **_row(each.advice)} for each in told]
+    return _table(COLUMNS, told, rows, factors)
 
 
-def sizes(told: Sequence[Told]) -> pandas.DataFrame:
-    """Returns one row per series, limit and batch size; see `SIZES`."""
+def sizes(told: Sequence[Told], factors: Iterable[str] = ()) -> pandas.DataFrame:
+    """Returns one row per series, limit and batch size; see `SIZES` and `summary`."""
     rows = [
         {**each.factors, **row}
         for each in told
         for limit in LIMITS
         for row in _size_rows(each.advice, limit)
     ]
-    return _table(SIZES, told, rows)
+    return _table(SIZES, told, rows, factors)
 
 
 def card(row: dict[str, Any]) -> Card:
@@ -112,12 +118,15 @@ def card(row: dict[str, Any]) -> Card:
 
 
 def _table(
-    columns: dict[str, str], told: Sequence[Told], rows: list[dict[str, Any]]
+    columns: dict[str, str],
+    told: Sequence[Told],
+    rows: list[dict[str, Any]],
+    factors: Iterable[str],
 ) -> pandas.DataFrame:
-    names = {name: None for each in told for name in each.factors}
+    names = {name: None for each in told for name in each.factors} or dict.fromkeys(factors)
     known = run_series.factor_columns(pandas.DataFrame(columns=list(names)))
-    factors = [*known, *(name for name in names if name not in known)]
-    frame = pandas.DataFrame(rows, columns=[*factors, *columns])
+    first = [*known, *(name for name in names if name not in known)]
+    frame = pandas.DataFrame(rows, columns=[*first, *columns])
     whole = [name for name in columns if name in (*_WHOLE, *_NEEDED[:2])]
     return frame.astype(dict.fromkeys(whole, "Int64"))
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from batchscope import wording
 from batchscope.analysis import advice as advices
 from batchscope.analysis import seeds_wanted
-from batchscope.analysis.advice import Advice, Evidence, Judged, Missing, Reach
+from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Reach
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.largest_within_margin import FAILED, NOT_RESOLVED, WITHIN
 from batchscope.catalogue import outcomes
@@ -239,7 +239,9 @@ def _reason(advice: Advice, missing: Missing) -> str:
         return f"{found} too few for a verdict, which takes {least}: {more}{cost(missing.seconds)}"
     if missing.reason == advices.RATE_ON_EDGE:
         told = wording.listed(_edges(evidence))
-        return f"a better learning rate may lie beyond those tried: {told}{cost(missing.seconds)}"
+        rates = wording.count(missing.count, "more rate")
+        price = cost(missing.seconds).replace("(about", f"({rates}, about")
+        return f"a better learning rate may lie beyond those tried: {told}{price}"
     time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
     worth = f"to keep {_outcome(evidence)} within {_margin(evidence)}"
     if missing.reason == advices.NONE_SHOWN:
@@ -248,12 +250,16 @@ def _reason(advice: Advice, missing: Missing) -> str:
 
 
 def _edges(evidence: Evidence) -> Iterator[str]:
-    """Yields `the highest, 0.8, is best at 128 and 256`."""
-    ordered = sorted(evidence.edges, key=lambda edge: (edge.highest, edge.rate))
-    for (highest, rate), group in groupby(ordered, lambda edge: (edge.highest, edge.rate)):
+    """Yields `0.8, the highest, is the best of the time at 128 and 256`."""
+
+    def key(edge: Edge) -> tuple[bool, float, str]:
+        return (edge.highest, edge.rate, edge.limit)
+
+    words = {advices.SECONDS: "the time", advices.OUTCOME: _outcome(evidence)}
+    for (highest, rate, limit), group in groupby(sorted(evidence.edges, key=key), key):
         sizes = wording.listed(wording.grouped(edge.batch_size) for edge in group)
         side = "highest" if highest else "lowest"
-        yield f"the {side}, {wording.shortest(rate)}, is the best at {sizes}"
+        yield f"{wording.shortest(rate)}, the {side}, is the best for {words[limit]} at {sizes}"
 
 
 def _known(advice: Advice) -> Iterator[str]:

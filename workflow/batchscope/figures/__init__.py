@@ -96,6 +96,8 @@ class Tables:
     limits: pandas.DataFrame = field(default_factory=_empty)
     critical_batch_size: pandas.DataFrame = field(default_factory=_empty)
     to_target: pandas.DataFrame = field(default_factory=_empty)
+    advice: pandas.DataFrame = field(default_factory=_empty)
+    advice_sizes: pandas.DataFrame = field(default_factory=_empty)
     throughput: pandas.DataFrame = field(default_factory=_empty)
     sweeps: pandas.DataFrame = field(default_factory=_empty)
     utilisation: pandas.DataFrame = field(default_factory=_empty)

@@ -20,6 +20,7 @@ from batchscope.figures.drawing import canvas
 
 MEMORY, KNEE, CRITICAL, FASTEST = "memory", "knee", "critical_batch_size", "fastest_batch_size"
 SECONDS, OUTCOME, RANGE = "seconds", "outcome", "range"
+NOTHING = "nothing"
 # In the order of the rows, from above.
 _ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS, OUTCOME, RANGE)
 _COLUMNS = ("row", "label", "batch_size", "low", "high", "verdict")
@@ -41,7 +42,8 @@ _RECOMMENDED = canvas.COLOURS[2]
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and limit, and of those that are tested per batch size.
 
-    `row` is the limit or `range`; `low` and `high` are the ends of an interval or of the range.
+    `row` is the limit or `range`, or `nothing` where there is no advice; `low` and `high` are the
+    ends of an interval or of the range.
     """
     summary, sizes = tables.advice, tables.advice_sizes
     factors = run_series.varying(summary)
@@ -50,6 +52,10 @@ def select(tables: Tables) -> pandas.DataFrame:
         own = {name: row[name] for name in factors}
         rows = sizes[(sizes[factors] == pandas.Series(own)).all(axis=1)] if factors else sizes
         found += [{**own, **entry} for entry in _entries(row, rows)]
+    if not found:
+        trained = (tables.runs["status"] == canvas.FINISHED).any()
+        label = "fewer than three batch sizes" if trained else "no finished run"
+        found = [{"row": NOTHING, "label": label}]
     return pandas.DataFrame(found, columns=[*factors, *_COLUMNS])
 
 
@@ -82,7 +88,8 @@ def _entries(row: dict[str, Any], sizes: pandas.DataFrame) -> Iterator[dict[str,
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel per series."""
-    series = run_series.series(frame.assign(seed=0))
+    told = frame[frame["row"] != NOTHING]
+    series = run_series.series(told.assign(seed=0)) if len(told) else []
     shown = series[:_MOST_SERIES]
     rows = [_rows(each.frame) for each in shown]
     heights = [max(len(each), 2) for each in rows]
@@ -96,8 +103,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for axes, each, labels in zip(grid, shown, rows, strict=False):
         _draw_series(axes, each.frame, labels, ends)
         axes.set_title(each.label or "Which batch sizes to use")
-    if not len(frame):
-        canvas.empty(grid[0], "fewer than three batch sizes")
+    if not series:
+        grid[0].set_title("Which batch sizes to use")
+        canvas.empty(grid[0], str(frame["label"].iloc[0]))
     canvas.batch_size_axis(grid[-1], tried, room=0.05)
     grid[-1].set_xlim(ends)
     for axes in grid[:-1]:
@@ -111,16 +119,20 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the range of each series in a sentence."""
+    """Returns the range of each series in a sentence; nothing without any series."""
+    rows = frame[frame["row"] != NOTHING]
+    if rows.empty:
+        return ""
     told = []
-    for series in run_series.series(frame.assign(seed=0))[:_MOST_SERIES] if len(frame) else ():
+    for series in run_series.series(rows.assign(seed=0))[:_MOST_SERIES]:
         row = series.frame[series.frame["row"] == RANGE].iloc[0]
         name = f"{series.label}: " if series.label else ""
         if pandas.isna(row["low"]):
-            told.append(f"{name}no recommendation")
+            tried = wording.count(len(_tried(series.frame)), "batch size")
+            told.append(f"{name}none of {tried}")
         else:
             told.append(f"{name}{span(int(row['low']), int(row['high']))}")
-    return f"Recommended batch sizes: {'; '.join(told)}." if told else ""
+    return f"Recommended: {'; '.join(told)}."
 
 
 def _rows(frame: pandas.DataFrame) -> list[str]:

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.analysis import largest_within_margin, run_series, to_target_tables
+from batchscope.analysis import (
+    advice_evidence,
+    advice_tables,
+    largest_within_margin,
+    run_series,
+    to_target_tables,
+    verdict_matrix,
+)
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
 from batchscope.store import job_files, records
-from batchscope.tables import long_tables, timing_tables
+from batchscope.tables import long_tables, seed_costs, timing_tables
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -183,6 +190,21 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
     for name, table in (
         ("critical_batch_size.csv", to_target_tables.fits(scalings, constant)),
         ("to_target.csv", to_target_tables.trainings(scalings, constant)),
+    ):
+        long_tables.write_table(table, Path(folder) / name)
+    advised = advice_evidence.told(
+        runs,
+        evaluated,
+        limits,
+        verdict_matrix.table(runs, evaluated, {}, found.trainings.margins),  # TMP
+        {},
+        found.trainings.margins,
+        seed_costs.price(results, found),
+    )
+    factors = run_series.factor_columns(runs)
+    for name, table in (
+        ("advice.csv", advice_tables.summary(advised, factors)),
+        ("advice_sizes.csv", advice_tables.sizes(advised, factors)),
     ):
         long_tables.write_table(table, Path(folder) / name)
     timing_tables.write(results, study, experiment, folder)
