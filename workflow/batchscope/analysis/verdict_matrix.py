@@ -1,12 +1,16 @@
 """Which batch sizes win at which budget: every cell against its row, and every row as a trend.
 
-A cell is judged as `largest_within_margin` judges a batch size; a row by Page's trend test in both
-directions, in which a training that failed or never reached its target has the worst rank. Of
-either test all that stand in a matrix are adjusted together by Holm's method, so that relabelled
-batch sizes seldom get a verdict anywhere in it.
+A row is judged by Page's trend test in both directions and by Friedman's test that there is any
+difference; a training that failed or never reached its target has the worst rank. All of them are
+adjusted together by Holm's method. A cell is judged as `largest_within_margin` judges a batch size,
+but is beyond the margin only in a row that shows a trend or a difference: so relabelled batch sizes
+get a verdict of either kind, anywhere, in 5 % of studies at most.
 
 Times, updates and examples to a target are compared as ratios: tests and intervals are of their
 logarithms.
+
+Sources: E. B. Page, J. Am. Stat. Assoc. 58 (1963), 216; M. Friedman, J. Am. Stat. Assoc. 32 (1937),
+675; tests of groups before those within them: N. Meinshausen, Biometrika 95 (2008), 265.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from batchscope.catalogue.budget_kinds import TAKEN, TARGET
 
 LARGER, SMALLER, NONE = "larger", "smaller", "none"
 # Why a row has no verdict.
-NOT_RESOLVED, FEW_SEEDS, EDGE = "not_resolved", "few_seeds", "edge"
+NOT_RESOLVED, MIXED, FEW_SEEDS, EDGE = "not_resolved", "mixed", "few_seeds", "edge"
 LEAST_SIZES = 3  # of Page's test
 # What counts as negligible where the experiment states nothing of it.
 MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
@@ -75,24 +79,27 @@ COLUMNS: dict[str, str] = {
     "other is better by less than the margin.",
     "p_beyond": "Smallest p over the other batch sizes of the one-sided paired t-test that the "
     "other is better by more than the margin, times their number; adjusted by Holm's method over "
-    "all cells of the table.",
+    "the batch sizes of the row, and no less than the least p of the row.",
     "verdict": "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, "
     "few_seeds (fewer than 6 pairs) or failed (a run that did not finish, or never got there).",
     "trend": "Of the row: larger where larger batch sizes are better (p_larger below 0.05), "
     "smaller, or none.",
-    "no_trend": "Why there is none: not_resolved, few_seeds, or edge where the rate of the batch "
-    "size at the losing end lies on the edge of those tried. Empty where there is one.",
+    "no_trend": "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in "
+    "one direction); few_seeds; or edge, where the rate of the batch size at the losing end lies "
+    "on the edge of those tried. Empty where there is one.",
     "p_larger": "p of Page's trend test that larger is better, with seeds as blocks; adjusted by "
-    "Holm's method over all rows of the table and both directions.",
+    "Holm's method with all p of rows of the table.",
     "p_smaller": "The same, that smaller is better.",
+    "p_any": "p of Friedman's test that batch sizes differ at all, seeds as blocks; adjusted so.",
 }
 
 
 class Trend(NamedTuple):
-    """A row: p that larger is better and that smaller is, and the batch sizes compared."""
+    """A row: p that larger is better, that smaller is, and that any is; what was compared."""
 
     p_larger: float
     p_smaller: float
+    p_any: float
     batch_sizes: list[int]
 
 
@@ -180,9 +187,12 @@ def trend(values: np.ndarray, batch_sizes: list[int], outcome: str) -> Trend:
     blocks = values[kept][:, there[kept].all(axis=0)].T
     sizes = [size for size, keep in zip(batch_sizes, kept, strict=True) if keep]
     if len(sizes) < LEAST_SIZES or len(blocks) < outcomes.LEAST_SEEDS:
-        return Trend(math.nan, math.nan, sizes)
+        return Trend(math.nan, math.nan, math.nan, sizes)
     rises, falls = (paired_tests.page_trend(blocks, direction) for direction in outcomes.DIRECTIONS)
-    return Trend(*((rises, falls) if outcome.endswith("accuracy") else (falls, rises)), sizes)
+    p_any = paired_tests.friedman(blocks)
+    return Trend(
+        *((rises, falls) if outcome.endswith("accuracy") else (falls, rises)), p_any, sizes
+    )
 
 
 def table(
@@ -203,19 +213,40 @@ def table(
         No row of a series that trains at fewer than three batch sizes.
     """
     found = list(_rows(runs, evaluations, stated, margins))
-    trends = paired_tests.holm([p for row in found for p in row.trend[:2]]).reshape(-1, 2)
-    beyond = iter(paired_tests.holm([cell.p_beyond for row in found for cell in row.cells]))
+    trends = paired_tests.holm([p for row in found for p in row.trend[:3]]).reshape(-1, 3)
     factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
     lines: list[dict[str, Any]] = []
-    for row, (larger, smaller) in zip(found, trends.tolist(), strict=True):
-        judged = largest_within_margin.judge(row.cells, [next(beyond) for _ in row.cells])
-        verdict = _verdict(row, larger, smaller)
-        last = {**verdict, "p_larger": larger, "p_smaller": smaller}
+    for row, (larger, smaller, any_) in zip(found, trends.tolist(), strict=True):
+        own = paired_tests.holm([cell.p_beyond for cell in row.cells])
+        judged = largest_within_margin.judge(row.cells, np.fmax(own, min(larger, smaller, any_)))
+        verdict = _verdict(row, larger, smaller, any_)
+        last = {**verdict, "p_larger": larger, "p_smaller": smaller, "p_any": any_}
         lines += [{**line, **last} for line in _cells(row, judged, factors)]
     whole = dict.fromkeys(
         ["stated", "batch_size", "on_edge", "seeds", "reached", "deciding_batch_size"], "Int64"
     )
     return pandas.DataFrame(lines, columns=[*factors, *COLUMNS]).astype(whole)
+
+
+def relabelled(
+    runs: pandas.DataFrame, evaluations: pandas.DataFrame, rng: np.random.Generator
+) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Returns both tables with the batch sizes shuffled within each seed, so that none is better.
+
+    What a verdict is worth shows where there is nothing to find. All that carries a batch size in
+    a seed changes its label together, at every rate and in every series.
+    """
+    sizes = sorted(runs["batch_size"].unique().tolist())
+    names = {
+        (seed, size): other
+        for seed in sorted(runs["seed"].unique().tolist())
+        for size, other in zip(sizes, rng.permutation(sizes).tolist(), strict=True)
+    }
+    found = []
+    for frame in (runs, evaluations):
+        keys = zip(frame["seed"], frame["batch_size"], strict=True)
+        found.append(frame.assign(batch_size=[names[key] for key in keys]))
+    return found[0], found[1]
 
 
 def _rows(
@@ -247,7 +278,7 @@ def _margin(outcome: str, stated: dict[str, float]) -> float:
     return stated.get(outcome, stated.get(f"test_{kind}", MARGINS[kind]))
 
 
-def _verdict(row: _Row, larger: float, smaller: float) -> dict[str, str]:
+def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> dict[str, str]:
     """Returns the trend of a row, or why there is none.
 
     A better rate beyond the edge would lift the losing end, and with it overturn the trend; at the
@@ -257,7 +288,7 @@ def _verdict(row: _Row, larger: float, smaller: float) -> dict[str, str]:
         return {"trend": NONE, "no_trend": FEW_SEEDS}
     said = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
     if said == NONE:
-        return {"trend": NONE, "no_trend": NOT_RESOLVED}
+        return {"trend": NONE, "no_trend": MIXED if any_ < outcomes.LEVEL else NOT_RESOLVED}
     losing = row.trend.batch_sizes[0 if said == LARGER else -1]
     if row.reading.on_edge[row.trained.batch_sizes.index(losing)]:
         return {"trend": NONE, "no_trend": EDGE}

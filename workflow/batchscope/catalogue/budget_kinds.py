@@ -26,4 +26,9 @@ STATED: dict[str, Parameter] = {
     UPDATES: Parameter(UPDATES, UPDATES, "int", None, "Updates.", "updates", minimum=1),
     SECONDS: Parameter(SECONDS, SECONDS, "float", None, "Seconds.", "s", above=0),
 }
-TARGET_VALUE = Parameter(TARGET, TARGET, "float", None, "A loss or an accuracy.", above=0)
+
+
+def target(column: str) -> Parameter:
+    """Returns what a target of a column may be: an accuracy lies below 1."""
+    accuracy = column.endswith("_accuracy")
+    return Parameter(column, column, "float", None, "To reach.", above=0, maximum=accuracy or None)

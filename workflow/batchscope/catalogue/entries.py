@@ -70,6 +70,7 @@ class Figure:
         at_epochs: Whether it must read several numbers of epochs from each training.
         margins: Whether the experiment must state a margin.
         trajectories: Whether it is drawn unasked only where all runs have `evaluate_every`.
+        batch_sizes: At how many batch sizes an experiment must train for it to be drawn unasked.
         columns: Columns of runs.csv to draw against batch size, each with its heading and the
             label of its axis; a figure that has them needs no module.
     """
@@ -83,6 +84,7 @@ class Figure:
     at_epochs: bool = False
     margins: bool = False
     trajectories: bool = False
+    batch_sizes: int = 0
     columns: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 

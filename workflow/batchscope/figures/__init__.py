@@ -94,6 +94,7 @@ class Tables:
     at_epochs: pandas.DataFrame = field(default_factory=_empty)
     margins: pandas.DataFrame = field(default_factory=_empty)
     limits: pandas.DataFrame = field(default_factory=_empty)
+    budgets: pandas.DataFrame = field(default_factory=_empty)
     throughput: pandas.DataFrame = field(default_factory=_empty)
     sweeps: pandas.DataFrame = field(default_factory=_empty)
     utilisation: pandas.DataFrame = field(default_factory=_empty)
@@ -113,6 +114,7 @@ def available(
     at_epochs: Iterable[int] = (),
     margins: Iterable[str] = (),
     evaluated: bool = False,
+    batch_sizes: int = 0,
 ) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
 
@@ -122,6 +124,7 @@ def available(
         at_epochs: Numbers of epochs that it reads from each training.
         margins: Outcomes of which it states a margin.
         evaluated: Whether all its trainings have `evaluate_every`.
+        batch_sizes: At how many batch sizes it trains.
     """
     measures, varied = set(measures), set(varied)
     read_early, bounded = bool(list(at_epochs)), bool(list(margins))
@@ -135,6 +138,7 @@ def available(
         and (read_early or not figure.at_epochs)
         and (bounded or not figure.margins)
         and (evaluated or not figure.trajectories)
+        and batch_sizes >= figure.batch_sizes
     ]
 
 
@@ -142,10 +146,11 @@ def drawn(experiment: Experiment) -> list[str]:
     """Returns the figures of an experiment: those that it names, or all that it allows."""
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     measured = {**experiment.trainings.measures, **experiment.times.timings}
-    runs = experiment.trainings.runs
-    evaluated = all(run_names.parse_run(run)["evaluate_every"] for run in runs)
+    runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
+    evaluated = all(run["evaluate_every"] for run in runs)
+    sizes = len({run["batch_size"] for run in runs})
     return list(experiment.figures) or available(
-        measured, varied, experiment.at_epochs, experiment.trainings.margins, evaluated
+        measured, varied, experiment.at_epochs, experiment.trainings.margins, evaluated, sizes
     )
 
 

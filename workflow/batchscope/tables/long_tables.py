@@ -361,10 +361,14 @@ TABLES: dict[str, Callable[[Path | str, Study, str], pandas.DataFrame]] = {
 }
 
 
-def write(results: Path | str, study: Study, experiment: str, folder: Path | str) -> None:
-    """Writes every long table of an experiment, each atomically."""
-    for name, table in TABLES.items():
-        write_table(table(results, study, experiment), Path(folder) / name)
+def write(
+    results: Path | str, study: Study, experiment: str, folder: Path | str
+) -> dict[str, pandas.DataFrame]:
+    """Writes every long table of an experiment, each atomically; returns them by name."""
+    found = {name: table(results, study, experiment) for name, table in TABLES.items()}
+    for name, table in found.items():
+        write_table(table, Path(folder) / name)
+    return found
 
 
 def write_table(frame: pandas.DataFrame, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from batchscope.analysis import largest_within_margin, run_series
+from batchscope.analysis import largest_within_margin, run_series, verdict_matrix
 from batchscope.catalogue import columns, measure_settings, run_factors, run_names, sweep_names
 from batchscope.catalogue.entries import Column
 from batchscope.catalogue.measures import MEASURES
@@ -177,6 +177,10 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
     long_tables.write_table(stated, Path(folder) / "margins.csv")
     limits = timing_tables.limits(results, study, found.trainings.beside)
     long_tables.write_table(limits, Path(folder) / "limits.csv")
-    long_tables.write(results, study, experiment, folder)
+    long = long_tables.write(results, study, experiment, folder)
+    judged = verdict_matrix.table(
+        runs, long["trajectories.csv"], found.trainings.budgets, found.trainings.margins
+    )
+    long_tables.write_table(judged, Path(folder) / "budgets.csv")
     timing_tables.write(results, study, experiment, folder)
     long_tables.write_table(published(study, experiment), Path(folder) / PUBLISHED)
