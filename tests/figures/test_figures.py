@@ -329,11 +329,14 @@ def test_what_was_found_holds_the_means(two_rates):
 def test_figures_follow_from_measures():
     assert figures.available([]) == ["loss_curves", "best_losses"]
     stated = {"test_accuracy": 0.03}
-    everything = (synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS, stated, True)
+    everything = (synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS, stated, True, 3)
     assert figures.available(*everything) == NAMES
     assert "batch_size_limits" not in figures.available(synthetic.MEASURES)
     assert "progress" not in figures.available(synthetic.MEASURES)
     assert "progress" in figures.available([], evaluated=True)
+    assert "verdict_matrix" not in figures.available([], batch_sizes=2)
+    assert "verdict_matrix" in figures.available([], batch_sizes=3)
+    assert "verdict_matrix" not in figures.available(["throughput"], batch_sizes=0)
     assert "training_time" not in figures.available(synthetic.MEASURES, ["learning_rate"])
     assert "training_time" not in figures.available(["evaluate"], [], [1, 5])
     assert "learning_rate" not in figures.available(synthetic.MEASURES, ["momentum"])

@@ -114,6 +114,7 @@ def test_the_csv_reads_back_as_it_was(written, tmp_path):
         "runs.csv",
         "margins.csv",
         "limits.csv",
+        "budgets.csv",
         "published.csv",
         *long_tables.TABLES,
         *timing_tables.TABLES,

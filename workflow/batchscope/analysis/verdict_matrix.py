@@ -228,27 +228,6 @@ def table(
     return pandas.DataFrame(lines, columns=[*factors, *COLUMNS]).astype(whole)
 
 
-def relabelled(
-    runs: pandas.DataFrame, evaluations: pandas.DataFrame, rng: np.random.Generator
-) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Returns both tables with the batch sizes shuffled within each seed, so that none is better.
-
-    What a verdict is worth shows where there is nothing to find. All that carries a batch size in
-    a seed changes its label together, at every rate and in every series.
-    """
-    sizes = sorted(runs["batch_size"].unique().tolist())
-    names = {
-        (seed, size): other
-        for seed in sorted(runs["seed"].unique().tolist())
-        for size, other in zip(sizes, rng.permutation(sizes).tolist(), strict=True)
-    }
-    found = []
-    for frame in (runs, evaluations):
-        keys = zip(frame["seed"], frame["batch_size"], strict=True)
-        found.append(frame.assign(batch_size=[names[key] for key in keys]))
-    return found[0], found[1]
-
-
 def _rows(
     runs: pandas.DataFrame,
     evaluations: pandas.DataFrame,

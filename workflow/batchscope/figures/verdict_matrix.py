@@ -226,6 +226,7 @@ def _draw_cell(
     text = edge if sizes > _MOST_WITH_TEXT else "\n".join([lines[0] + edge, *lines[1:]])
     # The hatch must not run through the numbers.
     box = {"facecolor": _LOOKS[verdict]["facecolor"], "edgecolor": "none", "pad": 0.6}
+    box = box if "hatch" in _LOOKS[verdict] else None
     axes.text(
         column + 0.03,
         at,
