@@ -450,6 +450,7 @@ def answer(
             "experiment": "gap",
             "outcome": outcomes.Outcome(column, label, "", direction, "", timed),
             "series": "",
+            "held": "",
             "smallest": outcome_answers.End(16, nothing._replace(mean=0.5)),
             "largest": outcome_answers.End(256, nothing._replace(mean=0.9)),
             "slope": intervals.Interval(*slope, 6),

@@ -14,6 +14,25 @@ from batchscope.catalogue import columns, outcomes
 from batchscope.tables import run_table
 
 
+@pytest.mark.parametrize(
+    ("columns", "held"),
+    [
+        ({"epochs_run": [40, 40, 7], "steps_run": [80, 40, 9]}, "at equal epochs (40)"),
+        ({"epochs_run": [20, 40, 7], "steps_run": [80, 80, 9]}, "at equal updates (80)"),
+        ({"epochs_run": [20, 40, 7], "steps_run": [80, 90, 9]}, "at each run's own end"),
+        (
+            {"epochs_run": [40, 40, 7], "target_train_loss": [0.1] * 3},
+            "at an equal training loss (0.1)",
+        ),
+        ({"epochs_run": [4, 4, 7], "target_train_loss": [0.0] * 3}, "at equal epochs (4)"),
+        ({}, "at each run's own end"),
+    ],
+)
+def test_what_is_equal_where_trainings_end(columns, held):
+    rows = pandas.DataFrame({"status": ["finished", "finished", "diverged"], **columns})
+    assert outcome_answers.held(rows) == held
+
+
 def test_t_interval_against_scipy():
     values = [1.0, 2.0, 4.0, 7.0]
     interval = intervals.t_interval(values)

@@ -51,8 +51,9 @@ def test_the_files_are_sound(drawn, name):
     text = (drawn / f"{name}.svg").read_text()
     root = ElementTree.fromstring(text)
     assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].entry.title
-    # Six panels with every seed are the most.
-    assert len(text) < (190_000 if name == "critical_batch_size" else 150_000)
+    # Six panels with every seed, or a page that is all text, are the most.
+    most = {"critical_batch_size": 190_000, "verdict_matrix": 250_000}
+    assert len(text) < most.get(name, 150_000)
     assert "<text" not in text  # outlines: the same wherever it is opened
     assert "<image" not in text
     with Image.open(drawn / f"{name}.png") as image:
@@ -82,8 +83,9 @@ def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
 def test_every_run_stands_in_every_csv(drawn):
     for name in NAMES:
         # Of pairs, the run at the start stands for both; of surfaces, few are shown; limits and
-        # what was taken to a target are of series.
-        if name in ("line", "landscape", "batch_size_limits", "advice", *TO_TARGET):
+        # what was taken to a target are of series, as verdicts and advice.
+        of_series = ("batch_size_limits", "advice", "verdict_matrix", *TO_TARGET)
+        if name in ("line", "landscape", *of_series):
             continue
         frame = run_series.read(drawn / f"{name}.csv")
         assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
@@ -95,7 +97,8 @@ def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
         drawing = figures.FIGURES[name].draw(run_series.read(drawn / f"{name}.csv"))
         for axes in drawing.axes:
             assert axes.get_title("left") or axes.get_label() == "<colorbar>"
-        if name not in ("batch_size_limits", "advice"):  # whose rows are named one by one
+        # Whose rows are named one by one.
+        if name not in ("batch_size_limits", "advice", "verdict_matrix"):
             assert any(axes.get_ylabel() for axes in drawing.axes)
         if name in AGAINST_BATCH_SIZE:
             drawing.draw_without_rendering()

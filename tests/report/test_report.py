@@ -158,10 +158,24 @@ def test_verdicts_become_headlines():
     ]
 
 
+def test_no_headline_without_its_budget():
+    held = "at equal epochs (40)"
+    given = [
+        synthetic.answer("falls", direction="falls", label="Distance", held=held),
+        synthetic.answer("not resolved", label="Gap", held=held),
+    ]
+    assert answers.in_short(given) == f"as the batch size grows, {held}, distance falls"
+    assert answers.in_short(given[1:]) == f"not resolved, {held}, for 1 outcome"
+    said = [said for said, _ in answers.headlines(given)]
+    assert said == [f"As the batch size grows, {held}", f"Not resolved, {held}"]
+    assert answers.groups(given)[0]["held"] == held
+
+
 def test_the_headline_stands_beside_the_report(example, tmp_path):
     results = example[1]
     troubled = (results / "report.txt").read_text(encoding="utf-8")
-    assert troubled.startswith("The gap <u>found</u>: not enough seeds (3 of 6) for ")
+    start = "The gap <u>found</u>: not enough seeds (3 of 6), at equal epochs (40), for "
+    assert troubled.startswith(start)
     assert troubled.endswith("(30 training runs in 1 experiment: " + FATES + ").\n")
     assert troubled.count("\n") == 1
     empty = report.headline(example[0], content.read(example[0], tmp_path, example[2], True))
@@ -172,7 +186,10 @@ def test_resolved_answers_are_told(tmp_path):
     study, results, path = report_example.write(tmp_path, troubles=False)
     html = report.build(study, report.read(study, results, path))
     page = Page(html)
-    assert "As the batch size grows: test accuracy falls (\N{MINUS SIGN}0.00" in page.text
+    assert (
+        "As the batch size grows, at equal epochs (40): test accuracy falls (\N{MINUS SIGN}0.00"
+        in page.text
+    )
     assert "6 paired seeds" in page.text
     assert "Nothing: every run finished" in page.text
     assert "This report is partial" not in page.text
@@ -311,14 +328,14 @@ def test_a_machine_with_gpus_says_their_cores_and_clocks():
 
 def test_figures_are_embedded_numbered_and_captioned(example):
     images = Page(example[3]).all("img")
-    assert len(images) == 9
+    assert len(images) == 10
     for image in images:
         head, _, content = image["src"].partition(",")
         assert head == "data:image/svg+xml;base64"
         assert base64.b64decode(content).startswith(b"<svg")
         assert (image["width"], image["height"]) == ("672", "384") and image["alt"]
     numbers = re.findall(r"<strong>Figure (\d+)\.", example[3])
-    assert numbers == [str(number) for number in range(1, 10)]
+    assert numbers == [str(number) for number in range(1, 11)]
     assert "Every <code>point</code> of loss_curves &amp; &lt;i&gt;seeds" in example[3]
 
 
@@ -349,7 +366,7 @@ def test_tables_of_several_experiments_stand_together(tmp_path):
     assert "10 training runs in 2 experiments: 10 finished" in page.text
     assert re.search(r'<table class="runs".*?</table>', html, re.S)[0].count("<tr>") == 21
     numbers = re.findall(r"<strong>Figure (\d+)\.", html)
-    assert numbers == [str(number) for number in range(1, 19)]
+    assert numbers == [str(number) for number in range(1, 21)]
     assert len(page.all("select")) == 2
 
 

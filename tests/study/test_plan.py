@@ -304,6 +304,65 @@ def test_margins_and_the_experiments_beside_them():
     ]
 
 
+def test_budgets_are_stated_by_kind():
+    stated = {"epochs": 1.5, "updates": "1e2", "seconds": 2, "target": {"validation_loss": 0.2}}
+    raw = config(experiment={"measure": ["time_epoch"], "budgets": stated})
+    found = planner.make(raw).experiments["a"].trainings.budgets
+    assert found == {**stated, "updates": 100, "seconds": 2.0}
+    assert planner.make(raw).runs == planner.make(config()).runs
+
+
+def test_what_is_wrong_with_budgets():
+    def of(stated, **rest):
+        found = problems(config(experiment={"budgets": stated, **rest}))
+        return sorted(line.removeprefix("experiments.a.budgets") for line in found)
+
+    assert of({"epoch": 1, "updates": 0.5, "epochs": -1}) == [
+        ".epoch: unknown budget. Did you mean 'epochs'? Known budgets: epochs, seconds, target, "
+        "updates.",
+        ".epochs: received -1; a positive number is expected.",
+        ".updates: received 0.5; a whole number from 1 to 10^9 is expected.",
+    ]
+    assert of({"epochs": 3}) == [
+        ".epochs: received 3; at most 2 is expected, the epochs of the shortest run."
+    ]
+    assert of({"seconds": 3}) == [
+        ".seconds: received without any times; time_epoch in measure is expected."
+    ]
+    one = "a map of one loss or accuracy to its value, such as {validation_loss: 0.2} is expected."
+    assert of({"target": 0.2}) == [f".target: received 0.2; {one}"]
+    assert of({"target": {"loss": 0.2}})[0].startswith(".target.loss: unknown target.")
+    assert of({"target": {"validation_accuracy": 2}})[0].startswith(
+        ".target.validation_accuracy: received 2; "
+    )
+    assert of({"target": {"test_loss": 0.2}}) == [
+        ".target.test_loss: received without evaluate_every, which alone evaluates it during a "
+        "training; evaluate_every, or validation_loss or validation_accuracy, is expected."
+    ]
+    evaluated = {"set": {"evaluate_every": 64}, "budgets": {"target": {"test_loss": 0.2}}}
+    assert "a" in planner.make(config(experiment=evaluated)).experiments
+    timing = {"vary": {"batch_size": [16, 32]}, "timing": {"throughput": None}}
+    raw = config()
+    raw["experiments"]["t"] = {**timing, "budgets": {"epochs": 1}}
+    assert problems(raw) == [
+        "experiments.t.budgets: received beside `timing`; a training or a timing experiment is "
+        "expected."
+    ]
+
+
+def test_budgets_change_tables_and_no_run():
+    from batchscope import snakefile
+
+    plans = [
+        planner.make(config(experiment={"budgets": stated} if stated else {}))
+        for stated in ({"epochs": 1}, {"epochs": 2}, None)
+    ]
+    jobs = [snakefile.Jobs(planned, "config.yaml", "full", False) for planned in plans]
+    assert len({one.also("a") for one in jobs}) == 3
+    assert "budgets" not in jobs[2].also("a")
+    assert plans[0].runs == plans[1].runs == plans[2].runs
+
+
 def test_limits_of_the_batch_size_need_margins_and_beside_needs_them_too():
     experiment = {"measure": ["evaluate"], "figures": ["batch_size_limits"], "beside": ["a"]}
     found = problems(config(experiment=experiment))

@@ -35,6 +35,7 @@ DEFAULT_CONFIG = "config.yaml"
 TABLES = (
     *("runs.csv", "history.csv", "trajectories.csv", "layers.csv", "updates.csv"),
     *("alignment.csv", "lines.csv", "landscapes.csv", "at_epochs.csv", "margins.csv", "limits.csv"),
+    "budgets.csv",
     *("critical_batch_size.csv", "to_target.csv", "advice.csv", "advice_sizes.csv"),
     *timing_columns.COLUMNS,
     "published.csv",
@@ -178,13 +179,16 @@ class Jobs:
     def also(self, experiment: str) -> str:
         """What an experiment's tables follow besides its records, as JSON.
 
-        Epochs, other machines, margins and a document's numbers: a change of these trains nothing.
+        Epochs, other machines, margins, budgets and a document's numbers: a change of these trains
+        nothing.
         """
         found = self.study.experiments[experiment]
         followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self.study.machines}
         # Left out where there are none, so that no older table is made again.
         if found.trainings.margins:
             followed["margins"] = found.trainings.margins
+        if found.trainings.budgets:
+            followed["budgets"] = found.trainings.budgets
         if found.trainings.beside:
             followed["beside"] = found.trainings.beside
         if found.numbers:

@@ -59,8 +59,9 @@ def by_lowest(losses: Any) -> Chosen:
 def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     """Reads every seed at the rate that the other seeds choose, so that none flatters itself.
 
-    Where no rate got every other seed there, the one that got most of them there is read: a size
-    that fails is told by its own runs. Where a single rate was tried there is no choice.
+    A rate that `by_lowest` excludes is chosen by none. Where it excludes all, the one that got
+    most of the others there is read: a size that fails is told by its own runs. Where a single
+    rate was tried there is no choice.
 
     Args:
         values: What was taken to a target, as `by_lowest` takes losses.
@@ -73,8 +74,9 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     values = _cube(values)
     sizes, _, seeds = values.shape
     read, index = np.full((sizes, seeds), np.nan), np.full((sizes, seeds), -1)
-    tried = _tried(values)
+    chosen, tried = by_lowest(values), _tried(values)
     for size, found in enumerate(values):
+        allowed = tried[size] & (~chosen.excluded[size] | (chosen.index[size] < 0))
         for seed in range(seeds):
             if np.isnan(found[:, seed]).all():
                 continue
@@ -82,7 +84,7 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
             if tried[size].sum() == 1:
                 index[size, seed] = int(tried[size].argmax())
             elif not np.isnan(others).all():
-                index[size, seed] = _most_reached(others)
+                index[size, seed] = most_reached(np.where(allowed[:, None], others, np.nan))
                 read[size, seed] = np.inf
             if index[size, seed] >= 0:
                 read[size, seed] = found[index[size, seed], seed]
@@ -103,6 +105,20 @@ def on_edge(index: Any, values: Any) -> np.ndarray:
     return (index >= 0) & ends & (tried.sum(axis=1) > 1).reshape(shape)
 
 
+def most_reached(values: Any) -> int:
+    """Returns the rate at which most seeds got there, of those the fastest; -1 if none did.
+
+    Args:
+        values: Of one batch size, shape (rates, seeds), as `by_lowest` takes losses.
+    """
+    values = np.asarray(values, float)
+    finite = np.isfinite(values)
+    count = finite.sum(axis=1)
+    means = np.where(finite, values, 0.0).sum(axis=1) / np.maximum(count, 1)
+    means[count < max(count.max(), 1)] = np.inf
+    return int(means.argmin()) if count.any() else -1
+
+
 def tuned_factor(frame: pandas.DataFrame) -> str | None:
     """Returns the factor of the rates where several were tried of one batch size, or None.
 
@@ -115,19 +131,6 @@ def tuned_factor(frame: pandas.DataFrame) -> str | None:
     if frame.empty or RATE not in frame:
         return None
     return RATE if best_learning_rates.several(frame.reset_index(drop=True)) else None
-
-
-def _most_reached(others: np.ndarray) -> int:
-    """Returns the rate at which most seeds got there, of those the fastest; -1 if none did.
-
-    Args:
-        others: Shape (rates, seeds).
-    """
-    finite = np.isfinite(others)
-    count = finite.sum(axis=1)
-    means = np.where(finite, others, 0.0).sum(axis=1) / np.maximum(count, 1)
-    means[count < max(count.max(), 1)] = np.inf
-    return int(means.argmin()) if count.any() else -1
 
 
 def _cube(values: Any) -> np.ndarray:

@@ -16,6 +16,7 @@ of average bioavailability", J. Pharmacokinet. Biopharm. 15 (1987), on one-sided
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
 
@@ -97,14 +98,52 @@ def find(rows: pandas.DataFrame, outcome: str, margin: float) -> Found:
     table = table.reindex(columns=sizes)
     seeds = rows.groupby("batch_size")["seed"].nunique()
     whole = [size for size in sizes if table[size].count() == seeds[size]]
-    compared = _compared(table[whole].dropna(), margin, 1.0 if outcome.endswith(_RISING) else -1.0)
+    compared = compare(table, whole, margin, outcome.endswith(_RISING))
+    found = judge(compared, paired_tests.holm([size.p_beyond for size in compared]))
+    within = _range(found)
+    return Found(tuple(found), *((within[0], within[-1]) if within else (None, None)))
+
+
+def compare(table: pandas.DataFrame, whole: list[int], margin: float, rising: bool) -> list[Size]:
+    """Compares every batch size with every other one, by the seeds that all of them have.
+
+    Args:
+        table: An outcome, seeds by batch sizes; NaN where a run has none.
+        whole: Batch sizes at which every run has one: the others are compared with none.
+        margin: Largest loss that counts as negligible.
+        rising: Whether higher is better.
+
+    Returns:
+        The sizes in the order of the table, of which `judge` makes the verdicts. `p_beyond` is
+        that of Bonferroni over the other sizes alone.
+    """
+    compared = _compared(table[whole].dropna(), margin, 1.0 if rising else -1.0)
     found = []
-    for size in sizes:
+    for size in table.columns:
         own = {"batch_size": size, "seeds": int(table[size].count()), "mean": table[size].mean()}
         verdict = {"verdict": FEW_SEEDS if size in whole else FAILED}
         found.append(Size(**{**own, **verdict, **compared.get(size, {})}))
-    within = _range(found)
-    return Found(tuple(found), *((within[0], within[-1]) if within else (None, None)))
+    return found
+
+
+def judge(sizes: Sequence[Size], p_beyond: Iterable[float]) -> list[Size]:
+    """Returns sizes with their verdicts.
+
+    Args:
+        sizes: What `compare` returned.
+        p_beyond: Theirs, adjusted over all that are judged together.
+    """
+    found = []
+    for size, p in zip(sizes, p_beyond, strict=True):
+        verdict = size.verdict
+        if size.deciding is not None and size.seeds >= outcomes.LEAST_SEEDS:
+            verdict = NOT_RESOLVED
+            if size.p_within < outcomes.LEVEL:
+                verdict = WITHIN
+            elif p < outcomes.LEVEL:
+                verdict = BEYOND
+        found.append(size._replace(p_beyond=float(p), verdict=verdict))
+    return found
 
 
 def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, dict[str, Any]]:
@@ -126,7 +165,6 @@ def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, 
     )
     np.fill_diagonal(within, -np.inf)
     np.fill_diagonal(beyond, np.inf)
-    p_beyond = paired_tests.holm(np.minimum(beyond.min(axis=1) * (count - 1), 1.0))
     found = {}
     for index, size in enumerate(table.columns):
         p_within = float(within[index].max())
@@ -134,13 +172,6 @@ def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, 
         deciding = int((beyond[index].argmin if p_within > 0.5 else within[index].argmax)())
         differences = values[:, index] - values[:, deciding]
         interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL)
-        verdict = NOT_RESOLVED
-        if seeds < outcomes.LEAST_SEEDS:
-            verdict = FEW_SEEDS
-        elif p_within < outcomes.LEVEL:
-            verdict = WITHIN
-        elif p_beyond[index] < outcomes.LEVEL:
-            verdict = BEYOND
         found[int(size)] = {
             "seeds": seeds,
             "deciding": int(table.columns[deciding]),
@@ -148,8 +179,7 @@ def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, 
             "low": interval.low,
             "high": interval.high,
             "p_within": p_within,
-            "p_beyond": float(p_beyond[index]),
-            "verdict": verdict,
+            "p_beyond": min(float(beyond[index].min()) * (count - 1), 1.0),
         }
     return found
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from batchscope import wording
 from batchscope.analysis import intervals, paired_tests, run_series
 from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import outcomes
@@ -100,6 +101,7 @@ class Answer:
         experiment: Name of the experiment; None in a frame without the column.
         outcome: What is asked: column, label, unit, direction, source.
         series: Words for the series; empty for the only one.
+        held: What was equal at all batch sizes, as `held` returns it.
         smallest: Its value at the smallest batch size.
         largest: Its value at the largest batch size.
         slope: Change per doubling of the batch size, in pairs.
@@ -119,6 +121,7 @@ class Answer:
     experiment: str | None
     outcome: Outcome
     series: str
+    held: str
     smallest: End
     largest: End
     slope: Interval
@@ -215,6 +218,7 @@ def _answer(asked: _Asked, p_holm: float, needed: int) -> Answer:
         experiment=asked.experiment,
         outcome=outcome,
         series=asked.group.label,
+        held=held(rows),
         smallest=_end(rows, outcome, pairs, 0),
         largest=_end(rows, outcome, pairs, -1),
         slope=slope,
@@ -230,6 +234,25 @@ def _answer(asked: _Asked, p_holm: float, needed: int) -> Answer:
         verdict=_verdict(outcome, pairs, needed, p_holm, slope),
         note=_note(outcome, pairs, bounds),
     )
+
+
+def held(rows: pandas.DataFrame) -> str:
+    """Returns what the finished runs of a series have in common where their trainings ended.
+
+    Which batch size is better depends on it: `at equal epochs (40)`, `at equal updates (900)`, `at
+    an equal training loss (0.1)`, or `at each run's own end`.
+    """
+    finished = rows[rows["status"] == "finished"]
+    ends = {
+        "at an equal training loss": "target_train_loss",
+        "at equal epochs": "epochs_run",
+        "at equal updates": "steps_run",
+    }
+    for words, column in ends.items():
+        values = finished[column].dropna().unique() if column in finished else ()
+        if len(values) == 1 and values[0] > 0:
+            return f"{words} ({wording.shortest(float(values[0]))})"
+    return "at each run's own end"
 
 
 def _changes(outcome: Outcome, pairs: Pairs) -> tuple[Interval, Interval]:

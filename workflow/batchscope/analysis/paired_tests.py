@@ -38,6 +38,22 @@ def page_trend(values: np.ndarray, direction: str) -> float:
     return float(stats.page_trend_test(values).pvalue)
 
 
+def friedman(values: np.ndarray) -> float:
+    """Returns the p-value of Friedman's test (1937) that columns differ, with seeds as blocks.
+
+    Args:
+        values: Shape (seeds, batch sizes): at least 2 and 3.
+
+    Returns:
+        1 where all values of every seed are equal.
+    """
+    from scipy import stats  # half a second, which the figures need not pay for
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = float(stats.friedmanchisquare(*np.asarray(values, float).T).pvalue)
+    return 1.0 if np.isnan(p) else p
+
+
 def paired_t(differences: Any, direction: str) -> Any:
     """Returns the p-value of the one-sided paired t-test that the mean difference is not zero.
 

@@ -97,6 +97,25 @@ _OF_SEVERAL = (
         at_epochs=True,
     ),
     Figure(
+        "verdict_matrix",
+        "Which batch size is better at which budget",
+        "Quality",
+        caption=(
+            "What wins depends on what is held equal: every row is a budget, every column a "
+            "batch size. Of several learning rates each cell has the one with the lowest mean "
+            "validation loss at its budget, or the fewest updates to its target, and is read on "
+            "test data. A cell shows its difference from the best mean of its row, paired by "
+            "seed, with a 90 % interval (Student's t), and the best its mean; what was taken to a "
+            "target is shown as a ratio. Blue, with a full circle: every other batch size is shown "
+            "to be better by less than the margin. Orange, hatched, with a cross: another is shown "
+            "to be better by more. White, with a hollow circle: these seeds do not tell. At the "
+            "right: whether outcomes get better or worse along the batch sizes (Page's trend test "
+            "in both directions, adjusted for all rows of the figure). There is no verdict where "
+            "the rate at the losing end lies on the edge of those tried."
+        ),
+        batch_sizes=3,
+    ),
+    Figure(
         "batch_size_limits",
         "How large a batch may be",
         "Quality",

@@ -94,6 +94,7 @@ class Tables:
     at_epochs: pandas.DataFrame = field(default_factory=_empty)
     margins: pandas.DataFrame = field(default_factory=_empty)
     limits: pandas.DataFrame = field(default_factory=_empty)
+    budgets: pandas.DataFrame = field(default_factory=_empty)
     critical_batch_size: pandas.DataFrame = field(default_factory=_empty)
     to_target: pandas.DataFrame = field(default_factory=_empty)
     advice: pandas.DataFrame = field(default_factory=_empty)

@@ -47,16 +47,20 @@ def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
 
 
 def in_short(answers: list[Answer]) -> str:
-    """Returns the first of these headlines as a clause without numbers; nothing without any."""
+    """Returns the first of these headlines as a clause without slopes; nothing without any."""
     for said, found in _by_verdict(answers, lambda _: "").items():
-        if said == _GROWS:
+        if said.startswith(_GROWS):
             return f"{said}, {'; '.join(found)}"
-        return f"{said} for {wording.count(len(found), 'outcome')}"
+        pause = "," if "," in said else ""
+        return f"{said}{pause} for {wording.count(len(found), 'outcome')}"
     return ""
 
 
 def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[str, list[str]]:
-    """Returns what is said -> the outcomes of which it is said, those with a verdict first."""
+    """Returns what is said -> the outcomes of which it is said, those with a verdict first.
+
+    Nothing is said of batch sizes without what was held equal.
+    """
     tested = [
         answer for answer in answers if not answer.outcome.timed and answer.verdict != ONE_SIZE
     ]
@@ -68,7 +72,7 @@ def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[s
             said, words = _GROWS, f"{words} {answer.outcome.direction}"
         if _resolved(answer) or answer.verdict.endswith(outcome_answers.AGAINST):
             words += slope(answer)
-        lines.setdefault(said, []).append(series + words)
+        lines.setdefault(", ".join(filter(None, [said, answer.held])), []).append(series + words)
     return lines
 
 
@@ -95,7 +99,8 @@ def groups(answers: list[Answer]) -> list[dict[str, Any]]:
         smallest = min(answer.smallest.batch_size for answer in group)
         largest = max(answer.largest.batch_size for answer in group)
         rows = [_row(answer, smallest, largest, references) for answer in group]
-        tables.append({"title": series, "smallest": smallest, "largest": largest, "rows": rows})
+        ends = {"smallest": smallest, "largest": largest}
+        tables.append({"title": series, "held": group[0].held, **ends, "rows": rows})
     return tables
 
 

@@ -57,6 +57,8 @@ def counts(found: list[Verdict]) -> list[tuple[str, int]]:
 def _verdict(direction: str, answer: Answer) -> Verdict:
     series = f"{answer.series}: " if answer.series else ""
     stated = f"{series}{wording.lower(answer.outcome.label)} {direction}"
+    if answer.held and not answer.outcome.timed:
+        stated += f", {answer.held}"
     return Verdict(_word(direction, answer), f"{stated} ({_numbers(answer)}).")
 
 

@@ -1,4 +1,4 @@
-"""What an experiment says beside its factors: measures, numbers of epochs, margins, a document's.
+"""What an experiment says beside its factors: measures, epochs, margins, budgets, a document's.
 
 Each function reads one key, reports what is wrong with it and returns what is sound.
 """
@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from batchscope import wording
-from batchscope.catalogue import figure_names, kept_epochs, measure_settings, outcomes, run_factors
+from batchscope.catalogue import (
+    budget_kinds,
+    figure_names,
+    kept_epochs,
+    measure_settings,
+    outcomes,
+    run_factors,
+)
 from batchscope.catalogue.coercion import as_map, items
 from batchscope.catalogue.entries import Entry
 from batchscope.catalogue.measures import MEASURES
@@ -195,6 +202,74 @@ def margins(
         text = "received without its outcomes; evaluate in measure is expected."
         reader.findings.report(Problem(home, text))
     return found
+
+
+def budgets(
+    reader: Reader, place: Place, body: dict[str, Any], measured: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the budgets that an experiment states: kind -> value, of a target column -> value.
+
+    Args:
+        reader: Reads them.
+        place: Where the experiment stands.
+        body: The experiment.
+        measured: Its measures.
+    """
+    found: dict[str, Any] = {}
+    for kind, value in as_map(body.get("budgets")).items():
+        at = (*place, "budgets", kind)
+        if kind == budget_kinds.TARGET:
+            if target := _target(reader, at, value):
+                found[kind] = target
+        elif kind not in budget_kinds.STATED:
+            known = (*budget_kinds.STATED, budget_kinds.TARGET)
+            reader.findings.report(unknown(at, "budget", known))
+        elif not reader.findings.unreadable(at):
+            with contextlib.suppress(Broken):
+                found[kind] = reader.value(at, budget_kinds.STATED[kind], value)
+    if budget_kinds.SECONDS in found and "time_epoch" not in measured:
+        text = "received without any times; time_epoch in measure is expected."
+        reader.findings.report(Problem((*place, "budgets", budget_kinds.SECONDS), text))
+    return found
+
+
+def _target(reader: Reader, place: Place, raw: Any) -> dict[str, float] | None:
+    """Returns the column of a target with its value, if it is sound."""
+    if not isinstance(raw, dict) or len(raw) != 1:
+        expected = "a map of one loss or accuracy to its value, such as {validation_loss: 0.2}"
+        reader.findings.report(received(place, raw, expected))
+        return None
+    [(column, value)] = raw.items()
+    at = (*place, column)
+    if column not in budget_kinds.TARGETS:
+        reader.findings.report(unknown(at, "target", budget_kinds.TARGETS))
+    elif not reader.findings.unreadable(at):
+        with contextlib.suppress(Broken):
+            return {column: reader.value(at, budget_kinds.target(column), value)}
+    return None
+
+
+def beyond(place: Place, stated: dict[str, Any], runs: list[dict[str, Any]]) -> Iterator[Problem]:
+    """Yields the problems of budgets that the runs of an experiment cannot be read at.
+
+    Args:
+        place: Where the experiment stands.
+        stated: Its budgets.
+        runs: Factors of its runs.
+    """
+    home = (*place, "budgets")
+    shortest = min(run["epochs"] for run in runs)
+    epochs = stated.get(budget_kinds.EPOCHS, 0)
+    if epochs > shortest:
+        text = f"received {wording.shortest(epochs)}; at most {shortest} is expected, the epochs "
+        text += "of the shortest run."
+        yield Problem((*home, budget_kinds.EPOCHS), text)
+    for column in stated.get(budget_kinds.TARGET, {}):
+        evaluated = all(run["evaluate_every"] for run in runs)
+        if column not in budget_kinds.ALWAYS_THERE and not evaluated:
+            text = "received without evaluate_every, which alone evaluates it during a training; "
+            text += f"evaluate_every, or {wording.listed(budget_kinds.ALWAYS_THERE, 'or')}, is "
+            yield Problem((*home, budget_kinds.TARGET, column), f"{text}expected.")
 
 
 def beside(

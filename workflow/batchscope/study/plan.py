@@ -36,6 +36,8 @@ class Trainings:
         pairs: Measure of two runs -> names of both, for each pair.
         claims: What a document states, by figure: column of runs.csv -> rises or falls.
         margins: Outcome -> largest loss of it that counts as negligible.
+        budgets: What its runs are compared at, as stated: kind -> value, of a target column ->
+            value.
         beside: Experiments of times whose limits are drawn beside this one's.
     """
 
@@ -45,6 +47,7 @@ class Trainings:
     pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
     claims: dict[str, dict[str, str]] = field(default_factory=dict)
     margins: dict[str, float] = field(default_factory=dict)
+    budgets: dict[str, Any] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
 
 

@@ -247,6 +247,7 @@ class _Planner:
         claims = experiment_keys.claims(reader, place, body)
         at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
         margins = experiment_keys.margins(reader, place, body, measures)
+        budgets = experiment_keys.budgets(reader, place, body, measures)
         experiments = as_map(self.config.get("experiments"))
         beside = experiment_keys.beside(reader, place, body, experiments)
         if not self._sound(grid):
@@ -258,6 +259,8 @@ class _Planner:
         horizons = {self.runs[run].factors["epochs"] for run in runs}
         unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, horizons)
         self.findings.report(*unkept)
+        factors = [self.runs[run].factors for run in runs]
+        self.findings.report(*experiment_keys.beyond(place, budgets, factors))
         return Experiment(
             name=name,
             title=body.get("title", name),
@@ -274,6 +277,7 @@ class _Planner:
                 pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
                 claims=claims,
                 margins=margins,
+                budgets=budgets,
                 beside=beside,
             ),
         )
@@ -282,7 +286,7 @@ class _Planner:
         self, name: str, body: dict[str, Any], grid: grids.Grid
     ) -> Experiment | None:
         place, reader = grid.place, self.reader
-        for key in ("measure", "seeds", "margins", "beside"):
+        for key in ("measure", "seeds", "margins", "budgets", "beside"):
             if key in body:
                 text = "received beside `timing`; a training or a timing experiment is"
                 self.findings.report(Problem((*place, key), f"{text} expected."))

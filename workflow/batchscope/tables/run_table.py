@@ -185,6 +185,8 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
     limits = timing_tables.limits(results, study, found.trainings.beside)
     long_tables.write_table(limits, Path(folder) / "limits.csv")
     evaluated = long_tables.write(results, study, experiment, folder)["trajectories.csv"]
+    judged = verdict_matrix.table(runs, evaluated, found.trainings.budgets, found.trainings.margins)
+    long_tables.write_table(judged, Path(folder) / "budgets.csv")
     scalings = to_target_tables.of_study(evaluated, runs)
     constant = to_target_tables.constants(runs)
     for name, table in (
@@ -196,8 +198,8 @@ def write(results: Path | str, study: Study, experiment: str, folder: Path | str
         runs,
         evaluated,
         limits,
-        verdict_matrix.table(runs, evaluated, {}, found.trainings.margins),  # TMP
-        {},
+        judged,
+        found.trainings.budgets,
         found.trainings.margins,
         seed_costs.price(results, found),
     )

@@ -1,0 +1,78 @@
+"""How often a study without any effect gets a verdict: its batch sizes are shuffled.
+
+    python benchmarks/verdicts.py results/studies/NAME/EXPERIMENT [--studies 1000] [--seed 0]
+
+Within each seed the labels of the batch sizes are shuffled, all trainings of a size together, so
+that none is better than another; rates are chosen, budgets found and verdicts given as for the
+study itself. Printed: in how many percent of such studies any row is said to have a trend, any
+batch size to be beyond its margin, and either, with the interval of Clopper and Pearson. Either
+must stay at 5 % or below. A study of 72 trainings takes some 15 minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import budgets, largest_within_margin, run_series, verdict_matrix
+
+
+def relabelled(
+    runs: pandas.DataFrame, evaluations: pandas.DataFrame, rng: np.random.Generator
+) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Returns both tables with the batch sizes shuffled within each seed."""
+    sizes = sorted(runs["batch_size"].unique().tolist())
+    names = {
+        (seed, size): other
+        for seed in sorted(runs["seed"].unique().tolist())
+        for size, other in zip(sizes, rng.permutation(sizes).tolist(), strict=True)
+    }
+    found = []
+    for frame in (runs, evaluations):
+        keys = zip(frame["seed"], frame["batch_size"], strict=True)
+        found.append(frame.assign(batch_size=[names[key] for key in keys]))
+    return found[0], found[1]
+
+
+def verdicts(
+    runs: pandas.DataFrame, evaluations: pandas.DataFrame, studies: int, seed: int
+) -> dict[str, list[bool]]:
+    """Returns, of each kind of verdict, in which relabelled studies it was given."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, list[bool]] = {"trend": [], "beyond": [], "either": []}
+    for _ in range(studies):
+        table = verdict_matrix.table(*relabelled(runs, evaluations, rng), {}, {})
+        trend = bool((table["trend"] != verdict_matrix.NONE).any())
+        beyond = bool((table["verdict"] == largest_within_margin.BEYOND).any())
+        for kind, given in (("trend", trend), ("beyond", beyond), ("either", trend or beyond)):
+            found[kind].append(given)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="the tables of an experiment")
+    parser.add_argument("--studies", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    runs, evaluations = (
+        run_series.read(asked.folder / name) for name in ("runs.csv", "trajectories.csv")
+    )
+    for kind, given in verdicts(runs, evaluations, asked.studies, asked.seed).items():
+        share = budgets.reached([0.0 if one else float("inf") for one in given])
+        print(
+            f"{kind}: {share.count} of {share.of} studies, {100 * share.count / share.of:.1f} % "
+            f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Trainings read at equal budgets: the budgets, the rates chosen there, what is read of each."""
+
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+from batchscope.analysis import equal_budgets
+from batchscope.analysis.equal_budgets import Budget
+
+INF = float("inf")
+STEPS = 8  # evaluations of a training, one per epoch of 32 examples
+SECONDS = {8: 0.010, 16: 0.006, 32: 0.004}  # per example
+
+
+def loss_of(size, rate, seed, step):
+    """Returns a loss that falls faster for small batches, fastest at rate 0.2; seeds differ."""
+    speed = (8 / size) ** 0.5 * {0.1: 0.5, 0.2: 1.0, 0.4: 0.7}[rate]
+    return math.exp(-0.4 * speed * step) * (1 + 0.01 * seed)
+
+
+def frames(sizes=(8, 16, 32), rates=(0.1, 0.2, 0.4), seeds=range(3), steps=STEPS, failed=()):
+    """Returns the rows of runs.csv and trajectories.csv of a product of sizes, rates and seeds.
+
+    Args:
+        sizes: Batch sizes.
+        rates: Learning rates.
+        seeds: Seeds.
+        steps: Evaluations of each; or batch size -> of its own.
+        failed: Pairs (batch size, rate) of which seed 0 diverged after two evaluations.
+    """
+    runs, rows = [], []
+    for size in sizes:
+        for rate in rates:
+            for seed in seeds:
+                status = "diverged" if (size, rate) in failed and seed == 0 else "finished"
+                run = {
+                    "run": f"{size}-{rate}-{seed}",
+                    "machine": "laptop",
+                    "optimizer": "sgd",
+                    "learning_rate": rate,
+                    "batch_size": size,
+                    "seed": seed,
+                    "status": status,
+                }
+                runs.append(run)
+                last = steps[size] if isinstance(steps, dict) else steps
+                for step in range(1, 3 if status == "diverged" else last + 1):
+                    loss = loss_of(size, rate, seed, step)
+                    rows.append(
+                        {
+                            **run,
+                            "examples": 32 * step,
+                            "updates": 32 // size * step,
+                            "epoch": float(step),
+                            "seconds": 32 * step * SECONDS[size],
+                            "validation_loss": loss,
+                            "validation_accuracy": 1 - loss / 3,
+                            "test_loss": 2 * loss,
+                            "test_accuracy": 1 - loss / 2,
+                        }
+                    )
+    return pandas.DataFrame(runs), pandas.DataFrame(rows)
+
+
+def test_the_default_budgets_are_the_largest_that_every_finished_run_reached():
+    _, rows = frames(steps={8: 8, 16: 10, 32: 12})
+    found = {budget.kind: budget for budget in equal_budgets.equal(rows, {"updates": 5})}
+    assert list(found) == ["epochs", "updates", "seconds", "convergence"]
+    assert found["epochs"] == Budget("epochs", 8.0, "", False)
+    assert found["updates"] == Budget("updates", 5.0, "", True)
+    # 12 * 32 examples at 4 ms, less than 8 * 32 at 10 ms and 10 * 32 at 6 ms.
+    assert found["seconds"].value == pytest.approx(12 * 32 * 0.004)
+
+
+def test_times_that_are_not_known_are_no_budget():
+    runs, rows = frames(rates=(0.1,))
+    rows["seconds"] = np.nan
+    kinds = [budget.kind for budget in equal_budgets.equal(rows, {})]
+    assert kinds == ["epochs", "updates", "convergence"]
+    series = equal_budgets.trained(runs, rows)
+    read = equal_budgets.read(series, equal_budgets.target(series, {}))
+    assert list(read.outcomes) == ["updates", "examples"]
+
+
+def test_a_run_that_did_not_finish_bounds_no_budget():
+    _, rows = frames(failed={(16, 0.4)})
+    assert equal_budgets.equal(rows, {})[0].value == STEPS
+    assert equal_budgets.equal(rows[rows["status"] == "diverged"], {}) == []
+
+
+def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget():
+    runs, rows = frames()
+    series = equal_budgets.trained(runs, rows)
+    read = equal_budgets.read(series, Budget("epochs", 5.0))
+    assert read.rates.tolist() == [0.2] * 3 and not read.on_edge.any()
+    expected = [[2 * loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16, 32)]
+    assert read.outcomes["test_loss"] == pytest.approx(np.array(expected))
+    assert list(read.outcomes) == ["test_accuracy", "test_loss"]
+
+
+def test_equal_updates_and_seconds_read_other_evaluations():
+    runs, rows = frames(rates=(0.2,))
+    series = equal_budgets.trained(runs, rows)
+    updates = equal_budgets.read(series, Budget("updates", 8.0)).outcomes["test_loss"]
+    # 8 updates are 2, 4 and 8 epochs.
+    for row, size, step in zip(updates, (8, 16, 32), (2, 4, 8), strict=True):
+        assert row.tolist() == [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
+    seconds = equal_budgets.read(series, Budget("seconds", 1.0)).outcomes["test_loss"]
+    # One second is 3.1, 5.2 and 7.8 epochs: the last evaluation that is not beyond.
+    for row, size, step in zip(seconds, (8, 16, 32), (3, 5, 7), strict=True):
+        assert row.tolist() == [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
+
+
+def test_a_rate_on_the_edge_is_marked_and_one_that_failed_is_never_chosen():
+    runs, rows = frames(rates=(0.1, 0.2), failed={(16, 0.2), (32, 0.1), (32, 0.2)})
+    read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("epochs", 8.0))
+    assert read.rates[:2].tolist() == [0.2, 0.1] and math.isnan(read.rates[2])
+    assert read.on_edge.tolist() == [True, True, False]
+    # A size that failed at every rate is told by its runs.
+    assert (read.outcomes["test_loss"][2] == INF).tolist() == [True, False, False]
+    assert (read.outcomes["test_accuracy"][2] == -INF).tolist() == [True, False, False]
+
+
+def test_a_missing_run_is_none_and_excludes_its_rate():
+    runs, rows = frames(rates=(0.1, 0.2))
+    gone = rows["run"] == "16-0.2-1"
+    runs.loc[runs["run"] == "16-0.2-1", "status"] = "missing"
+    read = equal_budgets.read(equal_budgets.trained(runs, rows[~gone]), Budget("epochs", 8.0))
+    assert read.rates.tolist() == [0.2, 0.1, 0.2]
+
+
+def test_a_run_that_ended_before_a_stated_budget_is_not_read_there():
+    runs, rows = frames(rates=(0.2,), steps={8: 4, 16: 8, 32: 8})
+    read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("epochs", 6.0))
+    assert np.isnan(read.outcomes["test_loss"][0]).all()
+    assert np.isfinite(read.outcomes["test_loss"][1:]).all()
+
+
+def test_the_target_is_the_lowest_loss_that_every_size_reached_with_all_its_seeds():
+    runs, rows = frames()
+    found = equal_budgets.target(equal_budgets.trained(runs, rows), {})
+    # Batch size 32 came lowest at rate 0.2; its worst seed is seed 2.
+    assert found == Budget("target", loss_of(32, 0.2, 2, STEPS), "validation_loss", False)
+    runs, rows = frames(failed={(32, rate) for rate in (0.1, 0.2, 0.4)})
+    passed_over = equal_budgets.target(equal_budgets.trained(runs, rows), {})
+    assert passed_over.value == loss_of(16, 0.2, 2, STEPS)
+    stated = equal_budgets.target(equal_budgets.trained(runs, rows), {"target": {"test_loss": 0.5}})
+    assert stated == Budget("target", 0.5, "test_loss", True)
+
+
+def test_what_a_target_takes_is_read_at_the_rate_that_the_other_seeds_choose():
+    runs, rows = frames(rates=(0.2,))
+    series = equal_budgets.trained(runs, rows)
+    read = equal_budgets.read(series, Budget("target", math.exp(-1.0), "validation_loss"))
+    # exp(-0.4 s k) (1 + seed / 100) = exp(-1): k epochs of 32 / size updates.
+    for row, size in zip(read.outcomes["updates"], (8, 16, 32), strict=True):
+        speed = 0.4 * (8 / size) ** 0.5
+        epochs = [(1 + math.log(1 + 0.01 * seed)) / speed for seed in range(3)]
+        assert row == pytest.approx([32 / size * epoch for epoch in epochs])
+    assert read.outcomes["examples"] == pytest.approx(
+        read.outcomes["updates"] * np.array([[8], [16], [32]])
+    )
+    assert read.ends == {"updates": 32.0, "examples": 256.0, "seconds": 2.56}
+
+
+def test_a_target_that_nobody_reaches_takes_for_ever():
+    runs, rows = frames()
+    series = equal_budgets.trained(runs, rows)
+    read = equal_budgets.read(series, Budget("target", 1e-9, "validation_loss", True))
+    assert (read.outcomes["updates"] == INF).all() and np.isnan(read.rates).all()
+
+
+def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
+    runs, rows = frames(rates=(0.2,))
+    lowest = rows["epoch"] == 3
+    rows.loc[lowest, ["validation_loss", "test_loss"]] = [0.001, 7.0]
+    read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("convergence", math.nan))
+    assert (read.outcomes["test_loss"] == 7.0).all()
+
+
+def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not_flattered():
+    runs, rows = frames(rates=(0.1, 0.2), seeds=range(3))
+    rows[["test_loss", "test_accuracy"]] = np.nan
+    # Seed 0 alone is far better at the lower rate: the others choose the higher for it.
+    odd = (rows["seed"] == 0) & (rows["learning_rate"] == 0.1) & (rows["batch_size"] == 8)
+    rows.loc[odd, "validation_loss"] = 1e-3
+    series = equal_budgets.trained(runs, rows)
+    read = equal_budgets.read(series, Budget("epochs", 8.0))
+    assert list(read.outcomes) == ["validation_accuracy", "validation_loss"]
+    assert read.outcomes["validation_loss"][0, 0] == loss_of(8, 0.2, 0, 8)
+    # At the end of a training its test data are known from `evaluate`.
+    measured = runs.assign(test_loss=0.5 + 0.01 * runs["seed"], test_accuracy=0.9)
+    series = equal_budgets.trained(measured, rows)
+    at_end = equal_budgets.read(series, Budget("convergence", math.nan))
+    assert at_end.outcomes["test_loss"].tolist() == [[0.5, 0.51, 0.52]] * 3
+    assert list(equal_budgets.read(series, Budget("epochs", 8.0)).outcomes) == [
+        "validation_accuracy",
+        "validation_loss",
+    ]
+
+
+def test_one_seed_is_read_at_its_own_rate():
+    runs, rows = frames(seeds=[0])
+    series = equal_budgets.trained(runs, rows)
+    read = equal_budgets.read(series, equal_budgets.target(series, {}))
+    assert np.isfinite(read.outcomes["updates"]).all()

@@ -1,0 +1,216 @@
+"""Which batch size wins at which budget: verdicts of cells and rows, and how often they err."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from test_equal_budgets import frames
+
+from batchscope.analysis import budgets, verdict_matrix
+
+NAN, INF = float("nan"), float("inf")
+SIZES = [8, 16, 32, 64]
+NOISE = np.random.default_rng(3).normal(0, 1, (4, 6))
+
+
+def row(means, spread=0.002):
+    """Returns values of shape (sizes, seeds) around means."""
+    return np.array(means)[:, None] + spread * NOISE[: len(means)]
+
+
+def judged(found):
+    """Returns budget and outcome -> the verdicts of its cells, and of the row."""
+    return {
+        key: (cells["verdict"].tolist(), cells["trend"].iloc[0], cells["no_trend"].iloc[0])
+        for key, cells in found.groupby(["budget", "outcome"], sort=False)
+    }
+
+
+def test_a_cell_tells_its_difference_from_the_best_of_the_row():
+    cells = verdict_matrix.compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_accuracy", 0.01)
+    assert [cell.difference for cell in cells] == pytest.approx(
+        [-0.05, 0.0, -0.01, -0.15], abs=3e-3
+    )
+    best = cells[1]
+    assert best.difference == 0.0 and math.isnan(best.low)
+    pairs = row([0.90, 0.95])[0] - row([0.90, 0.95])[1]
+    half = 2.015048 * pairs.std(ddof=1) / math.sqrt(6)  # t of 95 % with 5 degrees of freedom
+    assert (cells[0].low, cells[0].high) == pytest.approx(
+        (pairs.mean() - half, pairs.mean() + half)
+    )
+    assert [cell.p_within < 0.05 for cell in cells] == [False, True, False, False]
+    assert cells[3].p_beyond < 0.01
+    loss = verdict_matrix.compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_loss", 0.01)
+    assert loss[3].difference == 0.0
+
+
+def test_what_a_target_takes_is_compared_as_a_ratio():
+    times = 100 * np.exp(row([0.0, 0.05, 0.7, 1.4], 0.01))
+    cells = verdict_matrix.compare(times, SIZES, "updates", 0.1)
+    assert [cell.difference for cell in cells] == pytest.approx(
+        [0.0, math.expm1(0.05), math.expm1(0.7), math.expm1(1.4)], abs=0.05
+    )
+    assert cells[0].mean == pytest.approx(np.exp(np.log(times[0]).mean()))
+    # A tenth slower than the fastest is negligible.
+    assert [cell.p_within < 0.05 for cell in cells] == [True, True, False, False]
+
+
+def test_a_size_with_a_failed_run_is_compared_with_none():
+    values = row([0.90, 0.95, 0.94, 0.80])
+    values[1, 2] = -INF
+    cells = verdict_matrix.compare(values, SIZES, "test_accuracy", 0.01)
+    assert [cell.verdict for cell in cells][1] == "failed"
+    assert cells[2].difference == 0.0 and math.isnan(cells[1].mean)
+
+
+def test_a_trend_is_tested_in_both_directions():
+    rising = verdict_matrix.trend(row([0.90, 0.91, 0.92, 0.93]), SIZES, "test_accuracy")
+    assert rising.p_larger < 1e-4 < 0.9 < rising.p_smaller
+    loss = verdict_matrix.trend(row([0.90, 0.91, 0.92, 0.93]), SIZES, "test_loss")
+    assert loss.p_smaller == rising.p_larger
+    middle = verdict_matrix.trend(row([0.90, 0.95, 0.95, 0.90]), SIZES, "test_loss")
+    assert min(middle.p_larger, middle.p_smaller) > 0.1 and middle.p_any < 0.01
+
+
+def test_what_never_got_there_is_the_worst_of_its_seed():
+    values = row([100.0, 90.0, 80.0, 70.0], 0.1)
+    values[3] = INF
+    found = verdict_matrix.trend(values, SIZES, "updates")
+    values[3] = 1e9
+    assert found == verdict_matrix.trend(values, SIZES, "updates")
+
+
+def test_six_seeds_and_three_sizes_are_needed():
+    values = row([0.90, 0.91, 0.92, 0.93])
+    assert math.isnan(verdict_matrix.trend(values[:, :5], SIZES, "test_loss").p_larger)
+    assert math.isnan(verdict_matrix.trend(values[:2], SIZES[:2], "test_loss").p_larger)
+    values[0] = NAN  # a size without any run is none
+    assert verdict_matrix.trend(values, SIZES, "test_loss").batch_sizes == SIZES[1:]
+    values[1, 0] = NAN  # five pairs are left
+    assert math.isnan(verdict_matrix.trend(values, SIZES, "test_loss").p_larger)
+    found = verdict_matrix.table(*frames(seeds=range(5)), {}, {})
+    assert set(found["verdict"]) == {"few_seeds"} and set(found["no_trend"]) == {"few_seeds"}
+
+
+def test_the_colour_crosses_over_from_one_budget_to_the_next():
+    runs, rows = frames(seeds=range(6))
+    found = verdict_matrix.table(runs, rows, {}, {})
+    said = judged(found)
+    assert said["epochs", "test_loss"] == (["within", "beyond", "beyond"], "smaller", "")
+    assert said["updates", "test_loss"] == (["beyond", "beyond", "within"], "larger", "")
+    assert said["target", "updates"][1] == "larger" and said["target", "examples"][1] == "smaller"
+    kinds = ["epochs", "updates", "seconds", "target", "convergence"]
+    assert list(dict.fromkeys(found["budget"])) == kinds
+    assert (found["seeds"] == 6).all() and (found["reached"] == 6).all()
+    assert found["reached_low"].unique().tolist() == pytest.approx([0.025 ** (1 / 6)])
+    target = found[found["outcome"] == "updates"]
+    assert (target["restricted_mean"] >= target["mean"]).all()
+
+
+def test_no_verdict_where_a_rate_at_the_losing_end_lies_on_the_edge():
+    # The best rate, 0.2, is the highest tried: larger batches lose at equal epochs, and win at
+    # equal updates, where a better rate would only confirm it at the winning end.
+    runs, rows = frames(rates=(0.1, 0.2), seeds=range(6))
+    said = judged(verdict_matrix.table(runs, rows, {}, {}))
+    assert said["epochs", "test_loss"][1:] == ("none", "edge")
+    # Batch size 8, which loses at equal updates, also tried a higher rate.
+    more = frames(sizes=(8,), rates=(0.4,), seeds=range(6))
+    runs, rows = (
+        pandas.concat(pair, ignore_index=True) for pair in zip((runs, rows), more, strict=True)
+    )
+    said = judged(verdict_matrix.table(runs, rows, {}, {}))
+    assert said["updates", "test_loss"][1:] == ("larger", "")
+    assert said["epochs", "test_loss"][1:] == ("none", "edge")
+
+
+def test_margins_are_those_stated():
+    runs, rows = frames(seeds=range(6))
+    found = verdict_matrix.table(runs, rows, {}, {"test_loss": 2.0})
+    margins = found.groupby("outcome")["margin"].first().to_dict()
+    assert margins == {
+        **{"test_accuracy": 0.01, "test_loss": 2.0},
+        **dict.fromkeys(("updates", "examples", "seconds"), 0.1),
+    }
+    assert (found[found["outcome"] == "test_loss"]["verdict"] == "within").all()
+
+
+def test_stated_budgets_are_marked():
+    runs, rows = frames(seeds=range(6))
+    stated = {"epochs": 3, "target": {"test_accuracy": 0.7}}
+    found = verdict_matrix.table(runs, rows, stated, {}).drop_duplicates("budget")
+    told = found.set_index("budget")[["budget_value", "budget_column", "stated"]]
+    assert told.loc["epochs"].tolist() == [3.0, "", 1]
+    assert told.loc["target"].tolist() == [0.7, "test_accuracy", 1]
+    assert told.loc["updates"].tolist() == [8.0, "", 0]
+
+
+def test_reached_median_and_restricted_mean_of_some_that_never_got_there():
+    times = [3.0, 5.0, 7.0, 9.0, INF, INF]
+    reached = budgets.reached(times)
+    assert (reached.count, reached.of) == (4, 6)
+    assert (round(reached.low, 2), round(reached.high, 2)) == (0.22, 0.96)
+    assert budgets.median(times) == 8.0
+    assert budgets.restricted_mean(times, 10.0) == pytest.approx(22 / 3)
+
+
+def test_a_target_that_some_seeds_never_reach():
+    runs, rows = frames(rates=(0.2,), seeds=range(6))
+    # Two seeds of the largest batch stay above.
+    high = (rows["batch_size"] == 32) & (rows["seed"] > 3)
+    rows.loc[high, "validation_loss"] = 1.0
+    found = verdict_matrix.table(runs, rows, {"target": {"validation_loss": 0.4}}, {})
+    last = found[(found["outcome"] == "updates") & (found["batch_size"] == 32)].iloc[0]
+    assert (last["reached"], last["seeds"], last["verdict"]) == (4, 6, "failed")
+    assert (round(last["reached_low"], 2), round(last["reached_high"], 2)) == (0.22, 0.96)
+    end = 4 * 8  # the most updates that any training made: 8 epochs of batch size 8
+    took = [float(value) for value in _updates_to(rows, 32, 0.4)]
+    assert last["median"] == np.median([*took, INF, INF])
+    assert last["restricted_mean"] == pytest.approx((sum(took) + 2 * end) / 6)
+    assert math.isnan(last["mean"])
+
+
+def _updates_to(rows, size, target):
+    """Returns when each seed that got there crossed a loss that falls exponentially."""
+    for _, run in rows[rows["batch_size"] == size].groupby("seed"):
+        losses = np.log(run["validation_loss"].to_numpy())
+        if losses[-1] < math.log(target):
+            yield np.interp(-math.log(target), -losses, run["updates"].to_numpy(float))
+
+
+def test_the_table_of_series_and_of_none(tmp_path):
+    runs, rows = frames(seeds=range(6))
+    other = [frame.assign(optimizer="adam", run="a" + frame["run"]) for frame in (runs, rows)]
+    both = [
+        pandas.concat(pair, ignore_index=True) for pair in zip((runs, rows), other, strict=True)
+    ]
+    found = verdict_matrix.table(*both, {}, {})
+    assert list(found.columns) == ["optimizer", "machine", *verdict_matrix.COLUMNS]
+    assert found.groupby("optimizer").size().to_dict() == {"adam": 33, "sgd": 33}
+    two = verdict_matrix.table(*frames(sizes=(8, 16)), {}, {})
+    assert two.empty and list(two.columns) == list(found.columns)
+    nothing = verdict_matrix.table(runs[:0], rows[:0], {}, {})
+    assert nothing.empty and list(nothing.columns) == list(found.columns)
+
+
+def test_relabelled_batch_sizes_seldom_get_a_verdict():
+    """Labels shuffled within each seed: no size is better, and few studies may say one is.
+
+    Here by the code of the benchmark, which does it a thousand times with a real study.
+    """
+    path = Path(__file__).parents[2] / "benchmarks" / "verdicts.py"
+    spec = importlib.util.spec_from_file_location("verdicts", path)
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    runs, rows = frames(rates=(0.2,), seeds=range(6))
+    # Seeds that scatter, or every test would be of ranks without noise.
+    noise = dict(zip(runs["run"], np.random.default_rng(1).normal(1, 0.1, len(runs)), strict=True))
+    losses = [name for name in rows if name.endswith("_loss")]
+    rows[losses] = rows[losses].mul(rows["run"].map(noise), axis=0)
+    found = benchmark.verdicts(runs, rows, 30, 0)
+    # Of 30 at 5 % each, more than 4 come by chance in one of 60.
+    assert sum(found["either"]) <= 4
+    # The same trainings under their own labels do get one.
+    assert (verdict_matrix.table(runs, rows, {}, {})["trend"] != "none").any()

@@ -1,0 +1,279 @@
+"""Trainings of one series read at equal budgets, each batch size at the rate that is best there.
+
+Which batch size wins depends on what is held equal, and on how the rate was chosen. A rate is
+chosen at the budget itself: what is best after ten epochs need not be after ten seconds.
+
+Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural Network Training"
+(arXiv 1811.03600), sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import chosen_rates, trajectories
+from batchscope.analysis.updates_to_target import Target
+from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, TAKEN, TARGET
+
+CHOSEN_BY = "validation_loss"
+# Outcomes of a budget: on test data, or where those are not known on validation data.
+ON_TEST = ("test_accuracy", "test_loss")
+ON_VALIDATION = ("validation_accuracy", "validation_loss")
+_FINISHED = "finished"
+_FAILED = ("diverged", "out_of_memory", "off_target")  # ran, and got nowhere
+
+
+class Budget(NamedTuple):
+    """What is held equal.
+
+    Attributes:
+        kind: One of `budget_kinds.KINDS`.
+        value: How much of it; of a target the loss or accuracy; NaN of convergence.
+        column: What the target is of; else empty.
+        stated: Whether the experiment states it.
+    """
+
+    kind: str
+    value: float
+    column: str = ""
+    stated: bool = False
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The trainings of one series.
+
+    Attributes:
+        batch_sizes: Batch sizes, ascending.
+        rates: Learning rates, ascending.
+        seeds: Seeds, ascending.
+        rows: Place in (sizes, rates, seeds) -> the row of runs.csv of the training.
+        evaluations: Place -> its evaluations in order of updates, where there are any.
+    """
+
+    batch_sizes: list[int]
+    rates: list[float]
+    seeds: list[int]
+    rows: dict[tuple[int, int, int], dict[str, Any]]
+    evaluations: dict[tuple[int, int, int], pandas.DataFrame]
+
+    @property
+    def finished(self) -> list[pandas.DataFrame]:
+        """The evaluations of every training that finished."""
+        return [
+            found
+            for place, found in self.evaluations.items()
+            if self.rows[place]["status"] == _FINISHED
+        ]
+
+
+class Reading(NamedTuple):
+    """One budget of a series.
+
+    Attributes:
+        budget: What is held equal.
+        outcomes: Outcome -> what each size and seed has there, shape (sizes, seeds): NaN where
+            there is no run, or it ended before the budget; infinitely bad where it failed or
+            never reached the target.
+        rates: The rate of each size, shape (sizes,); NaN where none could be chosen.
+        on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
+        ends: Outcome of a target -> the most that any training used of it.
+    """
+
+    budget: Budget
+    outcomes: dict[str, np.ndarray]
+    rates: np.ndarray
+    on_edge: np.ndarray
+    ends: dict[str, float]
+
+
+def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
+    """Returns the trainings of one series.
+
+    Args:
+        runs: Its rows of runs.csv, those of runs that are missing too.
+        evaluations: Rows of trajectories.csv, those of other series too.
+    """
+    own = evaluations[evaluations["run"].isin(runs["run"])]
+    machines = [name for name in ("machine",) if name in runs and name in evaluations]
+    keys = ["run", *machines]
+    found = {key: rows for key, rows in own.groupby(keys, sort=False)}
+    sizes, rates, seeds = (
+        sorted(runs[name].unique().tolist()) for name in ("batch_size", chosen_rates.RATE, "seed")
+    )
+    rows, read = {}, {}
+    for row in runs.to_dict("records"):
+        at = (
+            sizes.index(row["batch_size"]),
+            rates.index(row[chosen_rates.RATE]),
+            seeds.index(row["seed"]),
+        )
+        rows[at] = row
+        key = tuple(row[name] for name in keys)
+        if key in found:
+            read[at] = found[key].sort_values("updates", kind="stable")
+    return Trained(sizes, rates, seeds, rows, read)
+
+
+def equal(evaluations: pandas.DataFrame, stated: dict[str, Any]) -> list[Budget]:
+    """Returns the budgets of an experiment, without the target, which is of a series.
+
+    Each is as stated, or the largest that every finished run of the experiment reached; one that
+    is not known of any run, such as seconds without a timing, is left out.
+
+    Args:
+        evaluations: Rows of trajectories.csv.
+        stated: What the experiment states: kind -> value.
+    """
+    finished = evaluations[evaluations["status"] == _FINISHED]
+    found = []
+    for kind, axis in AXES.items():
+        last = finished.groupby(["machine", "run"])[axis].max().dropna()
+        if len(last):
+            value = float(stated.get(kind, last.min()))
+            found.append(Budget(kind, value, "", kind in stated))
+    return [*found, Budget(CONVERGENCE, math.nan)] if len(finished) else found
+
+
+def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
+    """Returns the target of a series; None where no batch size finished at any rate.
+
+    As stated, or the lowest validation loss that every batch size reached with all its seeds, at
+    the rate of which they came lowest. A batch size at which a run failed at every rate reached
+    none, and is passed over.
+
+    Args:
+        series: The series.
+        stated: What the experiment states.
+    """
+    if TARGET in stated:
+        [(column, value)] = stated[TARGET].items()
+        return Budget(TARGET, float(value), column, True)
+    lowest = _cube(series, CHOSEN_BY, lambda rows: float(rows[CHOSEN_BY].min()))
+    planned = ~np.isnan(lowest).all(axis=1, keepdims=True)  # seeds that a size has at all
+    lowest = np.where(np.isnan(lowest), np.where(planned, math.inf, -math.inf), lowest)
+    of_size = lowest.max(axis=2).min(axis=1)
+    reached = of_size[np.isfinite(of_size)]
+    return Budget(TARGET, float(reached.max()), CHOSEN_BY) if len(reached) else None
+
+
+def read(series: Trained, budget: Budget) -> Reading:
+    """Reads every training of a series at a budget, each size at its rate there.
+
+    The rate is the one with the lowest mean validation loss at the budget over all seeds. Where
+    what it is chosen by is the outcome itself, each seed is read at the rate that the others
+    choose: updates to a target, and validation data in place of test data.
+    """
+    if budget.kind == TARGET:
+        return _to_target(series, budget)
+    losses = _cube(series, CHOSEN_BY, lambda rows: _value(rows, CHOSEN_BY, budget))
+    cubes = {
+        name: _cube(series, name, lambda rows, name=name: _value(rows, name, budget))
+        for name in ON_TEST
+        if all(rows[name].notna().all() for rows in series.finished)
+    }
+    if budget.kind == CONVERGENCE and not cubes:
+        cubes = _measured(series)
+    on_test = len(cubes) == len(ON_TEST)
+    if not on_test:
+        accuracy = _cube(series, ON_VALIDATION[0], lambda r: _value(r, ON_VALIDATION[0], budget))
+        cubes = dict(zip(ON_VALIDATION, (accuracy, losses), strict=True))
+    return _reading(budget, series, losses, cubes, fair=not on_test)
+
+
+def _to_target(series: Trained, budget: Budget) -> Reading:
+    goal = Target(budget.column, budget.value)
+    cubes = {
+        axis: _cube(series, axis, lambda rows, axis=axis: goal.crossing(rows, axis))
+        for axis in TAKEN
+        if all(rows[axis].notna().all() for rows in series.finished)
+    }
+    ends = {axis: max(float(rows[axis].max()) for rows in series.finished) for axis in cubes}
+    return _reading(budget, series, cubes["updates"], cubes, fair=True, ends=ends)
+
+
+def _reading(
+    budget: Budget,
+    series: Trained,
+    losses: np.ndarray,
+    cubes: dict[str, np.ndarray],
+    fair: bool,
+    ends: dict[str, float] | None = None,
+) -> Reading:
+    """Reads cubes of shape (sizes, rates, seeds) at the rates that the lowest losses choose.
+
+    Args:
+        budget: The budget.
+        series: The series.
+        losses: What the rates are chosen by.
+        cubes: Outcome -> its values.
+        fair: Whether each seed is read at the rate that the others choose.
+        ends: Of the reading.
+    """
+    chosen = chosen_rates.by_lowest(losses)
+    index = np.repeat(chosen.index[:, None], len(series.seeds), axis=1)
+    if fair and len(series.seeds) > 1:
+        _, index = chosen_rates.leave_one_out(losses)
+    rates = np.where(chosen.index < 0, np.nan, np.array(series.rates, float)[chosen.index])
+    for size, tried in enumerate(~np.isnan(losses).all(axis=2)):
+        # A size that failed at every rate is told by the rate at which most got there.
+        most = chosen_rates.most_reached(losses[size])
+        most = int(tried.argmax()) if most < 0 else most
+        index[size, index[size] < 0] = most
+        if tried.sum() == 1:
+            rates[size] = series.rates[most]
+    outcomes = {
+        name: np.take_along_axis(cube, index[:, None], axis=1)[:, 0] for name, cube in cubes.items()
+    }
+    return Reading(budget, outcomes, rates, chosen.on_edge, ends or {})
+
+
+def _cube(series: Trained, name: str, of: Callable[[pandas.DataFrame], float]) -> np.ndarray:
+    """Returns what a function says of each training's evaluations, shape (sizes, rates, seeds).
+
+    NaN where there is no training, infinitely bad where it failed.
+    """
+    values = _empty(series)
+    for place, row in series.rows.items():
+        if row["status"] == _FINISHED and place in series.evaluations:
+            values[place] = of(series.evaluations[place])
+        elif row["status"] in _FAILED:
+            values[place] = -math.inf if name.endswith("accuracy") else math.inf
+    return values
+
+
+def _measured(series: Trained) -> dict[str, np.ndarray]:
+    """Returns the test outcomes that `evaluate` measured; nothing where a finished run has none."""
+    finished = [row for row in series.rows.values() if row["status"] == _FINISHED]
+    if not all(pandas.notna(row.get(name)) for row in finished for name in ON_TEST):
+        return {}
+    cubes = {}
+    for name in ON_TEST:
+        cubes[name] = _cube(series, name, lambda _: math.nan)
+        for place, row in series.rows.items():
+            if row["status"] == _FINISHED:
+                cubes[name][place] = row[name]
+    return cubes
+
+
+def _empty(series: Trained) -> np.ndarray:
+    return np.full((len(series.batch_sizes), len(series.rates), len(series.seeds)), np.nan)
+
+
+def _value(rows: pandas.DataFrame, name: str, budget: Budget) -> float:
+    """Returns what a training has in a column at a budget; NaN where it ended before it."""
+    if budget.kind == CONVERGENCE:
+        losses = rows[CHOSEN_BY].to_numpy(float)
+        known = np.isfinite(losses)
+        return float(rows[name].iloc[np.argmin(np.where(known, losses, math.inf))])
+    used = rows[AXES[budget.kind]].to_numpy(float)
+    # The last digit of a fraction of an epoch is no shorter training.
+    if not used[-1] >= budget.value * (1 - 1e-9):
+        return math.nan
+    return trajectories.value_at(used, rows[name], budget.value * (1 + 1e-9))

@@ -1,0 +1,317 @@
+"""Which batch sizes win at which budget: every cell against its row, and every row as a trend.
+
+A row is judged by Page's trend test in both directions and by Friedman's test that there is any
+difference; a training that failed or never reached its target has the worst rank. All of them are
+adjusted together by Holm's method. A cell is judged as `largest_within_margin` judges a batch size,
+but is beyond the margin only in a row that shows a trend or a difference: so relabelled batch sizes
+get a verdict of either kind, anywhere, in 5 % of studies at most.
+
+Times, updates and examples to a target are compared as ratios: tests and intervals are of their
+logarithms.
+
+Sources: E. B. Page, J. Am. Stat. Assoc. 58 (1963), 216; M. Friedman, J. Am. Stat. Assoc. 32 (1937),
+675; tests of groups before those within them: N. Meinshausen, Biometrika 95 (2008), 265.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import (
+    best_learning_rates,
+    budgets,
+    chosen_rates,
+    equal_budgets,
+    intervals,
+    largest_within_margin,
+    paired_tests,
+    run_series,
+)
+from batchscope.analysis.largest_within_margin import Size
+from batchscope.catalogue import outcomes
+from batchscope.catalogue.budget_kinds import TAKEN, TARGET
+
+LARGER, SMALLER, NONE = "larger", "smaller", "none"
+# Why a row has no verdict.
+NOT_RESOLVED, MIXED, FEW_SEEDS, EDGE = "not_resolved", "mixed", "few_seeds", "edge"
+LEAST_SIZES = 3  # of Page's test
+# What counts as negligible where the experiment states nothing of it.
+MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
+
+# Columns of budgets.csv beside the factors of a series; the learning rate is among these.
+COLUMNS: dict[str, str] = {
+    "budget": "What is held equal: epochs, updates, seconds, target (a loss or an accuracy to "
+    "reach), or convergence (each training at its lowest validation loss).",
+    "budget_value": "How much of it; of a target the loss or accuracy; empty of convergence.",
+    "budget_column": "What the target is of; else empty.",
+    "stated": "1 where the configuration states the budget; 0 where it is the largest that every "
+    "finished run of the experiment reached, or of a target the lowest validation loss that every "
+    "batch size of the series reached with all its seeds.",
+    "outcome": "test_accuracy and test_loss, or those on validation data where the runs have no "
+    "test data at the budget; of a target updates, examples and seconds to it.",
+    "margin": "Largest loss of the outcome that counts as negligible: as the configuration states "
+    "it, else 0.01 of an accuracy, 0.05 nats of a loss; of a target always 0.1, a tenth.",
+    "batch_size": "Examples per update.",
+    "learning_rate": "The rate of the runs; of several the one with the lowest mean validation "
+    "loss at the budget, or fewest mean updates to the target; empty where every one failed.",
+    "on_edge": "1 where it is the first or the last of several rates, beyond which a better one "
+    "may lie.",
+    "seeds": "Seeds of the batch size with a run, whatever became of it.",
+    "reached": "Those that finished and reached the budget, at the rate that they are read at.",
+    "reached_low": "Lower end of the 95 % interval of their share (Clopper and Pearson).",
+    "reached_high": "Upper end.",
+    "mean": "Mean of the outcome over the seeds; geometric of a target; empty where a run failed.",
+    "median": "Median of what was taken to a target; infinite where most never reached it.",
+    "restricted_mean": "Arithmetic mean of it, each cut at the most that any training used.",
+    "deciding_batch_size": "The other batch size that decides the verdict: that with the largest "
+    "p of being better by less than the margin. Those with a failed run are not compared.",
+    "difference": "Mean over the seeds of the outcome here less that at the batch size with the "
+    "best mean of the row; of a target relative to it. 0 at the best itself.",
+    "difference_low": "Lower end of its 90 % t-interval; empty at the best itself.",
+    "difference_high": "Upper end.",
+    "p_within": "Largest p over the other batch sizes of the one-sided paired t-test that the "
+    "other is better by less than the margin.",
+    "p_beyond": "Smallest p over the other batch sizes of the one-sided paired t-test that the "
+    "other is better by more than the margin, times their number; adjusted by Holm's method over "
+    "the batch sizes of the row, and no less than the least p of the row.",
+    "verdict": "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, "
+    "few_seeds (fewer than 6 pairs) or failed (a run that did not finish, or never got there).",
+    "trend": "Of the row: larger where larger batch sizes are better (p_larger below 0.05), "
+    "smaller, or none.",
+    "no_trend": "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in "
+    "one direction); few_seeds; or edge, where the rate of the batch size at the losing end lies "
+    "on the edge of those tried. Empty where there is one.",
+    "p_larger": "p of Page's trend test that larger is better, with seeds as blocks; adjusted by "
+    "Holm's method with all p of rows of the table.",
+    "p_smaller": "The same, that smaller is better.",
+    "p_any": "p of Friedman's test that batch sizes differ at all, seeds as blocks; adjusted so.",
+}
+
+
+class Trend(NamedTuple):
+    """A row: p that larger is better, that smaller is, and that any is; what was compared."""
+
+    p_larger: float
+    p_smaller: float
+    p_any: float
+    batch_sizes: list[int]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One outcome of one budget of one series, before any adjustment."""
+
+    series: run_series.Series
+    trained: equal_budgets.Trained
+    reading: equal_budgets.Reading
+    outcome: str
+    margin: float
+    cells: list[Size]
+    trend: Trend
+
+
+def compare(values: np.ndarray, batch_sizes: list[int], outcome: str, margin: float) -> list[Size]:
+    """Compares the batch sizes of a row with each other, and tells each from the best.
+
+    Args:
+        values: Shape (sizes, seeds): NaN where there is no run, infinite where it failed.
+        batch_sizes: Batch sizes, ascending.
+        outcome: Of an accuracy higher is better, of anything else lower; what was taken to a
+            target is compared as a ratio.
+        margin: Largest loss that counts as negligible; of a ratio 0.1 is a tenth.
+
+    Returns:
+        As `largest_within_margin.compare` does, but with the difference from the batch size with
+        the best mean.
+    """
+    ratio = outcome in TAKEN
+    finite = np.isfinite(values)
+    # What holds before the first update has taken nothing, and no logarithm.
+    usable = np.where(finite & ((values > 0) | (not ratio)), values, np.nan)
+    shown = np.log(usable) if ratio else usable
+    there = ~np.isnan(values)
+    table = pandas.DataFrame(shown.T, columns=batch_sizes)
+    whole = [
+        size
+        for size, found, planned in zip(batch_sizes, ~np.isnan(shown), there, strict=True)
+        if planned.any() and (found == planned).all()
+    ]
+    rising = outcome.endswith("accuracy")
+    cells = largest_within_margin.compare(
+        table, whole, math.log1p(margin) if ratio else margin, rising
+    )
+    return _from_best(table, whole, cells, rising, ratio)
+
+
+def _from_best(
+    table: pandas.DataFrame, whole: list[int], cells: list[Size], rising: bool, ratio: bool
+) -> list[Size]:
+    pairs = table[whole].dropna()
+    means = pairs.mean()
+    best = (means.idxmax() if rising else means.idxmin()) if len(pairs) else None
+    found = []
+    for cell in cells:
+        mean, low, high = math.nan, math.nan, math.nan
+        if cell.batch_size == best:
+            mean = 0.0
+        elif cell.batch_size in whole and best is not None:
+            differences = pairs[cell.batch_size] - pairs[best]
+            mean, low, high, _ = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL)
+        level = cell.mean if cell.batch_size in whole else math.nan
+        if ratio:
+            mean, low, high = (math.expm1(value) for value in (mean, low, high))
+            level = math.exp(level)
+        found.append(cell._replace(mean=level, difference=mean, low=low, high=high))
+    return found
+
+
+def trend(values: np.ndarray, batch_sizes: list[int], outcome: str) -> Trend:
+    """Tests a row for a trend in both directions.
+
+    Args:
+        values: As `compare` takes them.
+        batch_sizes: As `compare` takes them.
+        outcome: As `compare` takes it.
+
+    Returns:
+        Unadjusted; NaN below three batch sizes, or six seeds with a run at each of them.
+    """
+    there = ~np.isnan(values)
+    kept = there.any(axis=1)
+    blocks = values[kept][:, there[kept].all(axis=0)].T
+    sizes = [size for size, keep in zip(batch_sizes, kept, strict=True) if keep]
+    if len(sizes) < LEAST_SIZES or len(blocks) < outcomes.LEAST_SEEDS:
+        return Trend(math.nan, math.nan, math.nan, sizes)
+    rises, falls = (paired_tests.page_trend(blocks, direction) for direction in outcomes.DIRECTIONS)
+    p_any = paired_tests.friedman(blocks)
+    return Trend(
+        *((rises, falls) if outcome.endswith("accuracy") else (falls, rises)), p_any, sizes
+    )
+
+
+def table(
+    runs: pandas.DataFrame,
+    evaluations: pandas.DataFrame,
+    stated: dict[str, Any],
+    margins: dict[str, float],
+) -> pandas.DataFrame:
+    """Returns one row per series, budget, outcome and batch size; see `COLUMNS`.
+
+    Args:
+        runs: Rows of runs.csv of an experiment, with their factors.
+        evaluations: Rows of its trajectories.csv.
+        stated: Its budgets: kind -> value, of a target column -> value.
+        margins: Its margins: outcome -> largest loss.
+
+    Returns:
+        No row of a series that trains at fewer than three batch sizes.
+    """
+    found = list(_rows(runs, evaluations, stated, margins))
+    trends = paired_tests.holm([p for row in found for p in row.trend[:3]]).reshape(-1, 3)
+    factors = [name for name in run_series.factor_columns(runs) if name != chosen_rates.RATE]
+    lines: list[dict[str, Any]] = []
+    for row, (larger, smaller, any_) in zip(found, trends.tolist(), strict=True):
+        own = paired_tests.holm([cell.p_beyond for cell in row.cells])
+        judged = largest_within_margin.judge(row.cells, np.fmax(own, min(larger, smaller, any_)))
+        verdict = _verdict(row, larger, smaller, any_)
+        last = {**verdict, "p_larger": larger, "p_smaller": smaller, "p_any": any_}
+        lines += [{**line, **last} for line in _cells(row, judged, factors)]
+    whole = dict.fromkeys(
+        ["stated", "batch_size", "on_edge", "seeds", "reached", "deciding_batch_size"], "Int64"
+    )
+    return pandas.DataFrame(lines, columns=[*factors, *COLUMNS]).astype(whole)
+
+
+def _rows(
+    runs: pandas.DataFrame,
+    evaluations: pandas.DataFrame,
+    stated: dict[str, Any],
+    margins: dict[str, float],
+) -> Iterator[_Row]:
+    shared = equal_budgets.equal(evaluations, stated)
+    for series in best_learning_rates.series(runs) if len(runs) else ():
+        trained = equal_budgets.trained(series.frame, evaluations)
+        if len(trained.batch_sizes) < LEAST_SIZES or not trained.finished:
+            continue
+        target = equal_budgets.target(trained, stated)
+        *equal, last = shared
+        for budget in [*equal, *([target] if target else []), last]:
+            reading = equal_budgets.read(trained, budget)
+            for outcome, values in reading.outcomes.items():
+                margin = _margin(outcome, margins)
+                cells = compare(values, trained.batch_sizes, outcome, margin)
+                found = trend(values, trained.batch_sizes, outcome)
+                yield _Row(series, trained, reading, outcome, margin, cells, found)
+
+
+def _margin(outcome: str, stated: dict[str, float]) -> float:
+    if outcome in TAKEN:
+        return MARGINS["taken"]
+    kind = outcome.rpartition("_")[2]
+    return stated.get(outcome, stated.get(f"test_{kind}", MARGINS[kind]))
+
+
+def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> dict[str, str]:
+    """Returns the trend of a row, or why there is none.
+
+    A better rate beyond the edge would lift the losing end, and with it overturn the trend; at the
+    winning end it would only confirm it.
+    """
+    if not math.isfinite(larger):
+        return {"trend": NONE, "no_trend": FEW_SEEDS}
+    said = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
+    if said == NONE:
+        return {"trend": NONE, "no_trend": MIXED if any_ < outcomes.LEVEL else NOT_RESOLVED}
+    losing = row.trend.batch_sizes[0 if said == LARGER else -1]
+    if row.reading.on_edge[row.trained.batch_sizes.index(losing)]:
+        return {"trend": NONE, "no_trend": EDGE}
+    return {"trend": said, "no_trend": ""}
+
+
+def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[str, Any]]:
+    """Yields the lines of a row, one per batch size, without its trend."""
+    reading, budget = row.reading, row.reading.budget
+    for index, cell in enumerate(judged):
+        values = reading.outcomes[row.outcome][index]
+        values = values[~np.isnan(values)]
+        times = np.where(np.isfinite(values), np.abs(values), math.inf)
+        own = row.series.frame[row.series.frame["batch_size"] == cell.batch_size].iloc[0]
+        line = {
+            **{name: own[name] for name in factors},
+            "budget": budget.kind,
+            "budget_value": budget.value,
+            "budget_column": budget.column,
+            "stated": int(budget.stated),
+            "outcome": row.outcome,
+            "margin": row.margin,
+            "batch_size": cell.batch_size,
+            "learning_rate": reading.rates[index],
+            "on_edge": int(reading.on_edge[index]),
+            "seeds": len(values),
+            "mean": cell.mean,
+            "deciding_batch_size": cell.deciding,
+            "difference": cell.difference,
+            "difference_low": cell.low,
+            "difference_high": cell.high,
+            "p_within": cell.p_within,
+            "p_beyond": cell.p_beyond,
+            "verdict": cell.verdict,
+        }
+        if len(values):
+            got_there = budgets.reached(times)
+            line |= {
+                "reached": got_there.count,
+                "reached_low": got_there.low,
+                "reached_high": got_there.high,
+            }
+        if len(values) and budget.kind == TARGET:
+            end = reading.ends[row.outcome]
+            line["median"] = budgets.median(values)
+            line["restricted_mean"] = budgets.restricted_mean(values, end)
+        yield line

@@ -1,0 +1,34 @@
+"""What trainings can be compared at: equal epochs, updates or seconds, a target, convergence."""
+
+from __future__ import annotations
+
+from batchscope.catalogue import columns, run_factors
+from batchscope.catalogue.parameters import Parameter
+
+EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
+TARGET, CONVERGENCE = "target", "convergence"
+KINDS = (EPOCHS, UPDATES, SECONDS, TARGET, CONVERGENCE)  # in the order of tables and figures
+# Kind -> the column of trajectories.csv that is equal.
+AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
+# What was taken to a target is an outcome of its own.
+TAKEN = ("updates", "examples", "seconds")
+# Columns of trajectories.csv that may be a target.
+TARGETS = tuple(name for name in columns.TRAJECTORIES if name.endswith(("_loss", "_accuracy")))
+# Those that every training has, with evaluations at the epochs' ends alone too.
+ALWAYS_THERE = ("validation_loss", "validation_accuracy")
+# What an experiment may state.
+STATED: dict[str, Parameter] = {
+    EPOCHS: Parameter(
+        *(EPOCHS, EPOCHS, "float", None, "Epochs.", "epochs"),
+        above=0,
+        maximum=run_factors.MOST_EPOCHS,
+    ),
+    UPDATES: Parameter(UPDATES, UPDATES, "int", None, "Updates.", "updates", minimum=1),
+    SECONDS: Parameter(SECONDS, SECONDS, "float", None, "Seconds.", "s", above=0),
+}
+
+
+def target(column: str) -> Parameter:
+    """Returns what a target of a column may be: an accuracy lies below 1."""
+    accuracy = column.endswith("_accuracy")
+    return Parameter(column, column, "float", None, "To reach.", above=0, maximum=accuracy or None)

@@ -1,0 +1,342 @@
+"""Which batch size is better at which budget: budgets down, batch sizes across, a matrix a series.
+
+A colour, and beside it a mark and a hatch for grey print, says what the tests say of a cell; the
+words at the right what they say of its row.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+
+from batchscope import wording
+from batchscope.analysis import best_learning_rates, largest_within_margin, run_series
+from batchscope.analysis import verdict_matrix as matrix
+from batchscope.catalogue import outcomes
+from batchscope.catalogue.budget_kinds import CONVERGENCE, SECONDS, TAKEN, TARGET
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas
+
+_EDGE = "\N{DAGGER}"
+_LOOKS: dict[str, dict[str, Any]] = {
+    largest_within_margin.WITHIN: {"facecolor": "#BFE0F2"},
+    largest_within_margin.BEYOND: {"facecolor": "#F4B183", "hatch": "////"},
+    largest_within_margin.NOT_RESOLVED: {"facecolor": "white"},
+    largest_within_margin.FAILED: {"facecolor": "#DDDDDD", "hatch": "xxxx"},
+    largest_within_margin.FEW_SEEDS: {"facecolor": "#F7F7F7"},
+}
+# Marker and whether it is filled, as in the figure of the limits.
+_MARKS = {
+    largest_within_margin.WITHIN: ("o", True),
+    largest_within_margin.BEYOND: ("X", True),
+    largest_within_margin.NOT_RESOLVED: ("o", False),
+}
+_WORDS = {
+    largest_within_margin.WITHIN: "no other is better by the margin",
+    largest_within_margin.BEYOND: "another is better by more than the margin",
+    largest_within_margin.NOT_RESOLVED: "not resolved",
+    largest_within_margin.FAILED: "a run failed, or never got there",
+    largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
+}
+_NONE_WORDS = {
+    matrix.EDGE: f"no verdict ({_EDGE} decides)",
+    matrix.FEW_SEEDS: "no verdict (few seeds)",
+    matrix.MIXED: "no verdict (no one way)",
+}
+_HATCH = "#9A5B2B"
+_ROW, _HEAD, _COLUMN = 0.40, 0.27, 0.92  # inches
+_LABELS, _VERDICTS = 1.45, 1.6  # inches left and right of the cells
+_MOST_WITH_INTERVAL, _MOST_WITH_TEXT = 8, 14  # batch sizes
+_MOST_TOLD = 3  # series described one by one
+_ROW_OF = ["budget", "outcome"]
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series, budget, outcome and batch size, with what tells series apart."""
+    found = tables.budgets
+    columns = [*run_series.varying(found), *matrix.COLUMNS]
+    return found[list(dict.fromkeys(columns))].reset_index(drop=True)
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one matrix per series."""
+    groups = best_learning_rates.series(frame) if len(frame) else []
+    across = 1 if len(groups) < 2 else 2
+    down = max(math.ceil(len(groups) / across), 1)
+    sizes = frame["batch_size"].nunique()
+    width = _LABELS + max(sizes, 3) * min(_COLUMN, 9.0 / max(sizes, 1)) + _VERDICTS
+    heights = [_height(group.frame) for group in groups] or [1.5]
+    figure, grid = canvas.panels(down, across, width, max(heights) + 0.75)
+    for axes, group in zip(grid.ravel(), groups, strict=False):
+        _draw_matrix(axes, group.frame)
+        axes.set_title(group.label or "Batch sizes at equal budgets")
+    for axes in grid.ravel()[len(groups) :]:
+        axes.set_axis_off()
+    if not groups:
+        grid[0, 0].set_axis_on()
+        grid[0, 0].set_title("Batch sizes at equal budgets")
+        canvas.empty(grid[0, 0])
+        grid[0, 0].set_xticks([])
+    verdicts = [name for name in _WORDS if name in set(frame["verdict"])]
+    handles = [(_patch(name), _mark(name)) for name in verdicts]
+    canvas.legend(figure, handles, [_WORDS[name] for name in verdicts])
+    canvas.notes(figure, pandas.DataFrame({"status": []}), *_notes(frame))
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns which way every budget points, for every series."""
+    if frame.empty:
+        return ""
+    if set(frame["no_trend"]) == {matrix.FEW_SEEDS}:
+        least = outcomes.LEAST_SEEDS
+        return f"No verdict at any budget: it needs {least} seeds with a run at every batch size."
+    groups = best_learning_rates.series(frame)
+    told = [_told(group) for group in groups[:_MOST_TOLD]]
+    if len(groups) > _MOST_TOLD:
+        told.append(f"{len(groups) - _MOST_TOLD} further series in the figure.")
+    return " ".join(told)
+
+
+def _told(group: run_series.Series) -> str:
+    """Returns `At equal epochs (40) smaller is better; no verdict at equal seconds (2 s).`."""
+    said, none = [], []
+    for kind, rows in group.frame.groupby("budget", sort=False):
+        held = _budget(rows.iloc[0])
+        if words := _trends(str(kind), rows):
+            said.append(f"{held} {words}")
+        else:
+            none.append(held)
+    if none:
+        said.append(f"no verdict {wording.listed(none)}")
+    label = f"{group.label}: " if group.label else ""
+    return wording.capital(f"{label}{'; '.join(said)}.")
+
+
+def _trends(kind: str, rows: pandas.DataFrame) -> str:
+    """Returns `smaller is better by test loss` of a budget; nothing without a verdict."""
+    by_trend: dict[str, list[str]] = {}
+    for outcome, cells in rows.groupby("outcome", sort=False):
+        by_trend.setdefault(cells["trend"].iloc[0], []).append(str(outcome).replace("_", " "))
+    return wording.listed(
+        f"{trend} is better{_by(named, len(by_trend), kind)}"
+        for trend, named in by_trend.items()
+        if trend != matrix.NONE
+    )
+
+
+def _by(named: list[str], trends: int, kind: str) -> str:
+    if kind == TARGET:
+        return f" in {wording.listed(named)}"
+    if trends > 1 or named[0].startswith("validation"):
+        return f" by {wording.listed(named)}"
+    return ""
+
+
+def _budget(row: pandas.Series | dict[str, Any]) -> str:
+    """Returns what is held equal: `at equal epochs (40)`, `to a validation loss of 0.2`."""
+    kind, value = row["budget"], row["budget_value"]
+    if kind == CONVERGENCE:
+        return "at each training's lowest validation loss"
+    if kind == TARGET:
+        column = str(row["budget_column"]).replace("_", " ")
+        return f"to a {column} of {wording.number(value)}"
+    amount = f"{wording.number(value)} s" if kind == SECONDS else wording.number(value, 6)
+    return f"at equal {kind} ({amount})"
+
+
+def _on_validation(rows: pandas.DataFrame) -> bool:
+    return bool(rows["outcome"].str.startswith("validation").any())
+
+
+def _height(rows: pandas.DataFrame) -> float:
+    return _ROW * len(rows[_ROW_OF].drop_duplicates()) + _HEAD * rows["budget"].nunique()
+
+
+def _lines(rows: pandas.DataFrame) -> Iterator[tuple[float, str, pandas.DataFrame | None]]:
+    """Yields the middle of every line in inches from the top, its words, and its cells.
+
+    A line that heads a budget has no cells.
+    """
+    at = 0.0
+    for _, of_budget in rows.groupby("budget", sort=False):
+        stated = ", as stated" if of_budget["stated"].iloc[0] else ""
+        yield at + _HEAD / 2, f"{wording.capital(_budget(of_budget.iloc[0]))}{stated}", None
+        at += _HEAD
+        for outcome, cells in of_budget.groupby("outcome", sort=False):
+            yield at + _ROW / 2, str(outcome).replace("_", " "), cells
+            at += _ROW
+
+
+def _draw_matrix(axes: Axes, rows: pandas.DataFrame) -> None:
+    sizes = sorted(rows["batch_size"].unique().tolist())
+    ticks, labels = [], []
+    for at, words, cells in _lines(rows):
+        if cells is None:
+            axes.annotate(
+                words,
+                (0, at),
+                (-_LABELS * 72 + 10, -1),
+                xycoords=axes.get_yaxis_transform(),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                fontweight="bold",
+            )
+            continue
+        ticks.append(at)
+        labels.append(words)
+        write = _writer(cells)
+        for cell in cells.to_dict("records"):
+            _draw_cell(axes, cell, sizes.index(cell["batch_size"]), at, len(sizes), write)
+        _say_trend(axes, cells.iloc[0], at)
+    axes.set_xlim(-0.5, len(sizes) - 0.5)
+    axes.set_ylim(_height(rows), 0)
+    axes.set_yticks(ticks, labels, fontsize=8)
+    axes.set_xticks(range(len(sizes)), [str(int(size)) for size in sizes])
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.set_xlabel("batch size")
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _draw_cell(
+    axes: Axes, cell: dict[str, Any], column: int, at: float, sizes: int, write: Any
+) -> None:
+    verdict = cell["verdict"]
+    corner = (column - 0.48, at - _ROW / 2 + 0.015)
+    look = {"edgecolor": _HATCH if "hatch" in _LOOKS[verdict] else "#BBBBBB", "linewidth": 0.5}
+    patch = Rectangle(corner, 0.96, _ROW - 0.03, **look, **_LOOKS[verdict])
+    patch.set_hatch_linewidth(0.5)
+    axes.add_patch(patch)
+    if verdict in _MARKS:
+        axes.plot(column - 0.40, at - _ROW / 2 + 0.07, **_marker(verdict), zorder=4)
+    edge = _EDGE if cell["on_edge"] else ""
+    lines = _cell_words(cell, write, sizes <= _MOST_WITH_INTERVAL)
+    text = edge if sizes > _MOST_WITH_TEXT else "\n".join([lines[0] + edge, *lines[1:]])
+    # The hatch must not run through the numbers.
+    box = {"facecolor": _LOOKS[verdict]["facecolor"], "edgecolor": "none", "pad": 0.6}
+    box = box if "hatch" in _LOOKS[verdict] else None
+    axes.text(
+        column + 0.03,
+        at,
+        text,
+        ha="center",
+        va="center",
+        fontsize=6.8,
+        linespacing=1.15,
+        bbox=box,
+        zorder=3,
+    )
+
+
+def _cell_words(cell: dict[str, Any], write: Any, interval: bool) -> list[str]:
+    """Returns the lines of a cell: its difference from the best, and its interval."""
+    if cell["verdict"] == largest_within_margin.FAILED:
+        what = "got there" if cell["budget"] == TARGET else "finished"
+        return [f"{int(cell['reached'] or 0)} of {int(cell['seeds'])}", what][: 1 + interval]
+    if cell["difference"] == 0 and math.isnan(cell["difference_low"]):
+        return ["best", _level(cell)][: 1 + interval]
+    if math.isnan(cell["difference"]):
+        return [""]
+    first = write(cell["difference"])
+    if not interval or math.isnan(cell["difference_low"]):
+        return [first]
+    low, high = (write(cell[f"difference_{end}"]) for end in ("low", "high"))
+    return [first, f"[{low}, {high}]".replace("\N{MULTIPLICATION SIGN}", "")]
+
+
+def _level(cell: dict[str, Any]) -> str:
+    if cell["outcome"].endswith("accuracy"):
+        return wording.percent(cell["mean"])
+    unit = " s" if cell["outcome"] == "seconds" else ""
+    return wording.grouped(cell["mean"]) + unit
+
+
+def _writer(cells: pandas.DataFrame) -> wording.Write:
+    """Returns what writes the differences of a row, all with as many decimals."""
+    outcome = cells["outcome"].iloc[0]
+    if outcome in TAKEN:
+        return lambda value: f"\N{MULTIPLICATION SIGN}{wording.number(1 + value, 2)}"
+    scale = 100 if outcome.endswith("accuracy") else 1
+    known = cells["difference"].abs().replace(0, np.nan).dropna()
+    largest = scale * float(known.max()) if len(known) else 1.0
+    decimals = min(max(1 - math.floor(math.log10(largest)), 0), 6)
+    return functools.partial(
+        _signed, scale=scale, decimals=min(decimals, 1) if scale > 1 else decimals
+    )
+
+
+def _signed(value: float, scale: int, decimals: int) -> str:
+    return f"{scale * value:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _say_trend(axes: Axes, row: pandas.Series, at: float) -> None:
+    said = row["trend"] != matrix.NONE
+    text = f"{row['trend']} is better" if said else _NONE_WORDS.get(row["no_trend"], "no verdict")
+    axes.annotate(
+        text,
+        (1, at),
+        (6, 0),
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        fontweight="bold" if said else "normal",
+        color="black" if said else "#666666",
+    )
+
+
+def _marker(verdict: str) -> dict[str, Any]:
+    marker, filled = _MARKS[verdict]
+    return {
+        "marker": marker,
+        "markersize": 3.2,
+        "linestyle": "none",
+        "color": "black",
+        "markerfacecolor": "black" if filled else "white",
+        "markeredgewidth": 0.6,
+    }
+
+
+def _patch(verdict: str) -> Patch:
+    patch = Patch(edgecolor=_HATCH, linewidth=0.5, **_LOOKS[verdict])
+    patch.set_hatch_linewidth(0.5)
+    return patch
+
+
+def _mark(verdict: str) -> Line2D:
+    look = _marker(verdict) if verdict in _MARKS else {"linestyle": "none"}
+    return Line2D([], [], **look)
+
+
+def _notes(frame: pandas.DataFrame) -> Iterator[str]:
+    """Yields what a reader must know below the matrices."""
+    if frame.empty:
+        return
+    margins = []
+    for outcome, value in frame[["outcome", "margin"]].drop_duplicates().itertuples(index=False):
+        kind = "a target" if outcome in TAKEN else outcome.replace("_", " ")
+        amount = wording.percent(value, 0) if outcome in TAKEN else wording.number(value)
+        if outcome.endswith("accuracy"):
+            amount = wording.points(value)
+        margins.append(f"{kind} {amount}")
+    told = ", ".join(dict.fromkeys(margins))
+    yield f"Margins: {told}. Accuracy in percentage points, loss in nats."
+    if frame["on_edge"].any():
+        yield f"{_EDGE} The best rate is the first or last of those tried: others may be better."
+    if _on_validation(frame):
+        yield "On validation data: these runs have no test data inside their trainings."
+    timed = frame["budget"].eq(SECONDS).any() or frame["outcome"].eq("seconds").any()
+    seeds = wording.count(int(frame["seeds"].max()), "seed")
+    yield f"{seeds}.{' Seconds are those of one timing job per configuration.' if timed else ''}"
