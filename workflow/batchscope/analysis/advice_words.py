@@ -12,7 +12,7 @@ from batchscope.analysis import advice as advices
 from batchscope.analysis import seeds_wanted
 from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Reach
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
-from batchscope.analysis.largest_within_margin import FAILED, NOT_RESOLVED, WITHIN
+from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
 from batchscope.catalogue import outcomes
 
 _TOO_MANY = seeds_wanted.MOST // 10  # seeds that nobody trains
@@ -131,18 +131,33 @@ def _slower(evidence: Evidence) -> str:
 def _below(advice: Advice) -> str:
     """Returns what ends the range below."""
     ends = [reach.below for reach in advice.reaches if reach.smallest == advice.smallest]
-    told = [_end(advice, each, "Below", advice.smallest) for each in ends if each]
-    return " ".join(told) or f"{wording.grouped(advice.smallest or 0)} is the smallest size tried."
+    told = _ends(advice, [each for each in ends if each], "Below", advice.smallest)
+    return told or f"{wording.grouped(advice.smallest or 0)} is the smallest size tried."
 
 
 def _above(advice: Advice) -> str:
     """Returns what ends the range above."""
     ends = [reach.above for reach in advice.reaches if reach.largest == advice.largest]
-    told = [_end(advice, each, "Above", advice.largest) for each in ends if each]
-    if told:
-        return " ".join(told)
+    if told := _ends(advice, [each for each in ends if each], "Above", advice.largest):
+        return told
     largest = wording.grouped(advice.largest or 0)
     return f"{largest} is the largest size tried: a larger one may do as well."
+
+
+def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> str:
+    """Returns why the size beside the range is no part of it, by every limit that it misses."""
+    evidence = advice.evidence
+    told = [_end(advice, each, side, last) for each in ends if each.verdict != NOT_RESOLVED]
+    doubts = [each for each in ends if each.verdict == NOT_RESOLVED]
+    if doubts:
+        size = wording.grouped(doubts[0].batch_size)
+        parts = [
+            f"{'time ' if each.limit == advices.SECONDS else ''}{_difference(each, evidence)} "
+            f"({_interval(each, evidence)})"
+            for each in doubts
+        ]
+        told.append(f"{side} it, {size} is not resolved: {wording.listed(parts)}.")
+    return " ".join(told)
 
 
 def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
@@ -151,8 +166,6 @@ def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
     outside = f"{side} {wording.grouped(last or 0)}"
     if end.limit == advices.MEMORY:
         return f"{outside} a batch does not fit into memory."
-    if end.verdict == NOT_RESOLVED:
-        return f"{size} is not resolved: {_difference(end, evidence)}, {_interval(end, evidence)}."
     if end.limit == advices.SECONDS:
         if end.verdict == FAILED:
             return f"At {size} not every training reached {evidence.target}."
@@ -169,14 +182,14 @@ def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
 
 
 def _difference(judged: Judged, evidence: Evidence) -> str:
-    """Returns `38 % longer than 64`, or `2.1 points below 32`."""
+    """Returns `38 % longer than 64`, or `test accuracy 2.1 points below that of 32`."""
     against = wording.grouped(judged.against or 0)
     if judged.limit == advices.SECONDS:
         share = math.expm1(judged.difference)
-        return f"{100 * abs(share):.0f} % {'longer' if share >= 0 else 'less'} than {against}"
+        return f"{100 * abs(share):.0f} % {'longer' if share >= 0 else 'less time'} than {against}"
     side = "above" if judged.difference > 0 else "below"
     name = evidence.outcome.name if evidence.outcome else ""
-    return f"{amount(name, abs(judged.difference))} {side} {against}"
+    return f"{_outcome(evidence)} {amount(name, abs(judged.difference))} {side} that of {against}"
 
 
 def _interval(judged: Judged, evidence: Evidence) -> str:
@@ -202,6 +215,10 @@ def _allowed(advice: Advice) -> Iterator[str]:
             parts.append(_stays(reach, evidence))
     if parts:
         yield f"{wording.capital('; '.join(parts))}."
+    bound = critical(evidence.critical)
+    ends = (reach.above for reach in advice.reaches if reach.largest == advice.largest)
+    if bound and not any(each and each[:3:2] == (advices.SECONDS, BEYOND) for each in ends):
+        yield f"The critical batch size: {bound}."
     if evidence.memory is None:
         yield "Memory was not measured, and does not bind here."
     if advice.apart:
@@ -295,7 +312,7 @@ def _unknown(advice: Advice) -> str:
         told.append(f"{question(judged, evidence)}: {seeds(low, high)}{price} {would}")
     rest = len(found) - len(told)
     if rest > 0:
-        told.append(wording.count(rest, "question more", "questions more"))
+        told.append(f"and {wording.count(rest, 'more question')}")
     return f"Not known: {'; '.join(told)}." if told else ""
 
 
