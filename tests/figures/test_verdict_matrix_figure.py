@@ -71,7 +71,7 @@ def test_every_cell_has_the_colour_of_its_verdict_and_its_difference():
     assert hatched == [False, False, True, True, False, False, False, False, True]
     found = texts(drawing)
     assert "+0.02\n[+0.01, +0.03]" in found and "best\n0.9" in found
-    assert "\N{MULTIPLICATION SIGN}1.1\n[1.1, 1.1]" in found
+    assert "\N{MULTIPLICATION SIGN}1.10\n[1.09, 1.11]" in found
     said = [text.get_text() for text in axes.texts if text.get_text().endswith("is better")]
     assert said == ["smaller is better", "larger is better", "smaller is better"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["16", "32", "64"]
@@ -109,7 +109,7 @@ def test_validation_data_are_said():
         text.startswith("Margins:") and "On validation data" in text
         for text in texts(FIGURE.draw(frame))
     )
-    said = "At equal epochs (40) smaller is better by validation loss."
+    said = "At equal epochs (40) smaller is better on validation data."
     assert FIGURE.found(frame) == said
 
 
