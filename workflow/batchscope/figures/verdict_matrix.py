@@ -137,9 +137,9 @@ def _trends(kind: str, rows: pandas.DataFrame) -> str:
 def _by(named: list[str], trends: int, kind: str) -> str:
     if kind == TARGET:
         return f" in {wording.listed(named)}"
-    if trends > 1 or named[0].startswith("validation"):
+    if trends > 1:
         return f" by {wording.listed(named)}"
-    return ""
+    return " on validation data" if named[0].startswith("validation") else ""
 
 
 def _budget(row: pandas.Series | dict[str, Any]) -> str:
@@ -267,14 +267,17 @@ def _writer(cells: pandas.DataFrame) -> wording.Write:
     """Returns what writes the differences of a row, all with as many decimals."""
     outcome = cells["outcome"].iloc[0]
     if outcome in TAKEN:
-        return lambda value: f"\N{MULTIPLICATION SIGN}{wording.number(1 + value, 2)}"
-    scale = 100 if outcome.endswith("accuracy") else 1
+        return _ratio
+    if outcome.endswith("accuracy"):
+        return functools.partial(_signed, scale=100, decimals=1)
     known = cells["difference"].abs().replace(0, np.nan).dropna()
-    largest = scale * float(known.max()) if len(known) else 1.0
-    decimals = min(max(1 - math.floor(math.log10(largest)), 0), 6)
-    return functools.partial(
-        _signed, scale=scale, decimals=min(decimals, 1) if scale > 1 else decimals
-    )
+    decimals = 1 - math.floor(math.log10(float(known.max()))) if len(known) else 2
+    return functools.partial(_signed, scale=1, decimals=min(max(decimals, 0), 6))
+
+
+def _ratio(value: float) -> str:
+    ratio = 1 + value
+    return f"\N{MULTIPLICATION SIGN}{ratio:.2f}" if ratio < 10 else wording.number(ratio)
 
 
 def _signed(value: float, scale: int, decimals: int) -> str:
@@ -331,12 +334,16 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
         if outcome.endswith("accuracy"):
             amount = wording.points(value)
         margins.append(f"{kind} {amount}")
-    told = ", ".join(dict.fromkeys(margins))
-    yield f"Margins: {told}. Accuracy in percentage points, loss in nats."
+    yield f"Margins: {', '.join(dict.fromkeys(margins))}."
+    yield "Differences of accuracy are in percentage points, those of loss in nats."
     if frame["on_edge"].any():
         yield f"{_EDGE} The best rate is the first or last of those tried: others may be better."
     if _on_validation(frame):
-        yield "On validation data: these runs have no test data inside their trainings."
+        text = "On validation data where a training has no test data on its way"
+        at_end = frame["budget"].eq(CONVERGENCE) & frame["outcome"].str.startswith("test")
+        yield (
+            f"{text}; at the bottom those that `evaluate` measured." if at_end.any() else f"{text}."
+        )
     timed = frame["budget"].eq(SECONDS).any() or frame["outcome"].eq("seconds").any()
     seeds = wording.count(int(frame["seeds"].max()), "seed")
     yield f"{seeds}.{' Seconds are those of one timing job per configuration.' if timed else ''}"

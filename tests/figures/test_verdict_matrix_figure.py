@@ -1,0 +1,170 @@
+"""The matrix of verdicts: its cells, its words at the right, what it says in a sentence."""
+
+import dataclasses
+
+import pandas
+import pytest
+from test_figures import texts
+
+from batchscope import figures
+from batchscope.analysis import verdict_matrix
+from batchscope.figures.verdict_matrix import _LOOKS
+
+FIGURE = figures.FIGURES["verdict_matrix"]
+SIZES = (16, 32, 64)
+
+
+def row(budget, outcome, verdicts, trend="none", no_trend="", differences=(0.0, 0.02, 0.1), **rest):
+    """Returns the rows of one outcome at one budget; the first size is the best."""
+    value = {"epochs": 40.0, "updates": 900.0, "target": 0.2}.get(budget)
+    return [
+        {
+            **dict.fromkeys(verdict_matrix.COLUMNS),
+            "machine": "laptop",
+            "budget": budget,
+            "budget_value": value,
+            "budget_column": "validation_loss" if budget == "target" else "",
+            "stated": 0,
+            "outcome": outcome,
+            "margin": {"accuracy": 0.01, "loss": 0.05}.get(outcome.rpartition("_")[2], 0.1),
+            "batch_size": size,
+            "learning_rate": 0.1,
+            "on_edge": 0,
+            "seeds": 6,
+            "reached": 6,
+            "mean": 0.9,
+            "difference": difference,
+            "difference_low": None if difference == 0 else difference - 0.01,
+            "difference_high": None if difference == 0 else difference + 0.01,
+            "verdict": verdict,
+            "trend": trend,
+            "no_trend": no_trend or ("" if trend != "none" else "not_resolved"),
+            **rest,
+        }
+        for size, verdict, difference in zip(SIZES, verdicts, differences, strict=True)
+    ]
+
+
+def frame_of(rows):
+    """Returns what the figure is drawn from, of rows of budgets.csv."""
+    table = pandas.DataFrame(rows)
+    numbers = [name for name in table if name.startswith("difference")]
+    table[numbers] = table[numbers].astype(float)
+    empty = {field.name: pandas.DataFrame() for field in dataclasses.fields(figures.Tables)}
+    return FIGURE.select(figures.Tables(**{**empty, "budgets": table}))
+
+
+CROSSING = [
+    *row("epochs", "test_loss", ("within", "not_resolved", "beyond"), "smaller"),
+    *row("updates", "test_loss", ("beyond", "not_resolved", "within"), "larger"),
+    *row("target", "updates", ("within", "not_resolved", "beyond"), "smaller"),
+]
+
+
+def test_every_cell_has_the_colour_of_its_verdict_and_its_difference():
+    drawing = FIGURE.draw(frame_of(CROSSING))
+    (axes,) = drawing.axes
+    colours = [patch.get_facecolor() for patch in axes.patches]
+    assert len(colours) == 9
+    assert len(set(colours)) == 3
+    hatched = [bool(patch.get_hatch()) for patch in axes.patches]
+    assert hatched == [False, False, True, True, False, False, False, False, True]
+    found = texts(drawing)
+    assert "+0.02\n[+0.01, +0.03]" in found and "best\n0.9" in found
+    assert "\N{MULTIPLICATION SIGN}1.10\n[1.09, 1.11]" in found
+    said = [text.get_text() for text in axes.texts if text.get_text().endswith("is better")]
+    assert said == ["smaller is better", "larger is better", "smaller is better"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["16", "32", "64"]
+    heads = ["At equal epochs (40)", "At equal updates (900)", "To a validation loss of 0.2"]
+    assert set(heads) < set(found)
+
+
+def test_accuracies_are_in_points():
+    given = row("epochs", "test_accuracy", ["within"] * 3, differences=(0.0, -0.004, -0.05))
+    found = texts(FIGURE.draw(frame_of(given)))
+    minus = "\N{MINUS SIGN}"
+    assert f"{minus}0.4\n[{minus}1.4, +0.6]" in found and "best\n90.0 %" in found
+
+
+def test_a_rate_on_the_edge_is_marked_and_explained():
+    given = row("epochs", "test_loss", ["within"] * 3, no_trend="edge")
+    given[2]["on_edge"] = 1
+    found = texts(FIGURE.draw(frame_of(given)))
+    assert sum("\N{DAGGER}" in text for text in found) == 3  # the cell, the row, the note
+    assert "no verdict (\N{DAGGER} decides)" in found
+
+
+def test_what_failed_is_counted():
+    given = row(
+        "target", "updates", ["within", "within", "failed"], differences=(0.0, 0.1, float("nan"))
+    )
+    given[2]["reached"] = 4
+    assert "4 of 6\ngot there" in texts(FIGURE.draw(frame_of(given)))
+
+
+def test_validation_data_are_said():
+    given = row("epochs", "validation_loss", ["within"] * 3, "smaller")
+    frame = frame_of(given)
+    assert any(
+        text.startswith("Margins:") and "On validation data" in text
+        for text in texts(FIGURE.draw(frame))
+    )
+    said = "At equal epochs (40) smaller is better on validation data."
+    assert FIGURE.found(frame) == said
+
+
+def test_the_sentence_tells_every_budget():
+    assert FIGURE.found(frame_of(CROSSING)) == (
+        "At equal epochs (40) smaller is better; at equal updates (900) larger is better; "
+        "to a validation loss of 0.2 smaller is better in updates."
+    )
+    both = [
+        *row("epochs", "test_accuracy", ["not_resolved"] * 3),
+        *row("epochs", "test_loss", ["within"] * 3, "smaller"),
+        *row("convergence", "test_loss", ["not_resolved"] * 3),
+    ]
+    assert FIGURE.found(frame_of(both)) == (
+        "At equal epochs (40) smaller is better by test loss; no verdict at each training's lowest "
+        "validation loss."
+    )
+    few = row("epochs", "test_loss", ["few_seeds"] * 3, no_trend="few_seeds")
+    assert FIGURE.found(frame_of(few)).startswith("No verdict at any budget: it needs 6 seeds")
+
+
+def test_one_matrix_per_series():
+    given = [
+        {**one, "optimizer": name}
+        for name in ("sgd", "adam", "rmsprop", "adagrad")
+        for one in CROSSING
+    ]
+    frame = frame_of(given)
+    shown = [axes for axes in FIGURE.draw(frame).axes if axes.get_title("left")]
+    assert [axes.get_title("left") for axes in shown] == ["sgd", "adam", "rmsprop", "adagrad"]
+    found = FIGURE.found(frame)
+    assert found.startswith("Sgd: at equal epochs") and found.endswith(
+        "1 further series in the figure."
+    )
+
+
+@pytest.mark.parametrize(("count", "lines"), [(8, 2), (9, 1), (15, 0)])
+def test_many_batch_sizes_leave_room_for_less(count, lines):
+    one = row("epochs", "test_loss", ("within", "within", "within"))[1]
+    given = [{**one, "batch_size": 2**power} for power in range(count)]
+    (axes,) = FIGURE.draw(frame_of(given)).axes
+    shown = [text.get_text() for text in axes.texts if text.get_text().startswith("+0.02")]
+    assert len(shown) == (count if lines else 0)
+    assert all(len(text.split("\n")) == lines for text in shown)
+
+
+def test_colours_differ_in_grey():
+    """The luminance of the fills of cells that could be mistaken, and a hatch beside it."""
+    from matplotlib.colors import to_rgb
+
+    grey = {
+        name: sum(
+            w * c for w, c in zip((0.299, 0.587, 0.114), to_rgb(look["facecolor"]), strict=True)
+        )
+        for name, look in _LOOKS.items()
+    }
+    assert grey["not_resolved"] - grey["within"] > 0.1
+    assert grey["within"] - grey["beyond"] > 0.05 and "hatch" in _LOOKS["beyond"]
