@@ -57,13 +57,13 @@ class Target:
         if not self.column:
             value = float(rows[axis].iloc[0])
             return math.inf if math.isnan(value) else value
-        rows = rows.sort_values(axis)
-        if rows[axis].isna().all():
+        used, losses, target = _floats(rows[axis]), _floats(rows[self.column]), self.value
+        if np.isnan(used).all():
             return math.nan  # there is no such training
-        losses, target = rows[self.column], self.value
         if self.column in ACCURACIES:
             losses, target = 1 - losses, 1 - target
-        return trajectories.first_crossing(rows[axis], losses, target)
+        order = np.argsort(used, kind="stable")
+        return trajectories.first_crossing(used[order], losses[order], target)
 
 
 @dataclass(frozen=True)
@@ -232,6 +232,12 @@ def _tuned(frame: pandas.DataFrame, kept: list[str]) -> bool:
 def _run_keys(rows: pandas.DataFrame) -> list[str]:
     """Returns the columns that tell the trainings of one series apart."""
     return [*_RUN, *([chosen_rates.RATE] if chosen_rates.RATE in rows else [])]
+
+
+def _floats(column: pandas.Series) -> np.ndarray:
+    if isinstance(column.dtype, np.dtype):  # which needs no look for what is missing
+        return column.to_numpy(float)
+    return column.to_numpy(float, na_value=math.nan)
 
 
 def _failed(rows: pandas.DataFrame) -> bool:
