@@ -200,12 +200,6 @@ def test_what_would_overturn_it():
     assert "another margin than 1 point" in advice_words.card(advice.advise(default)).overturned
 
 
-def test_seeds_beyond_the_plan_are_told():
-    told = advice_words.card(advice.advise(evidence(seeds=9, planned=6))).overturned
-    assert "6 seeds were planned and 9 are here" in told
-    assert "planned" not in advice_words.card(advice.advise(evidence(planned=6))).overturned
-
-
 def test_other_budgets_are_told():
     given = evidence(trends={"epochs": "smaller", "updates": "larger", "target": "larger"})
     assert advice_words.card(advice.advise(given)).budgets == (

@@ -10,7 +10,7 @@ import pytest
 
 import report_example
 from batchscope import report
-from batchscope.analysis import advice, advice_tables
+from batchscope.analysis import advice, advice_tables, advice_words
 from batchscope.errors import UserError
 from batchscope.report import advice_card
 from made_advice import evidence
@@ -115,6 +115,6 @@ def test_questions_are_listed_with_their_cost(example, tmp_path):
     for row in open_.to_dict("records"):
         low, high = row["seeds_needed_low"], row["seeds_needed_high"]
         assert (row["minutes_needed_low"], row["minutes_needed_high"]) == (2 * low, 2 * high)
-        assert f"  {row['question']}: {low} to {high} more seeds (about " in text
+        assert f"  {row['question']}: {advice_words.seeds(low, high)} (about " in text
     with pytest.raises(UserError, match="advice.csv: missing"):
         advice_card.text(study, tmp_path / "nothing", "made.yaml")

@@ -98,7 +98,6 @@ class Evidence:
         seed_seconds: Seconds of one core that one more seed takes, all its trainings and
             measures together; NaN where unknown.
         rate_seconds: The same of one more rate, at all sizes and seeds.
-        planned: Seeds that were planned; 0 where nothing was said.
         trends: Budget -> `larger` or `smaller`, where that looks better.
     """
 
@@ -118,7 +117,6 @@ class Evidence:
     knee: float = math.nan
     seed_seconds: float = math.nan
     rate_seconds: float = math.nan
-    planned: int = 0
     trends: dict[str, str] = field(default_factory=dict)
 
 

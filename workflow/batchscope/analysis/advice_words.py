@@ -317,26 +317,20 @@ def _unknown(advice: Advice) -> str:
 
 
 def _overturned(advice: Advice) -> str:
-    """Returns what would overturn a range, and that seeds were added; empty where neither is."""
-    evidence, told = advice.evidence, []
-    if advice.smallest is not None:
-        parts = ["another model, data set, machine or rate rule"]
-        if not evidence.tuned:
-            parts.append("a learning rate that is tuned for each batch size, which these are not")
-        if evidence.critical is not None:
-            parts.append("another target (B_crit tends to grow as the loss falls)")
-            if evidence.critical.lack_of_fit:
-                parts.append("a better law than that of B_crit, from which these updates stray")
-        if evidence.outcome and not evidence.outcome.stated:
-            parts.append(f"another margin than {_margin(evidence)}, which the study does not state")
-        told.append(f"What would overturn it: {'; '.join(parts)}.")
-    if 0 < evidence.planned < len(evidence.seeds):
-        told.append(
-            f"{wording.count(evidence.planned, 'seed was', 'seeds were')} planned and "
-            f"{len(evidence.seeds)} are here: if the others were added after a look, these tests "
-            "err more often than 5 %."
-        )
-    return " ".join(told)
+    """Returns what would overturn a range; empty without one."""
+    evidence = advice.evidence
+    if advice.smallest is None:
+        return ""
+    parts = ["another model, data set, machine or rate rule"]
+    if not evidence.tuned:
+        parts.append("a learning rate that is tuned for each batch size, which these are not")
+    if evidence.critical is not None:
+        parts.append("another target (B_crit tends to grow as the loss falls)")
+        if evidence.critical.lack_of_fit:
+            parts.append("a better law than that of B_crit, from which these updates stray")
+    if evidence.outcome and not evidence.outcome.stated:
+        parts.append(f"another margin than {_margin(evidence)}, which the study does not state")
+    return f"What would overturn it: {'; '.join(parts)}."
 
 
 def _other_budgets(evidence: Evidence) -> str:
