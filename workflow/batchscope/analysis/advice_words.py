@@ -151,8 +151,9 @@ def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> st
     doubts = [each for each in ends if each.verdict == NOT_RESOLVED]
     if doubts:
         size = wording.grouped(doubts[0].batch_size)
+        to_target = f"to {evidence.target} it takes "
         parts = [
-            f"{'time ' if each.limit == advices.SECONDS else ''}{_difference(each, evidence)} "
+            f"{to_target if each.limit == advices.SECONDS else ''}{_difference(each, evidence)} "
             f"({_interval(each, evidence)})"
             for each in doubts
         ]
