@@ -81,7 +81,10 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     assert (judged.limit, judged.batch_size, judged.more.equal) == ("seconds", 128, True)
     assert 0 < judged.more.low < judged.more.high
     card = advice_words.card(said)
-    assert "Above it, 128 is not resolved: time 5 % longer than 64 (90 % interval " in card.limits
+    assert (
+        "Above it, 128 is not resolved: to a validation loss of 0.2 it takes 5 % longer than 64 "
+        "(90 % interval "
+    ) in card.limits
     assert card.unknown.startswith("Not known: 128 against ")
     more = judged.more
     minutes = f"(about {2 * more.low} min to {2 * more.high} min of one core)"

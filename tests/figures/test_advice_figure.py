@@ -60,6 +60,10 @@ def test_the_drawing_shows_every_limit_on_one_axis():
     assert axes.get_xlabel() == "batch size"
     (bar,) = [line for line in axes.lines if line.get_linewidth() == 7]
     assert bar.get_xdata().tolist() == [5.0, 7.0]
+    # A range of one size has no length: its marks show it.
+    (axes,) = FIGURE.draw(select(evidence([3.0, 2.0, 1.0, 2.0, 3.0]))).axes
+    (bar,) = [line for line in axes.lines if line.get_linewidth() == 7]
+    assert bar.get_xdata().tolist() == [6.0, 6.0] and bar.get_marker() == "o"
 
 
 def test_a_panel_for_every_series_and_none_recommended():

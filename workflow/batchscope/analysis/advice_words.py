@@ -224,8 +224,9 @@ def _allowed(advice: Advice) -> Iterator[str]:
         yield "Memory was not measured, and does not bind here."
     if advice.apart:
         sizes = wording.listed(wording.grouped(size) for size in advice.apart)
-        verb = "holds" if len(advice.apart) == 1 else "hold"
-        yield f"{sizes} {verb} every limit too, but do not hang together with it."
+        one = len(advice.apart) == 1
+        verb, other = ("holds", "does") if one else ("hold", "do")
+        yield f"{sizes} {verb} every limit too, but {other} not hang together with it."
 
 
 def _stays(reach: Reach, evidence: Evidence) -> str:

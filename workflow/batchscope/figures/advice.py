@@ -193,7 +193,8 @@ def _draw_range(axes: Axes, entry: pandas.Series, height: int) -> None:
         return
     low, high = int(entry["low"]), int(entry["high"])
     ends = np.log2([low, high])
-    axes.plot(ends, [height] * 2, color=_RECOMMENDED, linewidth=7, solid_capstyle="round", zorder=2)
+    look = {"color": _RECOMMENDED, "linewidth": 7, "markersize": 8, "zorder": 2}
+    axes.plot(ends, [height] * 2, "-o", **look)
     _beside(axes, span(low, high), ends[1], height, _RECOMMENDED)
 
 
