@@ -84,6 +84,15 @@ def test_times_that_are_not_known_are_no_budget():
     assert list(read.outcomes) == ["updates", "examples"]
 
 
+def test_updates_that_are_not_known_are_no_budget():
+    runs, rows = frames(rates=(0.1,))
+    rows["updates"] = rows["updates"].astype("Int64").mask(rows["batch_size"] == 8)
+    series = equal_budgets.trained(runs, rows)
+    assert equal_budgets.target(series, {}) is None
+    read = equal_budgets.read(series, Budget("updates", 8.0))
+    assert np.isnan(read.outcomes["test_loss"]).tolist() == [[True] * 3, [False] * 3, [False] * 3]
+
+
 def test_a_run_that_did_not_finish_bounds_no_budget():
     _, rows = frames(failed={(16, 0.4)})
     assert equal_budgets.equal(rows, {})[0].value == STEPS

@@ -101,6 +101,7 @@ def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
         evaluations: Rows of trajectories.csv, those of other series too.
     """
     own = evaluations[evaluations["run"].isin(runs["run"])]
+    own = own.astype({"examples": float, "updates": float})  # whole numbers that may be missing
     machines = [name for name in ("machine",) if name in runs and name in evaluations]
     keys = ["run", *machines]
     found = {key: rows for key, rows in own.groupby(keys, sort=False)}
@@ -142,7 +143,7 @@ def equal(evaluations: pandas.DataFrame, stated: dict[str, Any]) -> list[Budget]
 
 
 def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
-    """Returns the target of a series; None where no batch size finished at any rate.
+    """Returns the target of a series; None where no size finished, or updates are not known.
 
     As stated, or the lowest validation loss that every batch size reached with all its seeds, at
     the rate of which they came lowest. A batch size at which a run failed at every rate reached
@@ -152,6 +153,8 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
         series: The series.
         stated: What the experiment states.
     """
+    if any(rows["updates"].isna().any() for rows in series.finished):
+        return None
     if TARGET in stated:
         [(column, value)] = stated[TARGET].items()
         return Budget(TARGET, float(value), column, True)

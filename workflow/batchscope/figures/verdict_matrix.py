@@ -342,7 +342,7 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
         text = "On validation data where a training has no test data on its way"
         at_end = frame["budget"].eq(CONVERGENCE) & frame["outcome"].str.startswith("test")
         yield (
-            f"{text}; at the bottom those that `evaluate` measured." if at_end.any() else f"{text}."
+            f"{text}; at the bottom those that evaluate measured." if at_end.any() else f"{text}."
         )
     timed = frame["budget"].eq(SECONDS).any() or frame["outcome"].eq("seconds").any()
     seeds = wording.count(int(frame["seeds"].max()), "seed")
