@@ -1,9 +1,9 @@
 """The one door to every step: arguments, threads, error text; imports the step after that.
 
 Each job of the workflow is one call of this script, and its logged line can be pasted into a
-shell to repeat the job by hand. `python workflow/run.py plan` shows what a study would run, and
-`watch` how far the trainings are that run now. `critical_batch_size` reads trainings of one's own,
-whatever made them.
+shell to repeat the job by hand. `python workflow/run.py plan` shows what a study would run,
+`watch` how far the trainings are that run now, and `advice` which batch sizes to use.
+`critical_batch_size` reads trainings of one's own, whatever made them.
 """
 
 from __future__ import annotations
@@ -194,6 +194,15 @@ def plan(arguments: argparse.Namespace) -> None:
         print(verification.verify(study, arguments.results))
 
 
+def advice(arguments: argparse.Namespace) -> None:
+    from batchscope.report import advice_card
+    from batchscope.study import config
+
+    _end_with_the_reader()
+    study = config.study(arguments.config, arguments.scale)
+    print(advice_card.text(study, arguments.results, arguments.config, arguments.seeds))
+
+
 def watch(arguments: argparse.Namespace) -> None:
     from batchscope.store import progress
 
@@ -297,6 +306,9 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
     found.add_argument("--gpus", action="store_true", help="jobs go where GPUs are: to a cluster")
     found.add_argument("--verify", action="store_true", help="check every recorded SHA-256")
+    found = study("advice", advice, "Say which batch sizes to use, from a study's tables.")
+    found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
+    found.add_argument("--seeds", action="store_true", help="and what more seeds would tell")
     found = step("watch", watch, "Show how far the trainings are that run now; ends with Ctrl-C.")
     found.add_argument("--once", action="store_true", help="print it once, as for a pipe")
     found.add_argument("--seconds", type=float, default=5.0, help="between two looks")

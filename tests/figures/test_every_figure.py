@@ -83,8 +83,9 @@ def test_the_users_own_matplotlib_settings_change_nothing(drawn, two_rates):
 def test_every_run_stands_in_every_csv(drawn):
     for name in NAMES:
         # Of pairs, the run at the start stands for both; of surfaces, few are shown; limits and
-        # what was taken to a target, and verdicts, are of series.
-        if name in ("line", "landscape", "batch_size_limits", "verdict_matrix", *TO_TARGET):
+        # what was taken to a target are of series, as verdicts and advice.
+        of_series = ("batch_size_limits", "advice", "verdict_matrix", *TO_TARGET)
+        if name in ("line", "landscape", *of_series):
             continue
         frame = run_series.read(drawn / f"{name}.csv")
         assert len(frame[["learning_rate", "batch_size", "seed"]].drop_duplicates()) == 60
@@ -96,7 +97,8 @@ def test_axes_are_labelled_with_plain_batch_sizes_and_units(drawn):
         drawing = figures.FIGURES[name].draw(run_series.read(drawn / f"{name}.csv"))
         for axes in drawing.axes:
             assert axes.get_title("left") or axes.get_label() == "<colorbar>"
-        if name not in ("batch_size_limits", "verdict_matrix"):  # whose rows are named one by one
+        # Whose rows are named one by one.
+        if name not in ("batch_size_limits", "advice", "verdict_matrix"):
             assert any(axes.get_ylabel() for axes in drawing.axes)
         if name in AGAINST_BATCH_SIZE:
             drawing.draw_without_rendering()

@@ -142,6 +142,24 @@ _OF_SEVERAL = (
         margins=True,
     ),
     Figure(
+        "advice",
+        "Which batch sizes to use",
+        "Quality",
+        caption=(
+            "Every limit of the batch size on one axis. Bars and ticks are limits of the machine: "
+            "the largest batch that fits into memory, and the smallest that reaches 90 % of the "
+            "throughput's plateau. Diamonds are fitted to the updates to the target, with 95 % "
+            "intervals; an arrow is an open end, or one beyond the axis. Circles are batch sizes "
+            "that are tested on these seeds: filled where every other one is shown to reach the "
+            "target, or to be worth, better by less than the margin; hollow where that is not "
+            "resolved; a cross where some other one is shown to be better by more. The "
+            "recommended range are the sizes that hold every limit and hang together; there is "
+            "none below six seeds, without seconds, or where the best of several learning rates "
+            "lies on the edge of those tried."
+        ),
+        batch_sizes=3,
+    ),
+    Figure(
         "critical_batch_size",
         "Critical batch size",
         "Quality",
@@ -220,7 +238,8 @@ _OF_SEVERAL = (
 )
 # In the order of a report.
 _CATEGORIES = (
-    *("Training", "Quality", "Time", "Machine", "Weights", "Gradients", "Sharpness", "Landscape"),
+    *("Training", "Quality", "Time", "Machine"),
+    *("Weights", "Gradients", "Sharpness", "Landscape"),
 )
 
 

@@ -23,6 +23,8 @@ TABLES: dict[str, Table] = {
     "budgets": Table("decisions.budgets", reads=("runs", "trajectories")),
     "critical_batch_size": Table("decisions.to_target", reads=("runs", "trajectories")),
     "to_target": Table("decisions.to_target", reads=("runs", "trajectories")),
+    "advice": Table("decisions.advice", reads=("runs", "trajectories", "limits", "budgets")),
+    "advice_sizes": Table("decisions.advice", reads=("runs", "trajectories", "limits", "budgets")),
     "published": Table("run_table.published"),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from batchscope import disk, project_files, wording
 from batchscope.catalogue import figure_names, own_columns, run_factors, sweep_names
 from batchscope.catalogue.figures import FIGURES
-from batchscope.report import answers, claims, gaps, machine_answer, places, runs_table
+from batchscope.report import advice_card, answers, claims, gaps, machine_answer, places, runs_table
 from batchscope.report.content import Figure, Inputs, Rows, read
 from batchscope.report.text import marked, moment, parsed, plain
 from batchscope.store import records, status
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from batchscope.analysis.outcome_answers import Answer
     from batchscope.study.plan import Experiment, Study
 
+_MATRIX = "verdict_matrix"  # stands beside the advice
 # Figures of weights after every epoch, whichever the measure reads.
 _EVERY_EPOCH = ("epoch_distance", *figure_names.EPOCH_FIGURES)
 
@@ -86,8 +87,12 @@ def build(study: Study, inputs: Inputs) -> str:
         keep_trailing_newline=True,
     )
     experiments = _experiments(study, rows, inputs)
+    cards = advice_card.cards(study, inputs.advice)
     return environment.get_template("report.html.j2").render(
         title=study.title or study.name,
+        cards=[card for card in cards if card.found],
+        without=[card for card in cards if not card.found],
+        matrix=_matrix(cards, experiments),
         summary=_summary(rows, inputs),
         notes=_notes(study, rows, inputs),
         experiments=experiments,
@@ -114,9 +119,23 @@ def build(study: Study, inputs: Inputs) -> str:
     )
 
 
+def _matrix(
+    cards: list[advice_card.Shown], experiments: list[dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Returns the verdict matrix of the experiment with the first card; None without one."""
+    for experiment in experiments:
+        if cards and experiment["name"] == cards[0].experiment:
+            found = (each for each in experiment["figures"] if each["name"] == _MATRIX)
+            return next(found, None)
+    return None
+
+
 def headline(study: Study, inputs: Inputs) -> str:
-    """Returns a report in one sentence: its first verdicts, and how many runs there are."""
+    """Returns a report in one sentence: its advice or first verdicts, and how many runs it has."""
     runs = _runs(runs_table.complete(study, inputs.rows), inputs)
+    for shown in advice_card.cards(study, inputs.advice):
+        if shown.found:
+            return f"{shown.title}: {shown.card.headline.removesuffix('.')} ({runs})."
     for name, experiment in study.experiments.items():
         if said := answers.in_short(inputs.answers.get(name, [])):
             return f"{experiment.title or name}: {said} ({runs})."
@@ -197,6 +216,7 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
         shown.append(
             {
                 "id": f"experiment-{name}",
+                "name": name,
                 "title": experiment.title or name,
                 "question": experiment.question,
                 "scope": _scope(experiment, rows[name]),
@@ -239,6 +259,7 @@ def _figure(
         "found": figure.found,
         "verdicts": claims.verdicts(experiment.trainings.claims.get(figure.name, {}), found),
         "number": position,
+        "name": figure.name,
         "title": figure.title.rstrip("."),
         "caption": marked(figure.caption),
         "measured": _measured(figure.name, experiment, rows),

@@ -71,6 +71,7 @@ class Inputs:
         timings: Records of the timing jobs.
         sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
         throughput: Experiment of times -> the same by batch size, as throughput.csv.
+        advice: Experiment of trainings -> which batch sizes to use, as advice.csv.
         datasets: Data set's token -> its record, where there is one.
         missing_runs: Run without a record -> what its job's log says.
         missing_measures: Measure -> finished run, or sweep, without its record -> the same of it.
@@ -90,6 +91,7 @@ class Inputs:
     timings: list[dict[str, Any]] = field(default_factory=list)
     sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
     throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
+    advice: dict[str, pandas.DataFrame] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_runs: dict[str, str] = field(default_factory=dict)
     missing_measures: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -116,6 +118,7 @@ def read(
     rows: Rows = {}
     timed: dict[str, pandas.DataFrame] = {}
     speeds: dict[str, pandas.DataFrame] = {}
+    advice: dict[str, pandas.DataFrame] = {}
     drawn, files, found = {}, [], []
     compared: dict[str, series_differences.Contrast] = {}
     for name in study.experiments:
@@ -130,6 +133,8 @@ def read(
             if study.experiments[name].times.timings:
                 timed[name] = run_series.read(folder / "sweeps.csv")
                 speeds[name] = run_series.read(folder / "throughput.csv")
+            else:
+                advice[name] = run_series.read(folder / "advice.csv")
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)
@@ -145,6 +150,7 @@ def read(
         timings=_read_timings(study, results),
         sweeps=timed,
         throughput=speeds,
+        advice=advice,
         datasets={
             token: disk.read_json(path)
             for token in study.datasets

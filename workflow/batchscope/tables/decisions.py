@@ -5,8 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchscope.analysis import largest_within_margin, to_target_tables, verdict_matrix
+from batchscope.analysis import (
+    advice_evidence,
+    advice_tables,
+    largest_within_margin,
+    run_series,
+    to_target_tables,
+    verdict_matrix,
+)
 from batchscope.analysis.updates_to_target import Target
+from batchscope.tables import seed_costs
 
 if TYPE_CHECKING:
     import pandas
@@ -48,4 +56,25 @@ def to_target(
     return {
         "critical_batch_size": to_target_tables.fits(scalings, constant),
         "to_target": to_target_tables.trainings(scalings, constant),
+    }
+
+
+def advice(
+    results: Path | str,
+    study: Study,
+    experiment: str,
+    runs: pandas.DataFrame,
+    trajectories: pandas.DataFrame,
+    limits: pandas.DataFrame,
+    budgets: pandas.DataFrame,
+) -> dict[str, pandas.DataFrame]:
+    """Returns which batch sizes to use, and how each stands before every limit."""
+    found = study.experiments[experiment]
+    stated = found.trainings.budgets, found.trainings.margins
+    price = seed_costs.price(results, found)
+    told = advice_evidence.told(runs, trajectories, limits, budgets, *stated, price)
+    factors = run_series.factor_columns(runs)
+    return {
+        "advice": advice_tables.summary(told, factors),
+        "advice_sizes": advice_tables.sizes(told, factors),
     }

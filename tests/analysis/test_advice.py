@@ -1,0 +1,237 @@
+"""The advice: ranges of hand-made evidence, each limit binding once, and rates of error."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from batchscope.analysis import advice, advice_words, critical_batch_size
+from batchscope.analysis.advice import Edge
+from made_advice import ACCURATE, SIZES, evidence
+
+
+def found(given):
+    said = advice.advise(given)
+    return said.smallest, said.largest
+
+
+def reasons(given):
+    return [each.reason for each in advice.advise(given).missing]
+
+
+def test_nothing_binds_where_all_sizes_are_equal():
+    said = advice.advise(evidence())
+    assert (said.smallest, said.largest) == (16, 256)
+    assert all(reach.above is None and reach.below is None for reach in said.reaches)
+    card = advice_words.card(said)
+    assert card.headline == "Use 16 to 256 (small_cnn on digits)."
+    assert "16 is the smallest size tried." in card.limits
+    assert "256 is the largest size tried: a larger one may do as well." in card.limits
+
+
+def test_the_time_binds_on_both_sides():
+    said = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5]))
+    assert (said.smallest, said.largest) == (32, 128)
+    first = said.reaches[0]
+    assert first.limit == advice.SECONDS
+    assert (first.below.batch_size, first.above.batch_size) == (16, 256)
+    assert first.below.verdict == first.above.verdict == "beyond"
+    limits = advice_words.card(said).limits
+    assert "Below 32 a validation loss of 0.2 takes more than 10 % longer (16: 39 %" in limits
+    assert "Above 128 a validation loss of 0.2 takes more than 10 % longer (256: 50 %" in limits
+    assert "Test accuracy stays within 1 point up to 256, the largest size tried." in limits
+
+
+def test_the_outcome_binds():
+    said = advice.advise(evidence(accuracy=[0.95, 0.951, 0.95, 0.92, 0.90]))
+    assert (said.smallest, said.largest) == (16, 64)
+    assert said.reaches[0].limit == advice.OUTCOME
+    limits = advice_words.card(said).limits
+    assert "Above 64 test accuracy is worse by more than 1 point (128: test" in limits
+
+
+def test_memory_binds():
+    said = advice.advise(evidence(memory=100))
+    assert (said.smallest, said.largest) == (16, 64)
+    assert said.reaches[0].limit == advice.MEMORY
+    assert "Above 64 a batch does not fit into memory." in advice_words.card(said).limits
+
+
+def test_memory_beyond_what_was_tried_is_told_and_binds_nothing():
+    said = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5], memory=4096))
+    assert [reach.limit for reach in said.reaches] == ["seconds", "memory", "outcome"]
+    assert "Memory allows 4,096; test" in advice_words.card(said).limits
+    largest_tried = advice.advise(evidence(memory=4096, memory_open=True))
+    assert "Memory allows 4,096 or more" in advice_words.card(largest_tried).limits
+    unknown = advice.advise(evidence())
+    assert "Memory was not measured, and does not bind" in advice_words.card(unknown).limits
+
+
+def test_a_memory_whose_end_was_not_found_ends_nothing():
+    assert found(evidence(memory=64, memory_open=True)) == (16, 256)
+
+
+def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
+    given = evidence()
+    seconds = np.array(given.seconds)
+    seconds[3] *= 1.048 * np.exp(np.array([0.06, -0.06, 0.05, -0.05, 0.055, -0.055]))
+    said = advice.advise(replace(given, seconds=seconds, seed_seconds=120.0))
+    assert (said.smallest, said.largest) == (16, 64)
+    (judged,) = said.open
+    assert (judged.limit, judged.batch_size, judged.more.equal) == ("seconds", 128, True)
+    assert 0 < judged.more.low < judged.more.high
+    card = advice_words.card(said)
+    assert (
+        "Above it, 128 is not resolved: to a validation loss of 0.2 it takes 5 % longer than 64 "
+        "(90 % interval "
+    ) in card.limits
+    assert card.unknown.startswith("Not known: 128 against ")
+    more = judged.more
+    minutes = f"(about {2 * more.low} min to {2 * more.high} min of one core)"
+    assert (
+        f"for the time: {more.low} to {more.high} more seeds {minutes} would tell" in card.unknown
+    )
+    assert said.apart == (256,)
+    assert "256 holds every limit too" in card.limits
+
+
+def test_the_longest_of_several_runs_is_the_range():
+    assert found(evidence([1.0, 2.0, 1.0, 1.0, 1.01])) == (64, 256)
+
+
+def test_a_size_alone():
+    said = advice.advise(evidence([3.0, 2.0, 1.0, 2.0, 3.0]))
+    assert (said.smallest, said.largest) == (64, 64)
+    assert advice_words.card(said).headline == "Use 64 (small_cnn on digits)."
+
+
+def test_a_training_that_never_got_there_ends_the_range():
+    given = evidence()
+    seconds = np.array(given.seconds)
+    seconds[4, 2] = np.inf
+    said = advice.advise(replace(given, seconds=seconds))
+    assert (said.smallest, said.largest) == (16, 128)
+    limits = advice_words.card(said).limits
+    assert "At 256 not every training reached a validation loss of 0.2." in limits
+
+
+def test_no_range_below_six_seeds_but_what_is_missing():
+    said = advice.advise(evidence(seeds=4, seed_seconds=90.0))
+    assert said.smallest is None
+    (missing,) = said.missing
+    assert (missing.reason, missing.count, missing.seconds) == (advice.TOO_FEW, 2, 180.0)
+    assert said.more == (2, 2, False)
+    assert advice_words.card(said).headline == (
+        "No advice (small_cnn on digits), because 4 seeds are too few for a verdict, which takes "
+        "6: 2 more are needed (about 3 min of one core)."
+    )
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5])
+def test_any_number_of_seeds_below_six_gives_no_range(seeds):
+    assert reasons(evidence(seeds=seeds)) == [advice.TOO_FEW]
+
+
+def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():
+    edges = (Edge(16, 0.1, False), Edge(128, 0.8, True), Edge(256, 0.8, True))
+    said = advice.advise(evidence(edges=edges, tuned=4, rate_seconds=30.0))
+    assert said.smallest is None
+    assert [(each.reason, each.count, each.seconds) for each in said.missing] == [
+        (advice.RATE_ON_EDGE, 2, 60.0)
+    ]
+    assert advice_words.card(said).headline == (
+        "No advice (small_cnn on digits), because a better learning rate may lie beyond those "
+        "tried: 0.1, the lowest, is the best for the time at 16 and 0.8, the highest, is the best "
+        "for the time at 128 and 256 (2 more rates, about 60 s of one core)."
+    )
+
+
+def test_no_range_without_seconds_but_what_is_known():
+    fit = critical_batch_size.fit([16, 32, 64, 128, 256], 30 * (1 + 95 / np.array(SIZES)))
+    said = advice.advise(replace(evidence(), seconds=None, critical=fit))
+    assert said.smallest is None
+    card = advice_words.card(said)
+    assert "no seconds were measured (add time_epoch to measure)" in card.headline
+    assert "B_crit 95 [95, 95]; test accuracy within 1 point at 16, 32, 64, 128 and 256" in (
+        card.limits
+    )
+
+
+def test_no_range_without_an_outcome_or_a_target():
+    assert reasons(replace(evidence(), outcome=None)) == [advice.NO_OUTCOME]
+    assert reasons(replace(evidence(), target="", seconds=None)) == [advice.NO_TARGET]
+
+
+def test_limits_that_exclude_each_other_leave_none():
+    said = advice.advise(evidence([3.0, 2.0, 1.5, 1.2, 1.0], [0.95, 0.93, 0.92, 0.91, 0.9]))
+    assert [each.reason for each in said.missing] == [advice.NONE_HOLDS]
+    card = advice_words.card(said)
+    assert card.headline.startswith("No advice (small_cnn on digits), because no batch size is")
+    assert "time within 10 % of the fastest at 256; test accuracy within 1 point at 16" in (
+        card.limits
+    )
+
+
+def test_nothing_is_shown_where_the_seeds_scatter():
+    said = advice.advise(evidence(spread=0.5))
+    assert [each.reason for each in said.missing] == [advice.NONE_SHOWN]
+    assert "is shown both" in advice_words.card(said).headline
+    assert said.more is not None
+
+
+def test_seeds_for_a_difference_that_is_there():
+    # 20 % slower, by 0.18 in logarithms, and the margin at 0.095: told by their difference.
+    given = evidence([1.0, 1.2], ACCURATE[:2], spread=0.08)
+    given = replace(given, batch_sizes=[16, 32])
+    slower = next(each for each in advice.advise(given).open if each.batch_size == 32)
+    assert slower.more.equal is False
+    differences = np.log(given.seconds[1] / given.seconds[0])
+    effect = (differences.mean() - np.log(1.1)) / differences.std(ddof=1)
+    from batchscope.analysis import seeds_wanted
+
+    assert slower.more.low == seeds_wanted.for_difference(effect) - 6
+    assert slower.more.high == seeds_wanted.for_difference(effect / 1.4613) - 6
+
+
+def test_what_would_overturn_it():
+    told = advice_words.card(advice.advise(evidence())).overturned
+    assert "another model, data set, machine or rate rule" in told
+    assert "a learning rate that is tuned for each batch size, which these are not" in told
+    assert "tuned for each" not in advice_words.card(advice.advise(evidence(tuned=3))).overturned
+    given = evidence(tuned=3)
+    default = replace(given, outcome=replace(given.outcome, stated=False))
+    assert "another margin than 1 point" in advice_words.card(advice.advise(default)).overturned
+
+
+def test_other_budgets_are_told():
+    given = evidence(trends={"epochs": "smaller", "updates": "larger", "target": "larger"})
+    assert advice_words.card(advice.advise(given)).budgets == (
+        "At equal epochs smaller looks better, at equal updates larger: see the matrix."
+    )
+    assert advice_words.card(advice.advise(evidence(trends={"epochs": "none"}))).budgets == ""
+
+
+# --- Rates of error -------------------------------------------------------------------------
+
+
+def simulated(means, draws, spread, seeds=6):
+    """Yields the verdicts on the seconds of independent studies."""
+    given, generator = evidence(means, ACCURATE[: len(means)]), np.random.default_rng(7)
+    given = replace(given, outcome=None)
+    for _ in range(draws):
+        drawn = np.exp(generator.normal(scale=spread, size=(len(means), seeds)))
+        said = advice.advise(replace(given, seconds=np.array(means)[:, None] * drawn))
+        yield [each.verdict for each in said.judged[advice.SECONDS]]
+
+
+def test_equal_sizes_are_rarely_called_beyond():
+    shown = [("beyond" in verdicts) for verdicts in simulated([1.0] * 4, 150, 0.05)]
+    assert np.mean(shown) <= 0.02
+
+
+def test_a_size_at_the_margin_is_called_within_or_beyond_in_five_percent_each():
+    # The second one takes exactly 10 % longer: both tests stand at their boundary.
+    found = [verdicts[1] for verdicts in simulated([1.0, 1.1], 300, 0.02)]
+    most = 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 300)
+    assert 0.01 < np.mean([each == "within" for each in found]) <= most
+    assert np.mean([each == "beyond" for each in found]) <= most

@@ -1,0 +1,115 @@
+"""The evidence of an advice, from tables of trainings whose numbers are known."""
+
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+import made_trainings
+from batchscope.analysis import advice, advice_evidence
+
+FACTORS = {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd", "device": "cpu"}
+NONE = pandas.DataFrame()
+SIZES = [8, 16, 32, 64, 128]
+
+
+def told(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **given):
+    """The advice of one series; every training is worth the same in the end."""
+    stated = {name: given.pop(name, {}) for name in ("budgets", "margins")}
+    trajectories, runs = made_trainings.tables(rates=rates, seeds=seeds, **FACTORS, **given)
+    for name, value in (("test_accuracy", 0.95), ("test_loss", 0.2), ("validation_accuracy", 0.9)):
+        noise = 1e-4 * np.cos(trajectories["seed"] * 7.0 + trajectories["batch_size"])
+        trajectories[name] = value + noise
+    trajectories["epoch"] = trajectories["examples"] / 1000
+    tables = (runs, trajectories, limits, matrix)
+    (found,) = advice_evidence.told(*tables, *stated.values(), lambda runs: float(len(runs)))
+    return found.advice
+
+
+def test_times_are_those_at_the_chosen_rate():
+    said = told()
+    evidence = said.evidence
+    assert list(evidence.batch_sizes) == SIZES and list(evidence.seeds) == list(range(6))
+    # .1 takes twice as long and .8 diverges once: .2 it is, and inside of its grid.
+    assert evidence.tuned == 3 and not evidence.edges
+    assert evidence.critical.critical_batch_size == pytest.approx(made_trainings.CRITICAL, rel=0.05)
+    step = made_trainings.FIXED + made_trainings.PER_IMAGE * np.array(SIZES)
+    updates = 1 + made_trainings.CRITICAL / np.array(SIZES)
+    means = np.exp(np.log(evidence.seconds).mean(axis=1))
+    assert means / means[0] == pytest.approx(updates * step / (updates * step)[0], rel=0.02)
+    assert evidence.target.startswith("a validation loss of ")
+    assert evidence.scope == "small_cnn on digits, sgd at the best of 3 learning rates, this CPU"
+
+
+def test_the_range_holds_the_fastest_size():
+    said = told()
+    means = np.exp(np.log(said.evidence.seconds).mean(axis=1))
+    assert said.smallest is not None
+    fast = [size for size, mean in zip(SIZES, means, strict=True) if mean < 1.09 * means.min()]
+    assert [size for size in SIZES if said.smallest <= size <= said.largest] == fast
+
+
+def test_a_rate_on_the_edge_leaves_no_range():
+    said = told(rates=(0.1, 0.2))
+    assert [each.reason for each in said.missing] == [advice.RATE_ON_EDGE]
+    assert {
+        (edge.rate, edge.highest) for edge in said.evidence.edges if edge.limit == "seconds"
+    } == {(0.2, True)}
+    # 5 sizes, 2 rates, 6 seeds are 60 runs, which the price counts; one rate is half of them.
+    assert said.evidence.rate_seconds == 60 * 6 / 2
+
+
+def test_one_rate_is_no_choice():
+    said = told(rates=(0.2,))
+    assert said.evidence.tuned == 0 and not said.evidence.edges
+    assert "sgd at learning rate 0.2, this CPU" in said.evidence.scope
+    assert said.smallest is not None
+
+
+def test_few_seeds_and_no_seconds():
+    reasons = [each.reason for each in told(seeds=range(3)).missing]
+    assert reasons == [advice.TOO_FEW]
+    reasons = [each.reason for each in told(timed=False).missing]
+    assert reasons == [advice.NO_SECONDS]
+
+
+def test_the_margin_is_the_stated_one():
+    default = told().evidence.outcome
+    assert (default.name, default.margin, default.stated) == ("test_accuracy", 0.01, False)
+    stated = told(margins={"test_loss": 0.02}).evidence.outcome
+    assert (stated.name, stated.margin, stated.stated) == ("test_loss", 0.02, True)
+
+
+def test_the_target_is_the_stated_one():
+    evidence = told(budgets={"target": {"validation_loss": 0.5}}).evidence
+    assert evidence.target == "a validation loss of 0.5"
+
+
+def test_memory_and_knee_come_from_the_limits_of_the_same_model():
+    row = {
+        **{"machine": "local", "dataset": "digits", "model": "small_cnn", "device": "cpu"},
+        **{"max_batch_size": 64, "max_batch_size_bound": "resolved", "noise_floor": 1.01},
+        **{"knee_fitted": 90.0, "knee_batch_size": 128},
+    }
+    other = {**row, "model": "wide", "max_batch_size": 16, "knee_fitted": 20.0}
+    evidence = told(limits=pandas.DataFrame([other, row])).evidence
+    assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, False, 90.0)
+    most = {**row, "max_batch_size_bound": "most_fits", "knee_fitted": math.nan}
+    evidence = told(limits=pandas.DataFrame([most])).evidence
+    assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, True, 128.0)
+    line = told().evidence
+    assert line.memory is None
+    half = made_trainings.FIXED / made_trainings.PER_IMAGE
+    assert line.knee == pytest.approx(9 * half, rel=1e-6)
+
+
+def test_trends_are_those_of_the_matrix():
+    matrix = pandas.DataFrame(
+        [
+            {"budget": "epochs", "outcome": "test_accuracy", "trend": "smaller"},
+            {"budget": "updates", "outcome": "test_accuracy", "trend": "larger"},
+            {"budget": "updates", "outcome": "test_loss", "trend": "none"},
+        ]
+    )
+    assert told(matrix=matrix).evidence.trends == {"epochs": "smaller", "updates": "larger"}

@@ -1,0 +1,87 @@
+"""The figure of the advice: what its rows are, and what it shows."""
+
+from types import SimpleNamespace
+
+import pandas
+from test_figures import texts
+
+from batchscope import figures
+from batchscope.analysis import advice, advice_tables, critical_batch_size, fastest_batch_size
+from made_advice import SIZES, evidence
+
+FIGURE = figures.FIGURES["advice"]
+
+
+def select(*given):
+    """The figure's rows of some series, told apart by their optimizer."""
+    names = ("sgd", "adam", "rmsprop")
+    told = [
+        advice_tables.Told({"optimizer": name}, advice.advise(each))
+        for name, each in zip(names, given, strict=False)
+    ]
+    tables = SimpleNamespace(
+        advice=advice_tables.summary(told), advice_sizes=advice_tables.sizes(told)
+    )
+    return FIGURE.select(tables)
+
+
+def full():
+    """Evidence with every limit known."""
+    fit = critical_batch_size.fit(SIZES, [30 * (1 + 95 / size) for size in SIZES])
+    best = fastest_batch_size.fastest(fit.updates_min, fit.examples_min, 2e-3, 1e-4, 0.2)
+    more = {"critical": fit, "fastest": best, "knee": 180.0, "memory": 4096}
+    return evidence([1.4, 1.0, 1.02, 1.01, 1.5], **more)
+
+
+def test_a_row_for_every_limit_and_the_range():
+    frame = select(full())
+    assert list(dict.fromkeys(frame["row"])) == [
+        *("memory", "knee", "critical_batch_size", "fastest_batch_size"),
+        *("seconds", "outcome", "range"),
+    ]
+    last = frame.iloc[-1]
+    assert (last["low"], last["high"]) == (32, 128)
+    seconds = frame[frame["row"] == "seconds"].set_index("batch_size")["verdict"]
+    assert seconds.to_dict() == {
+        16: "beyond",
+        **dict.fromkeys((32, 64, 128), "within"),
+        256: "beyond",
+    }
+    assert FIGURE.found(frame) == "Recommended: 32 to 128."
+
+
+def test_the_drawing_shows_every_limit_on_one_axis():
+    drawing = FIGURE.draw(select(full()))
+    (axes,) = drawing.axes
+    shown = texts(drawing)
+    for label in ("fits into memory", "time to target within 10 %", "test accuracy within 1 point"):
+        assert label in shown
+    assert {"4,096", "180", "95", "32 to 128"} <= set(shown)
+    assert axes.get_xlabel() == "batch size"
+    (bar,) = [line for line in axes.lines if line.get_linewidth() == 7]
+    assert bar.get_xdata().tolist() == [5.0, 7.0]
+    # A range of one size has no length: its marks show it.
+    (axes,) = FIGURE.draw(select(evidence([3.0, 2.0, 1.0, 2.0, 3.0]))).axes
+    (bar,) = [line for line in axes.lines if line.get_linewidth() == 7]
+    assert bar.get_xdata().tolist() == [6.0, 6.0] and bar.get_marker() == "o"
+
+
+def test_a_panel_for_every_series_and_none_recommended():
+    frame = select(full(), evidence(seeds=3))
+    drawing = FIGURE.draw(frame)
+    assert [axes.get_title("left") for axes in drawing.axes] == ["sgd", "adam"]
+    assert "no recommendation" in texts(drawing)
+    assert "fewer than 6 seeds: no verdict" in texts(drawing)
+    assert FIGURE.found(frame) == "Recommended: sgd: 32 to 128; adam: none of 5 batch sizes."
+
+
+def test_it_says_why_there_is_nothing():
+    empty = {"advice": advice_tables.summary([]), "advice_sizes": advice_tables.sizes([])}
+    for status, words in (
+        ("finished", "fewer than three batch sizes"),
+        ("diverged", "no finished run"),
+    ):
+        runs = pandas.DataFrame({"status": [status]})
+        frame = FIGURE.select(SimpleNamespace(runs=runs, **empty))
+        assert words in texts(FIGURE.draw(frame))
+        assert FIGURE.found(frame) == ""

@@ -1,0 +1,375 @@
+"""Which batch sizes to use: the evidence of one series in, a range with its limits out.
+
+A size is recommended where it (a) fits into memory, (b) reaches the target within a share of the
+fastest size's seconds and (c) is within a margin of the best size's outcome. No fastest or best
+size is picked first, since the runs that pick it flatter it: (b), on the logarithm of the seconds,
+and (c) are judged by the tests of `largest_within_margin`, paired by seed. The range is the run of
+sizes that hold all three and hang together; one that is not resolved ends it. There is none where
+a tuned rate lies on the edge of its grid, nor below six seeds: then it says what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import fastest_batch_size, largest_within_margin, seeds_wanted
+from batchscope.analysis.critical_batch_size import CriticalBatchSize
+from batchscope.analysis.fastest_batch_size import FastestBatchSize
+from batchscope.analysis.largest_within_margin import (
+    BEYOND,
+    NOT_RESOLVED,
+    WITHIN,
+)
+from batchscope.catalogue import outcomes
+
+MEMORY, SECONDS, OUTCOME = "memory", "seconds", "outcome"
+LIMITS = (MEMORY, SECONDS, OUTCOME)
+NOT_MEASURED = "not_measured"
+# Why there is no range.
+NO_TARGET, NO_SECONDS, NO_OUTCOME, TOO_FEW, RATE_ON_EDGE, NONE_HOLDS, NONE_SHOWN = (
+    "no_target",
+    "no_seconds",
+    "no_outcome",
+    "too_few_seeds",
+    "rate_on_edge",
+    "none_holds",
+    "none_shown",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training is worth in the end.
+
+    Attributes:
+        name: Its column; of an accuracy higher is better, of anything else lower.
+        margin: Largest loss of it that counts as negligible, above 0.
+        values: Shape (sizes, seeds); NaN where a training did not finish.
+        stated: Whether the study states the margin.
+    """
+
+    name: str
+    margin: float
+    values: np.ndarray
+    stated: bool = True
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A batch size whose best rate is the lowest or the highest that was tried.
+
+    `limit` is what it is the best of: the seconds or the outcome.
+    """
+
+    batch_size: int
+    rate: float
+    highest: bool
+    limit: str = SECONDS
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of one series.
+
+    Attributes:
+        batch_sizes: Ascending.
+        seeds: Seeds of the columns below.
+        target: What is to be reached, in words; empty where there is no target.
+        seconds: Seconds to it, shape (sizes, seeds), infinity where a training never got there;
+            None where they were not measured.
+        outcome: What the trainings are worth; None where it was not measured.
+        scope: What it holds for: model, data, rates, machine.
+        slower: Share of the least time by which a size may take longer.
+        memory: Largest batch that fits into memory; None where it was not measured.
+        memory_open: Whether that is only the largest that was tried.
+        edges: Batch sizes whose tuned rate lies on the edge of its grid.
+        tuned: Rates that were tried at each size, of which the best one counts; 0 where every
+            size has a rate of its own or all have the same.
+        critical: The critical batch size; None without one.
+        fastest: The fastest size in closed form; None without one.
+        knee: Batch size that reaches 90 % of the throughput's plateau; NaN where unknown.
+        seed_seconds: Seconds of one core that one more seed takes, all its trainings and
+            measures together; NaN where unknown.
+        rate_seconds: The same of one more rate, at all sizes and seeds.
+        trends: Budget -> `larger` or `smaller`, where that looks better.
+    """
+
+    batch_sizes: Sequence[int]
+    seeds: Sequence[int]
+    target: str
+    seconds: np.ndarray | None
+    outcome: Outcome | None
+    scope: str = ""
+    slower: float = fastest_batch_size.SLOWER
+    memory: int | None = None
+    memory_open: bool = False
+    edges: Sequence[Edge] = ()
+    tuned: int = 0
+    critical: CriticalBatchSize | None = None
+    fastest: FastestBatchSize | None = None
+    knee: float = math.nan
+    seed_seconds: float = math.nan
+    rate_seconds: float = math.nan
+    trends: dict[str, str] = field(default_factory=dict)
+
+
+class More(NamedTuple):
+    """Further seeds that would tell: low as s is measured, high with its upper 80 % bound.
+
+    Attributes:
+        low: Seeds beside those there are.
+        high: Likewise; both at most `seeds_wanted.MOST`.
+        equal: Whether they show sizes to be equal within the margin that are; else that the
+            difference is as large as it is measured.
+    """
+
+    low: int
+    high: int
+    equal: bool
+
+
+class Judged(NamedTuple):
+    """One batch size before one limit.
+
+    `verdict` is one of `largest_within_margin`, or `not_measured`; `difference`, `low` and `high`
+    are those to `against`: of outcomes as they are, of seconds the logarithm of their ratio.
+    """
+
+    limit: str
+    batch_size: int
+    verdict: str
+    against: int | None = None
+    difference: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    more: More | None = None
+
+
+class Reach(NamedTuple):
+    """The batch sizes around the range that hold one limit; `next_*` is what ends them."""
+
+    limit: str
+    smallest: int
+    largest: int
+    below: Judged | None
+    above: Judged | None
+
+
+class Missing(NamedTuple):
+    """Why there is no range: what is missing, and seconds of one core that it takes.
+
+    `count` is of seeds or of rates.
+    """
+
+    reason: str
+    count: int = 0
+    seconds: float = math.nan
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The advice of one series.
+
+    Attributes:
+        evidence: What it rests on.
+        judged: Limit -> every batch size, ascending.
+        smallest: The range; None where there is none.
+        largest: Its other end.
+        missing: Why there is none.
+        reaches: Each limit with the sizes that hold it around the range: the one that ends
+            soonest above it first.
+        apart: Sizes that hold all limits and do not hang together with the range.
+    """
+
+    evidence: Evidence
+    judged: dict[str, list[Judged]]
+    smallest: int | None
+    largest: int | None
+    missing: tuple[Missing, ...] = ()
+    reaches: tuple[Reach, ...] = ()
+    apart: tuple[int, ...] = ()
+
+    @property
+    def open(self) -> list[Judged]:
+        """What is not resolved, the cheapest to know first."""
+        found = [
+            each for limit in self.judged.values() for each in limit if each.verdict == NOT_RESOLVED
+        ]
+        return sorted(found, key=lambda each: each.more or (math.inf,))
+
+    @property
+    def more(self) -> More | None:
+        """Further seeds for the first question, or for any verdict at all; None without one."""
+        few = [each for each in self.missing if each.reason == TOO_FEW]
+        if few:
+            return More(few[0].count, few[0].count, False)
+        return next((each.more for each in self.open if each.more), None)
+
+
+def advise(evidence: Evidence) -> Advice:
+    """Returns the range of batch sizes to use, or what is missing for one."""
+    judged = {
+        MEMORY: list(_memory(evidence)),
+        SECONDS: _seconds(evidence),
+        OUTCOME: _outcome(evidence),
+    }
+    missing = tuple(_missing(evidence))
+    if missing:
+        return Advice(evidence, judged, None, None, missing)
+    holds = [
+        all(judged[limit][index].verdict in (WITHIN, NOT_MEASURED) for limit in LIMITS)
+        for index in range(len(evidence.batch_sizes))
+    ]
+    runs = [list(group) for held, group in groupby(range(len(holds)), holds.__getitem__) if held]
+    if not runs:
+        shown = any(each.verdict == NOT_RESOLVED for limit in LIMITS for each in judged[limit])
+        why = Missing(NONE_SHOWN if shown else NONE_HOLDS)
+        return Advice(evidence, judged, None, None, (why,))
+    chosen = max(runs, key=len)  # of equally long ones the first
+    sizes = evidence.batch_sizes
+    reaches = [_reach(judged[limit], chosen) for limit in LIMITS if _known(judged[limit])]
+    return Advice(
+        evidence,
+        judged,
+        sizes[chosen[0]],
+        sizes[chosen[-1]],
+        reaches=tuple(sorted(reaches, key=lambda reach: _height(reach, evidence))),
+        apart=tuple(sizes[index] for run in runs if run is not chosen for index in run),
+    )
+
+
+def _known(judged: list[Judged]) -> bool:
+    return any(each.verdict != NOT_MEASURED for each in judged)
+
+
+def _height(reach: Reach, evidence: Evidence) -> float:
+    """Returns where a limit ends; one that ends with the sizes that were tried comes last."""
+    if reach.above is not None:
+        return reach.largest
+    return math.inf if reach.limit != MEMORY or evidence.memory_open else evidence.memory or 0
+
+
+def _memory(evidence: Evidence) -> Iterator[Judged]:
+    for size in evidence.batch_sizes:
+        verdict = NOT_MEASURED
+        if evidence.memory is not None:
+            fits = size <= evidence.memory
+            verdict = WITHIN if fits else NOT_MEASURED if evidence.memory_open else BEYOND
+        yield Judged(MEMORY, size, verdict)
+
+
+def _seconds(evidence: Evidence) -> list[Judged]:
+    if evidence.seconds is None:
+        return [Judged(SECONDS, size, NOT_MEASURED) for size in evidence.batch_sizes]
+    times = np.asarray(evidence.seconds, float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(np.isfinite(times) & (times > 0), np.log(times), np.nan)
+    return _judged(SECONDS, evidence, "log_seconds", logs, math.log1p(evidence.slower))
+
+
+def _outcome(evidence: Evidence) -> list[Judged]:
+    found = evidence.outcome
+    if found is None:
+        return [Judged(OUTCOME, size, NOT_MEASURED) for size in evidence.batch_sizes]
+    return _judged(OUTCOME, evidence, found.name, found.values, found.margin)
+
+
+def _judged(
+    limit: str, evidence: Evidence, name: str, values: np.ndarray, margin: float
+) -> list[Judged]:
+    """Returns every size as the tests of `largest_within_margin` find it."""
+    values = np.asarray(values, float)
+    table = pandas.DataFrame(values, evidence.batch_sizes, evidence.seeds)
+    rows = table.rename_axis("batch_size").reset_index().melt("batch_size", var_name="seed")
+    rows = rows.rename(columns={"value": name})
+    rows["status"] = np.where(np.isfinite(rows[name]), "finished", "failed")
+    sign = 1.0 if name.endswith("accuracy") else -1.0
+    found = []
+    for size in largest_within_margin.find(rows, name, margin).sizes:
+        more = None
+        if size.verdict == NOT_RESOLVED and size.deciding is not None:
+            here, there = (table.loc[each].to_numpy() for each in (size.batch_size, size.deciding))
+            more = _more(sign * (there - here), margin)
+        found.append(
+            Judged(
+                limit,
+                size.batch_size,
+                size.verdict,
+                size.deciding,
+                size.difference,
+                size.low,
+                size.high,
+                more,
+            )
+        )
+    return found
+
+
+def _more(better: np.ndarray, margin: float) -> More | None:
+    """Returns the further seeds that tell whether a size is better by less than a margin.
+
+    Where the 90 % interval holds 0, sizes that are equal are to be shown so; else a difference as
+    large as it is measured is to be told from the margin.
+
+    Args:
+        better: By how much the other size is better, one per seed; those that are not finite
+            are left out.
+        margin: The margin.
+    """
+    better = better[np.isfinite(better)]
+    count, deviation = len(better), float(better.std(ddof=1))
+    gap, half = abs(margin - float(better.mean())), _half(deviation, count)
+    equal = abs(float(better.mean())) <= half
+    if deviation == 0 or (not equal and gap == 0):
+        return None
+    wanted, size = (
+        (seeds_wanted.for_equivalence, margin) if equal else (seeds_wanted.for_difference, gap)
+    )
+    bound = seeds_wanted.upper_bound(deviation, count)
+    low, high = (wanted(size / each) for each in (deviation, bound))
+    return More(max(low - count, 1), max(high - count, 1), equal)
+
+
+def _half(deviation: float, count: int) -> float:
+    from scipy import special
+
+    return float(special.stdtrit(count - 1, 1 - outcomes.LEVEL)) * deviation / math.sqrt(count)
+
+
+def _missing(evidence: Evidence) -> Iterator[Missing]:
+    """Yields what a range cannot do without."""
+    if not evidence.target:
+        yield Missing(NO_TARGET)
+    elif evidence.seconds is None:
+        yield Missing(NO_SECONDS)
+    if evidence.outcome is None:
+        yield Missing(NO_OUTCOME)
+    few = outcomes.LEAST_SEEDS - len(evidence.seeds)
+    if few > 0:
+        yield Missing(TOO_FEW, few, few * evidence.seed_seconds)
+    if evidence.edges:
+        sides = len({edge.highest for edge in evidence.edges})
+        yield Missing(RATE_ON_EDGE, sides, sides * evidence.rate_seconds)
+
+
+def _reach(judged: list[Judged], chosen: list[int]) -> Reach:
+    holds = [each.verdict in (WITHIN, NOT_MEASURED) for each in judged]
+    low, high = chosen[0], chosen[-1]
+    while low > 0 and holds[low - 1]:
+        low -= 1
+    while high + 1 < len(judged) and holds[high + 1]:
+        high += 1
+    return Reach(
+        judged[low].limit,
+        judged[low].batch_size,
+        judged[high].batch_size,
+        judged[low - 1] if low > 0 else None,
+        judged[high + 1] if high + 1 < len(judged) else None,
+    )

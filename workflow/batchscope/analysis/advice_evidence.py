@@ -1,0 +1,239 @@
+"""What an advice rests on, gathered from an experiment's tables: one piece of evidence per series.
+
+The seconds to the target are read at the rates that the other seeds choose; the outcome is that of
+each training at its lowest validation loss, at the rate with the lowest mean of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import (
+    advice,
+    chosen_rates,
+    equal_budgets,
+    run_series,
+    step_cost,
+    to_target_tables,
+    updates_to_target,
+    verdict_matrix,
+)
+from batchscope.analysis.advice import Edge, Evidence, Outcome
+from batchscope.analysis.advice_tables import Told
+from batchscope.analysis.critical_batch_size import LEAST_SIZES
+from batchscope.analysis.updates_to_target import Scaling, Target
+from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, TARGET, UPDATES
+
+NAN = math.nan
+# Runs of a series -> seconds of one core that one more seed of them takes; NaN where unknown.
+Price = Callable[[list[str]], float]
+_KNEE = step_cost.PLATEAU_SHARE / (1 - step_cost.PLATEAU_SHARE)  # in units of B_half
+_OF_MACHINE = ("machine", "dataset", "dataset_digest", "model", "model_digest", "device")
+
+
+def told(
+    runs: pandas.DataFrame,
+    trajectories: pandas.DataFrame,
+    limits: pandas.DataFrame,
+    matrix: pandas.DataFrame,
+    budgets: dict[str, Any],
+    margins: dict[str, float],
+    price: Price,
+) -> list[Told]:
+    """Returns the advice of every series that trains at three batch sizes or more.
+
+    Args:
+        runs: Rows of runs.csv; those of the first machine count.
+        trajectories: Rows of trajectories.csv.
+        limits: Rows of limits.csv.
+        matrix: Rows of budgets.csv.
+        budgets: What the experiment states of budgets; its target is the one to reach.
+        margins: Outcome -> margin, as it states them.
+        price: What one more seed takes.
+    """
+    runs = run_series.own(runs)
+    if "machine" in trajectories and len(runs):
+        trajectories = trajectories[trajectories["machine"] == runs["machine"].iloc[0]]
+    if trajectories.empty:
+        return []
+    frame = to_target_tables.evaluations(trajectories, runs)
+    stated = [Target(*each) for each in (budgets.get(TARGET) or {}).items()]
+    constant = to_target_tables.constants(runs)
+    found = []
+    for values, along, rows in updates_to_target.series(frame, run_series.factor_columns(frame)):
+        own = runs[runs["run"].isin(rows["run"])]
+        finished = own[own["status"] == "finished"]
+        if finished["batch_size"].nunique() < LEAST_SIZES:
+            continue
+        targets = stated or updates_to_target.default_targets(rows)[-1:]
+        scaling = next(
+            (each for each in updates_to_target.scalings(rows, (), targets) if each.target.column),
+            None,
+        )
+        reading = _converged(own, trajectories)
+        evidence = _evidence(own, scaling, reading, margins, _matching(limits, own))
+        seed = price(own["run"].tolist())
+        rates = max(own.groupby("batch_size")[chosen_rates.RATE].nunique())
+        tuned = rates if rates > 1 else 0
+        evidence = replace(
+            evidence,
+            scope=scope(own, along, tuned),
+            tuned=tuned,
+            seed_seconds=seed,
+            rate_seconds=seed * own["seed"].nunique() / rates,
+            trends=_trends(matrix, values, evidence.outcome),
+        )
+        found.append(Told({**constant, **values}, advice.advise(evidence)))
+    return found
+
+
+def _converged(
+    runs: pandas.DataFrame, evaluations: pandas.DataFrame
+) -> equal_budgets.Reading | None:
+    """Returns the trainings of a series, each at its lowest validation loss; None without any."""
+    trained = equal_budgets.trained(runs, evaluations)
+    if not trained.finished:
+        return None
+    return equal_budgets.read(trained, equal_budgets.Budget(CONVERGENCE, NAN))
+
+
+def _evidence(
+    runs: pandas.DataFrame,
+    scaling: Scaling | None,
+    converged: equal_budgets.Reading | None,
+    margins: dict[str, float],
+    limits: pandas.DataFrame,
+) -> Evidence:
+    """Returns what is measured of one series."""
+    sizes, seeds = (sorted(runs[name].unique().tolist()) for name in ("batch_size", "seed"))
+    edges, outcome = [], None
+    if converged:
+        outcome = _outcome(converged.outcomes, margins)
+        edges += _edges(advice.OUTCOME, runs, converged.rates, converged.on_edge)
+    if scaling and scaling.rates:
+        edges += _edges(advice.SECONDS, runs, scaling.rates.chosen, scaling.rates.on_edge)
+    memory, memory_open = _memory(limits)
+    return Evidence(
+        batch_sizes=sizes,
+        seeds=seeds,
+        target=_target_words(scaling.target) if scaling else "",
+        seconds=_seconds(scaling) if scaling else None,
+        outcome=outcome,
+        memory=memory,
+        memory_open=memory_open,
+        edges=tuple(edges),
+        critical=scaling.fit if scaling else None,
+        fastest=scaling.fastest if scaling else None,
+        knee=_knee(limits, scaling),
+    )
+
+
+def _edges(
+    limit: str, runs: pandas.DataFrame, rates: np.ndarray, on_edge: np.ndarray
+) -> Iterator[Edge]:
+    """Yields the batch sizes of which a chosen rate is on the edge of those tried there."""
+    tried = runs.groupby("batch_size")[chosen_rates.RATE].max().sort_index()
+    for (size, highest), rate, edge in zip(tried.items(), rates, on_edge, strict=True):
+        if edge:
+            yield Edge(int(size), float(rate), bool(rate >= highest), limit)
+
+
+def _seconds(scaling: Scaling) -> np.ndarray | None:
+    """Returns the seconds to the target; None where a batch size was not timed."""
+    seconds = scaling.measured.get("seconds")
+    if seconds is None or np.isnan(seconds[~np.isnan(scaling.measured["updates"])]).any():
+        return None
+    return seconds
+
+
+def _outcome(found: dict[str, np.ndarray], margins: dict[str, float]) -> Outcome | None:
+    """Returns the outcome whose margin is stated first, or else the accuracy."""
+    known = [name for name in margins if name in found]
+    name = next(iter(known or found), None)
+    if name is None:
+        return None
+    kind = name.rpartition("_")[2]
+    margin = margins.get(name, verdict_matrix.MARGINS[kind])
+    return Outcome(name, margin, found[name], name in margins)
+
+
+def _target_words(target: Target) -> str:
+    return f"a {target.column.replace('_', ' ')} of {wording.number(target.value)}"
+
+
+def _matching(limits: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the limits of the machine that are of a series' own data, model and device."""
+    if limits.empty or runs.empty:
+        return limits.iloc[:0]
+    own = runs.iloc[0]
+    names = [name for name in _OF_MACHINE if name in limits and name in runs]
+    same = [
+        limits[name].eq(own[name]) | (limits[name].isna() & pandas.isna(own[name]))
+        for name in names
+    ]
+    return limits[np.logical_and.reduce(same)] if same else limits
+
+
+def _memory(limits: pandas.DataFrame) -> tuple[int | None, bool]:
+    """Returns the largest batch that fits, and whether a larger one was never tried."""
+    known = limits.dropna(subset="max_batch_size") if len(limits) else limits
+    if known.empty:
+        return None, False
+    least = known.loc[known["max_batch_size"].astype(float).idxmin()]
+    return int(least["max_batch_size"]), least["max_batch_size_bound"] == "most_fits"
+
+
+def _knee(limits: pandas.DataFrame, scaling: Scaling | None) -> float:
+    """Returns the knee as it was timed, else that of the line through the trainings' steps."""
+    for row in limits.to_dict("records"):
+        for name in ("knee_fitted", "knee_batch_size"):
+            if pandas.notna(row[name]) and not step_cost.too_noisy(row["noise_floor"]):
+                return float(row[name])
+    return _KNEE * scaling.step[0] / scaling.step[1] if scaling and scaling.step else NAN
+
+
+def _trends(
+    matrix: pandas.DataFrame, values: dict[str, Any], outcome: Outcome | None
+) -> dict[str, str]:
+    """Returns what looks better at equal epochs and updates, by the rows of the matrix."""
+    if matrix.empty or outcome is None:
+        return {}
+    rows = matrix[matrix["outcome"] == outcome.name]
+    for name, value in values.items():
+        if name in rows:
+            rows = rows[rows[name] == value]
+    first = rows.drop_duplicates("budget").set_index("budget")["trend"]
+    return {kind: first[kind] for kind in (EPOCHS, UPDATES) if kind in first}
+
+
+def scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int = 0) -> str:
+    """Returns what the runs of a series are: `small_cnn on digits, sgd ..., this CPU`.
+
+    Args:
+        runs: Its rows of runs.csv.
+        along: Column -> values, of those that change along with the batch size.
+        tuned: Rates that were tried at a batch size; 0 for one.
+    """
+    own = {name: runs[name].iloc[0] for name in run_series.factor_columns(runs)}
+    parts = [f"{own['model']} on {own['dataset']}"] if {"model", "dataset"} <= own.keys() else []
+    if chosen_rates.RATE in own:
+        rate = f"at learning rate {wording.shortest(float(own[chosen_rates.RATE]))}"
+        if tuned:
+            rate = f"at the best of {tuned} learning rates"
+        elif chosen_rates.RATE in along:
+            rate = "at learning rates that go with the batch size"
+        elif own.get("learning_rate_scaling", "none") != "none":
+            rate += f" with {own['learning_rate_scaling']} scaling"
+        parts.append(f"{own.get('optimizer', '')} {rate}".strip())
+    if "device" in own:
+        machine = own.get("machine", "local")
+        device = str(own["device"]).upper()
+        parts.append(f"this {device}" if machine == "local" else f"the {device} of {machine}")
+    return ", ".join(parts)

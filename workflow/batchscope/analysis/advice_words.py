@@ -1,0 +1,353 @@
+"""The sentences of an advice: the card of the report, and what the terminal prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from batchscope import wording
+from batchscope.analysis import advice as advices
+from batchscope.analysis import seeds_wanted
+from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Reach
+from batchscope.analysis.critical_batch_size import CriticalBatchSize
+from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
+from batchscope.catalogue import outcomes
+
+_TOO_MANY = seeds_wanted.MOST // 10  # seeds that nobody trains
+_MOST_OPEN = 3  # questions that are told one by one
+# What the advice does not hold equal, and a reader may.
+_BUDGETS = {"epochs": "equal epochs", "updates": "equal updates"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """An advice in sentences; empty where there is nothing to say.
+
+    Attributes:
+        headline: `Use 32 to 128 (small_cnn on digits, this CPU).`, or why there is no advice.
+        limits: What ends the range below and above, what the other limits allow.
+        unknown: What is not known and what it costs to know.
+        overturned: What would overturn it.
+        budgets: What looks better where other things are held equal.
+    """
+
+    headline: str
+    limits: str
+    unknown: str
+    overturned: str
+    budgets: str
+
+
+def card(advice: Advice) -> Card:
+    """Returns the sentences of an advice."""
+    evidence = advice.evidence
+    scope = f" ({evidence.scope})" if evidence.scope else ""
+    if advice.smallest is None:
+        told = " ".join(_known(advice))
+        why = "; ".join(_reason(advice, each) for each in advice.missing)
+        headline = f"No advice{scope}, because {why}."
+    else:
+        told = " ".join([_below(advice), _above(advice), *_allowed(advice)])
+        headline = f"Use {span(advice.smallest, advice.largest)}{scope}."
+    return Card(
+        headline=headline,
+        limits=told,
+        unknown=_unknown(advice),
+        overturned=_overturned(advice),
+        budgets=_other_budgets(evidence),
+    )
+
+
+def span(smallest: int, largest: int | None) -> str:
+    """Returns `32 to 128`, or one size alone."""
+    first = wording.grouped(smallest)
+    return first if largest in (smallest, None) else f"{first} to {wording.grouped(largest)}"
+
+
+def critical(fit: CriticalBatchSize | None) -> str:
+    """Returns `B_crit 95 [70, 130]`, with an open end in words; empty without an estimate."""
+    if fit is None or (math.isnan(fit.low) and math.isnan(fit.high)):
+        return ""
+    value = fit.critical_batch_size
+    told = "B_crit" if math.isnan(value) else f"B_crit {wording.number(value)}"
+    if math.isnan(fit.high):
+        return f"{told}, at least {wording.number(fit.low)}"
+    if math.isnan(fit.low):
+        return f"{told}, at most {wording.number(fit.high)}"
+    return f"{told} [{wording.number(fit.low)}, {wording.number(fit.high)}]"
+
+
+def amount(name: str, value: float) -> str:
+    """Returns a difference of an outcome: in percentage points of an accuracy."""
+    if not name.endswith("accuracy"):
+        return wording.number(value)
+    shown = wording.number(100 * value, 2)
+    return f"{shown} {'point' if shown == '1' else 'points'}"
+
+
+def question(judged: Judged, evidence: Evidence) -> str:
+    """Returns `256 against 512 for test accuracy`."""
+    what = "the time" if judged.limit == advices.SECONDS else _outcome(evidence)
+    pair = f"{wording.grouped(judged.batch_size)} against {wording.grouped(judged.against or 0)}"
+    return f"{pair} for {what}"
+
+
+def seeds(low: int, high: int) -> str:
+    """Returns `5 to 11 more seeds`, or that no number of them would do."""
+    if low >= _TOO_MANY:
+        return f"more than {_TOO_MANY:,} more seeds"
+    if high >= _TOO_MANY:
+        return f"at least {wording.count(low, 'more seed')}"
+    return wording.count(low, "more seed") if low == high else f"{low} to {high} more seeds"
+
+
+def cost(*seconds: float) -> str:
+    """Returns ` (about 9 min)`, of one amount or of two; empty where it is unknown."""
+    known = [wording.duration(each) for each in seconds if math.isfinite(each)]
+    if not known:
+        return ""
+    ends = list(dict.fromkeys(known))
+    return f" (about {' to '.join(ends)} of one core)"
+
+
+def _outcome(evidence: Evidence) -> str:
+    return evidence.outcome.name.replace("_", " ") if evidence.outcome else "the outcome"
+
+
+def _margin(evidence: Evidence) -> str:
+    found = evidence.outcome
+    return amount(found.name, found.margin) if found else ""
+
+
+def _slower(evidence: Evidence) -> str:
+    return f"{wording.number(100 * evidence.slower)} %"
+
+
+# --- Limits --------------------------------------------------------------------------------
+
+
+def _below(advice: Advice) -> str:
+    """Returns what ends the range below."""
+    ends = [reach.below for reach in advice.reaches if reach.smallest == advice.smallest]
+    told = _ends(advice, [each for each in ends if each], "Below", advice.smallest)
+    return told or f"{wording.grouped(advice.smallest or 0)} is the smallest size tried."
+
+
+def _above(advice: Advice) -> str:
+    """Returns what ends the range above."""
+    ends = [reach.above for reach in advice.reaches if reach.largest == advice.largest]
+    if told := _ends(advice, [each for each in ends if each], "Above", advice.largest):
+        return told
+    largest = wording.grouped(advice.largest or 0)
+    return f"{largest} is the largest size tried: a larger one may do as well."
+
+
+def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> str:
+    """Returns why the size beside the range is no part of it, by every limit that it misses."""
+    evidence = advice.evidence
+    told = [_end(advice, each, side, last) for each in ends if each.verdict != NOT_RESOLVED]
+    doubts = [each for each in ends if each.verdict == NOT_RESOLVED]
+    if doubts:
+        size = wording.grouped(doubts[0].batch_size)
+        to_target = f"to {evidence.target} it takes "
+        parts = [
+            f"{to_target if each.limit == advices.SECONDS else ''}{_difference(each, evidence)} "
+            f"({_interval(each, evidence)})"
+            for each in doubts
+        ]
+        told.append(f"{side} it, {size} is not resolved: {wording.listed(parts)}.")
+    return " ".join(told)
+
+
+def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
+    """Returns why a size beside the range is no part of it."""
+    evidence, size = advice.evidence, wording.grouped(end.batch_size)
+    outside = f"{side} {wording.grouped(last or 0)}"
+    if end.limit == advices.MEMORY:
+        return f"{outside} a batch does not fit into memory."
+    if end.limit == advices.SECONDS:
+        if end.verdict == FAILED:
+            return f"At {size} not every training reached {evidence.target}."
+        bound = critical(evidence.critical) if side == "Above" else ""
+        if bound:
+            why = f"more data per update stops paying ({bound}): {size}"
+            return f"{outside} {why} takes {_difference(end, evidence)}."
+        more = f"takes more than {_slower(evidence)} longer"
+        return f"{outside} {evidence.target} {more} ({size}: {_difference(end, evidence)})."
+    if end.verdict == FAILED:
+        return f"At {size} not every training finished."
+    worse = f"{_outcome(evidence)} is worse by more than {_margin(evidence)}"
+    return f"{outside} {worse} ({size}: {_difference(end, evidence)})."
+
+
+def _difference(judged: Judged, evidence: Evidence) -> str:
+    """Returns `38 % longer than 64`, or `test accuracy 2.1 points below that of 32`."""
+    against = wording.grouped(judged.against or 0)
+    if judged.limit == advices.SECONDS:
+        share = math.expm1(judged.difference)
+        return f"{100 * abs(share):.0f} % {'longer' if share >= 0 else 'less time'} than {against}"
+    side = "above" if judged.difference > 0 else "below"
+    name = evidence.outcome.name if evidence.outcome else ""
+    return f"{_outcome(evidence)} {amount(name, abs(judged.difference))} {side} that of {against}"
+
+
+def _interval(judged: Judged, evidence: Evidence) -> str:
+    """Returns the 90 % interval of a difference."""
+    if judged.limit == advices.SECONDS:
+        low, high = (f"{100 * math.expm1(end):.0f}" for end in (judged.low, judged.high))
+        return f"90 % interval {low} to {high} %"
+    name = evidence.outcome.name if evidence.outcome else ""
+    scale = 100 if name.endswith("accuracy") else 1
+    low, high = (wording.number(scale * end, 2) for end in (judged.low, judged.high))
+    return f"90 % interval {low} to {high}{' points' if scale == 100 else ''}"
+
+
+def _allowed(advice: Advice) -> Iterator[str]:
+    """Yields what the limits allow that do not end the range, and which size they leave out."""
+    evidence, parts = advice.evidence, []
+    for reach in advice.reaches:
+        if reach.limit == advices.MEMORY:
+            if reach.above is None:
+                most = wording.grouped(evidence.memory or 0)
+                parts.append(f"memory allows {most}{' or more' if evidence.memory_open else ''}")
+        elif reach.above is None or reach.largest != advice.largest:
+            parts.append(_stays(reach, evidence))
+    if parts:
+        yield f"{wording.capital('; '.join(parts))}."
+    bound = critical(evidence.critical)
+    ends = (reach.above for reach in advice.reaches if reach.largest == advice.largest)
+    if bound and not any(each and each[:3:2] == (advices.SECONDS, BEYOND) for each in ends):
+        yield f"The critical batch size: {bound}."
+    if evidence.memory is None:
+        yield "Memory was not measured, and does not bind here."
+    if advice.apart:
+        sizes = wording.listed(wording.grouped(size) for size in advice.apart)
+        one = len(advice.apart) == 1
+        verb, other = ("holds", "does") if one else ("hold", "do")
+        yield f"{sizes} {verb} every limit too, but {other} not hang together with it."
+
+
+def _stays(reach: Reach, evidence: Evidence) -> str:
+    upto = f"up to {wording.grouped(reach.largest)}"
+    upto += ", the largest size tried" if reach.above is None else ""
+    if reach.limit == advices.SECONDS:
+        return f"the time to {evidence.target} stays within {_slower(evidence)} {upto}"
+    return f"{_outcome(evidence)} stays within {_margin(evidence)} {upto}"
+
+
+# --- No range ------------------------------------------------------------------------------
+
+
+def _reason(advice: Advice, missing: Missing) -> str:
+    evidence = advice.evidence
+    if missing.reason == advices.NO_TARGET:
+        return (
+            "no loss was reached at every batch size with every seed (train longer, or state a "
+            "target)"
+        )
+    if missing.reason == advices.NO_SECONDS:
+        return "no seconds were measured (add time_epoch to measure)"
+    if missing.reason == advices.NO_OUTCOME:
+        return "no outcome on test data was measured (add evaluate to measure)"
+    if missing.reason == advices.TOO_FEW:
+        found = wording.count(len(evidence.seeds), "seed is", "seeds are")
+        more = wording.count(missing.count, "more is needed", "more are needed")
+        least = outcomes.LEAST_SEEDS
+        return f"{found} too few for a verdict, which takes {least}: {more}{cost(missing.seconds)}"
+    if missing.reason == advices.RATE_ON_EDGE:
+        told = wording.listed(_edges(evidence))
+        rates = wording.count(missing.count, "more rate")
+        price = cost(missing.seconds).replace("(about", f"({rates}, about")
+        return f"a better learning rate may lie beyond those tried: {told}{price}"
+    time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
+    worth = f"to keep {_outcome(evidence)} within {_margin(evidence)}"
+    if missing.reason == advices.NONE_SHOWN:
+        return f"no batch size is shown both {time} and {worth}"
+    return f"no batch size is found both {time} and {worth}"
+
+
+def _edges(evidence: Evidence) -> Iterator[str]:
+    """Yields `0.8, the highest, is the best of the time at 128 and 256`."""
+
+    def key(edge: Edge) -> tuple[bool, float, str]:
+        return (edge.highest, edge.rate, edge.limit)
+
+    words = {advices.SECONDS: "the time", advices.OUTCOME: _outcome(evidence)}
+    for (highest, rate, limit), group in groupby(sorted(evidence.edges, key=key), key):
+        sizes = wording.listed(wording.grouped(edge.batch_size) for edge in group)
+        side = "highest" if highest else "lowest"
+        yield f"{wording.shortest(rate)}, the {side}, is the best for {words[limit]} at {sizes}"
+
+
+def _known(advice: Advice) -> Iterator[str]:
+    """Yields what is known where there is no range."""
+    evidence, parts = advice.evidence, []
+    if bound := critical(evidence.critical):
+        parts.append(bound)
+    words = {
+        advices.SECONDS: f"time within {_slower(evidence)} of the fastest",
+        advices.OUTCOME: f"{_outcome(evidence)} within {_margin(evidence)}",
+    }
+    for limit, what in words.items():
+        sizes = [each.batch_size for each in advice.judged[limit] if each.verdict == WITHIN]
+        if sizes:
+            parts.append(f"{what} at {wording.listed(map(wording.grouped, sizes))}")
+    if evidence.memory is not None:
+        parts.append(f"memory allows {wording.grouped(evidence.memory)}")
+    if parts:
+        yield f"Known so far: {'; '.join(parts)}."
+
+
+# --- The rest ------------------------------------------------------------------------------
+
+
+def _unknown(advice: Advice) -> str:
+    """Returns what is not resolved and what it costs, the cheapest question first."""
+    told, evidence = [], advice.evidence
+    found = [each for each in advice.open if each.more]
+    for judged in found[:_MOST_OPEN]:
+        low, high, equal = judged.more
+        price = cost(*(each * evidence.seed_seconds for each in (low, high)))
+        would = "would tell if they are equal" if equal else "would tell"
+        told.append(f"{question(judged, evidence)}: {seeds(low, high)}{price} {would}")
+    rest = len(found) - len(told)
+    if rest > 0:
+        told.append(f"and {wording.count(rest, 'more question')}")
+    return f"Not known: {'; '.join(told)}." if told else ""
+
+
+def _overturned(advice: Advice) -> str:
+    """Returns what would overturn a range; empty without one."""
+    evidence = advice.evidence
+    if advice.smallest is None:
+        return ""
+    parts = ["another model, data set, machine or rate rule"]
+    if not evidence.tuned:
+        parts.append("a learning rate that is tuned for each batch size, which these are not")
+    if evidence.critical is not None:
+        parts.append("another target (B_crit tends to grow as the loss falls)")
+        if evidence.critical.lack_of_fit:
+            parts.append("a better law than that of B_crit, from which these updates stray")
+    if evidence.outcome and not evidence.outcome.stated:
+        parts.append(f"another margin than {_margin(evidence)}, which the study does not state")
+    return f"What would overturn it: {'; '.join(parts)}."
+
+
+def _other_budgets(evidence: Evidence) -> str:
+    told = [
+        f"at {words} {evidence.trends[budget]}"
+        for budget, words in _BUDGETS.items()
+        if evidence.trends.get(budget) in ("larger", "smaller")
+    ]
+    if not told:
+        return ""
+    first = f"{wording.capital(told[0])} looks better"
+    return f"{', '.join([first, *told[1:]])}: see the matrix."
+
+
+def text(found: Card) -> str:
+    """Returns a card as the terminal shows it."""
+    lines = (found.headline, found.limits, found.unknown, found.budgets, found.overturned)
+    return "\n".join(line for line in lines if line)

@@ -1,0 +1,288 @@
+"""Which batch sizes to use, on one axis: every limit of a series, and the range between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from batchscope import wording
+from batchscope.analysis import largest_within_margin, run_series
+from batchscope.analysis.advice_words import amount, span
+from batchscope.figures import Tables
+from batchscope.figures.drawing import canvas
+
+MEMORY, KNEE, CRITICAL, FASTEST = "memory", "knee", "critical_batch_size", "fastest_batch_size"
+SECONDS, OUTCOME, RANGE = "seconds", "outcome", "range"
+NOTHING = "nothing"
+# In the order of the rows, from above.
+_ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS, OUTCOME, RANGE)
+_COLUMNS = ("row", "label", "batch_size", "low", "high", "verdict")
+_ROW = 0.3  # inches
+_MOST_SERIES = 6
+# Verdict -> marker, whether it is filled, words for the legend, in its order.
+_MARKS: dict[str, tuple[str, bool, str]] = {
+    largest_within_margin.WITHIN: ("o", True, "within the margin"),
+    largest_within_margin.NOT_RESOLVED: ("o", False, "not resolved"),
+    largest_within_margin.BEYOND: ("X", True, "beyond it"),
+    largest_within_margin.FAILED: ("x", True, "a run failed or never got there"),
+    largest_within_margin.FEW_SEEDS: (".", True, "fewer than 6 seeds: no verdict"),
+}
+_BAD = (largest_within_margin.BEYOND, largest_within_margin.FAILED)
+_TESTED, _MACHINE, _FITTED = canvas.COLOURS[0], canvas.COLOURS[1], canvas.COLOURS[3]
+_RECOMMENDED = canvas.COLOURS[2]
+
+
+def select(tables: Tables) -> pandas.DataFrame:
+    """Returns one row per series and limit, and of those that are tested per batch size.
+
+    `row` is the limit or `range`, or `nothing` where there is no advice; `low` and `high` are the
+    ends of an interval or of the range.
+    """
+    summary, sizes = tables.advice, tables.advice_sizes
+    factors = run_series.varying(summary)
+    found: list[dict[str, Any]] = []
+    for row in summary.to_dict("records"):
+        own = {name: row[name] for name in factors}
+        rows = sizes[(sizes[factors] == pandas.Series(own)).all(axis=1)] if factors else sizes
+        found += [{**own, **entry} for entry in _entries(row, rows)]
+    if not found:
+        trained = (tables.runs["status"] == canvas.FINISHED).any()
+        label = "fewer than three batch sizes" if trained else "no finished run"
+        found = [{"row": NOTHING, "label": label}]
+    return pandas.DataFrame(found, columns=[*factors, *_COLUMNS])
+
+
+def _entries(row: dict[str, Any], sizes: pandas.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yields what is drawn of one series."""
+    if pandas.notna(row["max_batch_size"]):
+        yield {"row": MEMORY, "label": "fits into memory", "high": row["max_batch_size"]}
+    if pandas.notna(row["knee"]):
+        yield {"row": KNEE, "label": "90 % of the throughput", "batch_size": row["knee"]}
+    names = {CRITICAL: "critical batch size B_crit", FASTEST: "fastest in closed form B*"}
+    for name, label in names.items():
+        ends = {end: row[f"{name}_{end}"] for end in ("low", "high")}
+        if pandas.notna([row[name], *ends.values()]).any():
+            yield {"row": name, "label": label, "batch_size": row[name], **ends}
+    slower = f"{wording.number(100 * row['slower'])} %"
+    words = {SECONDS: f"time to target within {slower}"}
+    if pandas.notna(row["margin"]):
+        outcome = str(row["outcome"])
+        margin = amount(outcome, float(row["margin"]))
+        words[OUTCOME] = f"{outcome.replace('_', ' ')} within {margin}"
+    for limit, label in words.items():
+        for each in sizes[sizes["limit"] == limit].to_dict("records"):
+            entry = {"row": limit, "label": label, "verdict": each["verdict"]}
+            yield {**entry, "batch_size": each["batch_size"]}
+    ends = {"low": row["smallest"], "high": row["largest"]}
+    known = pandas.notna(row["smallest"])
+    label = "recommended" if known else "no recommendation"
+    yield {"row": RANGE, "label": label, **(ends if known else {})}
+
+
+def draw(frame: pandas.DataFrame) -> Figure:
+    """Returns the figure: one panel per series."""
+    told = frame[frame["row"] != NOTHING]
+    series = run_series.series(told.assign(seed=0)) if len(told) else []
+    shown = series[:_MOST_SERIES]
+    rows = [_rows(each.frame) for each in shown]
+    heights = [max(len(each), 2) for each in rows]
+    figure = Figure(figsize=(7.2, 0.75 + sum(_ROW * each + 0.45 for each in heights)))
+    figure.set_layout_engine("constrained", w_pad=0.07)
+    grid = figure.subplots(
+        max(len(shown), 1), 1, squeeze=False, sharex=True, height_ratios=heights or None
+    )[:, 0]
+    tried = _tried(frame)
+    ends = _ends(frame, tried)
+    for axes, each, labels in zip(grid, shown, rows, strict=False):
+        _draw_series(axes, each.frame, labels, ends)
+        axes.set_title(each.label or "Which batch sizes to use")
+    if not series:
+        grid[0].set_title("Which batch sizes to use")
+        canvas.empty(grid[0], str(frame["label"].iloc[0]))
+    canvas.batch_size_axis(grid[-1], tried, room=0.05)
+    grid[-1].set_xlim(ends)
+    for axes in grid[:-1]:
+        axes.set_xlabel("")
+    handles, labels = _legend(frame)
+    canvas.legend(figure, handles, labels)
+    rest = len(series) - len(shown)
+    more = f"And {wording.count(rest, 'series', 'series')} more in the table." if rest > 0 else ""
+    canvas.notes(figure, pandas.DataFrame({"status": []}), _note(frame), more)
+    return figure
+
+
+def found(frame: pandas.DataFrame) -> str:
+    """Returns the range of each series in a sentence; nothing without any series."""
+    rows = frame[frame["row"] != NOTHING]
+    if rows.empty:
+        return ""
+    told = []
+    for series in run_series.series(rows.assign(seed=0))[:_MOST_SERIES]:
+        row = series.frame[series.frame["row"] == RANGE].iloc[0]
+        name = f"{series.label}: " if series.label else ""
+        if pandas.isna(row["low"]):
+            tried = wording.count(len(_tried(series.frame)), "batch size")
+            told.append(f"{name}none of {tried}")
+        else:
+            told.append(f"{name}{span(int(row['low']), int(row['high']))}")
+    return f"Recommended: {'; '.join(told)}."
+
+
+def _rows(frame: pandas.DataFrame) -> list[str]:
+    """Returns the rows of a series from below, as the axis counts them."""
+    there = set(frame["row"])
+    return [row for row in reversed(_ROWS) if row in there]
+
+
+def _tried(frame: pandas.DataFrame) -> list[int]:
+    """Returns the batch sizes that were tried; without any, those of the limits."""
+    tried = frame.loc[frame["row"].isin([SECONDS, OUTCOME]), "batch_size"].dropna()
+    found = tried if len(tried) else frame["batch_size"].dropna()
+    return sorted({round(float(size)) for size in found})
+
+
+def _ends(frame: pandas.DataFrame, tried: list[int]) -> tuple[float, float]:
+    """Returns the ends of the axis: a limit far away must not squeeze what was tried."""
+    if not tried:
+        return 0.0, 1.0
+    limits = frame.loc[frame["row"].isin([MEMORY, KNEE, CRITICAL, FASTEST]), ["batch_size", "high"]]
+    values = pandas.to_numeric(limits.stack(), errors="coerce").dropna()
+    low, high = min([*values, *tried]), max([*values, *tried])
+    inner = np.log2([max(low, tried[0] / 2), min(high, 2 * tried[-1])])
+    return float(inner[0]) - 0.5, float(inner[1]) + 0.5
+
+
+def _draw_series(
+    axes: Axes, frame: pandas.DataFrame, rows: list[str], ends: tuple[float, float]
+) -> None:
+    left, right = ends
+    recommended = frame[frame["row"] == RANGE].iloc[0]
+    if pandas.notna(recommended["low"]):
+        low, high = np.log2([float(recommended["low"]), float(recommended["high"])])
+        axes.axvspan(low - 0.12, high + 0.12, color=_RECOMMENDED, alpha=0.12, linewidth=0, zorder=0)
+    for height, row in enumerate(rows):
+        entries = frame[frame["row"] == row]
+        if row in (SECONDS, OUTCOME):
+            _draw_tested(axes, entries, height)
+        elif row == RANGE:
+            _draw_range(axes, entries.iloc[0], height)
+        else:
+            _draw_limit(axes, entries.iloc[0], height, left, right)
+    labels = [str(frame.loc[frame["row"] == row, "label"].iloc[0]) for row in rows]
+    axes.set_yticks(range(len(rows)), labels)
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.grid(axis="y", visible=False)
+
+
+def _draw_tested(axes: Axes, entries: pandas.DataFrame, height: int) -> None:
+    for entry in entries.to_dict("records"):
+        if entry["verdict"] in _MARKS:
+            at = np.log2(float(entry["batch_size"]))
+            axes.plot(at, height, **_look(entry["verdict"]), linestyle="none", zorder=3)
+
+
+def _draw_range(axes: Axes, entry: pandas.Series, height: int) -> None:
+    if pandas.isna(entry["low"]):
+        return
+    low, high = int(entry["low"]), int(entry["high"])
+    ends = np.log2([low, high])
+    look = {"color": _RECOMMENDED, "linewidth": 7, "markersize": 8, "zorder": 2}
+    axes.plot(ends, [height] * 2, "-o", **look)
+    _beside(axes, span(low, high), ends[1], height, _RECOMMENDED)
+
+
+def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, right: float) -> None:
+    colour = _FITTED if entry["row"] in (CRITICAL, FASTEST) else _MACHINE
+    if entry["row"] == MEMORY:
+        at = float(np.log2(float(entry["high"])))
+        end = min(at, right)
+        axes.plot([left, end], [height] * 2, color=colour, linewidth=6, alpha=0.45, zorder=1)
+        text = wording.grouped(float(entry["high"]))
+        if at > right:
+            axes.plot(right - 0.06, height, ">", color=colour, markersize=9, zorder=2)
+        _beside(axes, text, min(at, right - 0.8), height, colour)
+        return
+    low, high = (
+        np.log2(float(entry[end])) if pandas.notna(entry[end]) else other
+        for end, other in (("low", left), ("high", right))
+    )
+    value = entry["batch_size"]
+    if entry["row"] != KNEE and pandas.notna([entry["low"], entry["high"]]).any():
+        axes.plot(
+            np.clip([low, high], left, right),
+            [height] * 2,
+            color=colour,
+            linewidth=2.2,
+            alpha=0.7,
+            zorder=2,
+        )
+        for end, at, arrow in (("low", left, "<"), ("high", right, ">")):
+            if pandas.isna(entry[end]):
+                axes.plot(at + (0.1 if arrow == "<" else -0.1), height, arrow, color=colour)
+    if pandas.notna(value):
+        at = float(np.log2(float(value)))
+        if left <= at <= right:
+            mark = "|" if entry["row"] == KNEE else "D"
+            size = 14 if mark == "|" else 6
+            axes.plot(at, height, mark, color=colour, markersize=size, markeredgewidth=2, zorder=3)
+        else:
+            end, arrow = (left + 0.06, "<") if at < left else (right - 0.06, ">")
+            axes.plot(end, height, arrow, color=colour, markersize=8, zorder=3)
+        where = min(max(at, left + 0.1), right - 0.7)
+        _beside(axes, wording.number(float(value)), where, height, colour)
+
+
+def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
+    axes.annotate(
+        text,
+        (at, height),
+        (6, 4),
+        textcoords="offset points",
+        fontsize=8,
+        fontweight="bold",
+        color=colour,
+        zorder=4,
+    )
+
+
+def _look(verdict: str) -> dict[str, Any]:
+    marker, filled, _ = _MARKS[verdict]
+    colour = canvas.FAILED_COLOUR if verdict in _BAD else _TESTED
+    return {
+        "marker": marker,
+        "markersize": 7,
+        "color": colour,
+        "markerfacecolor": colour if filled else "white",
+        "markeredgewidth": 1.4 if not filled or marker == "x" else 0.5,
+    }
+
+
+def _legend(frame: pandas.DataFrame) -> tuple[list[Any], list[str]]:
+    verdicts = set(frame["verdict"].dropna())
+    shown = [verdict for verdict in _MARKS if verdict in verdicts]
+    handles: list[Any] = [Line2D([], [], linestyle="none", **_look(each)) for each in shown]
+    labels = [_MARKS[each][2] for each in shown]
+    rows = set(frame["row"])
+    if rows & {CRITICAL, FASTEST}:
+        handles.append(Line2D([], [], color=_FITTED, marker="D", markersize=6))
+        labels.append("fitted, 95 % interval")
+    if rows & {MEMORY, KNEE}:
+        handles.append(Line2D([], [], color=_MACHINE, linewidth=5, alpha=0.45))
+        labels.append("limit of the machine")
+    if frame.loc[frame["row"] == RANGE, "low"].notna().any():
+        handles.append(Patch(color=_RECOMMENDED, alpha=0.5))
+        labels.append("recommended")
+    return handles, labels
+
+
+def _note(frame: pandas.DataFrame) -> str:
+    if not (frame["row"] == SECONDS).any():
+        return ""
+    return "Time and outcome: one-sided paired t-tests at 5 % against every other batch size."

@@ -1,0 +1,137 @@
+"""The advice of a study as cards: at the top of the report, and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import advice_tables, advice_words, run_series
+from batchscope.analysis.advice import TOO_FEW
+from batchscope.analysis.advice_words import Card
+from batchscope.errors import UserError
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Study
+
+TABLE, SIZES = "advice.csv", "advice_sizes.csv"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A card and what it is of.
+
+    Attributes:
+        experiment: Name of the experiment.
+        title: Its heading, and the series in words where it has several.
+        found: Whether it recommends something.
+        card: The sentences.
+    """
+
+    experiment: str
+    title: str
+    found: bool
+    card: Card
+
+
+def cards(study: Study, tables: dict[str, pandas.DataFrame]) -> list[Shown]:
+    """Returns the cards of a study, those that recommend something first.
+
+    Args:
+        study: The plan.
+        tables: Experiment -> rows of its advice.csv.
+    """
+    shown = [
+        Shown(name, title, pandas.notna(row["smallest"]), advice_tables.card(row))
+        for name, frame in tables.items()
+        for title, row in _titled(study, name, frame)
+    ]
+    return sorted(shown, key=lambda each: not each.found)
+
+
+def text(study: Study, results: Path | str, config: str, seeds: bool = False) -> str:
+    """Returns the advice of a study as the terminal shows it, from tables that exist.
+
+    Args:
+        study: The plan.
+        results: Folder of the results.
+        config: The configuration, as it was given.
+        seeds: Whether to list what more seeds would tell, and what they cost.
+
+    Raises:
+        UserError: If a table is missing; with the command that makes it.
+    """
+    folder = Path(results) / "studies" / study.folder_name
+    trained = [name for name, each in study.experiments.items() if each.trainings.runs]
+    tables = {name: _read(folder / name / TABLE, study, config) for name in trained}
+    parts = [_told(shown) for shown in cards(study, tables)]
+    if seeds:
+        for name in trained:
+            sizes = _read(folder / name / SIZES, study, config)
+            parts += _questions(study, name, sizes, tables[name])
+    without = [name for name, frame in tables.items() if frame.empty]
+    if without:
+        parts.append(
+            f"No advice for {wording.listed(without)}: it takes finished trainings at three batch "
+            "sizes or more that differ in nothing else."
+        )
+    if not trained:
+        parts.append("No advice: this study trains nothing.")
+    return "\n\n".join(parts)
+
+
+def _read(path: Path, study: Study, config: str) -> pandas.DataFrame:
+    if not path.exists():
+        chosen = "" if config == "config.yaml" else f" --configfile {config}"
+        scale = " --config scale=reduced" if study.reduced else ""
+        raise UserError(
+            f"{path}: missing; it is expected. Make it by: snakemake --cores all{chosen}{scale}"
+        )
+    return run_series.read(path)
+
+
+def _told(shown: Shown) -> str:
+    return f"{shown.title}\n{advice_words.text(shown.card)}"
+
+
+def _titled(
+    study: Study, name: str, frame: pandas.DataFrame
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields each row of a table, with the experiment's title and what tells the series apart."""
+    title = study.experiments[name].title or name
+    factors = run_series.varying(frame) if len(frame) else []
+    for row in frame.to_dict("records"):
+        words = run_series.describe({factor: row[factor] for factor in factors})
+        yield f"{title}: {words}" if words else title, row
+
+
+def _questions(
+    study: Study, name: str, sizes: pandas.DataFrame, summary: pandas.DataFrame
+) -> Iterator[str]:
+    """Yields what more seeds would tell of an experiment's series."""
+    factors = run_series.varying(summary) if len(summary) else []
+    for title, row in _titled(study, name, summary):
+        own = sizes
+        for factor in factors:
+            own = own[own[factor] == row[factor]]
+        lines = [f"{title}: what more seeds would tell (power .8, {row['seeds']} seeds so far)"]
+        questions = own.dropna(subset="question").sort_values("seeds_needed_low")
+        lines += [f"  {_question(each)}" for each in questions.to_dict("records")]
+        if TOO_FEW in str(row["reason"]).split():
+            price = advice_words.cost(60 * row["minutes_needed_low"])
+            more = advice_words.seeds(*[int(row["seeds_needed_low"])] * 2)
+            lines.append(f"  any verdict at all: {more}{price}")
+        if len(lines) == 1:
+            lines.append("  nothing: no batch size is left unresolved")
+        yield "\n".join(lines)
+
+
+def _question(row: dict[str, Any]) -> str:
+    low, high = (int(row[f"seeds_needed_{end}"]) for end in ("low", "high"))
+    price = advice_words.cost(*(60 * row[f"minutes_needed_{end}"] for end in ("low", "high")))
+    told = "if they are equal" if row["equal"] else "if they differ as measured"
+    return f"{row['question']}: {advice_words.seeds(low, high)}{price}, {told}"
