@@ -40,6 +40,16 @@ FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
         ({"source": "mnist", "split": {"validation": 6000}}, 54000),
         ({"source": "mnist", "split": {"validation": 6000, "validation_from": "test"}}, 60000),
         ({"source": "mnist", "path": "local.npz"}, None),
+        ({"source": "mnist", "path": "local.npz", "per_class": 2000}, None),
+        ({"source": "mnist", "per_class": 2000}, 10000),
+        (
+            {
+                "source": "mnist",
+                "per_class": 2000,
+                "split": {"validation": 5000, "validation_from": "test"},
+            },
+            20000,
+        ),
         ({**CATS, "split": {"train": 600, "validation": 200, "test": 200}}, 1200),
         ({**CATS, "split": FRACTIONS}, 20000),
         ({**CATS, "path": "a.zip", "split": FRACTIONS}, None),
@@ -87,6 +97,7 @@ def test_digest_is_of_what_is_meant():
     assert token(split={"seed": 1}) != token() != token(split={"validation": 6000})
     assert token(split={"validation_from": "train"}) == token()
     assert token(split={"validation_from": "test"}) != token()
+    assert token(per_class=None) == token() != token(per_class=2000) != token(per_class=2001)
     # As results of older versions are named: a change here would orphan them.
     assert token() == "d-2f01a1fe"
 
@@ -107,6 +118,37 @@ def test_validation_images_out_of_the_test_set(split, line):
     assert [problem.line for problem in dataset_definitions.problems(("d",), definition)] == (
         [line] if line else []
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "lines"),
+    [
+        ({"per_class": 5421}, []),
+        (
+            {"per_class": 5422},
+            [
+                "d.per_class: received 5422; at most 5421, the training images of the smallest "
+                "class, are expected."
+            ],
+        ),
+        (
+            {"per_class": 500, "split": {"validation": 5000}},
+            [
+                "d.split.validation: received 5000; at most 4999 of the 5000 train images are "
+                "expected."
+            ],
+        ),
+        ({"per_class": 500, "split": {"validation": 5000, "validation_from": "test"}}, []),
+    ],
+)
+def test_so_many_training_images_of_each_class_of_mnist(keys, lines, tmp_path):
+    definition = dataset_definitions.resolve({"source": "mnist", **keys})
+    found = dataset_definitions.problems(("d",), definition)
+    assert [problem.line for problem in found] == lines
+    # What a file of the user's holds is not known.
+    (tmp_path / "own.npz").touch()
+    own = dataset_definitions.resolve({**definition, "path": str(tmp_path / "own.npz")})
+    assert list(dataset_definitions.problems(("d",), own)) == []
 
 
 def test_a_path_of_digits_stays_text(tmp_path, monkeypatch):

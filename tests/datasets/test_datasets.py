@@ -232,6 +232,23 @@ def test_mnist_is_validated_with_test_images_where_all_others_are_to_train_on(tm
     assert "split.validation: received 20, for 20 test examples; fewer are expected" in message
 
 
+def test_mnist_of_so_many_training_images_per_class(tmp_path):
+    values = little_mnist(train=53)  # six of the classes 0 to 2, five of the others
+    definition = mnist(npz(tmp_path, values), validation=10) | {"per_class": 4}
+    data = prepared(tmp_path, definition)
+    assert data.record["counts"] == {"train": 30, "validation": 10, "test": 20}
+
+    def rows(images):
+        return sorted(image.tobytes() for image in images)
+
+    kept = np.concatenate([data.images("train"), data.images("validation")])
+    assert rows(kept) == rows(values["x_train"][:40])  # the first four of each class
+    assert (data.images("test")[..., 0] == values["x_test"]).all()
+    assert fault(tmp_path, definition | {"per_class": 6}) == (
+        "datasets.own.per_class: received 6, but 3 has only 5 training images."
+    )
+
+
 def test_mnist_faults(tmp_path):
     values = little_mnist()
     folder = write_idx(tmp_path / "idx", values)
@@ -819,6 +836,15 @@ def test_the_real_mnist(tmp_path):
     assert data.labels("test")[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
     everything = np.concatenate([data.images("train"), data.images("validation")])
     assert abs(everything.mean() / 255 - 0.1307) < 1e-4
+
+
+@real
+def test_a_part_of_the_real_mnist(tmp_path):
+    definition = mnist(Path(DATA) / "mnist", 5000) | {"per_class": 5421}  # all fives
+    definition["split"]["validation_from"] = "test"
+    data = prepared(tmp_path, definition, "mnist")
+    assert data.record["counts"] == {"train": 54210, "validation": 5000, "test": 5000}
+    assert data.record["class_counts"]["train"] == [5421] * 10
 
 
 @real

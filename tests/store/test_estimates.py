@@ -29,6 +29,7 @@ def test_bytes_of_data(tmp_path):
 
     split = {"train": 0.8, "validation": 0.1, "test": 0.1}
     assert size(source="mnist") == 70000 * 788
+    assert size(source="mnist", per_class=2000) == 30000 * 788
     assert size(source="digits") == 1797 * 68
     cats = {"source": "cats_vs_dogs", "image_size": 64, "split": split}
     assert size(**cats, per_class=100) == 64 * 64 * 3 * 200

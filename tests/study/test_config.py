@@ -150,19 +150,27 @@ def test_a_home_is_found_in_every_path(tmp_path, monkeypatch):
 
 def test_default_study_is_the_fixed_one():
     study = config.study(ROOT / "config.yaml")
-    (experiment,) = study.experiments.values()
-    assert (study.name, study.machine, len(study.runs)) == ("default", "local", 30)
-    assert experiment.vary == {"batch_size": (16, 32, 64, 128, 256)}
-    assert experiment.trainings.seeds == (0, 1, 2, 3, 4, 5)
-    assert list(experiment.trainings.measures) == [
+    assert (study.name, study.machine, len(study.runs)) == ("default", "local", 144)
+    decided, minimum = study.experiments.values()
+    for experiment in study.experiments.values():
+        assert experiment.trainings.seeds == (0, 1, 2, 3, 4, 5)
+    assert set(minimum.trainings.runs) < set(decided.trainings.runs)  # costs measures alone
+    assert list(decided.trainings.measures) == ["time_epoch"]
+    assert list(minimum.trainings.measures) == [
         "evaluate",
         "sharpness",
         "weight_distance",
-        "time_epoch",
+        "noise_scale",
     ]
-    run = next(iter(study.runs.values())).factors
-    assert (run["model"], run["optimizer"], run["learning_rate"]) == ("small_cnn", "sgd", 0.05)
-    assert run["epochs"] == 40 and run["dataset"].startswith("digits-")
+    runs = [run.factors for run in study.runs.values()]
+    assert {(run["model"], run["optimizer"]) for run in runs} == {("small_cnn", "sgd")}
+    assert all(run["dataset"].startswith("digits-") and run["evaluate_every"] for run in runs)
+    # The rate is chosen at every batch size, with one rate on either side.
+    rates = {size: set() for size in (8, 16, 32, 64, 128, 256)}
+    for run in runs:
+        rates[run["batch_size"]].add(run["learning_rate"])
+    assert len({frozenset(tried) for tried in rates.values()}) == 1
+    assert min(len(tried) for tried in rates.values()) >= 3
     assert not study.warnings
 
 

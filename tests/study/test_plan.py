@@ -278,6 +278,20 @@ def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones()
     ]
 
 
+def test_margins_are_of_outcomes_that_the_trainings_have():
+    def found(**factors):
+        stated = {"measure": ["sharpness"], "margins": {"test_loss": 0.1}}
+        return config(experiment={"vary": {"batch_size": [16, 32], **factors}, **stated})
+
+    evaluated = planner.make(found(evaluate_every=[100])).experiments["a"]
+    assert evaluated.trainings.margins == {"test_loss": 0.1}
+    (line,) = problems(found(evaluate_every=[0, 100]))
+    assert line == (
+        "experiments.a.margins: received without its outcomes; evaluate in measure, or "
+        "evaluate_every of all trainings, is expected."
+    )
+
+
 def test_margins_and_the_experiments_beside_them():
     timing = {"vary": {"batch_size": [16, 32]}, "timing": {"throughput": None}}
     raw = config(
@@ -290,7 +304,6 @@ def test_margins_and_the_experiments_beside_them():
     bad["experiments"]["a"] |= {
         "margins": {"test_acuracy": 0.03, "test_loss": -1},
         "beside": ["a"],
-        "measure": ["sharpness"],
     }
     bad["experiments"]["t"] = {**timing, "margins": {"test_loss": 0.1}}
     assert sorted(problems(bad)) == [
@@ -298,7 +311,6 @@ def test_margins_and_the_experiments_beside_them():
         "experiments.a.margins.test_acuracy: unknown outcome. Did you mean 'test_accuracy'? "
         f"Known outcomes: {', '.join(sorted(experiment_keys.MARGIN_OUTCOMES))}.",
         "experiments.a.margins.test_loss: received -1; a positive number is expected.",
-        "experiments.a.margins: received without its outcomes; evaluate in measure is expected.",
         "experiments.t.margins: received beside `timing`; a training or a timing "
         "experiment is expected.",
     ]

@@ -195,11 +195,12 @@ def table(runs: pandas.DataFrame, stated: dict[str, float]) -> pandas.DataFrame:
 
     Args:
         runs: Runs of an experiment, with their factors.
-        stated: Outcome -> margin.
+        stated: Outcome -> margin; of those that the runs have.
     """
     factors = run_series.factor_columns(runs)
     rows: list[dict[str, Any]] = []
-    for outcome, margin in stated.items():
+    # Trainings that are evaluated along the way alone are compared at budgets, not at their end.
+    for outcome, margin in ((name, stated[name]) for name in stated if name in runs):
         for series in run_series.series(runs):
             found = find(series.frame, outcome, margin)
             for size in found.sizes:

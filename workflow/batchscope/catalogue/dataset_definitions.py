@@ -28,7 +28,7 @@ _SPLITS: dict[str, dict[str, Any]] = {
 # Keys and defaults of each source. A default of None stands for "not given".
 SOURCES: dict[str, dict[str, Any]] = {
     "digits": {"split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}},
-    "mnist": {"path": None, "sha256": None, "split": {}},
+    "mnist": {"path": None, "sha256": None, "per_class": None, "split": {}},
     "cats_vs_dogs": {
         "path": None,
         "sha256": None,
@@ -63,6 +63,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
 _DIGITS_CLASSES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
 _SIDES = {"digits": 8, "mnist": 28}
 _MNIST = {"train": 60000, "test": 10000}
+_MNIST_CLASSES = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)  # of train
 CATS_PER_CLASS = 12500  # photographs in the archive; a few cannot be read
 _PARTS = ("train", "validation", "test")
 _EXPECTED_PATH = {"image_folder": "an existing folder", "mnist": "an existing file or folder"}
@@ -158,12 +159,18 @@ def training_size(definition: dict[str, Any]) -> int | None:
     split = definition["split"]
     if definition["source"] == "mnist":
         kept = 0 if "validation_from" in split else split["validation"]
-        return None if definition["path"] else _MNIST["train"] - kept
+        return None if definition["path"] else mnist_images(definition)["train"] - kept
     if definition["source"] == "cats_vs_dogs" and split["train"] >= 1:
         return 2 * split["train"]
     archive = _archive(definition)
     members = class_members(definition) or (archive and (archive,) * 2)
     return sum(split_counts(split, count)[0] for count in members) if members else None
+
+
+def mnist_images(definition: dict[str, Any]) -> dict[str, int]:
+    """Returns how many images of MNIST a definition uses: of its training and of its test set."""
+    per_class = definition["per_class"]
+    return {**_MNIST, "train": 10 * per_class} if per_class else _MNIST
 
 
 def image_side(definition: dict[str, Any]) -> int | None:
@@ -195,6 +202,9 @@ def problems(place: Place, definition: dict[str, Any]) -> Iterator[Problem]:
     archive, per_class = _archive(definition), definition.get("per_class")
     if archive and per_class and per_class > archive:
         yield received((*place, "per_class"), per_class, f"at most {archive}, the archive's,")
+    if source == "mnist" and path is None and per_class and per_class > min(_MNIST_CLASSES):
+        expected = f"at most {min(_MNIST_CLASSES)}, the training images of the smallest class,"
+        yield received((*place, "per_class"), per_class, expected)
     if definition["split"] is not None:
         check = _mnist_split_problem if source == "mnist" else _split_problem
         problem = check((*place, "split"), definition)
@@ -210,10 +220,11 @@ def expanded(path: str) -> Path:
 def _mnist_split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
     split = definition["split"]
     source = split.get("validation_from", "train")
-    most = _MNIST[source] - 1
+    images = mnist_images(definition)[source]
+    most = images - 1
     if definition["path"] or split["validation"] <= most:
         return None
-    expected = f"at most {most} of the {_MNIST[source]} {source} images"
+    expected = f"at most {most} of the {images} {source} images"
     return received((*place, "validation"), split["validation"], expected)
 
 

@@ -10,7 +10,7 @@
 - `image_size`: photographs are stretched to this square, in pixels (`patches`: cut to it);
 - `channels`: 3 (RGB) or 1 (grey);
 - `per_class`: the first so many readable photographs of each class, in numeric file order
-  (`patches`: so many patches of each photograph);
+  (`mnist`: training images, in the file's order; `patches`: so many patches of each photograph);
 - `scale`: an image's numbers are multiplied by it before the network sees them;
 - `split`: `train`, `validation`, `test` and `seed` (see `batchscope.datasets.splits`).
 

@@ -66,8 +66,13 @@ def mnist(request: Request) -> Raw:
     """Returns MNIST: 60,000 images to train with, and the official 10,000 to test with.
 
     From Keras's `mnist.npz` (downloaded, or the user's copy) or from a folder with the four
-    idx files, gzipped or not. `split.validation` is a number of images in all, not per class;
-    they are drawn from the 60,000, or from the 10,000 where `split.validation_from` is `test`.
+    idx files, gzipped or not. Of the 60,000, `per_class` keeps the first so many of each class,
+    in the file's order. `split.validation` is a number of images in all, not per class; they are
+    drawn from what is kept of the 60,000, or from the 10,000 where `split.validation_from` is
+    `test`.
+
+    Raises:
+        UserError: If it cannot be had, its files are no MNIST, or a class has too few images.
     """
     path = download.local_or_downloaded(request, MNIST_URL, MNIST_SHA256)
     reader = _idx_folder if path.is_dir() else _mnist_npz
@@ -77,17 +82,37 @@ def mnist(request: Request) -> Raw:
         _check_labels(f"{request.where}: {path}: {name}", labels, len(images))
     (images, labels), (test_images, test_labels) = sets["train"], sets["test"]
     classes = _classes(f"{request.where}: {path}: train", labels, [test_labels])
+    rows = _first_of_each_class(request, labels, classes)
     test = (_stored(test_images, str(path)), test_labels.astype(np.int32))
     from_test = request.split.get("validation_from") == "test"
     return Raw(
-        _stored(images, str(path)),
-        labels.astype(np.int32),
+        _stored(images[rows], str(path)),
+        labels[rows].astype(np.int32),
         [str(index) for index in range(classes)],
         _source(request, MNIST_URL),
         checksums,
         given=splits.divided(request.where, *test, request.split) if from_test else {"test": test},
         stratified=False,
     )
+
+
+def _first_of_each_class(request: Request, labels: np.ndarray, classes: int) -> np.ndarray | slice:
+    """Returns which examples the definition's `per_class` keeps, in the order that they have.
+
+    Raises:
+        UserError: If a class has fewer.
+    """
+    wanted = request.definition.get("per_class")
+    if wanted is None:
+        return slice(None)
+    kept = [np.flatnonzero(labels == index)[:wanted] for index in range(classes)]
+    for index, rows in enumerate(kept):
+        if len(rows) < wanted:
+            raise UserError(
+                f"{request.where}.per_class: received {wanted}, but {index} has only {len(rows)} "
+                "training images."
+            )
+    return np.sort(np.concatenate(kept))
 
 
 def _source(request: Request, url: str) -> str:

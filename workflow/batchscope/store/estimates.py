@@ -188,7 +188,7 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
     if source == "digits":
         return sum(dataset_definitions.class_members(definition) or ()) * (8 * 8 + 4)
     if source == "mnist":
-        return 70000 * (28 * 28 + 4)
+        return sum(dataset_definitions.mnist_images(definition).values()) * (28 * 28 + 4)
     if source == "npz":
         return float(os.path.getsize(dataset_definitions.expanded(definition["path"])))
     image = definition["image_size"] ** 2 * definition.get("channels", 3)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from batchscope import wording
@@ -175,16 +175,13 @@ def not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Itera
             yield Problem((*place, index), text)
 
 
-def margins(
-    reader: Reader, place: Place, body: dict[str, Any], measured: dict[str, Any]
-) -> dict[str, float]:
+def margins(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, float]:
     """Returns the margins that an experiment states, by outcome.
 
     Args:
         reader: Reads them.
         place: Where the experiment stands.
         body: The experiment.
-        measured: Its measures.
     """
     raw, found, home = body.get("margins"), {}, (*place, "margins")
     if raw is None:
@@ -198,11 +195,28 @@ def margins(
         elif not reader.findings.unreadable(at):
             with contextlib.suppress(Broken):
                 found[outcome] = reader.value(at, _MARGIN, value)
-    for name, entry in MEASURES.items():
-        if name not in measured and entry.columns.keys() & set(MARGIN_OUTCOMES):
-            text = f"received without its outcomes; {name} in measure is expected."
-            reader.findings.report(Problem(home, text))
     return found
+
+
+def without_outcomes(
+    place: Place, body: dict[str, Any], measured: dict[str, Any], factors: Iterable[dict[str, Any]]
+) -> Iterator[Problem]:
+    """Yields that margins are of outcomes that no training of the experiment has.
+
+    Args:
+        place: Where the experiment stands.
+        body: The experiment.
+        measured: Its measures.
+        factors: Those of each of its trainings.
+    """
+    outcomes_of = [name for name, one in MEASURES.items() if {*one.columns} & {*MARGIN_OUTCOMES}]
+    evaluated = not measured.keys().isdisjoint(outcomes_of)
+    if body.get("margins") is not None and not (
+        evaluated or all(one["evaluate_every"] for one in factors)
+    ):
+        given = wording.listed(outcomes_of, "or")
+        expected = f"{given} in measure, or evaluate_every of all trainings, is expected."
+        yield Problem((*place, "margins"), f"received without its outcomes; {expected}")
 
 
 def budgets(

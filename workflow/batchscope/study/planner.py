@@ -294,7 +294,7 @@ class _Planner:
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
         claims = experiment_keys.claims(reader, place, body)
         at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
-        margins = experiment_keys.margins(reader, place, body, measures)
+        margins = experiment_keys.margins(reader, place, body)
         budgets = experiment_keys.budgets(reader, place, body, measures)
         experiments = as_map(self.config.get("experiments"))
         beside = experiment_keys.beside(reader, place, body, experiments)
@@ -309,6 +309,7 @@ class _Planner:
         self.findings.report(*unkept)
         factors = [self.runs[run].factors for run in runs]
         self.findings.report(*experiment_keys.beyond(place, budgets, factors))
+        self.findings.report(*experiment_keys.without_outcomes(place, body, measures, factors))
         trainings = Trainings(
             runs=tuple(runs),
             seeds=tuple(grid.seeds),
@@ -347,7 +348,7 @@ class _Planner:
         self.findings.report(*figure_names.problems(place, body, every))
         numbers = experiment_keys.numbers(reader, place, body, experiment_kinds.OWN)
         claims = experiment_keys.claims(reader, place, body)
-        margins = experiment_keys.margins(reader, place, body, every)
+        margins = experiment_keys.margins(reader, place, body)
         budgets = experiment_keys.budgets(reader, place, body, every)
         if table is None:
             return None
