@@ -12,6 +12,7 @@ from batchscope.catalogue import columns
 from batchscope.catalogue.measures import MEASURES
 
 RISES, FALLS = "rises", "falls"
+DIRECTIONS = (RISES, FALLS)
 LEVEL = 0.05  # of every test
 LEAST_SEEDS = 6  # paired seeds below which no verdict is given
 
