@@ -1,0 +1,49 @@
+"""Seeds that a paired comparison needs: known answers, and simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from batchscope.analysis import seeds_wanted
+
+RATIOS = (0.5, 0.8, 1, 1.25, 1.5, 2)
+
+
+def test_seeds_of_a_difference():
+    assert [seeds_wanted.for_difference(each) for each in RATIOS] == [27, 12, 8, 6, 5, 4]
+
+
+def test_seeds_of_equivalence():
+    assert [seeds_wanted.for_equivalence(each) for each in RATIOS] == [36, 15, 11, 8, 6, 4]
+
+
+def test_the_upper_bound_of_a_standard_deviation():
+    assert seeds_wanted.upper_bound(1.0, 6) == pytest.approx(1.461, abs=5e-4)
+    draws = np.random.default_rng(0).normal(size=(20_000, 6)).std(axis=1, ddof=1)
+    assert np.mean([seeds_wanted.upper_bound(s, 6) >= 1 for s in draws]) == pytest.approx(
+        0.8, abs=0.01
+    )
+
+
+@pytest.mark.parametrize(("seeds", "margin"), [(3, 2.0), (6, 1.5), (11, 1.0), (36, 0.5)])
+def test_power_of_equivalence_by_simulation(seeds, margin):
+    draws = np.random.default_rng(1).normal(size=(40_000, seeds))
+    half = stats.t.ppf(0.95, seeds - 1) * draws.std(axis=1, ddof=1) / math.sqrt(seeds)
+    shown = np.abs(draws.mean(axis=1)) + half < margin
+    assert seeds_wanted.power_of_equivalence(seeds, margin) == pytest.approx(
+        shown.mean(), abs=0.01
+    )
+
+
+def test_power_of_a_difference_agrees_with_scipy():
+    expected = 1 - stats.nct.cdf(stats.t.ppf(0.95, 7), 7, math.sqrt(8))
+    assert seeds_wanted.power_of_difference(8, 1.0) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_question_that_no_number_of_seeds_answers():
+    assert seeds_wanted.for_difference(1e-4) == seeds_wanted.MOST
+    assert seeds_wanted.for_equivalence(1e-4) == seeds_wanted.MOST
+    with pytest.raises(ValueError, match="above 0"):
+        seeds_wanted.for_difference(0.0)

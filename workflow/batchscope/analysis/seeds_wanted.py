@@ -1,0 +1,106 @@
+"""How many seeds a paired comparison needs: power of one-sided t-tests, each at 5 %.
+
+An effect is a mean paired difference over the standard deviation s of the paired differences, and
+a margin likewise. The standard deviation of few pairs is itself uncertain: its upper 80 % bound
+gives the upper end of the seeds that are stated.
+
+Sources: J. Cohen, "Statistical power analysis for the behavioral sciences" (1988), chapter 2, of
+the test of a difference; K. F. Phillips, "Power of the two one-sided tests procedure in
+bioequivalence", J. Pharmacokinet. Biopharm. 18 (1990), of equivalence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy import special
+
+from batchscope.catalogue import outcomes
+
+POWER = 0.8
+BOUND = 0.8  # confidence of the upper bound of a standard deviation
+MOST = 10_000  # seeds beyond which a question is not one of seeds
+_NODES = 60  # of the quadrature over the standard deviation that is drawn
+
+
+def power_of_difference(seeds: int, effect: float) -> float:
+    """Returns the power to show that a mean difference is above 0.
+
+    1 - F_nct(t_.95,n-1; sqrt(n) effect), of the one-sided paired t-test.
+
+    Args:
+        seeds: Pairs n, at least two.
+        effect: Mean difference over the standard deviation of the differences.
+    """
+    critical = special.stdtrit(seeds - 1, 1 - outcomes.LEVEL)
+    return float(1 - special.nctdtr(seeds - 1, math.sqrt(seeds) * effect, critical))
+
+
+def power_of_equivalence(seeds: int, margin: float) -> float:
+    """Returns the power to show that a difference lies within a margin, where it is 0.
+
+    Both one-sided tests must be significant: the mean lies within margin - t s / sqrt(n) of 0. For
+    a given s that is a normal probability, which is averaged over the distribution of s.
+
+    Args:
+        seeds: Pairs n, at least two.
+        margin: Margin over the standard deviation of the differences.
+    """
+    freedom = seeds - 1
+    critical = special.stdtrit(freedom, 1 - outcomes.LEVEL)
+    # The quantiles of s^2 at the nodes, up to that above which nothing can be shown.
+    most = special.chdtr(freedom, freedom * seeds * margin**2 / critical**2)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    shares = most * (nodes + 1) / 2
+    drawn = np.sqrt(special.chdtri(freedom, 1 - shares) / freedom)
+    within = 2 * special.ndtr(np.maximum(math.sqrt(seeds) * margin - critical * drawn, 0.0)) - 1
+    return float(most / 2 * (weights @ within))
+
+
+def for_difference(effect: float) -> int:
+    """Returns the fewest seeds that show a difference of this size with power .8.
+
+    Args:
+        effect: As `power_of_difference` takes it, above 0.
+
+    Returns:
+        At least 2, at most `MOST`.
+    """
+    return _fewest(power_of_difference, effect)
+
+
+def for_equivalence(margin: float) -> int:
+    """Returns the fewest seeds that show a difference of 0 to lie within a margin, power .8.
+
+    Args:
+        margin: As `power_of_equivalence` takes it, above 0.
+
+    Returns:
+        At least 2, at most `MOST`.
+    """
+    return _fewest(power_of_equivalence, margin)
+
+
+def upper_bound(deviation: float, seeds: int) -> float:
+    """Returns the upper 80 % bound of a standard deviation, s sqrt((n - 1) / chi2_.2,n-1).
+
+    Args:
+        deviation: s, of `seeds` normal numbers, at least two.
+        seeds: n.
+    """
+    return deviation * math.sqrt((seeds - 1) / special.chdtri(seeds - 1, BOUND))
+
+
+def _fewest(power: Callable[[int, float], float], size: float) -> int:
+    if not size > 0:
+        raise ValueError(f"seeds_wanted: received {size}; a number above 0 is expected.")
+    high = 2
+    while high < MOST and power(high, size) < POWER:
+        high = min(2 * high, MOST)
+    low = high // 2 if high > 2 else 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle, size) >= POWER else (middle, high)
+    return high
