@@ -32,9 +32,7 @@ def test_power_of_equivalence_by_simulation(seeds, margin):
     draws = np.random.default_rng(1).normal(size=(40_000, seeds))
     half = stats.t.ppf(0.95, seeds - 1) * draws.std(axis=1, ddof=1) / math.sqrt(seeds)
     shown = np.abs(draws.mean(axis=1)) + half < margin
-    assert seeds_wanted.power_of_equivalence(seeds, margin) == pytest.approx(
-        shown.mean(), abs=0.01
-    )
+    assert seeds_wanted.power_of_equivalence(seeds, margin) == pytest.approx(shown.mean(), abs=0.01)
 
 
 def test_power_of_a_difference_agrees_with_scipy():

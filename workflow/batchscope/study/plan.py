@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchscope.catalogue.sweep_names import Sweep
+from batchscope.study.claims import Claim
 from batchscope.study.published_numbers import Series
 from batchscope.study.run_pairs import Pair
 
@@ -34,7 +35,6 @@ class Trainings:
         seeds: Seeds of every combination.
         measures: Measure -> every setting, by full name.
         pairs: Measure of two runs -> names of both, for each pair.
-        claims: What a document states, by figure: column of runs.csv -> rises or falls.
         margins: Outcome -> largest loss of it that counts as negligible.
         beside: Experiments of times whose limits are drawn beside this one's.
     """
@@ -43,7 +43,6 @@ class Trainings:
     seeds: tuple[int, ...] = ()
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
     pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
-    claims: dict[str, dict[str, str]] = field(default_factory=dict)
     margins: dict[str, float] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
 
@@ -110,6 +109,7 @@ class Study:
         experiments: By name, in the order of the file.
         runs: Every distinct run by name.
         machines: Other machine -> the folder of its results, and what it calls itself there.
+        claims: What documents state, in the order of the file.
         warnings: What does not stop a study but may surprise.
     """
 
@@ -124,3 +124,4 @@ class Study:
     runs: dict[str, Run]
     warnings: tuple[str, ...] = field(default=())
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()

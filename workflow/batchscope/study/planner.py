@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
 from batchscope.problems import Findings, Place, Problem, merged, received, show, unmet
 from batchscope.study import (
+    claims,
     experiment_keys,
     experiment_kinds,
     grids,
@@ -103,11 +103,10 @@ def _expanded(path: Any) -> Any:
     return os.path.expanduser(path) if isinstance(path, str) else path
 
 
-def _trends(trainings: Trainings, sizes: int) -> int:
+def _trends(trainings: Trainings, sizes: int, stated: set[str]) -> int:
     """Returns how many trends over batch sizes an experiment may test at most."""
     every = map(outcomes.outcome, columns.of_measures(trainings.measures))
-    asked = {found.column for found in every if found and not found.timed}
-    asked.update(chain.from_iterable(trainings.claims.values()))
+    asked = {found.column for found in every if found and not found.timed} | stated
     return len(asked) * len(trainings.runs) // (len(trainings.seeds) * sizes)
 
 
@@ -146,12 +145,14 @@ class _Planner:
                 plan_one = self._timing_experiment if timed else self._experiment
                 experiments[name] = plan_one(name, body, grid)
         self._check_total()
+        stated = self._claims({name: found for name, found in experiments.items() if found})
         self._check_seeds(
             {
                 name: found.trainings
                 for name, found in experiments.items()
                 if found and found.trainings.runs
-            }
+            },
+            stated,
         )
         self._check_machines()
         if self.findings.problems or self.findings.structure:
@@ -170,6 +171,7 @@ class _Planner:
             experiments=experiments,
             runs=self.runs,
             warnings=tuple(self.findings.warnings),
+            claims=stated,
             machines={
                 name: (os.path.normpath(_expanded(body["results"])), body.get("machine", "local"))
                 for name, body in as_map(self.config.get("machines")).items()
@@ -235,6 +237,13 @@ class _Planner:
                 expected = "a folder that can be read"
                 self.findings.report(received((*place, "results"), folder, expected, why=why))
 
+    def _claims(self, experiments: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
+        if self.findings.problems or self.findings.structure:
+            return ()
+        machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
+        stated = self.config.get("claims")
+        return claims.read(self.findings, stated, experiments, self.runs, machines)
+
     # Experiments.
 
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
@@ -244,7 +253,6 @@ class _Planner:
         )
         self.findings.report(*figure_names.problems(place, body, measures))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
-        claims = experiment_keys.claims(reader, place, body)
         at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
         margins = experiment_keys.margins(reader, place, body, measures)
         experiments = as_map(self.config.get("experiments"))
@@ -272,7 +280,6 @@ class _Planner:
                 seeds=tuple(grid.seeds),
                 measures=measures,
                 pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
-                claims=claims,
                 margins=margins,
                 beside=beside,
             ),
@@ -292,7 +299,6 @@ class _Planner:
         at_epochs = experiment_keys.at_epochs(reader, place, body, timings)
         self.findings.report(*figure_names.problems(place, body, timings))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
-        experiment_keys.claims(reader, place, body)  # which it cannot have
         if not self._sound(grid) or self._too_many(grid):
             return None
         return Experiment(
@@ -334,13 +340,21 @@ class _Planner:
             )
             self.findings.report(Problem(("max_runs",), text))
 
-    def _check_seeds(self, experiments: dict[str, Trainings]) -> None:
+    def _check_seeds(
+        self, experiments: dict[str, Trainings], stated: tuple[claims.Claim, ...]
+    ) -> None:
         """Warns of experiments with too few seeds for any verdict on a trend."""
         sizes = {
             name: len({self.runs[run].factors["batch_size"] for run in found.runs})
             for name, found in experiments.items()
         }
-        asked = sum(_trends(found, sizes[name]) for name, found in experiments.items())
+        columns_of = {
+            name: {claim.test.column for claim in stated if claim.test.asked == name}
+            for name in experiments
+        }
+        asked = sum(
+            _trends(found, sizes[name], columns_of[name]) for name, found in experiments.items()
+        )
         for name, found in experiments.items():
             needed = outcomes.seeds_needed(sizes[name], asked)
             count = len(found.seeds)
