@@ -68,6 +68,14 @@ def test_sides_are_paired_by_seed_at_every_size_that_both_have():
     assert slopes.effect == pytest.approx(0.01, abs=5e-4) and slopes.p < 1e-4
 
 
+def test_every_cell_of_one_side_is_compared_with_the_other():
+    sides = {"of": {"batch_size": (64, 128)}, "to": {"batch_size": (16,)}}
+    one = test("comparison", high=0.0, cells={"optimizer": ("sgd",)}, **sides)
+    parts = dict(found(runs(falling), one))
+    assert [*parts] == ["batch size 64", "batch size 128"]
+    assert parts["batch size 128"].effect == pytest.approx(-0.06, abs=2e-3)
+
+
 def test_a_ratio_is_that_of_geometric_means():
     frame = runs(lambda size, seed, optimizer: size * (1 + 0.1 * seed))
     sides = {"of": {"batch_size": (128,)}, "to": {"batch_size": (16,)}}

@@ -33,7 +33,8 @@ def of(name: str, scale: str = "full"):
 @pytest.mark.parametrize(("path", "scale"), PLANS)
 def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
     study = config.study(path, scale)
-    assert all("expected for a verdict" in warning for warning in study.warnings)
+    told = ("expected for a verdict", "it is expected by")
+    assert all(any(text in warning for text in told) for warning in study.warnings)
     assert study.experiments
     for name, experiment in study.experiments.items():
         drawn, allowed = shown(experiment)
@@ -82,11 +83,12 @@ def test_reduced_chang_and_pathak_keeps_enough_photographs():
 
 def test_a_study_says_where_it_cannot_give_a_verdict():
     warnings = of("keskar2017", "reduced").warnings
-    assert warnings == tuple(
+    assert [text for text in warnings if not text.startswith("claims:")] == [
         f"reduced.experiments.{name}.seeds: received 3 seeds; at least 6 are expected for a "
         "verdict on its 2 batch sizes."
         for name in ("f1", "f1_batch_statistics", "f1_plain")
-    )
+    ]
+    assert "claims: received 3 seeds in experiments.f1_plain; at least 6 are" in warnings[2]
     assert of("keskar2017").warnings == ()
     assert {len(one.trainings.seeds) for one in of("keskar2017").experiments.values()} == {10}
     assert len(of("chang2020").experiments["surfaces"].trainings.seeds) == 6

@@ -172,13 +172,32 @@ def _scaled(test: Test) -> tuple[float, float]:
 def _sides(
     frame: pandas.DataFrame, test: Test
 ) -> Iterator[tuple[str, pandas.DataFrame, pandas.DataFrame]]:
-    """Yields words for a series, and both sides: replicates by values of the factor."""
-    both = pandas.concat([selected(frame, test.of), selected(frame, test.to)])
+    """Yields words for a series, and both sides: replicates by values of the factor.
+
+    Every cell of one side is compared with every one of the other.
+    """
     over = [test.over] if test.over not in test.of else []
-    for label, group in _series(both, test, test.of, test.to):
-        one, other = selected(group, test.of), selected(group, test.to)
-        if len(one) and len(other):
-            yield label, _table(one, test, *over), _table(other, test, *over)
+    for one, other in itertools.product(_single(test.of), _single(test.to)):
+        both = pandas.concat([selected(frame, one), selected(frame, other)])
+        words = run_series.describe({name: one[name][0] for name in _listed(test.of)})
+        for label, group in _series(both, test, one, other):
+            of, to = selected(group, one), selected(group, other)
+            if len(of) and len(to):
+                name = ", ".join(filter(None, [label, words]))
+                yield name, _table(of, test, *over), _table(to, test, *over)
+
+
+def _single(cells: Cells) -> list[Cells]:
+    """Returns the cells with one value of everything."""
+    return [
+        {name: (value,) for name, value in zip(cells, values, strict=True)}
+        for values in itertools.product(*cells.values())
+    ]
+
+
+def _listed(cells: Cells) -> list[str]:
+    """Returns what has several values."""
+    return [name for name, values in cells.items() if len(values) > 1]
 
 
 def _argmax(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:

@@ -21,6 +21,7 @@ from batchscope.study.experiment_kinds import TRAINING
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Run
 
+_SHOWN = 6  # claims that a warning names
 GPU, MACHINE = "gpu", "machine"
 RATIO, DIFFERENCE = "ratio", "difference"
 # Type -> the keys of its test beside those of every test, those that it must have first.
@@ -161,13 +162,10 @@ def read(
         found[claim.id] = claim
         if test.experiment not in grids:
             grids[test.experiment] = _grid(experiment, runs, machines)
-        if not (claim.requires == MACHINE and _names_machine(test)):
-            why = _lacks(test, experiment, grids[test.experiment])
-            if why:
-                lacking.setdefault(why, []).append(claim.id)
+        if not claim.requires and (why := _lacks(test, experiment, grids[test.experiment])):
+            lacking.setdefault(why, []).append(claim.id)
     for why, ids in lacking.items():
-        text = f"{wording.listed(ids)} cannot be tested: {why}."
-        findings.warn(Problem(("claims",), text))
+        findings.warn(Problem(("claims",), f"{why}; it is expected by {_some(ids)}."))
     stated = tuple(found.values())
     _warn_of_seeds(findings, stated, experiments, grids)
     return stated
@@ -314,10 +312,6 @@ def _figure(
     return next(iter([*of_column, *(early if test.table == "at_epochs" else ()), *shown]), "")
 
 
-def _names_machine(test: Test) -> bool:
-    return any("machine" in cells for cells in test.selections())
-
-
 # --- What the grid can decide ---------------------------------------------------------------
 
 
@@ -354,25 +348,31 @@ def _matching(grid: list[dict[str, Any]], cells: Cells) -> list[dict[str, Any]]:
     ]
 
 
+def _unknown(grid: list[dict[str, Any]], key: str, values: list[Any]) -> bool:
+    """Whether a grid has some of these values nowhere."""
+    return any(not _matching(grid, {key: (value,)}) for value in values)
+
+
 def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> str:
     """Returns what the grid lacks for a test, or an empty text."""
+    name = f"experiments.{experiment.name}"
     for cells in test.selections():
         for key, values in cells.items():
-            for value in values:
-                if not _matching(grid, {**cells, key: (value,)}):
-                    name = key.replace("_", " ")
-                    where = f"experiments.{experiment.name} has no {name} {value}"
-                    return f"{where} in the cells of it that are named"
-    least = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
-    wanted = least.get(test.type, 1)
-    if test.over in FACTORS:
-        for cells in test.selections():
-            sizes = {cell.get(test.over) for cell in _matching(grid, cells)}
-            fixed = test.chosen and test.over in cells
-            if len(sizes) < wanted and not fixed:
-                name = test.over.replace("_", " ")
-                text = f"at least {wanted} values of {name} are expected"
-                return f"experiments.{experiment.name} has {len(sizes)}; {text}"
+            lacking = [one for one in values if not _matching(grid, {**cells, key: (one,)})]
+            if lacking:
+                others = [] if _unknown(grid, key, lacking) else [*cells.items()]
+                named = [(key, tuple(lacking)), *((k, v) for k, v in others if k != key)]
+                told = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
+                return f"{name} has no {wording.listed(told, 'with')}"
+    wanted = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
+    least = wanted.get(test.type, 1)
+    if test.over not in FACTORS or test.over in test.of:
+        return ""
+    for side in [test.of, test.to] if test.of else [{}]:
+        positions = {cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})}
+        if len(positions) < least:
+            told = wording.count(len(positions), "value")
+            return f"{name} has {told} of {test.over.replace('_', ' ')} where {least} are needed"
     return ""
 
 
@@ -398,12 +398,18 @@ def _warn_of_seeds(
             short.setdefault((name, count, needed), []).append(claim.id)
     for (name, count, needed), ids in short.items():
         text = f"received {wording.count(count, 'seed')} in experiments.{name}; at least {needed} "
-        text += f"are expected for a verdict on {wording.listed(ids)}."
+        text += f"are expected for a verdict on {_some(ids)}."
         findings.warn(Problem(("claims",), text))
     if times:
         text = f"received 1 timing job per configuration; at least {outcomes.LEAST_SEEDS} are "
-        text += f"expected for a verdict on {wording.listed(times)}."
+        text += f"expected for a verdict on {_some(times)}."
         findings.warn(Problem(("claims",), text))
+
+
+def _some(ids: list[str]) -> str:
+    """Returns the first of some ids, and how many more there are."""
+    shown = ids if len(ids) <= _SHOWN else [*ids[:_SHOWN], f"{len(ids) - _SHOWN} more"]
+    return wording.listed(shown)
 
 
 def seeds_needed(test: Test, positions: int, tests: int) -> int:
