@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -141,6 +142,10 @@ def test_a_trajectory_is_read_at_its_last_row_within_a_budget():
     )
     parts = dict(found(pandas.DataFrame(rows), one))
     assert parts["batch size 16"].effect == 0.5 and parts["batch size 32"].effect == 0.25
+    ((_, slope),) = found(
+        pandas.DataFrame(rows), dataclasses.replace(one, type="trend", direction="falls")
+    )
+    assert slope.effect == -0.25
 
 
 def test_orders_best_sizes_and_exceptions_by_their_cells():

@@ -215,6 +215,10 @@ def test_a_verdict_stands_with_its_effect_and_interval(tmp_path):
     assert [row["word"] for row in shown] == ["Held", "Held", "Cannot be tested here"]
     assert shown[0]["n"] == "6" and shown[0]["p_shown"] == "< 0.001"
     assert claim_rows.in_words(shown[0]).endswith("] per doubling of batch size")
+    (against,) = claim_rows.build(
+        [{**inputs.claims[0], "verdict": "not held", "p_against_holm": "0.01"}], lambda *_: None
+    )
+    assert (against["p_shown"], against["p_of"]) == ("0.010", "of the contrary")
     assert claim_rows.counts(inputs.claims) == "2 held, 1 cannot be tested here"
     html = report.build(study, inputs)
     assert '<tr class="held">' in html and '<tr class="cannot-be-tested-here">' in html

@@ -65,7 +65,8 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
     for _, run in frame.groupby(["machine", "run"], sort=False):
         at = trajectories.value_at(run[budget], run[column], value)
         found.append({**run.iloc[0].to_dict(), budget: value, column: at})
-    return pandas.DataFrame(found)
+    others = {*claim_tables.BUDGETS} - {budget, column}
+    return pandas.DataFrame(found).drop(columns=[*others])
 
 
 def parts(frame: pandas.DataFrame, test: Test) -> list[Part]:
@@ -91,7 +92,7 @@ def _series(
     keys = [
         name
         for name in claim_tables.TABLES[test.table].keys
-        if name in frame and name not in named and frame[name].nunique() > 1
+        if name in frame and name not in {*named, test.column} and frame[name].nunique() > 1
     ]
     factors = [name for name in run_series.series_factors(frame) if name not in named]
     # With another factor than the batch size in its place, each batch size is a series.

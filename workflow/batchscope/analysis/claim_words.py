@@ -82,4 +82,4 @@ def _value(value: Any) -> str:
 
 
 def _name(factor: str) -> str:
-    return factor.replace("_", " ")
+    return "number of epochs" if factor == "at_epoch" else factor.replace("_", " ")

@@ -37,12 +37,14 @@ class Table:
         measures: What fills it, one of them: a measure of trainings, or a timing; empty where any
             training does.
         of_times: Whether it is a table of timing jobs.
+        figures: Figures that show it, the first to be preferred.
     """
 
     columns: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
     of_times: bool = False
+    figures: tuple[str, ...] = ()
 
 
 def _timings() -> dict[str, Table]:
@@ -54,13 +56,20 @@ def _timings() -> dict[str, Table]:
         "profiles": ("profile",),
     }
     keys = {"training_times": ("at_epoch",)}
+    figures = {
+        "throughput": ("throughput",),
+        "sweeps": ("step_time",),
+        "training_times": ("training_time",),
+        "utilisation": ("utilisation", "frameworks"),
+        "profiles": ("profile",),
+    }
     found = {}
     for name, filling in measures.items():
         every = TIMING_COLUMNS[f"{name}.csv"].items()
         own = tuple(
             column for column, about in every if about.kind != "str" and column not in _ROWS
         )
-        found[name] = Table(own, keys.get(name, ()), filling, of_times=True)
+        found[name] = Table(own, keys.get(name, ()), filling, True, figures[name])
     return found
 
 
@@ -72,9 +81,12 @@ TABLES: dict[str, Table] = {
             *("epoch_distance", "weight_distance"),
         ),
         ("epoch",),
+        figures=("loss_curves",),
     ),
     "trajectories": Table(
-        tuple(name for name in columns.TRAJECTORIES if name != "machine"), BUDGETS
+        tuple(name for name in columns.TRAJECTORIES if name != "machine"),
+        BUDGETS,
+        figures=("progress",),
     ),
     "at_epochs": Table(
         (
@@ -88,12 +100,21 @@ TABLES: dict[str, Table] = {
             "train_seconds",
         ),
         ("at_epoch",),
+        figures=("accuracy_by_epochs",),
     ),
-    "layers": Table(("distance", "relative"), ("layer",), ("weight_distance",)),
+    "layers": Table(
+        ("distance", "relative"),
+        ("layer",),
+        ("weight_distance",),
+        figures=("weight_distance_by_layer",),
+    ),
     "alignment": Table(
-        ("norm", "ratio", "independent"), ("place", "examples"), ("gradient_alignment",)
+        ("norm", "ratio", "independent"),
+        ("place", "examples"),
+        ("gradient_alignment",),
+        figures=("gradient_alignment",),
     ),
-    "lines": Table(("loss", "accuracy"), ("split", "alpha"), ("line",)),
+    "lines": Table(("loss", "accuracy"), ("split", "alpha"), ("line",), figures=("line",)),
     **_timings(),
 }
 FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}

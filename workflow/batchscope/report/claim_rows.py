@@ -46,7 +46,8 @@ def counts(rows: Iterable[Row]) -> str:
 
 def _shown(row: Row, link: Link) -> dict[str, Any]:
     numbers = [parsed(row[name]) for name in ("effect", "effect_low", "effect_high")]
-    p = format_p(parsed(row["p_holm"])) if row["p_holm"] else ""
+    against = row["verdict"] == ledger.NOT_HELD
+    p = row["p_against_holm" if against else "p_holm"]
     figure = link(row["experiment"], row["figure"]) if row["figure"] else None
     return {
         **row,
@@ -55,7 +56,8 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         "estimate": format_interval(*numbers),
         "effect_is": " ".join(filter(None, [row["effect_is"], row["unit"] and f"({row['unit']})"])),
         "decides": _decides(row),
-        "p_shown": p,
+        "p_shown": format_p(parsed(p)) if p else "",
+        "p_of": "of the contrary" if against else "",
         "figure_link": figure,
     }
 

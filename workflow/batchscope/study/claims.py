@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import claim_tables, coercion, figure_names, outcomes, run_names
+from batchscope.catalogue import claim_tables, coercion, outcomes, run_names
 from batchscope.catalogue.claim_tables import FACTORS, TABLES
 from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.figures import FIGURES
@@ -306,10 +306,11 @@ def _figure(
         findings.report(received((*place, "figure"), given, expected, experiment.figures))
     if given:
         return given
-    shown = experiment.figures or tuple(experiment.published)
+    # An experiment that names none draws all that it can.
+    shown = experiment.figures or tuple(FIGURES)
     of_column = [name for name in shown if test.column in FIGURES[name].columns]
-    early = [name for name in shown if name in figure_names.EPOCH_FIGURES]
-    return next(iter([*of_column, *(early if test.table == "at_epochs" else ()), *shown]), "")
+    of_table = [name for name in TABLES[test.table].figures if name in shown]
+    return next(iter([*of_table, *of_column, *experiment.figures]), "")
 
 
 # --- What the grid can decide ---------------------------------------------------------------
