@@ -238,13 +238,14 @@ def test_seeds_repeat_no_time():
     [
         ("no_gpu", "", "a GPU"),
         ("missing", "gpu", "a GPU"),
-        ("not_installed", "", "what is not here: not installed"),
+        ("no_cores", "", "as many cores as threads"),
+        ("not_installed", "", "an installation of mxnet"),
         ("diverged", "", "a finished run with a value in every cell: batch size 16"),
     ],
 )
 def test_what_is_not_here_is_named(status, requires, missing):
     frame = runs(falling)
-    frame = frame[frame["optimizer"] == "sgd"]
+    frame = frame[frame["optimizer"] == "sgd"].assign(framework="mxnet")
     frame.loc[frame["batch_size"] == 16, "status"] = status
     row = judged(frame, claim("one", test("value", low=0.5), requires=requires)).loc["one"]
     assert (row["verdict"], row["missing"]) == ("cannot be tested here", missing)
@@ -267,6 +268,29 @@ def test_a_grid_without_the_cells_is_told():
     ).loc["one"]
     assert row["missing"] == "cells that gap does not have at this scale"
     assert row["verdict"] == "cannot be tested here" and pandas.isna(row["n"])
+    nothing = judged(runs(falling).iloc[:0], claim("one", test("value", low=0.5)))
+    assert nothing["missing"]["one"] == "results of gap"
+
+
+def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anything():
+    """Six seeds, four series of noise: every claim lies at its own bound."""
+    generator, draws = np.random.default_rng(5), 200
+    stated_here = [
+        *(claim(f"t{way}", test("trend", direction=way)) for way in ("rises", "falls")),
+        *(claim(f"v{size}", test("value", low=0.0, cells={"batch_size": (size,)}))
+          for size in SIZES),
+        claim("c", test("comparison", low=0.0, of={"batch_size": (64,)}, to={"batch_size": (16,)})),
+        claim("a", test("argmax", chosen=(16,))),
+    ]  # fmt: skip
+    words = []
+    for _ in range(draws):
+        noise = generator.normal(size=(129, 6))
+        frame = runs(lambda size, seed, _, drawn=noise: drawn[size, seed])
+        frame = frame[frame["optimizer"] == "sgd"]
+        words.append(set(judged(frame, *stated_here)["verdict"]))
+    most = 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
+    for verdict in ("held", "not held"):
+        assert np.mean([verdict in found_here for found_here in words]) <= most
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,10 @@ def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
     parts = claim_cells.parts(rows, test) if len(rows) and test.column in rows else []
     found = claim_tests.every(parts) if parts else None
     positions = rows[test.over].nunique() if test.over in rows else 1
-    return _Judged(claim, found, _missing(claim, rows, found), positions)
+    return _Judged(claim, found, _missing(claim, rows, found, frame.empty), positions)
 
 
-def _missing(claim: Claim, rows: pandas.DataFrame, found: Found | None) -> str:
+def _missing(claim: Claim, rows: pandas.DataFrame, found: Found | None, untouched: bool) -> str:
     """Returns what a test lacks beside replicates; empty where it lacks nothing."""
     test = claim.test
     if found is not None and found.tested.n > 0:
@@ -116,13 +116,16 @@ def _missing(claim: Claim, rows: pandas.DataFrame, found: Found | None) -> str:
         return ""
     if claim.requires == MACHINE:
         return "the results of a second machine"
-    statuses = [
-        one for one in rows.get("status", pandas.Series(dtype=str)).unique() if one in absence.WORDS
-    ]
+    statuses = set(rows["status"]) if "status" in rows else set()
     if claim.requires == GPU or absence.NO_GPU in statuses:
         return "a GPU"
-    if statuses:
-        return f"what is not here: {wording.listed(absence.WORDS[one] for one in statuses)}"
+    if absence.NO_CORES in statuses:
+        return "as many cores as threads"
+    if absence.NOT_INSTALLED in statuses:
+        lacking = rows.loc[rows["status"] == absence.NOT_INSTALLED, "framework"].unique()
+        return f"an installation of {wording.listed(lacking)}"
+    if untouched:
+        return f"results of {test.experiment}"
     if rows.empty or found is None:
         return f"cells that {test.experiment} does not have at this scale"
     lacking = f": {found.deciding}" if found.deciding else ""
