@@ -40,6 +40,24 @@ def selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
     return frame
 
 
+def absent(frame: pandas.DataFrame, test: Test) -> str:
+    """Returns words for the first named cell that no row has; empty where all are there.
+
+    A budget names no cell: it is read within a run.
+    """
+    for cells in test.selections():
+        named = {
+            name: values
+            for name, values in cells.items()
+            if test.table != "trajectories" or name not in claim_tables.BUDGETS
+        }
+        for name, values in named.items():
+            for value in values:
+                if selected(frame, {**named, name: (value,)}).empty:
+                    return run_series.describe({name: value})
+    return ""
+
+
 def rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
     """Returns the rows that a test is of; the column is NaN where a run gave no value.
 

@@ -100,22 +100,21 @@ def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
     parts = claim_cells.parts(rows, test) if len(rows) and test.column in rows else []
     found = claim_tests.every(parts) if parts else None
     positions = rows[test.over].nunique() if test.over in rows else 1
-    return _Judged(claim, found, _missing(claim, rows, found, frame.empty), positions)
+    return _Judged(claim, found, _missing(claim, frame, found), positions)
 
 
-def _missing(claim: Claim, rows: pandas.DataFrame, found: Found | None, untouched: bool) -> str:
+def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
     """Returns what a test lacks beside replicates; empty where it lacks nothing."""
-    test = claim.test
-    if found is not None and found.tested.n > 0:
-        least = outcomes.LEAST_SEEDS
-        if test.timed and found.tested.n < least:
-            return (
-                f"at least {least} timing jobs of every configuration, in turns "
-                f"({found.tested.n} here)"
-            )
-        return ""
+    test, least = claim.test, outcomes.LEAST_SEEDS
+    absent = claim_cells.absent(frame, test)
+    if found is not None and found.tested.n > 0 and not absent:
+        jobs = found.tested.n
+        few = test.timed and jobs < least
+        words = f"at least {least} timing jobs of every configuration, in turns ({jobs} here)"
+        return words if few else ""
     if claim.requires == MACHINE:
         return "the results of a second machine"
+    rows = claim_cells.rows(frame, test)
     statuses = set(rows["status"]) if "status" in rows else set()
     if claim.requires == GPU or absence.NO_GPU in statuses:
         return "a GPU"
@@ -124,10 +123,12 @@ def _missing(claim: Claim, rows: pandas.DataFrame, found: Found | None, untouche
     if absence.NOT_INSTALLED in statuses:
         lacking = rows.loc[rows["status"] == absence.NOT_INSTALLED, "framework"].unique()
         return f"an installation of {wording.listed(lacking)}"
-    if untouched:
+    if frame.empty:
         return f"results of {test.experiment}"
-    if rows.empty or found is None:
-        return f"cells that {test.experiment} does not have at this scale"
+    if absent:
+        return f"cells that {test.experiment} does not have: {absent}"
+    if found is None:
+        return f"cells that {test.experiment} does not have"
     lacking = f": {found.deciding}" if found.deciding else ""
     return f"a finished run with a value in every cell{lacking}"
 
