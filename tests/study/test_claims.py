@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -184,3 +185,32 @@ def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
     for other in ({"cells": {"batch_size": (16, 32)}}, {"table": "at_epochs"}, {"over": "epochs"}):
         given = {"direction": "falls", "table": "runs", **other}
         assert ClaimTest("trend", "gap", column="test_accuracy", **given).asked == ""
+
+
+JUNK = (None, "", "x", -1, 1e400, [], {}, [[1]], {"a": 1}, True)
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+def test_junk_anywhere_in_a_claim_is_a_problem_or_read(junk):
+    whole = study(
+        {**FALLS, "table": "at_epochs", "cells": {"at_epoch": [1, 2]}, "over": "batch_size"},
+        {"type": "comparison", "of": {"batch_size": 64}, "to": {"batch_size": 16}, "above": 0},
+        {"type": "argmax", "is": [16, 32], "best": "lowest"},
+        {"type": "order", "order": [{"optimizer": "sgd"}, {"optimizer": "adam"}]},
+    )
+    for path in list(leaves(whole["claims"], ("claims",))):
+        broken = copy.deepcopy(whole)
+        node = broken
+        for key in path[:-1]:
+            node = node[key]
+        node[path[-1]] = junk
+        found = config.schema_problems(broken)
+        planned_here, problems = planner.draft(broken, "full", found)
+        assert (planned_here is None) == bool(found or problems), path
+
+
+def leaves(node, path):
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from leaves(value, (*path, key))
