@@ -13,7 +13,7 @@ from batchscope import figures
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.store import records
 from batchscope.study import config, plan
-from batchscope.tables import run_table
+from batchscope.tables import claim_table, run_table
 
 QUESTION = 'Does <script>alert("question")</script> a larger batch "generalise" worse, & why?'
 TITLE = 'Batch size & <b>bold</b> "claims" on digits'
@@ -37,7 +37,29 @@ _EXPERIMENT = """
       generalisation_gap:
         figure: Figure <i>3</i>
         found: The gap & the <b>sharpness</b> rise.
-        claims: {{generalisation_gap: rises, sharpness_full_0.001: rises, seconds_per_epoch: falls}}
+"""
+
+
+_CLAIMS = """
+claims:
+  - id: gap_rises
+    document: A <b>document</b>
+    place: Figure <i>3</i>
+    sentence: The gap & the <b>loss</b> rise.
+    test: {type: trend, experiment: EXPERIMENT, column: generalisation_gap, direction: rises}
+    figure: generalisation_gap
+  - id: sharpness_rises
+    document: A <b>document</b>
+    place: Figure 4
+    sentence: Larger batches end at sharper minimizers.
+    test: {type: trend, experiment: EXPERIMENT, column: sharpness_full_0.001, direction: rises}
+    figure: sharpness
+  - id: epochs_are_faster
+    document: Another document
+    place: Figure 5
+    sentence: Larger batches take less time per epoch.
+    test: {type: trend, experiment: EXPERIMENT, column: seconds_per_epoch, direction: falls}
+    figure: time
 """
 
 
@@ -52,6 +74,7 @@ def write_config(folder: Path, seeds: int = 6, experiments: tuple[str, ...] = ("
     for name in experiments:
         title, question = json.dumps(f"The {name} <u>found</u>"), json.dumps(QUESTION)
         text += _EXPERIMENT.format(name=name, title=title, question=question, seeds=seeds)
+    text += _CLAIMS.replace("EXPERIMENT", experiments[0])
     path = folder / "studies" / "example.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -91,6 +114,8 @@ def write(
         place = results / "studies" / study.folder_name / name
         run_table.write(results, study, name, place)
         write_figures(place / "figures", figures.drawn(experiment))
+    tables = results / "studies" / study.folder_name
+    claim_table.write(study, tables, tables / claim_table.FILE)
     return study, results, path
 
 

@@ -17,6 +17,7 @@ from batchscope.catalogue import measure_settings, outcomes, parameters, run_nam
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import records
+from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
 
 DATASET = run_names.token("digits", "1f0a93c2")
@@ -39,6 +40,7 @@ class Study:
     machine: str = "local"
     folder_name: str = "made_up"
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
 
 
 def grid(

@@ -171,6 +171,22 @@ def draw(arguments: argparse.Namespace) -> None:
     figures.write(arguments.tables, figures.drawn(experiment), arguments.output)
 
 
+def claims(arguments: argparse.Namespace) -> None:
+    from batchscope.study import config
+    from batchscope.tables import claim_table
+
+    study = config.study(arguments.config, arguments.scale)
+    claim_table.write(study, arguments.output.parent, arguments.output)
+
+
+def ledger(arguments: argparse.Namespace) -> None:
+    from batchscope.report import ledger_page
+
+    output = arguments.output or arguments.results / "ledger.html"
+    ledger_page.write(arguments.results, output)
+    print(f"Written: {output}")
+
+
 def report(arguments: argparse.Namespace) -> None:
     from batchscope import report
     from batchscope.study import config
@@ -372,6 +388,9 @@ def _parser() -> argparse.ArgumentParser:
     found = experiment("figures", draw, "Draw the figures of one experiment.")
     found.add_argument("--experiment", required=True)
     found.add_argument("--tables", type=Path, required=True)
+    experiment("claims", claims, "Test what the documents of a study state, by its tables.")
+    found = step("ledger", ledger, "Write what held of every study's documents: one page.")
+    found.add_argument("--output", type=Path, help="the page; results/ledger.html if left out")
     found = experiment("report", report, "Build the report of a study.")
     found.add_argument("--partial", action="store_true", help="from whatever exists")
     return parser

@@ -279,6 +279,15 @@ def test_filters(opened):
     assert count.text == "1 of 60 runs" and _column(opened, "experiment") == ["second"]
 
 
+def test_claims_are_filtered_by_verdict(opened):
+    rows = opened.find_elements(By.CSS_SELECTOR, ".claims tbody tr")
+    assert len(rows) == 3 and all(row.is_displayed() for row in rows)
+    opened.find_element(By.ID, "verdict-held").click()
+    assert not any(row.is_displayed() for row in rows)  # the seeds are too few for any verdict
+    opened.find_element(By.ID, "verdict-untested").click()
+    assert all(row.is_displayed() for row in rows)
+
+
 def test_columns_can_be_chosen(opened):
     head = _head(opened, "parameters")
     assert not head.is_displayed() and _head(opened, "test_accuracy").is_displayed()

@@ -10,6 +10,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from markupsafe import escape
 
 import costs
 import report_example
@@ -19,7 +20,16 @@ from batchscope.analysis import intervals
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes, run_names
 from batchscope.errors import UserError
-from batchscope.report import answers, claims, content, gaps, places, runs_table, text
+from batchscope.report import (
+    answers,
+    claim_rows,
+    content,
+    gaps,
+    ledger_page,
+    places,
+    runs_table,
+    text,
+)
 from batchscope.store import records
 from batchscope.study import config, planner
 
@@ -195,22 +205,63 @@ def test_resolved_answers_are_told(tmp_path):
     assert "This report is partial" not in page.text
 
 
-def test_what_was_published_is_judged_at_the_top_and_below_its_figure(example):
+def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
     study, results, path, html = example
-    found = report.read(study, results, path, partial=True).answers["gap"]
-    verdicts = claims.verdicts(
-        study.experiments["gap"].trainings.claims["generalisation_gap"], found
-    )
-    assert len(verdicts) == 3 and verdicts[2].word.endswith("not tested")
+    rows = report.read(study, results, path, partial=True).claims
+    assert [row["id"] for row in rows] == ["gap_rises", "sharpness_rises", "epochs_are_faster"]
     page = Page(html)
-    counts = ", ".join(f"{count} {word.lower()}" for word, count in claims.counts(verdicts))
-    assert f"as the batch size grows: {counts}." in page.text
-    (position,) = re.findall(r'href="#figure-(\d+)"', html)
-    for verdict in verdicts:
-        assert page.text.count(f"{verdict.word}: {verdict.text}") == 2
-    figure = html.partition(f'id="figure-{position}"')[2].partition("</figure>")[0]
-    assert "(counterpart of: Figure &lt;i&gt;3&lt;/i&gt;)" in figure
-    assert "As the batch size grows" in figure and "Measured of: final weights" in figure
+    assert "A <b>document</b> 2 cannot be tested here." in page.text
+    (links, texts) = zip(
+        *re.findall(r'<a href="#(figure-\d+)">(Figure \d+)</a>', html), strict=True
+    )
+    assert len(links) == 3
+    for link, label, row in zip(links, texts, rows, strict=True):
+        figure = html.partition(f'id="{link}"')[2].partition("</figure>")[0]
+        assert figure.startswith(f'><span id="gap-{row["figure"]}"></span>')
+        assert escape(row["sentence"]) in figure and escape(row["missing"]) in figure
+        assert link == label.lower().replace(" ", "-")
+    assert "(counterpart of: Figure &lt;i&gt;3&lt;/i&gt;)" in html
+    assert "at least 6 timing jobs of every configuration, in turns (1 here)" in page.text
+    assert "Measured of: final weights" in page.text
+
+
+def test_a_verdict_stands_with_its_effect_and_interval(tmp_path):
+    study, results, path = report_example.write(tmp_path, troubles=False)
+    inputs = report.read(study, results, path)
+    shown = claim_rows.build(inputs.claims, lambda *_: ("Figure 1", "#figure-1"))
+    assert [row["word"] for row in shown] == ["Held", "Held", "Cannot be tested here"]
+    assert shown[0]["n"] == "6" and shown[0]["p_shown"] == "< 0.001"
+    assert claim_rows.in_words(shown[0]).endswith("] per doubling of batch size")
+    (against,) = claim_rows.build(
+        [{**inputs.claims[0], "verdict": "not held", "p_against_holm": "0.01"}], lambda *_: None
+    )
+    assert (against["p_shown"], against["p_of"]) == ("0.010", "of the contrary")
+    assert claim_rows.counts(inputs.claims) == "2 held, 1 cannot be tested here"
+    html = report.build(study, inputs)
+    assert '<tr class="held">' in html and '<tr class="cannot-be-tested-here">' in html
+    assert Page(html).open == []
+    (results / "studies" / "example" / "claims.csv").unlink()
+    with pytest.raises(UserError, match=r"claims\.csv: missing; run snakemake to make it"):
+        report.read(study, results, path)
+    assert report.read(study, results, path, partial=True).claims == []
+
+
+def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(tmp_path):
+    empty = Page(ledger_page.build(tmp_path, tmp_path))
+    assert "No study has claims.csv yet" in empty.text and empty.open == []
+    study, results, path = report_example.write(tmp_path, troubles=False)
+    alone = ledger_page.build(results, results)
+    assert "<a href" not in alone.partition("<main")[2]
+    report.write(study, results, path, results / "studies" / "example" / "report.html")
+    ledger_page.write(results, results / "ledger.html")
+    html = (results / "ledger.html").read_text(encoding="utf-8")
+    page = Page(html)
+    assert page.open == [] and "script-src &#39;none&#39;" in html
+    assert "3 claims: 2 held, 1 cannot be tested here." in page.text
+    assert html.index("A &lt;b&gt;document") < html.index("Another document")
+    own = (results / "studies" / "example" / "report.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="(studies/example/report\.html)#([\w-]+)"', html)
+    assert len(links) == 3 and all(f'id="{anchor}"' in own for _, anchor in links)
 
 
 def test_series_stand_beside_the_first_of_them(example):

@@ -219,3 +219,17 @@ def test_deleted_data_are_made_alone(whole, capsys):
     for path in every_file(whole):
         Path(path).unlink(missing_ok=True)
     assert {data, run} < set(whole.targets())  # nothing was made of them yet
+
+
+def test_the_ledger_reads_the_claims_of_every_study_that_has_some(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    study = made(vary={"batch_size": [16]})
+    assert study.ledger_tables() == []
+    for name in ("second", "first"):
+        folder = tmp_path / "results" / "studies" / name
+        folder.mkdir(parents=True)
+        (folder / "claims.csv").touch()
+    (tmp_path / "results" / "studies" / "third").mkdir()
+    assert study.ledger_tables() == [
+        f"results/studies/{name}/claims.csv" for name in ("first", "second")
+    ]

@@ -206,6 +206,23 @@ def test_a_documents_numbers(edited):
     assert configured(edited, change) == TABLES
 
 
+def test_what_a_document_states_is_tested_and_put_into_the_ledger(edited):
+    test = {"type": "trend", "experiment": "batch_size", "column": "test_accuracy"}
+    claim = {"id": "falls", "document": "D", "place": "Figure 1", "sentence": "It falls."}
+
+    def change(config):
+        config["claims"] = [{**claim, "test": {**test, "direction": "falls"}}]
+
+    assert configured(edited, change) == {"claims": 1, **DRAWN}
+    project.run(edited)
+    (row,) = csv.DictReader((edited / "results/studies/tiny/claims.csv").read_text().splitlines())
+    assert (row["verdict"], row["n"]) == ("cannot be tested here", "2")
+    assert project.planned(edited, "ledger") == {"ledger": 1}
+    project.run(edited, "ledger")
+    assert "It falls." in (edited / "results" / "ledger.html").read_text(encoding="utf-8")
+    assert project.planned(edited) == {}
+
+
 def test_a_title(edited):
     def change(config):
         experiment(config)["title"] = "Another"

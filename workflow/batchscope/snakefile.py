@@ -229,6 +229,24 @@ class Jobs:
             f"{self.folder}/{name}/{table}" for name in self.study.experiments for table in TABLES
         ]
 
+    @property
+    def claims(self) -> str:
+        """The table of what the study's documents state."""
+        return f"{self.folder}/claims.csv"
+
+    def stated(self) -> list[str]:
+        """The same, where they state something."""
+        return [self.claims] if self.study.claims else []
+
+    def claim_tables(self) -> list[str]:
+        """Tables that the study's claims read."""
+        read = {(claim.test.experiment, claim.test.table) for claim in self.study.claims}
+        return [f"{self.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
+
+    def ledger_tables(self) -> list[str]:
+        """Tables of claims of all studies that have one."""
+        return sorted(path.as_posix() for path in Path(RESULTS, "studies").glob("*/claims.csv"))
+
     def figure_patterns(self, experiment: str) -> list[str]:
         """Files of an experiment's figures, with wildcards for study and experiment."""
         files = figures.files(figures.drawn(self.study.experiments[experiment]))
@@ -248,7 +266,7 @@ class Jobs:
         Of itself, Snakemake makes nothing again that is missing behind a report which is there. A
         partial report asks for no data and no records. Where data sets were deleted, they alone.
         """
-        behind = [*self.tables(), *self.figures()]
+        behind = [*self.tables(), *self.stated(), *self.figures()]
         if not self.partial:
             if deleted := self._deleted_data():
                 names = ", ".join(Path(path).parent.name for path in deleted)

@@ -1,4 +1,4 @@
-"""The report: one HTML file per study."""
+"""The report, one HTML file per study, and the ledger of all studies."""
 
 
 rule report:
@@ -6,6 +6,7 @@ rule report:
     input:
         tables=STUDY.tables(),
         figures=STUDY.figures(),
+        claims=STUDY.stated(),
         config=STUDY.config_path,
         code=jobs.REPORT_CODE,
         logs=STUDY.quoted_logs(),
@@ -22,3 +23,18 @@ rule report:
     shell:
         "python workflow/run.py report --config {input.config:q} --scale {params.scale:q}"
         " --output {output.page:q} {params.partial} > {log:q} 2>&1"
+
+
+rule ledger:
+    """What every study here says of its documents' claims, on one page."""
+    input:
+        claims=lambda wildcards: STUDY.ledger_tables(),
+        code=jobs.REPORT_CODE,
+    output:
+        "results/ledger.html",
+    log:
+        "logs/ledger.log",
+    conda:
+        "../../envs/batchscope.yaml"
+    shell:
+        "python workflow/run.py ledger --output {output:q} > {log:q} 2>&1"

@@ -23,6 +23,25 @@ rule tabulate:
         " --output results/studies/{wildcards.study:q}/{wildcards.experiment:q} > {log:q} 2>&1"
 
 
+rule claims:
+    """Tests what the documents of the study state."""
+    input:
+        tables=STUDY.claim_tables(),
+        config=STUDY.config_path,
+        code=jobs.TABLE_CODE,
+    output:
+        STUDY.claims,
+    log:
+        f"logs/claims/{STUDY.study.folder_name}.log",
+    conda:
+        "../../envs/batchscope.yaml"
+    params:
+        scale=STUDY.scale,
+    shell:
+        "python workflow/run.py claims --config {input.config:q} --scale {params.scale:q}"
+        " --output {output:q} > {log:q} 2>&1"
+
+
 # Each file of each figure is declared, so that what is deleted is drawn again. Experiments have
 # figures of their own, hence a rule of their own.
 for EXPERIMENT in STUDY.study.experiments:

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass, replace
 
 from batchscope.catalogue import columns
-from batchscope.catalogue.measures import MEASURES
 
 RISES, FALLS = "rises", "falls"
 DIRECTIONS = (RISES, FALLS)
@@ -43,19 +42,6 @@ def _outcome(column: str) -> Outcome | None:
     if not found or not found.label:
         return None
     return Outcome(column, found.label, found.unit, found.direction, found.source, found.timed)
-
-
-def _examples() -> tuple[str, ...]:
-    births = {
-        entry.name: {name: setting.birth for name, setting in entry.parameters.items()}
-        for entry in MEASURES.values()
-    }
-    every = columns.of_measures(births)
-    return tuple(name for name in every if _outcome(name))
-
-
-# For messages: every outcome, those of a setting by its birth value.
-EXAMPLES = _examples()
 
 
 def outcome(column: str) -> Outcome | None:

@@ -8,26 +8,31 @@ Content-Security-Policy forbids every request.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 from markupsafe import Markup
 
 from batchscope import disk, project_files, wording
 from batchscope.catalogue import figure_names, own_columns, run_factors, sweep_names
 from batchscope.catalogue.figures import FIGURES
-from batchscope.report import advice_card, answers, claims, gaps, machine_answer, places, runs_table
+from batchscope.report import (
+    advice_card,
+    answers,
+    claim_rows,
+    gaps,
+    machine_answer,
+    page,
+    places,
+    runs_table,
+)
 from batchscope.report.content import Figure, Inputs, Rows, read
 from batchscope.report.text import marked, moment, parsed, plain
 from batchscope.store import records, status
 
 if TYPE_CHECKING:
-    from batchscope.analysis.outcome_answers import Answer
     from batchscope.study.plan import Experiment, Study
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
@@ -77,18 +82,15 @@ def build(study: Study, inputs: Inputs) -> str:
     rows = runs_table.complete(study, inputs.rows)
     table, print_rule = runs_table.build(rows)
     found = gaps.find(study, rows, inputs)
-    script = _asset("report.js")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+    script = page.asset("report.js")
+    places_of = _places_of_figures(study, inputs)
+    stated = claim_rows.build(
+        inputs.claims, lambda experiment, figure: places_of.get((experiment, figure))
     )
-    experiments = _experiments(study, rows, inputs)
+    experiments = _experiments(study, rows, inputs, stated)
     cards = advice_card.cards(study, inputs.advice)
-    return environment.get_template("report.html.j2").render(
+    return page.render(
+        "report.html.j2",
         title=study.title or study.name,
         cards=[card for card in cards if card.found],
         without=[card for card in cards if not card.found],
@@ -96,7 +98,8 @@ def build(study: Study, inputs: Inputs) -> str:
         summary=_summary(rows, inputs),
         notes=_notes(study, rows, inputs),
         experiments=experiments,
-        held=_held(experiments),
+        ledger=_ledger(stated),
+        reading_claims=claim_rows.READING,
         reading=answers.READING,
         reading_differences=answers.DIFFERENCES,
         table=table,
@@ -113,8 +116,8 @@ def build(study: Study, inputs: Inputs) -> str:
         commands=gaps.commands(study, inputs.config_name),
         trained=bool(study.runs),
         here=bool(study.datasets),
-        policy=_policy(script),
-        style=Markup("\n" + _asset("report.css") + print_rule),
+        policy=page.policy(script),
+        style=Markup("\n" + page.asset("report.css") + print_rule),
         script=Markup(script),
     )
 
@@ -140,23 +143,6 @@ def headline(study: Study, inputs: Inputs) -> str:
         if said := answers.in_short(inputs.answers.get(name, [])):
             return f"{experiment.title or name}: {said} ({runs})."
     return f"{runs}."
-
-
-def _asset(name: str) -> str:
-    """Returns one of our own files; refuses what could end its element early."""
-    text = (project_files.TEMPLATES / name).read_text(encoding="utf-8")
-    if "</" in text:
-        raise ValueError(f"Expected no closing tag in {name}.")
-    return text
-
-
-def _policy(script: str) -> str:
-    """Returns a policy under which only this script runs and nothing is fetched."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def _summary(rows: Rows, inputs: Inputs) -> str:
@@ -204,13 +190,23 @@ def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
     return notes
 
 
-def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any]]:
+def _places_of_figures(study: Study, inputs: Inputs) -> dict[tuple[str, str], tuple[str, str]]:
+    """Returns (experiment, figure) -> what it is called on the page, and its address there."""
+    drawn = [
+        (name, figure.name) for name in study.experiments for figure in inputs.figures.get(name, [])
+    ]
+    return {key: (f"Figure {number}", f"#figure-{number}") for number, key in enumerate(drawn, 1)}
+
+
+def _experiments(
+    study: Study, rows: Rows, inputs: Inputs, stated: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Returns what the page shows of each experiment; figures are numbered throughout."""
     shown, drawn = [], 0
     for name, experiment in study.experiments.items():
         found = inputs.answers.get(name, [])
         figures = [
-            _figure(drawn + i, one, experiment, found, rows[name])
+            _figure(drawn + i, one, experiment, stated, rows[name])
             for i, one in enumerate(inputs.figures.get(name, []), 1)
         ]
         shown.append(
@@ -234,30 +230,33 @@ def _experiments(study: Study, rows: Rows, inputs: Inputs) -> list[dict[str, Any
     return shown
 
 
-def _held(experiments: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns what was stated beforehand and what became of it, figure by figure."""
-    rows = [
-        {"experiment": experiment["title"], "figure": figure}
-        for experiment in experiments
-        for figure in experiment["figures"]
-        if figure["verdicts"]
-    ]
-    found = [verdict for row in rows for verdict in row["figure"]["verdicts"]]
-    counts = ", ".join(f"{count} {word.lower()}" for word, count in claims.counts(found))
-    return {"rows": rows, "counts": counts}
+def _ledger(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what was stated beforehand and what became of it, by document."""
+    documents = dict.fromkeys(row["document"] for row in stated)
+    found = []
+    for document in documents:
+        rows = [row for row in stated if row["document"] == document]
+        found.append({"document": document, "rows": rows, "counts": claim_rows.counts(rows)})
+    return found
 
 
 def _figure(
     position: int,
     figure: Figure,
     experiment: Experiment,
-    found: list[Answer],
+    stated: list[dict[str, Any]],
     rows: list[dict[str, str]],
 ) -> dict[str, Any]:
+    own = [
+        (row["word"], row["sentence"], claim_rows.in_words(row))
+        for row in stated
+        if (row["experiment"], row["figure"]) == (experiment.name, figure.name)
+    ]
     return {
+        "anchor": f"{experiment.name}-{figure.name}",
         "published": experiment.published.get(figure.name),
         "found": figure.found,
-        "verdicts": claims.verdicts(experiment.trainings.claims.get(figure.name, {}), found),
+        "claims": own,
         "number": position,
         "name": figure.name,
         "title": figure.title.rstrip("."),

@@ -18,8 +18,9 @@ from batchscope.catalogue import columns, outcomes
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
 from batchscope.host.absence import Absence
+from batchscope.report import claim_rows
 from batchscope.store import job_files, records
-from batchscope.tables import run_table
+from batchscope.tables import claim_table, run_table
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -76,6 +77,7 @@ class Inputs:
         missing_runs: Run without a record -> what its job's log says.
         missing_measures: Measure -> finished run, or sweep, without its record -> the same of it.
         absent: What is not here -> the trainings and timings that wait for it.
+        claims: Rows of claims.csv, as text.
         files: Paths of the tables, for people.
         partial: Whether the report was asked for with only a part of the results.
     """
@@ -96,6 +98,7 @@ class Inputs:
     missing_runs: dict[str, str] = field(default_factory=dict)
     missing_measures: dict[str, dict[str, str]] = field(default_factory=dict)
     absent: dict[Absence, list[job_files.MeasureJob]] = field(default_factory=dict)
+    claims: list[claim_rows.Row] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     partial: bool = False
 
@@ -138,6 +141,11 @@ def read(
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)
+    stated = results / "studies" / study.folder_name / claim_table.FILE
+    if study.claims and stated.exists():
+        files.append(_shown(stated, results))
+    elif study.claims and not partial:
+        raise UserError(f"{stated}: missing; run snakemake to make it.")
     return Inputs(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
@@ -159,6 +167,7 @@ def read(
         missing_runs=_missing_runs(study, results),
         missing_measures=_missing_measures(study, results, rows),
         absent=job_files.absent(study, results),
+        claims=claim_rows.read(stated) if study.claims and stated.exists() else [],
         files=files,
         partial=partial,
     )
@@ -208,14 +217,12 @@ def _early(study: Study, answer: outcome_answers.Answer) -> str:
 
 def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:
     """Returns what the study's documents state about columns, by experiment."""
-    return {
-        name: {
-            column: outcomes.stated(column, direction, experiment.published[figure]["figure"])
-            for figure, claims in experiment.trainings.claims.items()
-            for column, direction in claims.items()
-        }
-        for name, experiment in study.experiments.items()
-    }
+    found: dict[str, dict[str, outcomes.Outcome]] = {}
+    for claim in study.claims:
+        source, test = f"{claim.document}, {claim.place}", claim.test
+        if test.asked and (stated := outcomes.stated(test.column, test.direction, source)):
+            found.setdefault(test.asked, {})[test.column] = stated
+    return found
 
 
 def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:

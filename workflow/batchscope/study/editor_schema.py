@@ -63,7 +63,7 @@ def _plain(rule: Any) -> Any:
         return False  # as the same is said without offering the key
     types = found.get("type", [])
     types = types if isinstance(types, list) else [types]
-    if {"integer", "number"} & {*types}:
+    if {"integer", "number"} & {*types} and "string" not in types:
         # `1e-3` is text to YAML 1.1, and so is what stands in quotes.
         found |= {"type": [*types, "string"], "pattern": coercion.NUMBER}
     return found

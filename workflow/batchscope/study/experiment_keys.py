@@ -16,7 +16,6 @@ from batchscope.catalogue import (
     figure_names,
     kept_epochs,
     measure_settings,
-    outcomes,
     run_factors,
 )
 from batchscope.catalogue.coercion import as_map, items
@@ -316,36 +315,9 @@ def beside(
 def words(body: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Returns what a document says in words, by figure."""
     return {
-        name: {key: text for key, text in given.items() if key not in ("numbers", "claims")}
+        name: {key: text for key, text in given.items() if key != "numbers"}
         for name, given in as_map(body.get("published")).items()
     }
-
-
-def claims(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Returns what a document states about outcomes, by figure: column -> rises or falls.
-
-    Args:
-        reader: Takes the problems.
-        place: Where the experiment stands.
-        body: The experiment.
-    """
-    found: dict[str, dict[str, str]] = {}
-    stated: dict[str, str] = {}
-    for figure, given in as_map(body.get("published")).items():
-        for column, direction in as_map(as_map(given).get("claims")).items():
-            at = (*place, "published", figure, "claims", column)
-            if "timing" in body:
-                text = "received in a timing experiment; a training experiment is expected."
-                reader.findings.report(Problem(at, text))
-            elif not isinstance(column, str) or not outcomes.stated(column, outcomes.RISES, ""):
-                text = "an outcome in runs.csv, such as test_accuracy or sharpness_full_0.001"
-                reader.findings.report(received(at, column, text, outcomes.EXAMPLES))
-            elif stated.setdefault(column, direction) != direction:
-                text = f"{stated[column]}, as in another figure of the experiment,"
-                reader.findings.report(received(at, direction, text))
-            else:
-                found.setdefault(figure, {})[column] = direction
-    return found
 
 
 def numbers(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchscope.catalogue.sweep_names import Sweep
+from batchscope.study.claims import Claim
 from batchscope.study.published_numbers import Series
 from batchscope.study.run_pairs import Pair
 
@@ -36,7 +37,6 @@ class Trainings:
         seeds: Seeds of every combination.
         measures: Measure -> every setting, by full name.
         pairs: Measure of two runs -> names of both, for each pair.
-        claims: What a document states, by figure: column of runs.csv -> rises or falls.
         margins: Outcome -> largest loss of it that counts as negligible.
         budgets: What its runs are compared at, as stated: kind -> value, of a target column ->
             value.
@@ -47,7 +47,6 @@ class Trainings:
     seeds: tuple[int, ...] = ()
     measures: dict[str, dict[str, Any]] = field(default_factory=dict)
     pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
-    claims: dict[str, dict[str, str]] = field(default_factory=dict)
     margins: dict[str, float] = field(default_factory=dict)
     budgets: dict[str, Any] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
@@ -142,6 +141,7 @@ class Study:
         experiments: By name, in the order of the file.
         runs: Every distinct run by name.
         machines: Other machine -> the folder of its results, and what it calls itself there.
+        claims: What documents state, in the order of the file.
         warnings: What does not stop a study but may surprise.
     """
 
@@ -156,3 +156,4 @@ class Study:
     runs: dict[str, Run]
     warnings: tuple[str, ...] = field(default=())
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()

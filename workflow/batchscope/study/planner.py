@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
 from batchscope.problems import Findings, Place, Problem, merged, received, show, unmet
 from batchscope.study import (
+    claims,
     experiment_keys,
     experiment_kinds,
     grids,
@@ -146,13 +146,12 @@ def _experiment(
     )
 
 
-def _trends(experiment: Experiment, sizes: int) -> int:
+def _trends(experiment: Experiment, sizes: int, stated: set[str]) -> int:
     """Returns how many trends over batch sizes an experiment may test at most."""
     trainings, own = experiment.trainings, experiment.own
     every = own.columns if own.path else columns.of_measures(trainings.measures)
     found = map(outcomes.outcome, every)
-    asked = {each.column for each in found if each and not each.timed}
-    asked.update(chain.from_iterable(trainings.claims.values()))
+    asked = {each.column for each in found if each and not each.timed} | stated
     series = own.series or len(trainings.runs) // (len(trainings.seeds) * sizes)
     return len(asked) * series
 
@@ -200,7 +199,10 @@ class _Planner:
                 plan_one = self._timing_experiment if timed else self._experiment
                 experiments[name] = plan_one(name, body, grid)
         self._check_total()
-        self._check_seeds([each for each in experiments.values() if each and not each.times.sweeps])
+        stated = self._claims({name: found for name, found in experiments.items() if found})
+        self._check_seeds(
+            [each for each in experiments.values() if each and not each.times.sweeps], stated
+        )
         self._check_machines()
         if self.findings.problems or self.findings.structure:
             return None
@@ -218,6 +220,7 @@ class _Planner:
             experiments=experiments,
             runs=self.runs,
             warnings=tuple(self.findings.warnings),
+            claims=stated,
             machines={
                 name: (os.path.normpath(_expanded(body["results"])), body.get("machine", "local"))
                 for name, body in as_map(self.config.get("machines")).items()
@@ -283,6 +286,13 @@ class _Planner:
                 expected = "a folder that can be read"
                 self.findings.report(received((*place, "results"), folder, expected, why=why))
 
+    def _claims(self, experiments: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
+        if self.findings.problems or self.findings.structure:
+            return ()
+        machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
+        stated = self.config.get("claims")
+        return claims.read(self.findings, stated, experiments, self.runs, machines)
+
     # Experiments.
 
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
@@ -292,7 +302,6 @@ class _Planner:
         )
         self.findings.report(*figure_names.problems(place, body, measures))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
-        claims = experiment_keys.claims(reader, place, body)
         at_epochs = experiment_keys.at_epochs(reader, place, body, measures)
         margins = experiment_keys.margins(reader, place, body)
         budgets = experiment_keys.budgets(reader, place, body, measures)
@@ -315,7 +324,6 @@ class _Planner:
             seeds=tuple(grid.seeds),
             measures=measures,
             pairs={measure: self._pairs(found, runs) for measure, found in between.items()},
-            claims=claims,
             margins=margins,
             budgets=budgets,
             beside=beside,
@@ -336,7 +344,6 @@ class _Planner:
         at_epochs = experiment_keys.at_epochs(reader, place, body, timings)
         self.findings.report(*figure_names.problems(place, body, timings))
         numbers = experiment_keys.numbers(reader, place, body, grid.kind)
-        experiment_keys.claims(reader, place, body)  # which it cannot have
         if not self._sound(grid) or self._too_many(grid):
             return None
         times = Times(timings, self._sweeps(grid, timings))
@@ -347,13 +354,12 @@ class _Planner:
         table = own_experiment.read(self.findings, place, body, self.folder)
         self.findings.report(*figure_names.problems(place, body, every))
         numbers = experiment_keys.numbers(reader, place, body, experiment_kinds.OWN)
-        claims = experiment_keys.claims(reader, place, body)
         margins = experiment_keys.margins(reader, place, body)
         budgets = experiment_keys.budgets(reader, place, body, every)
         if table is None:
             return None
         self.findings.report(*own_experiment.problems(place, body, margins, budgets, table))
-        trainings = Trainings(claims=claims, margins=margins, budgets=budgets)
+        trainings = Trainings(margins=margins, budgets=budgets)
         vary, own = own_experiment.vary(table), own_experiment.runs(table)
         return _experiment(name, body, vary, (), numbers, trainings=trainings, own=own)
 
@@ -384,14 +390,18 @@ class _Planner:
             )
             self.findings.report(Problem(("max_runs",), text))
 
-    def _check_seeds(self, experiments: list[Experiment]) -> None:
+    def _check_seeds(self, experiments: list[Experiment], stated: tuple[claims.Claim, ...]) -> None:
         """Warns of experiments with too few seeds for any verdict on a trend."""
         sizes = {
             each.name: len({self.runs[run].factors["batch_size"] for run in each.trainings.runs})
             or len(each.vary["batch_size"])
             for each in experiments
         }
-        asked = sum(_trends(each, sizes[each.name]) for each in experiments)
+        columns_of = {
+            each.name: {claim.test.column for claim in stated if claim.test.asked == each.name}
+            for each in experiments
+        }
+        asked = sum(_trends(each, sizes[each.name], columns_of[each.name]) for each in experiments)
         for each in experiments:
             count, several = each.own.seeds or len(each.trainings.seeds), sizes[each.name]
             needed = outcomes.seeds_needed(several, asked)

@@ -1,0 +1,336 @@
+"""From tidy tables to verdicts: cells, series, families, and what cannot be tested."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+from batchscope.analysis import claim_cells, claim_words, ledger, paired_tests
+from batchscope.study import claims as stated
+from batchscope.study.claims import Claim
+
+SIZES, RATES = (16, 32, 64, 128), ("sgd", "adam")
+
+
+def runs(value, seeds=range(6), sizes=SIZES, **factors) -> pandas.DataFrame:
+    """Returns rows of runs.csv: `value(batch_size, seed, optimizer)` is the test accuracy."""
+    rows = [
+        {
+            **{"run": f"{optimizer}-{size}-{seed}", "machine": "local", "optimizer": optimizer},
+            **{"batch_size": size, "seed": seed, "status": "finished"},
+            "learning_rate": {"sgd": 0.1, "adam": 0.001}[optimizer],
+            "test_accuracy": value(size, seed, optimizer),
+            **factors,
+        }
+        for optimizer, size, seed in itertools.product(RATES, sizes, seeds)
+    ]
+    return pandas.DataFrame(rows)
+
+
+def falling(size, seed, optimizer):
+    slope = {"sgd": 0.02, "adam": 0.01}[optimizer]
+    return 0.9 + 0.01 * seed - (slope + 1e-4 * (seed * size % 7)) * math.log2(size / 16)
+
+
+def test(kind, **given) -> stated.Test:
+    given = {"experiment": "gap", "table": "runs", "column": "test_accuracy", **given}
+    return stated.Test(type=kind, **given)
+
+
+test.__test__ = False
+
+
+def found(frame, one):
+    return claim_cells.parts(claim_cells.rows(frame, one), one)
+
+
+def test_every_series_is_a_part_and_what_goes_with_it_names_it_once():
+    parts = found(runs(falling), test("trend", direction="falls"))
+    assert [label for label, _ in parts] == ["sgd", "adam"]
+    assert [tested.n for _, tested in parts] == [6, 6]
+    assert parts[0][1].effect == pytest.approx(-0.02, abs=5e-4)
+    (one,) = found(runs(falling), test("trend", direction="falls", cells={"optimizer": ("sgd",)}))
+    assert one == ("", parts[0][1])
+
+
+def test_sides_are_paired_by_seed_at_every_size_that_both_have():
+    frame = runs(falling)
+    frame = frame[~((frame["optimizer"] == "sgd") & (frame["batch_size"] == 16))]
+    sides = {"of": {"optimizer": ("adam",)}, "to": {"optimizer": ("sgd",)}}
+    parts = dict(found(frame, test("comparison", low=0.0, **sides)))
+    assert [*parts] == ["batch size 32", "batch size 64", "batch size 128"]
+    assert parts["batch size 64"].effect == pytest.approx(0.02, abs=1e-3)
+    ((_, slopes),) = found(frame, test("interaction", low=0.0, **sides))
+    assert slopes.effect == pytest.approx(0.01, abs=5e-4) and slopes.p < 1e-4
+
+
+def test_every_cell_of_one_side_is_compared_with_the_other():
+    sides = {"of": {"batch_size": (64, 128)}, "to": {"batch_size": (16,)}}
+    one = test("comparison", high=0.0, cells={"optimizer": ("sgd",)}, **sides)
+    parts = dict(found(runs(falling), one))
+    assert [*parts] == ["batch size 64", "batch size 128"]
+    assert parts["batch size 128"].effect == pytest.approx(-0.06, abs=2e-3)
+
+
+def test_a_ratio_is_that_of_geometric_means():
+    frame = runs(lambda size, seed, optimizer: size * (1 + 0.1 * seed))
+    sides = {"of": {"batch_size": (128,)}, "to": {"batch_size": (16,)}}
+    parts = found(frame, test("comparison", low=5.0, scale="ratio", **sides))
+    assert [label for label, _ in parts] == ["sgd", "adam"]
+    for _, tested in parts:
+        assert tested.effect == pytest.approx(8.0) and tested.p < 1e-9
+    ((_, flat), _) = found(frame, test("equivalence", low=1 / 1.1, high=1.1, scale="ratio"))
+    assert flat.effect == pytest.approx(8.0) and flat.p_against < 1e-9
+    ((_, slope), _) = found(frame, test("trend", direction="rises", scale="ratio"))
+    assert slope.effect == pytest.approx(2.0)
+
+
+def test_a_run_that_did_not_finish_takes_its_seed_out():
+    frame = runs(falling)
+    frame.loc[0, "status"] = "diverged"
+    sgd, adam = found(frame, test("trend", direction="falls"))
+    assert (sgd[1].n, adam[1].n) == (5, 6)
+    by_cell = dict(found(frame, test("value", low=0.5, cells={"optimizer": ("sgd",)})))
+    assert [tested.n for tested in by_cell.values()] == [5, 6, 6, 6]
+
+
+def test_keys_tell_rows_apart_and_what_lies_in_one_cell_is_averaged():
+    frame = pandas.concat(
+        [
+            runs(falling).assign(table="layers", layer=layer, distance=level)
+            for layer, level in (("conv", 1.0), ("dense", 2.0))
+        ]
+    )
+    one = test("value", table="layers", column="distance", low=0.0, cells={"batch_size": (16,)})
+    labels = [label for label, _ in found(frame, one)]
+    assert sorted(labels) == [
+        f"{optimizer}, layer {layer}, batch size 16"
+        for optimizer, layer in itertools.product(sorted(RATES), ("conv", "dense"))
+    ]
+    twice = pandas.concat([runs(lambda *_: 1.0), runs(lambda *_: 3.0)])
+    assert {tested.effect for _, tested in found(twice, test("value", low=0.0))} == {2.0}
+
+
+def test_along_another_factor_every_batch_size_is_a_series():
+    frame = pandas.concat(
+        [
+            runs(
+                lambda size, seed, _, e=epoch: 0.5 + 0.1 * math.log2(e) + 0.001 * (seed % e)
+            ).assign(at_epoch=epoch)
+            for epoch in (1, 2, 4)
+        ]
+    )
+    one = test("trend", table="at_epochs", over="at_epoch", direction="rises")
+    parts = found(frame[frame["optimizer"] == "sgd"], one)
+    assert [label for label, _ in parts] == [f"batch size {size}" for size in SIZES]
+    assert parts[0][1].effect == pytest.approx(0.1, abs=2e-3)
+
+
+def test_a_trajectory_is_read_at_its_last_row_within_a_budget():
+    rows = []
+    for size, seed, step in itertools.product((16, 32), range(6), range(1, 5)):
+        row = {"run": f"{size}-{seed}", "machine": "local", "status": "finished", "seed": seed}
+        row |= {"batch_size": size, "updates": step * (320 // size), "examples": 320 * step}
+        rows.append({**row, "epoch": float(step), "seconds": 1.0, "validation_loss": 1.0 / step})
+    one = test(
+        "value", table="trajectories", column="validation_loss", low=0.0, cells={"updates": (40,)}
+    )
+    parts = dict(found(pandas.DataFrame(rows), one))
+    assert parts["batch size 16"].effect == 0.5 and parts["batch size 32"].effect == 0.25
+    ((_, slope),) = found(
+        pandas.DataFrame(rows), dataclasses.replace(one, type="trend", direction="falls")
+    )
+    assert slope.effect == -0.25
+
+
+def test_orders_best_sizes_and_exceptions_by_their_cells():
+    frame = runs(lambda size, seed, optimizer: {"sgd": 1.0, "adam": 2.0}[optimizer] + 0.1 * seed)
+    groups = ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
+    order = found(frame, test("order", order=groups))
+    assert [label for label, _ in order] == [f"batch size {size}" for size in SIZES]
+    assert all(tested.effect == pytest.approx(1.0) for _, tested in order)
+    best = found(runs(falling), test("argmax", chosen=(16,)))
+    assert [tested.p < 1e-4 for _, tested in best] == [True, True]
+    dips = found(
+        runs(lambda size, seed, _: size * (0.8 if size == 64 else 1.0) * (1 + 0.01 * seed)),
+        test("exception", chosen=(32, 64), direction="falls", cells={"optimizer": ("sgd",)}),
+    )
+    assert [label for label, _ in dips] == ["batch size 32", "batch size 64"]
+    assert dips[1][1].effect == pytest.approx(0.8)
+
+
+# --- Verdicts --------------------------------------------------------------------------------
+
+
+def claim(name, one, document="A document", **given) -> Claim:
+    return Claim(name, document, "Figure 1", "It falls.", one, **given)
+
+
+def judged(frame, *claims):
+    table = ledger.table(claims, lambda experiment, name: frame, "local")
+    assert list(table.columns) == list(ledger.COLUMNS)
+    return table.set_index("id")
+
+
+def test_a_verdict_is_adjusted_over_its_document():
+    frame = runs(falling)
+    given = [
+        claim("falls", test("trend", direction="falls")),
+        claim("rises", test("trend", direction="rises")),
+        claim("high", test("value", low=0.89, cells={"batch_size": (16,), "optimizer": ("sgd",)})),
+        claim("other", test("value", low=0.89, cells={"batch_size": (16,)}), "Another"),
+    ]
+    table = judged(frame, *given)
+    assert table["verdict"].to_dict() == {
+        **{"falls": "held", "rises": "not held", "high": "held", "other": "held"}
+    }
+    own = table[table["document"] == "A document"]
+    assert own["p_holm"].tolist() == pytest.approx(paired_tests.holm(own["p"]).tolist())
+    assert table["p_holm"]["other"] == table["p"]["other"]
+    assert table["part"]["falls"] in RATES and table["parts"]["falls"] == 2
+    assert table["effect_is"]["falls"] == "per doubling of batch size"
+    assert (table["n"] == 6).all() and (table["missing"] == "").all()
+
+
+def test_what_is_open_says_what_would_decide_it():
+    noise = np.random.default_rng(0).normal(scale=0.05, size=1000)
+    frame = runs(lambda size, seed, _: 0.9 + noise[size + seed])
+    row = judged(frame, claim("one", test("value", low=0.89))).loc["one"]
+    assert row["verdict"] == "not resolved"
+    assert "seeds (6 here), were the effect as found" in row["missing"]
+    few = judged(runs(falling, range(3)), claim("few", test("trend", direction="falls")))
+    assert few["verdict"]["few"] == "cannot be tested here"
+    assert few["missing"]["few"] == "at least 6 seeds (3 here)"
+    assert math.isnan(few["p_holm"]["few"]) and few["n"]["few"] == 3
+
+
+def test_many_trends_need_more_seeds_than_six(monkeypatch):
+    """Page's test of 3 sizes and 6 seeds has no p below 6**-6."""
+    one = test("trend", direction="falls")
+    assert [stated.seeds_needed(one, 3, tests) for tests in (1, 2000, 3000)] == [6, 6, 7]
+    assert stated.seeds_needed(test("value"), 3, 3000) == 6
+    frame = runs(falling, sizes=SIZES[:3])
+    assert judged(frame, claim("one", one))["verdict"]["one"] == "held"
+    monkeypatch.setattr(ledger, "seeds_needed", lambda *_: 7)
+    crowded = judged(frame, claim("one", one))
+    assert crowded["verdict"]["one"] == "cannot be tested here"
+    assert crowded["missing"]["one"] == "at least 7 seeds (6 here)"
+
+
+def test_seeds_repeat_no_time():
+    frame = runs(falling).assign(seconds_per_epoch=lambda rows: 100.0 / rows["batch_size"])
+    timed = claim("time", test("trend", column="seconds_per_epoch", direction="falls"))
+    row = judged(frame, timed).loc["time"]
+    assert row["verdict"] == "cannot be tested here" and row["n"] == 1
+    assert row["missing"] == "at least 6 timing jobs of every configuration, in turns (1 here)"
+    assert row["effect"] == pytest.approx(np.polyfit(range(4), [100 / s for s in SIZES], 1)[0])
+    repeated = pandas.concat([frame[frame["seed"] == 0].assign(repeat=one) for one in range(6)])
+    assert judged(repeated, timed)["verdict"]["time"] == "held"
+
+
+@pytest.mark.parametrize(
+    ("status", "requires", "missing"),
+    [
+        ("no_gpu", "", "a GPU"),
+        ("missing", "gpu", "a GPU"),
+        ("no_cores", "", "as many cores as threads"),
+        ("not_installed", "", "an installation of mxnet"),
+        ("diverged", "", "a finished run with a value in every cell: batch size 16"),
+    ],
+)
+def test_what_is_not_here_is_named(status, requires, missing):
+    frame = runs(falling)
+    frame = frame[frame["optimizer"] == "sgd"].assign(framework="mxnet")
+    frame.loc[frame["batch_size"] == 16, "status"] = status
+    row = judged(frame, claim("one", test("value", low=0.5), requires=requires)).loc["one"]
+    assert (row["verdict"], row["missing"]) == ("cannot be tested here", missing)
+
+
+def test_a_second_machine_is_asked_for_by_name_alone():
+    frame = runs(falling)
+    both = pandas.concat([frame, frame.assign(machine="cluster", test_accuracy=0.1)])
+    sides = {"of": {"machine": ("local",)}, "to": {"machine": ("cluster",)}}
+    one = claim("one", test("comparison", low=0.0, **sides), requires="machine")
+    assert judged(frame, one)["missing"]["one"] == "the results of a second machine"
+    assert judged(both, one)["verdict"]["one"] == "held"
+    here = judged(both, claim("here", test("value", low=0.5)))
+    assert here["verdict"]["here"] == "held" and here["parts"]["here"] == 8
+
+
+def test_a_grid_without_the_cells_is_told():
+    row = judged(
+        runs(falling), claim("one", test("value", low=0.5, cells={"batch_size": (512,)}))
+    ).loc["one"]
+    assert row["missing"] == "cells that gap does not have: batch size 512"
+    assert row["verdict"] == "cannot be tested here" and pandas.isna(row["n"])
+    some = claim("one", test("value", low=0.5, cells={"batch_size": (16, 512)}))
+    part = judged(runs(falling), some).loc["one"]
+    assert (part["verdict"], part["missing"]) == ("cannot be tested here", row["missing"])
+    assert part["effect"] > 0.8 and math.isnan(part["p_holm"])
+    one_size = claim("one", test("trend", direction="falls", cells={"batch_size": (16,)}))
+    assert judged(runs(falling), one_size)["missing"]["one"] == "cells that gap does not have"
+    nothing = judged(runs(falling).iloc[:0], claim("one", test("value", low=0.5)))
+    assert nothing["missing"]["one"] == "results of gap"
+
+
+def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anything():
+    """Six seeds, four series of noise: every claim lies at its own bound."""
+    generator, draws = np.random.default_rng(5), 200
+    stated_here = [
+        *(claim(f"t{way}", test("trend", direction=way)) for way in ("rises", "falls")),
+        *(claim(f"v{size}", test("value", low=0.0, cells={"batch_size": (size,)}))
+          for size in SIZES),
+        claim("c", test("comparison", low=0.0, of={"batch_size": (64,)}, to={"batch_size": (16,)})),
+        claim("a", test("argmax", chosen=(16,))),
+    ]  # fmt: skip
+    words = []
+    for _ in range(draws):
+        noise = generator.normal(size=(129, 6))
+        frame = runs(lambda size, seed, _, drawn=noise: drawn[size, seed])
+        frame = frame[frame["optimizer"] == "sgd"]
+        words.append(set(judged(frame, *stated_here)["verdict"]))
+    most = 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
+    for verdict in ("held", "not held"):
+        assert np.mean([verdict in found_here for found_here in words]) <= most
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (
+            test("trend", direction="falls", cells={"at_epoch": (1,)}),
+            "test_accuracy falls over batch size (at epoch 1)",
+        ),
+        (test("value", low=0.9), "test_accuracy is above 0.9"),
+        (test("value", low=0.6, high=0.64), "test_accuracy is between 0.6 and 0.64"),
+        (
+            test("equivalence", low=1 / 1.1, high=1.1, scale="ratio"),
+            "test_accuracy differs by less than a factor of 1.1 over batch size",
+        ),
+        (
+            test("comparison", low=5.0, scale="ratio", of={"batch_size": (1000,)},
+                 to={"batch_size": (100,)}),
+            "test_accuracy batch size 1000 against batch size 100: ratio above 5",
+        ),
+        (
+            test("interaction", low=0.0, of={"optimizer": ("adam",)}, to={"optimizer": ("sgd",)}),
+            "test_accuracy per doubling of batch size, adam against sgd: difference above 0",
+        ),
+        (test("argmax", chosen=(16, 48)), "test_accuracy is highest at batch size 16 or 48"),
+        (
+            test("order", order=({"optimizer": ("sgd",)}, {"optimizer": ("adam", "rmsprop")})),
+            "test_accuracy rises from sgd to optimizer adam and rmsprop",
+        ),
+        (
+            test("exception", chosen=(18,), direction="falls"),
+            "test_accuracy at batch size 18 lies below the line between its neighbours",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_tested_is_told(one, words):
+    assert claim_words.stated(one) == words

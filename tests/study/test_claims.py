@@ -1,0 +1,216 @@
+"""What documents state: reading it, and what the plan says of what cannot be decided."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+
+from batchscope.catalogue import claim_tables, columns
+from batchscope.figures import Tables
+from batchscope.study import config, planner
+from batchscope.study.claims import Test as ClaimTest
+from batchscope.tables import long_tables
+
+
+def study(*tests, seeds=6, **claim):
+    """Returns a study whose document states one claim per test."""
+    return {
+        "study": "claims",
+        "experiments": {
+            "gap": {
+                "set": {"model": "small_cnn", "dataset": "digits", "epochs": 2},
+                "cases": [
+                    {"optimizer": "sgd", "learning_rate": 0.1},
+                    {"optimizer": "adam", "learning_rate": 0.001},
+                ],
+                "vary": {"batch_size": [16, 32, 64]},
+                "seeds": seeds,
+                "at_epochs": [1, 2],
+                "measure": ["evaluate", "time_epoch"],
+                "figures": ["accuracy_by_epochs", "accuracy", "time"],
+            },
+            "times": {
+                "set": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd"},
+                "vary": {"batch_size": [16, 32, 64], "threads": [1, "all"]},
+                "timing": ["throughput"],
+            },
+        },
+        "claims": [
+            {
+                **{"id": f"c{index}", "document": "D", "place": "Figure 1", "sentence": "S"},
+                **claim,
+                "test": {"experiment": "gap", "column": "test_accuracy", **test},
+            }
+            for index, test in enumerate(tests)
+        ],
+    }
+
+
+def planned(*tests, **given):
+    written = study(*tests, **given)
+    assert config.schema_problems(written) == []
+    return planner.make(written)
+
+
+FALLS = {"type": "trend", "direction": "falls"}
+
+
+def test_a_claim_is_read_with_the_values_of_the_catalogue():
+    made = planned(
+        {**FALLS, "table": "at_epochs", "cells": {"at_epoch": 1, "learning_rate": "1e-3"}},
+        {"type": "comparison", "of": {"batch_size": 64}, "to": {"batch_size": 16}, "above": 0},
+        {
+            **{"type": "equivalence", "experiment": "times", "table": "throughput"},
+            **{"column": "images_per_second", "cells": {"threads": "all"}},
+            **{"margin": 1.25, "scale": "ratio"},
+        },
+        {"type": "value", "near": 0.9, "margin": 0.05, "cells": {"batch_size": [16, 32]}},
+        {"type": "argmax", "is": [16, 32]},
+        {"type": "order", "order": [{"optimizer": "sgd"}, {"optimizer": "adam"}]},
+    )
+    first, second, third, fourth, fifth, last = (claim.test for claim in made.claims)
+    assert first.cells == {"at_epoch": (1,), "learning_rate": (0.001,)}
+    assert (second.of, second.to, second.low, second.high) == (
+        {"batch_size": (64,)}, {"batch_size": (16,)}, 0, math.inf,
+    )  # fmt: skip
+    assert third.cells == {"threads": (0,)} and (third.low, third.high) == (0.8, 1.25)
+    assert (fourth.low, fourth.high) == (pytest.approx(0.85), pytest.approx(0.95))
+    assert fifth.chosen == (16, 32) and fifth.best == "highest"
+    assert last.order == ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})
+    assert [test.timed for test in (first, third)] == [False, True]
+    # The first of the experiment's figures that shows it.
+    assert [claim.figure for claim in made.claims[:2]] == ["accuracy_by_epochs"] * 2
+
+
+def test_claims_change_no_run_and_no_table():
+    from batchscope import snakefile
+
+    without = study()
+    del without["claims"]
+    made = [planner.make(one) for one in (study(FALLS), without)]
+    first, second = (snakefile.Jobs(one, "config.yaml", "full", False) for one in made)
+    assert made[0].runs == made[1].runs
+    assert [first.also(name) for name in first.study.experiments] == [
+        second.also(name) for name in second.study.experiments
+    ]
+    assert first.stated() == ["results/studies/claims/claims.csv"] and second.stated() == []
+    assert first.claim_tables() == ["results/studies/claims/gap/runs.csv"]
+    assert set(first.claim_tables()) <= set(first.tables())
+    assert first.claims in first.targets()
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        (
+            {**FALLS, "cells": {"batch_size": [16, 512]}},
+            "experiments.gap has no batch size 512",
+        ),
+        (
+            {**FALLS, "cells": {"optimizer": "sgd", "learning_rate": 0.001}},
+            "experiments.gap has no optimizer sgd with learning rate 0.001",
+        ),
+        (
+            {**FALLS, "table": "at_epochs", "cells": {"at_epoch": 3}},
+            "experiments.gap has no at epoch 3",
+        ),
+        (
+            {**FALLS, "cells": {"batch_size": 16}},
+            "experiments.gap has 1 value of batch size where 2 are needed",
+        ),
+        (
+            {"type": "comparison", "of": {"machine": "other"}, "to": {"machine": "local"},
+             "above": 0},
+            "experiments.gap has no machine other",
+        ),
+    ],
+)  # fmt: skip
+def test_cells_that_the_grid_lacks_are_told(test, told):
+    assert f"claims: {told}; it is expected by c0." in planned(test).warnings
+
+
+def test_another_machine_is_missed_only_where_it_is_no_requirement():
+    sides = {"of": {"machine": "other"}, "to": {"machine": "local"}}
+    assert planned({"type": "comparison", "above": 0, **sides}, requires="machine").warnings == ()
+
+
+def test_too_few_seeds_ever_to_decide_it_are_told():
+    value = {"type": "value", "above": 0.5}
+    assert planned(FALLS, value).warnings == ()
+    told = planned(FALLS, value, seeds=3).warnings
+    assert told[0] == (
+        "claims: received 3 seeds in experiments.gap; at least 6 are expected for a verdict on "
+        "c0 and c1."
+    )
+    # Page's test of three sizes and six seeds has no p below 6**-6.
+    many = planned(*[FALLS] * 2400, value).warnings
+    assert (
+        "at least 7 are expected for a verdict on c0, c1, c2, c3, c4, c5 and 2394 more" in many[0]
+    )
+
+
+def test_a_single_timing_job_decides_no_time():
+    timed = {**FALLS, "experiment": "times", "table": "throughput", "column": "seconds_per_step"}
+    assert planned(timed).warnings == (
+        "claims: received 1 timing job per configuration; at least 6 are expected for a verdict "
+        "on c0.",
+    )
+
+
+def test_every_table_that_a_claim_may_be_of_has_its_columns():
+    """Held against the tables as they are written."""
+    read = {field for field in Tables.__dataclass_fields__}
+    assert {*claim_tables.TABLES} <= read
+    for name, header in (
+        ("history", long_tables._HISTORY),
+        ("at_epochs", long_tables.AT_EPOCHS),
+        ("layers", long_tables._LAYERS),
+        ("alignment", long_tables._ALIGNMENT),
+        ("lines", long_tables._LINES),
+        ("trajectories", tuple(columns.TRAJECTORIES)),
+    ):
+        about = claim_tables.TABLES[name]
+        assert {*about.columns, *about.keys} <= {*header}, name
+    assert "test_accuracy" in claim_tables.columns_of("runs", {"evaluate": {}})
+    assert "run" not in claim_tables.columns_of("runs", {"evaluate": {}})
+    assert claim_tables.timed("runs", "images_per_second")
+    assert not claim_tables.timed("runs", "epochs_run")
+
+
+def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
+    whole = ClaimTest("trend", "gap", "runs", "test_accuracy", direction="falls")
+    assert whole.asked == "gap"
+    for other in ({"cells": {"batch_size": (16, 32)}}, {"table": "at_epochs"}, {"over": "epochs"}):
+        given = {"direction": "falls", "table": "runs", **other}
+        assert ClaimTest("trend", "gap", column="test_accuracy", **given).asked == ""
+
+
+JUNK = (None, "", "x", -1, 1e400, [], {}, [[1]], {"a": 1}, True)
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+def test_junk_anywhere_in_a_claim_is_a_problem_or_read(junk):
+    whole = study(
+        {**FALLS, "table": "at_epochs", "cells": {"at_epoch": [1, 2]}, "over": "batch_size"},
+        {"type": "comparison", "of": {"batch_size": 64}, "to": {"batch_size": 16}, "above": 0},
+        {"type": "argmax", "is": [16, 32], "best": "lowest"},
+        {"type": "order", "order": [{"optimizer": "sgd"}, {"optimizer": "adam"}]},
+    )
+    for path in list(leaves(whole["claims"], ("claims",))):
+        broken = copy.deepcopy(whole)
+        node = broken
+        for key in path[:-1]:
+            node = node[key]
+        node[path[-1]] = junk
+        found = config.schema_problems(broken)
+        planned_here, problems = planner.draft(broken, "full", found)
+        assert (planned_here is None) == bool(found or problems), path
+
+
+def leaves(node, path):
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from leaves(value, (*path, key))

@@ -1,0 +1,287 @@
+"""Tests of what a document states: one function per type of claim, on numbers paired by replicate.
+
+A replicate is a seed, which fixes initial weights and data order in every cell, or a timing job.
+Each function returns both sides: the p of what is stated, and the p of its contrary. Tests are
+one-sided at 5 %, and intervals have 90 %, so that each end is a one-sided 95 % bound.
+
+A claim that holds of several cells or series is the union of its contraries: it is shown where
+every part of it is, without correction (an intersection-union test, Berger 1982), and its contrary
+where that of some part is, by Bonferroni.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchscope.analysis import intervals, paired_tests, seeds_wanted
+from batchscope.catalogue import outcomes
+from batchscope.catalogue.outcomes import FALLS, RISES
+
+NAN = float("nan")
+CONFIDENCE = 1 - 2 * outcomes.LEVEL
+
+
+class Tested(NamedTuple):
+    """What replicates say about one statement. Numbers that do not exist are NaN.
+
+    Attributes:
+        effect: Mean of the contrast that is stated about: a slope, a difference, a value.
+        low: Lower end of its 90 % interval.
+        high: Upper end.
+        n: Replicates with a value in every cell of it.
+        p: Of what is stated: small where the numbers show it.
+        p_against: Of its contrary: small where they show that.
+        clearance: Distance of the effect from the nearest bound of what is stated, in standard
+            deviations of the contrast; above 0 where the effect agrees with what is stated.
+    """
+
+    effect: float
+    low: float
+    high: float
+    n: int
+    p: float
+    p_against: float
+    clearance: float
+
+    def exponentiated(self) -> Tested:
+        """Returns the same with its effect and interval taken from a logarithmic scale."""
+        ends = (self.effect, self.low, self.high)
+        effect, low, high = (float(np.exp(end)) for end in ends)
+        return self._replace(effect=effect, low=low, high=high)
+
+
+class Found(NamedTuple):
+    """What a whole claim amounts to.
+
+    Attributes:
+        deciding: Words for the part that decides: the weakest where the claim is shown or open,
+            the strongest of those against it where its contrary is shown.
+        tested: That part, with the p-values of the whole claim, and the fewest replicates of all
+            parts.
+        parts: How many parts there are.
+    """
+
+    deciding: str
+    tested: Tested
+    parts: int
+
+
+def between(contrasts: Any, low: float = -math.inf, high: float = math.inf) -> Tested:
+    """Tests whether a mean lies between two bounds, by one-sided t-tests.
+
+    Args:
+        contrasts: One number per replicate, shape (n,); those that are not finite are left out.
+        low: Lower bound, or minus infinity.
+        high: Upper bound, or infinity; one of both is finite at least.
+    """
+    if not (math.isfinite(low) or math.isfinite(high)):
+        raise ValueError("Expected a bound at least. Received: none.")
+    values = np.asarray(contrasts, float)
+    values = values[np.isfinite(values)]
+    mean, below, above, n = intervals.t_interval(values, CONFIDENCE)
+    if n < 2:
+        return Tested(mean, NAN, NAN, n, NAN, NAN, NAN)
+    bounds = [(low, RISES, FALLS), (high, FALLS, RISES)]
+    tested = [
+        tuple(float(paired_tests.paired_t(values - bound, way)) for way in (inside, outside))
+        for bound, inside, outside in bounds
+        if math.isfinite(bound)
+    ]
+    against = min(1.0, len(tested) * min(p for _, p in tested))
+    return Tested(
+        mean, below, above, n, max(p for p, _ in tested), against, _clearance(values, low, high)
+    )
+
+
+def _clearance(values: np.ndarray, low: float, high: float) -> float:
+    """Returns how far the mean lies inside its bounds, in standard deviations."""
+    inside, deviation = min(values.mean() - low, high - values.mean()), values.std(ddof=1)
+    if deviation > 0:
+        return float(inside / deviation)
+    return math.copysign(math.inf, inside) if inside else 0.0
+
+
+def trend(values: Any, at: Sequence[float], direction: str) -> Tested:
+    """Tests a trend: Page's test for three positions or more, a paired t-test for two.
+
+    Args:
+        values: Shape (n, positions), ordered by position; a replicate with a gap is left out.
+        at: The positions, rising and above 0; the effect is the slope per doubling of them.
+        direction: `rises` or `falls`, as stated before the runs.
+    """
+    complete = _complete(values)
+    bound = {"low": 0.0} if direction == RISES else {"high": 0.0}
+    found = between(paired_tests.slopes_per_doubling(complete, at), **bound)
+    if found.n < 2 or len(at) < 3:
+        return found
+    opposite = FALLS if direction == RISES else RISES
+    p, against = (paired_tests.page_trend(complete, way) for way in (direction, opposite))
+    return found._replace(p=p, p_against=against)
+
+
+def equivalence(values: Any, margin: float) -> Tested:
+    """Tests whether every two cells differ by less than a margin (two one-sided tests each).
+
+    Args:
+        values: Shape (n, cells), at least two.
+        margin: Above 0.
+    """
+    values = np.asarray(values, float)
+    pairs = itertools.combinations(range(values.shape[1]), 2)
+    differences = [values[:, right] - values[:, left] for left, right in pairs]
+    return every([("", between(each, -margin, margin)) for each in differences]).tested
+
+
+def interaction(
+    of: Any,
+    to: Any,
+    at: Sequence[float],
+    low: float = -math.inf,
+    high: float = math.inf,
+) -> Tested:
+    """Tests the slope of one series less that of another, in pairs.
+
+    Args:
+        of: Shape (n, positions).
+        to: Likewise, of the same replicates.
+        at: The positions, rising and above 0; slopes are per doubling of them.
+        low: Lower bound of the difference, or minus infinity.
+        high: Upper bound, or infinity.
+    """
+    difference = np.asarray(of, float) - np.asarray(to, float)
+    return between(paired_tests.slopes_per_doubling(_complete(difference), at), low, high)
+
+
+def argmax(values: Any, chosen: Sequence[int], best: str = "highest") -> Tested:
+    """Tests whether the best cell is one of some: it is better than every other one.
+
+    Args:
+        values: Shape (n, cells); a replicate with a gap is left out.
+        chosen: Positions of the cells that are said to be best, not all of them. Where there are
+            several, one of them must be better than all others, by Bonferroni over them.
+        best: `highest` or `lowest`.
+    """
+    values = _complete(values) * {"highest": 1.0, "lowest": -1.0}[best]
+    others = [index for index in range(values.shape[1]) if index not in chosen]
+    if not (chosen and others):
+        raise ValueError("Expected cells that are said to be best and others. Received: not both.")
+    rivals = [
+        every([("", between(values[:, one] - values[:, other], 0.0)) for other in others]).tested
+        for one in chosen
+    ]
+    found = min(rivals, key=lambda rival: (math.isnan(rival.p), rival.p))
+    # Against it: some other cell is better than each of those chosen.
+    beaten = [
+        max(between(values[:, other] - values[:, one], 0.0).p for one in chosen) for other in others
+    ]
+    tested = found._replace(
+        p=min(1.0, len(chosen) * found.p), p_against=min(1.0, len(others) * min(beaten))
+    )
+    if best == "lowest":
+        ends = (-tested.effect, -tested.high, -tested.low)
+        tested = tested._replace(effect=ends[0], low=ends[1], high=ends[2])
+    return tested
+
+
+def order(groups: Sequence[Any]) -> Tested:
+    """Tests whether every cell of a group lies below every cell of the next group.
+
+    Args:
+        groups: At least two, each of shape (n, cells), from the lowest to the highest.
+    """
+    parts = []
+    for lower, upper in itertools.pairwise([np.asarray(group, float) for group in groups]):
+        cells = itertools.product(range(lower.shape[1]), range(upper.shape[1]))
+        parts += [("", between(upper[:, j] - lower[:, i], 0.0)) for i, j in cells]
+    return every(parts).tested
+
+
+def exception(values: Any, at: Sequence[float], index: int, direction: str) -> Tested:
+    """Tests whether one size is out of line with its neighbours on both sides.
+
+    Both axes are logarithmic: the neighbours are joined by a straight line there.
+
+    Args:
+        values: Shape (n, sizes), positive.
+        at: The sizes, rising and above 0.
+        index: Position of the size in question, neither the first nor the last.
+        direction: `falls` where it is said to lie below that line, else `rises`.
+
+    Returns:
+        The effect is the factor from the line to the value.
+    """
+    if not 0 < index < len(at) - 1:
+        raise ValueError("Expected a size with neighbours on both sides. Received: an end.")
+    around = slice(index - 1, index + 2)
+    low, here, high = np.log2(np.asarray(at, float)[around])
+    left, value, right = logarithms(np.asarray(values, float)[:, around]).T
+    share = (here - low) / (high - low)
+    bound = {"low": 0.0} if direction == RISES else {"high": 0.0}
+    return between(value - (1 - share) * left - share * right, **bound).exponentiated()
+
+
+def every(parts: Sequence[tuple[str, Tested]]) -> Found:
+    """Returns what parts amount to that must all hold.
+
+    Args:
+        parts: Words for a part, and what was found of it; at least one.
+    """
+    p = [tested.p for _, tested in parts]
+    against = [tested.p_against for _, tested in parts]
+    whole, contrary = _worst(p, max), min(1.0, len(parts) * _worst(against, min))
+    deciding = int(np.argmin(against) if contrary < outcomes.LEVEL else np.argmax(p))
+    label, tested = parts[deciding]
+    return Found(
+        label,
+        tested._replace(
+            p=whole, p_against=contrary, n=min(one.n for _, one in parts), clearance=_weakest(parts)
+        ),
+        len(parts),
+    )
+
+
+def _weakest(parts: Iterable[tuple[str, Tested]]) -> float:
+    """Returns the clearance of the part that decides sooner: one against it, else the weakest."""
+    clearances = [tested.clearance for _, tested in parts]
+    if any(math.isnan(one) for one in clearances):
+        return NAN
+    return min(clearances)
+
+
+def _worst(p_values: list[float], of: Any) -> float:
+    """Returns the largest or smallest p; NaN where one is."""
+    return NAN if any(math.isnan(p) for p in p_values) else of(p_values)
+
+
+def replicates_wanted(tested: Tested) -> int | None:
+    """Returns the replicates that would decide a claim with power .8, were the effect as found.
+
+    One test at 5 %: those that share its level need more.
+
+    Returns:
+        None where no number would: the effect lies at a bound, or is not known.
+    """
+    size = abs(tested.clearance)
+    if not size > 0:
+        return None
+    if math.isinf(size):
+        return outcomes.LEAST_SEEDS
+    wanted = seeds_wanted.for_difference(size)
+    return None if wanted >= seeds_wanted.MOST else max(wanted, outcomes.LEAST_SEEDS)
+
+
+def logarithms(values: Any) -> np.ndarray:
+    """Returns natural logarithms; NaN for what has none."""
+    values = np.asarray(values, float)
+    return np.log(values, out=np.full(values.shape, NAN), where=values > 0)
+
+
+def _complete(values: Any) -> np.ndarray:
+    """Returns the rows without a gap."""
+    values = np.asarray(values, float)
+    return values[np.isfinite(values).all(axis=1)]

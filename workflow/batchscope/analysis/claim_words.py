@@ -1,0 +1,85 @@
+"""What a claim tests, in words for its row of the ledger."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from batchscope import wording
+from batchscope.analysis import run_series
+from batchscope.study.claims import RATIO, Cells, Test
+
+# Type -> what its effect is.
+_EFFECTS = {
+    "trend": "per doubling",
+    "equivalence": "largest difference",
+    "value": "mean",
+    "comparison": "difference",
+    "interaction": "difference per doubling",
+    "argmax": "difference from the next best",
+    "order": "smallest difference",
+    "exception": "factor from the line between its neighbours",
+}
+
+
+def effect(test: Test) -> str:
+    """Returns what the effect of a test is: `difference`, `factor per doubling of epoch`."""
+    words = _EFFECTS[test.type]
+    if test.scale == RATIO:
+        words = words.replace("difference", "ratio")
+        words = (
+            words.replace("per doubling", "factor per doubling") if test.type == "trend" else words
+        )
+    return words + (f" of {_name(test.over)}" if words.endswith("per doubling") else "")
+
+
+def is_ratio(test: Test) -> bool:
+    """Returns whether the effect of a test is a ratio, which has no unit."""
+    return test.scale == RATIO or test.type == "exception"
+
+
+def stated(test: Test) -> str:
+    """Returns what a test states: `test_accuracy falls over batch size (at epoch 1)`."""
+    over, sides = _name(test.over), f"{_cells(test.of)} against {_cells(test.to)}"
+    ways = {"rises": "above", "falls": "below"}
+    words = {
+        "trend": f"{test.direction} over {over}",
+        "equivalence": f"differs by {_bounds(test)} over {over}",
+        "value": f"is {_bounds(test)}",
+        "comparison": f"{sides}: {test.scale} {_bounds(test)}",
+        "interaction": f"per doubling of {over}, {sides}: {test.scale} {_bounds(test)}",
+        "argmax": f"is {test.best} at {over} {wording.listed(map(_value, test.chosen), 'or')}",
+        "order": "rises from " + " to ".join(map(_cells, test.order)),
+        "exception": f"at {over} {wording.listed(map(_value, test.chosen))} lies "
+        f"{ways.get(test.direction)} the line between its neighbours",
+    }[test.type]
+    return f"{test.column} {words}" + (f" ({_cells(test.cells)})" if test.cells else "")
+
+
+def _bounds(test: Test) -> str:
+    low, high = test.low, test.high
+    if test.type == "equivalence":
+        number = wording.shortest(high)
+        return f"less than a factor of {number}" if test.scale == RATIO else f"less than {number}"
+    if math.isinf(high):
+        return f"above {wording.shortest(low)}"
+    if math.isinf(low):
+        return f"below {wording.shortest(high)}"
+    return f"between {wording.cell(low)} and {wording.cell(high)}"
+
+
+def _cells(cells: Cells) -> str:
+    return ", ".join(
+        run_series.describe({name: values[0]})
+        if len(values) == 1
+        else f"{_name(name)} {wording.listed(map(_value, values))}"
+        for name, values in cells.items()
+    )
+
+
+def _value(value: Any) -> str:
+    return wording.shortest(value) if isinstance(value, int | float) else str(value)
+
+
+def _name(factor: str) -> str:
+    return "number of epochs" if factor == "at_epoch" else factor.replace("_", " ")

@@ -1,0 +1,201 @@
+"""The ledger: what the runs say of every sentence that documents state, with a verdict.
+
+What one document states in one study is a family of tests: Holm's adjustment runs over it, once for
+what is stated and once for the contrary. A verdict needs six replicates, and of Page's test as many
+as its smallest p needs among the family's tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import claim_cells, claim_tests, claim_words, paired_tests
+from batchscope.analysis.claim_tests import Found
+from batchscope.catalogue import columns, outcomes
+from batchscope.host import absence
+from batchscope.study.claims import GPU, MACHINE, Claim, seeds_needed
+
+HELD, NOT_HELD, NOT_RESOLVED = "held", "not held", "not resolved"
+UNTESTED = "cannot be tested here"
+VERDICTS = (HELD, NOT_HELD, NOT_RESOLVED, UNTESTED)
+
+# Columns of claims.csv.
+COLUMNS: dict[str, str] = {
+    "id": "Its name in the configuration.",
+    "document": "The document.",
+    "place": "Where it stands there.",
+    "sentence": "What it says, in our words.",
+    "type": "trend, equivalence, value, comparison, interaction, argmax, order or exception.",
+    "experiment": "The experiment that tests it.",
+    "table": "The table of the experiment that is read.",
+    "column": "The column that is stated about.",
+    "stated": "What is tested, in words.",
+    "part": "The series or cell that decides, where a claim has several parts; all must hold.",
+    "parts": "How many parts it has.",
+    "effect": "What was found of the deciding part: a slope, a difference, a ratio or a mean.",
+    "effect_low": "Lower end of its 90 % t-interval: a one-sided 95 % bound.",
+    "effect_high": "Upper end.",
+    "effect_is": "What the effect is.",
+    "unit": "Its unit; empty for a ratio.",
+    "n": "Paired seeds, or timing jobs, with a value in every cell; the fewest of all parts.",
+    "p": "One-sided p of what is stated: the largest of its parts.",
+    "p_holm": "The same, adjusted by Holm's method over what the document states in this study.",
+    "p_against_holm": "Likewise of the contrary: the smallest of the parts times their number.",
+    "verdict": f"{wording.listed(VERDICTS, 'or')}.",
+    "missing": "What would decide what is open.",
+    "figure": "The figure of the experiment that shows it; may be empty.",
+}
+_WHOLE = {"n": "Int64", "parts": "Int64"}
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A claim before any adjustment.
+
+    Attributes:
+        claim: The claim.
+        found: What the rows say; None where they say nothing.
+        missing: Why it cannot be tested; empty where it can.
+        positions: How many values its factor has in the rows.
+    """
+
+    claim: Claim
+    found: Found | None
+    missing: str
+    positions: int
+
+
+def table(
+    claims: Iterable[Claim], read: Callable[[str, str], pandas.DataFrame], machine: str
+) -> pandas.DataFrame:
+    """Returns one row per claim, in order; see `COLUMNS`.
+
+    Args:
+        claims: What documents state.
+        read: (experiment, table) -> its rows.
+        machine: This machine, on which claims are tested that name none.
+    """
+    judged = [
+        _judge(claim, read(claim.test.experiment, claim.test.table), machine) for claim in claims
+    ]
+    rows = []
+    for document in dict.fromkeys(one.claim.document for one in judged):
+        rows += _family([one for one in judged if one.claim.document == document])
+    order = {id(one.claim): index for index, one in enumerate(judged)}
+    rows.sort(key=lambda row: order[row.pop("_claim")])
+    return pandas.DataFrame(rows, columns=list(COLUMNS)).astype(_WHOLE)
+
+
+def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
+    test = claim.test
+    if "machine" in frame and not any("machine" in cells for cells in test.selections()):
+        frame = frame[frame["machine"] == machine]
+    rows = claim_cells.rows(frame, test)
+    parts = claim_cells.parts(rows, test) if len(rows) and test.column in rows else []
+    found = claim_tests.every(parts) if parts else None
+    positions = rows[test.over].nunique() if test.over in rows else 1
+    return _Judged(claim, found, _missing(claim, frame, found), positions)
+
+
+def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
+    """Returns what a test lacks beside replicates; empty where it lacks nothing."""
+    test, least = claim.test, outcomes.LEAST_SEEDS
+    absent = claim_cells.absent(frame, test)
+    if found is not None and found.tested.n > 0 and not absent:
+        jobs = found.tested.n
+        few = test.timed and jobs < least
+        words = f"at least {least} timing jobs of every configuration, in turns ({jobs} here)"
+        return words if few else ""
+    if claim.requires == MACHINE:
+        return "the results of a second machine"
+    rows = claim_cells.rows(frame, test)
+    statuses = set(rows["status"]) if "status" in rows else set()
+    if claim.requires == GPU or absence.NO_GPU in statuses:
+        return "a GPU"
+    if absence.NO_CORES in statuses:
+        return "as many cores as threads"
+    if absence.NOT_INSTALLED in statuses:
+        lacking = rows.loc[rows["status"] == absence.NOT_INSTALLED, "framework"].unique()
+        return f"an installation of {wording.listed(lacking)}"
+    if frame.empty:
+        return f"results of {test.experiment}"
+    if absent:
+        return f"cells that {test.experiment} does not have: {absent}"
+    if found is None:
+        return f"cells that {test.experiment} does not have"
+    lacking = f": {found.deciding}" if found.deciding else ""
+    return f"a finished run with a value in every cell{lacking}"
+
+
+def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:
+    """Returns the rows of what one document states."""
+    least = outcomes.LEAST_SEEDS
+    open_ = [one for one in judged if not one.missing and one.found.tested.n >= least]
+    needed = {id(one): seeds_needed(one.claim.test, one.positions, len(open_)) for one in judged}
+    tested = [one for one in open_ if one.found.tested.n >= needed[id(one)]]
+    p_holm, against = (
+        dict(zip(map(id, tested), paired_tests.holm(values), strict=True))
+        for values in (
+            [one.found.tested.p for one in tested],
+            [one.found.tested.p_against for one in tested],
+        )
+    )
+    rows = []
+    for one in judged:
+        p, contrary = (found.get(id(one), math.nan) for found in (p_holm, against))
+        verdict, missing = UNTESTED, one.missing
+        if id(one) in p_holm:
+            verdict = _verdict(p, contrary)
+            missing = _wanted(one.found) if verdict == NOT_RESOLVED else ""
+        elif not missing:
+            missing = f"at least {needed[id(one)]} seeds ({one.found.tested.n} here)"
+        rows.append(
+            {
+                "_claim": id(one.claim),
+                **_told(one),
+                "p_holm": p,
+                "p_against_holm": contrary,
+                "verdict": verdict,
+                "missing": missing,
+            }
+        )
+    return rows
+
+
+def _verdict(p: float, against: float) -> str:
+    if p < outcomes.LEVEL:
+        return HELD
+    return NOT_HELD if against < outcomes.LEVEL else NOT_RESOLVED
+
+
+def _wanted(found: Found) -> str:
+    wanted = claim_tests.replicates_wanted(found.tested)
+    if wanted is None:
+        return "no number of seeds, where the effect lies this near to its bound"
+    n = found.tested.n
+    return f"about {max(wanted, n + 1)} seeds ({n} here), were the effect as found"
+
+
+def _told(one: _Judged) -> dict[str, Any]:
+    """Returns a row's columns before any verdict."""
+    claim, test = one.claim, one.claim.test
+    about = columns.describe(test.column) or columns.TRAJECTORIES.get(test.column)
+    row: dict[str, Any] = {
+        **{name: getattr(claim, name) for name in ("id", "document", "place", "sentence")},
+        **{name: getattr(test, name) for name in ("type", "experiment", "table", "column")},
+        "stated": claim_words.stated(test),
+        "effect_is": claim_words.effect(test),
+        "unit": about.unit if about and not claim_words.is_ratio(test) else "",
+        "figure": claim.figure,
+    }
+    if one.found is not None:
+        tested = one.found.tested
+        row |= {"part": one.found.deciding, "parts": one.found.parts, "n": tested.n, "p": tested.p}
+        row |= {"effect": tested.effect, "effect_low": tested.low, "effect_high": tested.high}
+    return row

@@ -1,0 +1,142 @@
+"""The tables that a claim may be of: their columns, and what tells their rows apart.
+
+A claim names cells by factors and by these keys. A key that it does not name makes a part of the
+claim for each of its values, all of which must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from batchscope.catalogue import columns, run_factors, sweep_names
+from batchscope.catalogue.measures import MEASURES
+from batchscope.catalogue.timing_columns import COLUMNS as TIMING_COLUMNS
+from batchscope.catalogue.timings import OF_TRAININGS
+
+# Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
+# beyond it is read.
+BUDGETS = ("examples", "updates", "epoch", "seconds")
+# Columns that rest on a timing job: seeds share it, so that they are no repeats of a time.
+_TIMED = {
+    *("seconds", "train_seconds"),
+    *(name for entry in OF_TRAININGS.values() for name in entry.columns),
+}
+# Columns of tables of timings that say what a row is of.
+_ROWS = ("batch_size", "status", "at_epoch")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that a claim may be of.
+
+    Attributes:
+        columns: What a claim may be of; of runs.csv what the experiment measures.
+        keys: Columns that tell its rows apart beside the factors, the seed and the machine.
+        measures: What fills it, one of them: a measure of trainings, or a timing; empty where any
+            training does.
+        of_times: Whether it is a table of timing jobs.
+        figures: Figures that show it, the first to be preferred.
+    """
+
+    columns: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
+    of_times: bool = False
+    figures: tuple[str, ...] = ()
+
+
+def _timings() -> dict[str, Table]:
+    measures = {
+        "throughput": ("throughput",),
+        "sweeps": ("throughput", "max_batch_size"),
+        "training_times": ("throughput",),
+        "utilisation": ("utilisation",),
+        "profiles": ("profile",),
+    }
+    keys = {"training_times": ("at_epoch",)}
+    figures = {
+        "throughput": ("throughput",),
+        "sweeps": ("step_time",),
+        "training_times": ("training_time",),
+        "utilisation": ("utilisation", "frameworks"),
+        "profiles": ("profile",),
+    }
+    found = {}
+    for name, filling in measures.items():
+        every = TIMING_COLUMNS[f"{name}.csv"].items()
+        own = tuple(
+            column for column, about in every if about.kind != "str" and column not in _ROWS
+        )
+        found[name] = Table(own, keys.get(name, ()), filling, True, figures[name])
+    return found
+
+
+TABLES: dict[str, Table] = {
+    "runs": Table(),
+    "history": Table(
+        (
+            *("train_loss", "train_accuracy", "validation_loss", "validation_accuracy"),
+            *("epoch_distance", "weight_distance"),
+        ),
+        ("epoch",),
+        figures=("loss_curves",),
+    ),
+    "trajectories": Table(
+        tuple(name for name in columns.TRAJECTORIES if name != "machine"),
+        BUDGETS,
+        figures=("progress",),
+    ),
+    "at_epochs": Table(
+        (
+            *(
+                name
+                for entry in MEASURES.values()
+                if entry.at_epochs
+                for name, column in entry.columns.items()
+                if column.at_epochs
+            ),
+            "train_seconds",
+        ),
+        ("at_epoch",),
+        figures=("accuracy_by_epochs",),
+    ),
+    "layers": Table(
+        ("distance", "relative"),
+        ("layer",),
+        ("weight_distance",),
+        figures=("weight_distance_by_layer",),
+    ),
+    "alignment": Table(
+        ("norm", "ratio", "independent"),
+        ("place", "examples"),
+        ("gradient_alignment",),
+        figures=("gradient_alignment",),
+    ),
+    "lines": Table(("loss", "accuracy"), ("split", "alpha"), ("line",), figures=("line",)),
+    **_timings(),
+}
+FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
+
+
+def columns_of(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Returns the columns of a table that a claim on an experiment may be of.
+
+    Args:
+        table: Name of the table.
+        measures: What the experiment measures or times -> every setting.
+    """
+    if table != "runs":
+        return list(TABLES[table].columns)
+    found = columns.of_measures(dict(measures)) if measures else list(columns.OF_RECORD)
+    own = [name for name in found if name not in FACTORS]
+    return [name for name in own if (one := columns.describe(name)) and one.kind != "str"]
+
+
+def timed(table: str, column: str) -> bool:
+    """Returns whether a column rests on timing jobs, of which there must be several."""
+    if TABLES[table].of_times:
+        return True
+    found = columns.describe(column) if table == "runs" else None
+    return column in _TIMED or bool(found and found.timed)

@@ -1,0 +1,81 @@
+"""The rows of claims.csv as a page shows them: verdict, effect with interval, and what is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from batchscope import disk, wording
+from batchscope.analysis import ledger
+from batchscope.report.text import format_interval, format_p, parsed
+
+Row = dict[str, str]
+# (experiment, figure) -> label and address of that figure, or None where there is none.
+Link = Callable[[str, str], tuple[str, str] | None]
+
+READING = (
+    "A claim holds where the runs show it: one-sided tests at 5 %, adjusted by Holm's method over "
+    "what the document states. It does not where they show its contrary. All else is open. Where a "
+    "claim is of several series or cells, all must hold, and the numbers are those of the one that "
+    "decides. Intervals have 90 %, so that each end is a one-sided 95 % bound."
+)
+
+
+def read(path: Path | str) -> list[Row]:
+    """Reads a table of claims; raises as `disk.read_rows` does."""
+    return disk.read_rows(path, *ledger.COLUMNS)
+
+
+def build(rows: Iterable[Row], link: Link) -> list[dict[str, Any]]:
+    """Returns what a page shows of claims, in order.
+
+    Args:
+        rows: From `read`.
+        link: Finds their figures.
+    """
+    return [_shown(row, link) for row in rows]
+
+
+def counts(rows: Iterable[Row]) -> str:
+    """Returns how many claims have each verdict: `3 held, 1 not resolved`."""
+    verdicts = [row["verdict"] for row in rows]
+    told = [(verdict, verdicts.count(verdict)) for verdict in ledger.VERDICTS]
+    return ", ".join(f"{count} {verdict}" for verdict, count in told if count)
+
+
+def _shown(row: Row, link: Link) -> dict[str, Any]:
+    numbers = [parsed(row[name]) for name in ("effect", "effect_low", "effect_high")]
+    against = row["verdict"] == ledger.NOT_HELD
+    p = row["p_against_holm" if against else "p_holm"]
+    figure = link(row["experiment"], row["figure"]) if row["figure"] else None
+    return {
+        **row,
+        "word": wording.capital(row["verdict"]),
+        "css": row["verdict"].replace(" ", "-"),
+        "estimate": format_interval(*numbers),
+        "effect_is": " ".join(filter(None, [row["effect_is"], row["unit"] and f"({row['unit']})"])),
+        "decides": _decides(row),
+        "p_shown": format_p(parsed(p)) if p else "",
+        "p_of": "of the contrary" if against else "",
+        "figure_link": figure,
+    }
+
+
+def _decides(row: Row) -> str:
+    """Returns which of several parts the numbers are of."""
+    parts = int(row["parts"] or 0)
+    if parts < 2:
+        return row["part"]
+    return f"{row['part'] or 'one'}, of {parts} that must hold"
+
+
+def in_words(shown: dict[str, Any]) -> str:
+    """Returns the numbers of a row in a phrase: `−0.021 [−0.030, −0.012] per doubling; n 6`."""
+    estimate = shown["estimate"]
+    told = [shown["missing"]]
+    if estimate:
+        interval = f" [{estimate.low}, {estimate.high}]" if estimate.low else ""
+        of = f", {shown['decides']}" if shown["decides"] else ""
+        told.insert(0, f"{estimate.value}{interval} {shown['effect_is']}{of}")
+    return "; ".join(filter(None, told))

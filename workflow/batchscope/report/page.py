@@ -1,0 +1,42 @@
+"""Self-contained HTML pages from our templates: nothing in them runs but our script, or fetches."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+import jinja2
+
+from batchscope import project_files
+
+
+def render(template: str, **values: Any) -> str:
+    """Returns a page; every text is escaped, but for our own style sheet and script."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template).render(**values)
+
+
+def asset(name: str) -> str:
+    """Returns one of our own files; refuses what could end its element early."""
+    text = (project_files.TEMPLATES / name).read_text(encoding="utf-8")
+    if "</" in text:
+        raise ValueError(f"Expected no closing tag in {name}.")
+    return text
+
+
+def policy(script: str = "") -> str:
+    """Returns a policy under which only this script runs, or none, and nothing is fetched."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    scripts = f"'sha256-{digest}'" if script else "'none'"
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )

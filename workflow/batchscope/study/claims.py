@@ -1,0 +1,424 @@
+"""What documents state, as `claims` has it: each with the test that the runs put it to."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from batchscope import wording
+from batchscope.catalogue import claim_tables, coercion, outcomes, run_names
+from batchscope.catalogue.claim_tables import FACTORS, TABLES
+from batchscope.catalogue.coercion import as_map
+from batchscope.catalogue.figures import FIGURES
+from batchscope.problems import Findings, Place, Problem, received, unknown
+from batchscope.study import experiment_kinds
+from batchscope.study.experiment_kinds import TRAINING
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Experiment, Run
+
+_SHOWN = 6  # claims that a warning names
+GPU, MACHINE = "gpu", "machine"
+RATIO, DIFFERENCE = "ratio", "difference"
+# Type -> the keys of its test beside those of every test, those that it must have first.
+_BOUNDS = ("above", "below", "near", "margin")
+TYPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "trend": (("direction",), ("over", "scale")),
+    "equivalence": (("margin",), ("over", "scale")),
+    "value": ((), ("over", *_BOUNDS)),
+    "comparison": (("of", "to"), ("over", "scale", *_BOUNDS)),
+    "interaction": (("of", "to"), ("over", "scale", *_BOUNDS)),
+    "argmax": (("is",), ("over", "best")),
+    "order": (("order",), ("over",)),
+    "exception": (("is", "direction"), ("over",)),
+}
+_COMMON = ("type", "experiment", "table", "column", "cells")
+
+Cells = dict[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Test:
+    """How a claim is tested.
+
+    Attributes:
+        type: One of `TYPES`.
+        experiment: Name of the experiment.
+        table: Name of one of its tables, without `.csv`.
+        column: What is stated about.
+        cells: Factor or key -> the values to which the rows are restricted.
+        over: The factor along which a trend, a best value and so on are sought.
+        direction: `rises` or `falls`.
+        best: `highest` or `lowest`, of an argmax.
+        chosen: Values of `over`: said to be best, or to be exceptions.
+        of: Cells of the first side of a comparison or an interaction.
+        to: Cells of the other side.
+        order: Groups of cells, from the lowest to the highest.
+        low: Lower bound of what is stated, or minus infinity.
+        high: Upper bound, or infinity.
+        scale: `difference`, or `ratio` for values that are compared on a logarithmic scale.
+    """
+
+    type: str
+    experiment: str
+    table: str
+    column: str
+    cells: Cells = field(default_factory=dict)
+    over: str = "batch_size"
+    direction: str = ""
+    best: str = "highest"
+    chosen: tuple[Any, ...] = ()
+    of: Cells = field(default_factory=dict)
+    to: Cells = field(default_factory=dict)
+    order: tuple[Cells, ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+    scale: str = DIFFERENCE
+
+    @property
+    def timed(self) -> bool:
+        """Whether it rests on timing jobs."""
+        return claim_tables.timed(self.table, self.column)
+
+    @property
+    def asked(self) -> str:
+        """The experiment of whose every series it states a trend over batch sizes; or empty."""
+        whole = self.type == "trend" and self.table == "runs" and not self.cells
+        return self.experiment if whole and self.over == "batch_size" else ""
+
+    def selections(self) -> Iterator[Cells]:
+        """Yields the cells that it reads: of both sides, or of every group."""
+        sides = [side for side in (self.of, self.to, *self.order) if side] or [{}]
+        chosen = {self.over: self.chosen} if self.chosen else {}
+        for side in sides:
+            yield {**self.cells, **side}
+        if chosen:
+            yield {**self.cells, **chosen}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A checkable sentence of a document.
+
+    Attributes:
+        id: Its name in the ledger.
+        document: The document.
+        place: Where it stands there.
+        sentence: What it says, in our words.
+        test: How it is tested.
+        requires: `gpu` or `machine` where it can be tested only with a GPU, or with the results of
+            a second machine; else empty.
+        figure: The figure of the experiment that shows it; empty where none does.
+    """
+
+    id: str
+    document: str
+    place: str
+    sentence: str
+    test: Test
+    requires: str = ""
+    figure: str = ""
+
+
+def read(
+    findings: Findings,
+    raw: Any,
+    experiments: Mapping[str, Experiment],
+    runs: Mapping[str, Run],
+    machines: tuple[str, ...],
+) -> tuple[Claim, ...]:
+    """Returns the sound claims of a study; reports and warns of all else.
+
+    Args:
+        findings: Takes the problems and warnings.
+        raw: What `claims` holds, of a structure that fits the schema.
+        experiments: The study's, as planned.
+        runs: Its runs by name.
+        machines: This machine and the others of the study.
+    """
+    found: dict[str, Claim] = {}
+    grids: dict[str, list[dict[str, Any]]] = {}
+    lacking: dict[str, list[str]] = {}
+    for index, body in enumerate(raw or ()):
+        place = ("claims", index)
+        if body["id"] in found:
+            text = f"received '{body['id']}' again; every id once is expected."
+            findings.report(Problem((*place, "id"), text))
+        test = _test(findings, (*place, "test"), body["test"], experiments)
+        if test is None:
+            continue
+        experiment = experiments[test.experiment]
+        figure = _figure(findings, place, body, experiment, test)
+        claim = Claim(
+            *(body[key] for key in ("id", "document", "place", "sentence")),
+            test,
+            body.get("requires", ""),
+            figure,
+        )
+        found[claim.id] = claim
+        if test.experiment not in grids:
+            grids[test.experiment] = _grid(experiment, runs, machines)
+        if not claim.requires and (why := _lacks(test, experiment, grids[test.experiment])):
+            lacking.setdefault(why, []).append(claim.id)
+    for why, ids in lacking.items():
+        findings.warn(Problem(("claims",), f"{why}; it is expected by {_some(ids)}."))
+    stated = tuple(found.values())
+    _warn_of_seeds(findings, stated, experiments, grids)
+    return stated
+
+
+def _test(
+    findings: Findings, place: Place, body: dict[str, Any], experiments: Mapping[str, Experiment]
+) -> Test | None:
+    """Returns a test, or None where something in it is reported."""
+    before = len(findings.problems)
+    kind = body["type"]
+    needed, others = TYPES[kind]
+    allowed = (*_COMMON, *needed, *others)
+    for key in body:
+        if key not in allowed:
+            findings.report(unknown((*place, key), "key", allowed))
+    for key in needed:
+        if key not in body:
+            findings.report(Problem((*place, key), f"missing; it is expected beside type: {kind}."))
+    name = body["experiment"]
+    if name not in experiments:
+        findings.report(received((*place, "experiment"), name, "an experiment", experiments))
+        return None
+    table, column = body.get("table", "runs"), body["column"]
+    measures = {**experiments[name].trainings.measures, **experiments[name].times.timings}
+    filled = _fills(experiments[name], table, measures)
+    known = claim_tables.columns_of(table, measures) if filled else []
+    if column not in known:
+        text = f"a column of {table}.csv that the experiment measures"
+        findings.report(received((*place, "column"), column, text, known))
+    low, high = _bounds(findings, place, body)
+    over = body.get("over", "batch_size")
+    keys = TABLES[table].keys
+    # A seed pairs the cells of a claim, and tells none apart.
+    kind_of = experiment_kinds.TIMING if experiments[name].times.timings else TRAINING
+    factors = (*kind_of.known, *keys, "machine")
+
+    def cells(at: Place, given: Any) -> Cells:
+        return {
+            key: values
+            for key, raw in as_map(given).items()
+            if (values := _values(findings, (*at, key), key, raw, factors))
+        }
+
+    if over not in factors:
+        findings.report(unknown((*place, "over", over), "factor", factors))
+    test = Test(
+        type=kind,
+        experiment=name,
+        table=table,
+        column=column,
+        cells=cells((*place, "cells"), body.get("cells")),
+        over=over,
+        direction=body.get("direction", ""),
+        best=body.get("best", "highest"),
+        chosen=_values(findings, (*place, "is"), over, body.get("is", []), factors),
+        of=cells((*place, "of"), body.get("of")),
+        to=cells((*place, "to"), body.get("to")),
+        order=tuple(
+            cells((*place, "order", index), group)
+            for index, group in enumerate(body.get("order", ()))
+        ),
+        low=low,
+        high=high,
+        scale=body.get("scale", DIFFERENCE),
+    )
+    if table == "trajectories" and _budgets(test) != 1:
+        text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
+        findings.report(Problem((*place, "cells"), text))
+    return None if len(findings.problems) > before else test
+
+
+def _budgets(test: Test) -> int:
+    """Returns how many budgets a test fixes at one value."""
+    return sum(len(test.cells.get(name, ())) == 1 for name in claim_tables.BUDGETS)
+
+
+def _fills(experiment: Experiment, table: str, measures: Mapping[str, Any]) -> bool:
+    about = TABLES[table]
+    if about.measures:
+        return not measures.keys().isdisjoint(about.measures)
+    return bool(experiment.trainings.runs)
+
+
+def _bounds(findings: Findings, place: Place, body: dict[str, Any]) -> tuple[float, float]:
+    """Returns the bounds of what is stated; of an equivalence those of a difference."""
+    numbers = {key: coercion.number(body[key]) for key in _BOUNDS if key in body}
+    ratio = body.get("scale") == RATIO
+    for key, value in numbers.items():
+        least = 1 if ratio and key == "margin" else 0
+        if (ratio or key == "margin") and value <= least:
+            findings.report(received((*place, key), body[key], f"a number above {least}"))
+            return -math.inf, math.inf
+    if body["type"] == "equivalence" and "margin" in numbers:
+        margin = numbers["margin"]
+        return (1 / margin, margin) if ratio else (-margin, margin)
+    if "near" in numbers and "margin" in numbers:
+        near, margin = numbers["near"], numbers["margin"]
+        return (near / margin, near * margin) if ratio else (near - margin, near + margin)
+    low, high = numbers.get("above", -math.inf), numbers.get("below", math.inf)
+    if "above" in TYPES[body["type"]][1]:
+        if low == -math.inf and high == math.inf:
+            text = "received no bound; above, below, or near with margin is expected."
+            findings.report(Problem(place, text))
+        elif low >= high:
+            findings.report(received((*place, "below"), body["below"], "a number above `above`"))
+    return low, high
+
+
+def _values(
+    findings: Findings, place: Place, key: str, raw: Any, known: tuple[str, ...]
+) -> tuple[Any, ...]:
+    """Returns the values of a factor or key in cells; reports what is none."""
+    given = raw if isinstance(raw, list) else [raw]
+    if key not in known:
+        findings.report(unknown(place, "factor", known))
+        return ()
+    if key not in FACTORS:
+        return tuple(one if (value := coercion.number(one)) is None else value for one in given)
+    if key in ("dataset", "model"):  # by their names in the study
+        return tuple(given)
+    found = []
+    for one in given:
+        try:
+            found.append(coercion.coerce_item(FACTORS[key], one))
+        except ValueError:
+            findings.report(received(place, one, FACTORS[key].expected_item, FACTORS[key].choices))
+    return tuple(found)
+
+
+def _figure(
+    findings: Findings, place: Place, body: dict[str, Any], experiment: Experiment, test: Test
+) -> str:
+    """Returns the figure that shows what a test is of: the one named, or the first that fits."""
+    given = body.get("figure", "")
+    if given and (given not in FIGURES or (experiment.figures and given not in experiment.figures)):
+        expected = f"a figure of the experiment {experiment.name}"
+        findings.report(received((*place, "figure"), given, expected, experiment.figures))
+    if given:
+        return given
+    # An experiment that names none draws all that it can.
+    shown = experiment.figures or tuple(FIGURES)
+    of_column = [name for name in shown if test.column in FIGURES[name].columns]
+    of_table = [name for name in TABLES[test.table].figures if name in shown]
+    return next(iter([*of_table, *of_column, *experiment.figures]), "")
+
+
+# --- What the grid can decide ---------------------------------------------------------------
+
+
+def _grid(
+    experiment: Experiment, runs: Mapping[str, Run], machines: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Returns the factors of every cell of an experiment, by the names that cells have."""
+    found: dict[str, dict[str, Any]] = {}
+    for factors in _cells(experiment, runs):
+        plain = {name: value for name, value in factors.items() if name != "seed"}
+        for name in ("dataset", "model"):
+            plain[name] = run_names.split_token(str(plain[name]))[0]
+        found.setdefault(repr(sorted(plain.items())), plain)
+    keys = {"at_epoch": experiment.at_epochs or (None,), "machine": machines}
+    return [
+        {**cell, **dict(zip(keys, values, strict=True))}
+        for cell in found.values()
+        for values in itertools.product(*keys.values())
+    ]
+
+
+def _cells(experiment: Experiment, runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
+    yield from (runs[run].factors for run in experiment.trainings.runs)
+    for sweep in experiment.times.sweeps:
+        yield from ({**sweep.factors, "batch_size": size} for size in sweep.batch_sizes)
+
+
+def _matching(grid: list[dict[str, Any]], cells: Cells) -> list[dict[str, Any]]:
+    """Returns the cells of a grid that have some of these values; keys of rows are not in it."""
+    return [
+        cell
+        for cell in grid
+        if all(cell[key] in values for key, values in cells.items() if key in cell)
+    ]
+
+
+def _unknown(grid: list[dict[str, Any]], key: str, values: list[Any]) -> bool:
+    """Whether a grid has some of these values nowhere."""
+    return any(not _matching(grid, {key: (value,)}) for value in values)
+
+
+def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> str:
+    """Returns what the grid lacks for a test, or an empty text."""
+    name = f"experiments.{experiment.name}"
+    for cells in test.selections():
+        for key, values in cells.items():
+            lacking = [one for one in values if not _matching(grid, {**cells, key: (one,)})]
+            if lacking:
+                others = [] if _unknown(grid, key, lacking) else [*cells.items()]
+                named = [(key, tuple(lacking)), *((k, v) for k, v in others if k != key)]
+                told = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
+                return f"{name} has no {wording.listed(told, 'with')}"
+    wanted = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
+    least = wanted.get(test.type, 1)
+    if test.over not in FACTORS or test.over in test.of:
+        return ""
+    for side in [test.of, test.to] if test.of else [{}]:
+        positions = {cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})}
+        if len(positions) < least:
+            told = wording.count(len(positions), "value")
+            return f"{name} has {told} of {test.over.replace('_', ' ')} where {least} are needed"
+    return ""
+
+
+def _warn_of_seeds(
+    findings: Findings,
+    claims: tuple[Claim, ...],
+    experiments: Mapping[str, Experiment],
+    grids: Mapping[str, list[dict[str, Any]]],
+) -> None:
+    """Warns of claims that no result could decide, one line per experiment and reason."""
+    short: dict[tuple[str, int, int], list[str]] = {}
+    times: list[str] = []
+    tests = Counter(claim.document for claim in claims if not claim.test.timed)
+    for claim in claims:
+        if claim.test.timed:
+            times.append(claim.id)
+            continue
+        name = claim.test.experiment
+        positions = len({cell.get(claim.test.over) for cell in grids[name]})
+        needed = seeds_needed(claim.test, positions, tests[claim.document])
+        count = len(experiments[name].trainings.seeds)
+        if count < needed:
+            short.setdefault((name, count, needed), []).append(claim.id)
+    for (name, count, needed), ids in short.items():
+        text = f"received {wording.count(count, 'seed')} in experiments.{name}; at least {needed} "
+        text += f"are expected for a verdict on {_some(ids)}."
+        findings.warn(Problem(("claims",), text))
+    if times:
+        text = f"received 1 timing job per configuration; at least {outcomes.LEAST_SEEDS} are "
+        text += f"expected for a verdict on {_some(times)}."
+        findings.warn(Problem(("claims",), text))
+
+
+def _some(ids: list[str]) -> str:
+    """Returns the first of some ids, and how many more there are."""
+    shown = ids if len(ids) <= _SHOWN else [*ids[:_SHOWN], f"{len(ids) - _SHOWN} more"]
+    return wording.listed(shown)
+
+
+def seeds_needed(test: Test, positions: int, tests: int) -> int:
+    """Returns the paired seeds below which a test cannot get a verdict.
+
+    Args:
+        test: The test.
+        positions: How many values of its factor there are.
+        tests: Tests that share the level.
+    """
+    return outcomes.seeds_needed(positions if test.type == "trend" else 2, tests)

@@ -1,0 +1,40 @@
+"""The tables of a study -> claims.csv: what its documents state, each with a verdict."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas
+
+from batchscope.analysis import ledger, run_series
+from batchscope.tables import long_tables
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Study
+
+FILE = "claims.csv"
+
+
+def collect(study: Study, folder: Path | str) -> pandas.DataFrame:
+    """Returns one row per claim of a study; see `ledger.COLUMNS`.
+
+    Args:
+        study: The plan.
+        folder: The folder of the study's tables, one folder per experiment.
+
+    Raises:
+        UserError: If a table is missing or damaged.
+    """
+
+    @functools.cache
+    def read(experiment: str, table: str) -> pandas.DataFrame:
+        return run_series.read(Path(folder) / experiment / f"{table}.csv")
+
+    return ledger.table(study.claims, read, study.machine)
+
+
+def write(study: Study, folder: Path | str, output: Path | str) -> None:
+    """Writes the claims of a study, atomically."""
+    long_tables.write_table(collect(study, folder), Path(output))
