@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from batchscope.catalogue import claim_tables, columns
+from batchscope.catalogue import claim_tables, tables
 from batchscope.figures import Tables
 from batchscope.study import config, planner
 from batchscope.study.claims import Test as ClaimTest
@@ -163,14 +163,8 @@ def test_every_table_that_a_claim_may_be_of_has_its_columns():
     """Held against the tables as they are written."""
     read = {field for field in Tables.__dataclass_fields__}
     assert {*claim_tables.TABLES} <= read
-    for name, header in (
-        ("history", long_tables._HISTORY),
-        ("at_epochs", long_tables.AT_EPOCHS),
-        ("layers", long_tables._LAYERS),
-        ("alignment", long_tables._ALIGNMENT),
-        ("lines", long_tables._LINES),
-        ("trajectories", tuple(columns.TRAJECTORIES)),
-    ):
+    for name in ("history", "at_epochs", "layers", "alignment", "lines", "trajectories"):
+        header = (*long_tables.FIRST, *tables.TABLES[name].columns)
         about = claim_tables.TABLES[name]
         assert {*about.columns, *about.keys} <= {*header}, name
     assert "test_accuracy" in claim_tables.columns_of("runs", {"evaluate": {}})

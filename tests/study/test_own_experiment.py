@@ -79,12 +79,10 @@ def test_every_problem_at_once_with_those_of_other_keys(tmp_path):
     assert "(validation_loss, test_accuracy)" in found[5]
 
 
-def test_claims_and_figures_that_the_table_has(tmp_path):
+def test_figures_that_the_table_has(tmp_path):
     published = {"accuracy": {"figure": "Fig. 1", "found": "It falls."}}
-    published["accuracy"]["claims"] = {"test_accuracy": "falls"}
     study = planned(tmp_path, figures=["accuracy"], published=published)
     experiment = study.experiments["a"]
-    assert experiment.trainings.claims == {"accuracy": {"test_accuracy": "falls"}}
     assert figures.drawn(experiment) == ["accuracy"]
 
 
