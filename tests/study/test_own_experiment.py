@@ -35,7 +35,10 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     assert (own.rows, own.trainings, own.seeds, own.series) == (504, 36, 6, 2)
     assert own.evaluated and experiment.vary == {"batch_size": (8, 32, 128)}
     assert experiment.trainings.margins == {"test_accuracy": 0.01}
-    assert figures.drawn(experiment) == ["progress", "best_losses", "accuracy", "batch_size_limits"]
+    assert figures.drawn(experiment) == [
+        *("progress", "best_losses", "accuracy", "verdict_matrix", "batch_size_limits"),
+        *("advice", "critical_batch_size"),
+    ]
 
 
 def test_the_file_lies_beside_the_configuration(tmp_path, monkeypatch):
@@ -102,6 +105,27 @@ def test_a_single_row_of_each_training_draws_no_curves(tmp_path):
     frame = own_table.rows().groupby(["variant", "batch_size", "seed"], as_index=False).last()
     experiment = planned(tmp_path, frame).experiments["a"]
     assert not experiment.own.evaluated and "progress" not in figures.drawn(experiment)
+
+
+@pytest.mark.parametrize(
+    "budgets, what",
+    [
+        ({"seconds": 5}, "budgets.seconds: received without any seconds; a column seconds of"),
+        ({"epochs": 5}, "budgets.epochs: received without any epoch; a column epoch of"),
+        ({"target": {"test_loss": 0.3}}, "budgets.target: received without any test_loss; a"),
+    ],
+)
+def test_a_budget_takes_its_column(tmp_path, budgets, what):
+    (problem,) = refused(tmp_path, budgets=budgets)
+    assert problem.startswith(f"experiments.a.{what}") and problem.endswith(" is expected.")
+    timed = own_table.rows(seconds=True).assign(epoch=1.0, test_loss=0.5)
+    assert planned(tmp_path, timed, budgets=budgets).experiments["a"].trainings.budgets == budgets
+
+
+def test_a_single_row_of_each_training_is_a_target_and_takes_no_budget(tmp_path):
+    frame = own_table.rows().groupby(["variant", "batch_size", "seed"], as_index=False).last()
+    (problem,) = refused(tmp_path, frame, budgets={"updates": 100})
+    assert "the single row of each training is its target; a row per" in problem
 
 
 def test_too_few_seeds_are_told(tmp_path):

@@ -16,6 +16,8 @@ import project
 
 pytestmark = pytest.mark.slow
 
+# Figures of every table that has validation losses.
+DECIDING = {"verdict_matrix", "advice", "critical_batch_size"}
 EDITED = {"tabulate": 1, "figures": 1, "report": 1}
 NO_TENSORFLOW = "from pathlib import Path\nPath({marker!r}).touch()\nraise ImportError\n"
 
@@ -29,10 +31,12 @@ def finished(tmp_path_factory):
     assert len(example.splitlines()) <= 10
     study = yaml.safe_load(example)
     study["experiments"]["second"] = {"runs": "second.csv"}
+    study["experiments"]["at_target"] = {"runs": "at_target.csv"}
     (folder / "mine").mkdir()
     (folder / "mine" / "mine.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
     own_table.write(folder / "mine", own_table.rows())
     own_table.write(folder / "mine", own_table.rows(seeds=2, seconds=True), "second.csv")
+    own_table.write(folder / "mine", own_table.at_target(0.3), "at_target.csv")
     watched = folder / "watched" / "tensorflow"
     watched.mkdir(parents=True)
     marker = str(folder / "started")
@@ -51,7 +55,7 @@ def test_it_runs_without_tensorflow(finished):
     folder, output = finished
     assert not (folder / "started").exists()
     assert not (folder / "results" / "runs").exists() and not (folder / "results" / "data").exists()
-    assert "36 finished" not in output and "48 training runs in 2 experiments" in output
+    assert "36 finished" not in output and "84 training runs in 3 experiments" in output
     assert planned(folder) == {}
 
 
@@ -63,7 +67,7 @@ def test_tables_figures_and_report(finished):
     margins = pandas.read_csv(results / "batch_size" / "margins.csv")
     assert set(margins["verdict"]) <= {"within", "beyond", "not_resolved"}
     drawn = {path.stem for path in (results / "batch_size" / "figures").glob("*.png")}
-    assert drawn == {"progress", "best_losses", "accuracy", "batch_size_limits"}
+    assert drawn == {"progress", "best_losses", "accuracy", "batch_size_limits", *DECIDING}
     page = (results / "report.html").read_text(encoding="utf-8")
     for name, rows in (("own_runs.csv", 504), ("second.csv", 168)):
         digest = hashlib.sha256((folder / "mine" / name).read_bytes()).hexdigest()
@@ -73,6 +77,36 @@ def test_tables_figures_and_report(finished):
     for noise in ("No data set", "No run has recorded a machine", "A seed fixes the initial"):
         assert noise not in page
     assert "not timed" not in (results / "batch_size/figures/progress.svg").read_text()
+
+
+def test_what_the_tables_decide(finished):
+    folder, _ = finished
+    results = folder / "results" / "studies" / "mine"
+    matrix = pandas.read_csv(results / "batch_size" / "budgets.csv")
+    assert set(matrix["budget"]) == {"updates", "target", "convergence"}
+    assert set(matrix["outcome"]) == {"test_accuracy", "validation_loss", "updates", "examples"}
+    for name in ("batch_size", "at_target"):
+        fitted = pandas.read_csv(results / name / "critical_batch_size.csv")
+        # The batches' own floors of the loss, and a row per 60 updates, bend it.
+        found = fitted.groupby("own_variant")["critical_batch_size"].last()
+        assert found["lookahead"] > 2 * found["plain"] > 10
+    single = pandas.read_csv(results / "at_target" / "budgets.csv")
+    assert set(single["budget"]) == {"target"} and single["budget_value"].isna().all()
+    assert set(single["outcome"]) == {"updates", "examples", "seconds"}
+    drawn = {path.stem for path in (results / "at_target" / "figures").glob("*.png")}
+    assert drawn >= {"fastest_batch_size", *DECIDING} and "progress" not in drawn
+    told = pandas.read_csv(results / "at_target" / "advice.csv")
+    assert set(told["target"]) == {"the target of the file"}
+    assert "nan" not in " ".join(told["headline"]).lower() and told["headline"].notna().all()
+
+
+def test_the_advice_in_the_terminal_and_at_the_top_of_the_report(finished):
+    folder, _ = finished
+    done = project.door(folder, "advice", "mine/mine.yaml")
+    assert "trainings made elsewhere" in done and "nan" not in done.lower()
+    assert "no seconds were measured (add a column seconds to the file)" in done
+    page = (folder / "results/studies/mine/report.html").read_text(encoding="utf-8")
+    assert "No advice (trainings made elsewhere)" in page
 
 
 def test_an_edited_file_makes_its_own_experiment_anew(finished):

@@ -99,6 +99,7 @@ class Evidence:
             measures together; NaN where unknown.
         rate_seconds: The same of one more rate, at all sizes and seeds.
         trends: Budget -> `larger` or `smaller`, where that looks better.
+        elsewhere: Whether the trainings were made elsewhere, and are known by a file's columns.
     """
 
     batch_sizes: Sequence[int]
@@ -118,6 +119,7 @@ class Evidence:
     seed_seconds: float = math.nan
     rate_seconds: float = math.nan
     trends: dict[str, str] = field(default_factory=dict)
+    elsewhere: bool = False
 
 
 class More(NamedTuple):

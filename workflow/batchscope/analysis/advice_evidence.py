@@ -29,6 +29,7 @@ from batchscope.analysis.advice import Edge, Evidence, Outcome
 from batchscope.analysis.advice_tables import Told
 from batchscope.analysis.critical_batch_size import LEAST_SIZES
 from batchscope.analysis.updates_to_target import Scaling, Target
+from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, TARGET, UPDATES
 
 NAN = math.nan
@@ -65,6 +66,7 @@ def told(
         return []
     frame = to_target_tables.evaluations(trajectories, runs)
     stated = [Target(*each) for each in (budgets.get(TARGET) or {}).items()]
+    own_targets = updates_to_target.at_own_targets(trajectories)
     constant = to_target_tables.constants(runs)
     found = []
     for values, along, rows in updates_to_target.series(frame, run_series.factor_columns(frame)):
@@ -74,13 +76,18 @@ def told(
             continue
         targets = stated or updates_to_target.default_targets(rows)[-1:]
         scaling = next(
-            (each for each in updates_to_target.scalings(rows, (), targets) if each.target.column),
+            (
+                each
+                for each in updates_to_target.scalings(rows, (), targets)
+                if own_targets or each.target.column
+            ),
             None,
         )
         reading = _converged(own, trajectories)
         evidence = _evidence(own, scaling, reading, margins, _matching(limits, own))
         seed = price(own["run"].tolist())
-        rates = max(own.groupby("batch_size")[chosen_rates.RATE].nunique())
+        # Of trainings made elsewhere the rate may not be known.
+        rates = max(1, *own.groupby("batch_size")[chosen_rates.RATE].nunique())
         tuned = rates if rates > 1 else 0
         evidence = replace(
             evidence,
@@ -89,6 +96,7 @@ def told(
             seed_seconds=seed,
             rate_seconds=seed * own["seed"].nunique() / rates,
             trends=_trends(matrix, values, evidence.outcome),
+            elsewhere=own["machine"].iloc[0] == own_columns.ELSEWHERE,
         )
         found.append(Told({**constant, **values}, advice.advise(evidence)))
     return found
@@ -123,7 +131,7 @@ def _evidence(
     return Evidence(
         batch_sizes=sizes,
         seeds=seeds,
-        target=_target_words(scaling.target) if scaling else "",
+        target=scaling.target.words if scaling else "",
         seconds=_seconds(scaling) if scaling else None,
         outcome=outcome,
         memory=memory,
@@ -155,6 +163,7 @@ def _seconds(scaling: Scaling) -> np.ndarray | None:
 
 def _outcome(found: dict[str, np.ndarray], margins: dict[str, float]) -> Outcome | None:
     """Returns the outcome whose margin is stated first, or else the accuracy."""
+    found = {name: values for name, values in found.items() if not np.isnan(values).all()}
     known = [name for name in margins if name in found]
     name = next(iter(known or found), None)
     if name is None:
@@ -162,10 +171,6 @@ def _outcome(found: dict[str, np.ndarray], margins: dict[str, float]) -> Outcome
     kind = name.rpartition("_")[2]
     margin = margins.get(name, verdict_matrix.MARGINS[kind])
     return Outcome(name, margin, found[name], name in margins)
-
-
-def _target_words(target: Target) -> str:
-    return f"a {target.column.replace('_', ' ')} of {wording.number(target.value)}"
 
 
 def _matching(limits: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
@@ -222,18 +227,26 @@ def scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int = 0) -
         tuned: Rates that were tried at a batch size; 0 for one.
     """
     own = {name: runs[name].iloc[0] for name in run_series.factor_columns(runs)}
+    # Of trainings made elsewhere little may be known.
+    own = {name: value for name, value in own.items() if pandas.notna(value)}
     parts = [f"{own['model']} on {own['dataset']}"] if {"model", "dataset"} <= own.keys() else []
-    if chosen_rates.RATE in own:
-        rate = f"at learning rate {wording.shortest(float(own[chosen_rates.RATE]))}"
-        if tuned:
-            rate = f"at the best of {tuned} learning rates"
-        elif chosen_rates.RATE in along:
-            rate = "at learning rates that go with the batch size"
-        elif own.get("learning_rate_scaling", "none") != "none":
-            rate += f" with {own['learning_rate_scaling']} scaling"
-        parts.append(f"{own.get('optimizer', '')} {rate}".strip())
-    if "device" in own:
-        machine = own.get("machine", "local")
+    parts.append(f"{own.get('optimizer', '')} {_rate_words(own, along, tuned)}".strip())
+    machine = runs["machine"].iloc[0] if "machine" in runs else "local"
+    if machine == own_columns.ELSEWHERE:
+        parts.append("trainings made elsewhere")
+    elif "device" in own:
         device = str(own["device"]).upper()
         parts.append(f"this {device}" if machine == "local" else f"the {device} of {machine}")
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
+
+
+def _rate_words(own: dict[str, Any], along: dict[str, list[Any]], tuned: int) -> str:
+    if tuned:
+        return f"at the best of {tuned} learning rates"
+    if chosen_rates.RATE in along:
+        return "at learning rates that go with the batch size"
+    if chosen_rates.RATE not in own:
+        return ""
+    scaling = own.get("learning_rate_scaling", "none")
+    rule = f" with {scaling} scaling" if scaling != "none" else ""
+    return f"at learning rate {wording.shortest(float(own[chosen_rates.RATE]))}{rule}"

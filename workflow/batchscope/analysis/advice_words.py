@@ -248,9 +248,11 @@ def _reason(advice: Advice, missing: Missing) -> str:
             "target)"
         )
     if missing.reason == advices.NO_SECONDS:
-        return "no seconds were measured (add time_epoch to measure)"
+        more = "a column seconds to the file" if evidence.elsewhere else "time_epoch to measure"
+        return f"no seconds were measured (add {more})"
     if missing.reason == advices.NO_OUTCOME:
-        return "no outcome on test data was measured (add evaluate to measure)"
+        more = "a column test_accuracy to the file" if evidence.elsewhere else "evaluate to measure"
+        return f"no outcome on test data was measured (add {more})"
     if missing.reason == advices.TOO_FEW:
         found = wording.count(len(evidence.seeds), "seed is", "seeds are")
         more = wording.count(missing.count, "more is needed", "more are needed")

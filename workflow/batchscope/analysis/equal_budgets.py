@@ -185,11 +185,17 @@ def read(series: Trained, budget: Budget) -> Reading:
     }
     if budget.kind == CONVERGENCE and not cubes:
         cubes = _measured(series)
-    on_test = len(cubes) == len(ON_TEST)
-    if not on_test:
-        accuracy = _cube(series, ON_VALIDATION[0], lambda r: _value(r, ON_VALIDATION[0], budget))
-        cubes = dict(zip(ON_VALIDATION, (accuracy, losses), strict=True))
-    return _reading(budget, series, losses, cubes, fair=not on_test)
+    found = {}
+    for test, validation in zip(ON_TEST, ON_VALIDATION, strict=True):
+        if test in cubes:
+            found[test] = cubes[test]
+        elif validation == CHOSEN_BY:
+            found[validation] = losses
+        elif any(rows[validation].notna().any() for rows in series.finished):
+            found[validation] = _cube(
+                series, validation, lambda rows, name=validation: _value(rows, name, budget)
+            )
+    return _reading(budget, series, losses, found)
 
 
 def _to_target(series: Trained, budget: Budget) -> Reading:
@@ -200,7 +206,7 @@ def _to_target(series: Trained, budget: Budget) -> Reading:
         if all(rows[axis].notna().all() for rows in series.finished)
     }
     ends = {axis: max(float(rows[axis].max()) for rows in series.finished) for axis in cubes}
-    return _reading(budget, series, cubes["updates"], cubes, fair=True, ends=ends)
+    return _reading(budget, series, cubes["updates"], cubes, ends)
 
 
 def _reading(
@@ -208,34 +214,36 @@ def _reading(
     series: Trained,
     losses: np.ndarray,
     cubes: dict[str, np.ndarray],
-    fair: bool,
     ends: dict[str, float] | None = None,
 ) -> Reading:
     """Reads cubes of shape (sizes, rates, seeds) at the rates that the lowest losses choose.
+
+    Test data have no part in that. Of any other outcome each seed is read at the rate that the
+    other seeds choose.
 
     Args:
         budget: The budget.
         series: The series.
         losses: What the rates are chosen by.
         cubes: Outcome -> its values.
-        fair: Whether each seed is read at the rate that the others choose.
         ends: Of the reading.
     """
     chosen = chosen_rates.by_lowest(losses)
-    index = np.repeat(chosen.index[:, None], len(series.seeds), axis=1)
-    if fair and len(series.seeds) > 1:
-        _, index = chosen_rates.leave_one_out(losses)
+    of_all = np.repeat(chosen.index[:, None], len(series.seeds), axis=1)
+    of_others = chosen_rates.leave_one_out(losses)[1] if len(series.seeds) > 1 else of_all.copy()
     rates = np.where(chosen.index < 0, np.nan, np.array(series.rates, float)[chosen.index])
     for size, tried in enumerate(~np.isnan(losses).all(axis=2)):
         # A size that failed at every rate is told by the rate at which most got there.
         most = chosen_rates.most_reached(losses[size])
         most = int(tried.argmax()) if most < 0 else most
-        index[size, index[size] < 0] = most
+        for index in (of_all, of_others):
+            index[size, index[size] < 0] = most
         if tried.sum() == 1:
             rates[size] = series.rates[most]
-    outcomes = {
-        name: np.take_along_axis(cube, index[:, None], axis=1)[:, 0] for name, cube in cubes.items()
-    }
+    outcomes = {}
+    for name, cube in cubes.items():
+        index = of_all if name in ON_TEST else of_others
+        outcomes[name] = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
     return Reading(budget, outcomes, rates, chosen.on_edge, ends or {})
 
 
@@ -254,12 +262,12 @@ def _cube(series: Trained, name: str, of: Callable[[pandas.DataFrame], float]) -
 
 
 def _measured(series: Trained) -> dict[str, np.ndarray]:
-    """Returns the test outcomes that `evaluate` measured; nothing where a finished run has none."""
+    """Returns the test outcomes that `evaluate` measured of every finished run."""
     finished = [row for row in series.rows.values() if row["status"] == _FINISHED]
-    if not all(pandas.notna(row.get(name)) for row in finished for name in ON_TEST):
-        return {}
     cubes = {}
     for name in ON_TEST:
+        if not all(pandas.notna(row.get(name)) for row in finished):
+            continue
         cubes[name] = _cube(series, name, lambda _: math.nan)
         for place, row in series.rows.items():
             if row["status"] == _FINISHED:

@@ -123,8 +123,10 @@ def of_study(
         return []
     frame = evaluations(trajectories, runs)
     found = updates_to_target.scalings(frame, run_series.factor_columns(frame), targets)
-    # A training with one evaluation was not stopped at a target: it is none of a file's own.
-    return [each for each in found if len(each.batch_sizes) >= least and each.target.column]
+    own = updates_to_target.at_own_targets(trajectories)
+    return [
+        each for each in found if len(each.batch_sizes) >= least and (own or each.target.column)
+    ]
 
 
 def constants(runs: pandas.DataFrame) -> dict[str, Any]:
@@ -184,9 +186,19 @@ def restored(frame: pandas.DataFrame) -> list[Scaling]:
     found = []
     for key, rows in frame.groupby(keys, sort=False, dropna=False):
         values = dict(zip(keys, key, strict=True))
-        target = Target(values.pop("target_column"), float(values.pop("target_value")))
+        column, value = values.pop("target_column"), float(values.pop("target_value"))
+        target = Target("" if pandas.isna(column) else column, value)
         found.append(_restored(values, target, rows))
     return found
+
+
+def of_target(frame: pandas.DataFrame, target: Target) -> pandas.DataFrame:
+    """Returns the rows of a target, of a table of `joined`."""
+    if not target.column:
+        return frame[frame["target_value"].isna()]
+    return frame[
+        (frame["target_column"] == target.column) & (frame["target_value"] == target.value)
+    ]
 
 
 def _factors(scalings: Sequence[Scaling], constant: dict[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas
 
+from batchscope import wording
 from batchscope.analysis import (
     chosen_rates,
     critical_batch_size,
@@ -23,6 +24,7 @@ from batchscope.analysis import (
     step_cost,
     trajectories,
 )
+from batchscope.catalogue import own_columns
 from batchscope.catalogue.own_columns import ACCURACIES, AXES, LOSSES
 
 TARGETS = 3  # of a series, where none is given
@@ -42,6 +44,13 @@ class Target:
 
     column: str = ""
     value: float = math.nan
+
+    @property
+    def words(self) -> str:
+        """It in words: `a validation loss of 0.2`."""
+        if not self.column:
+            return "the target of the file"
+        return f"a {self.column.replace('_', ' ')} of {wording.number(self.value)}"
 
     def crossing(self, rows: pandas.DataFrame, axis: str) -> float:
         """Returns where one training first reaches the target; infinity where it never does.
@@ -214,6 +223,18 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
 def single_rows(rows: pandas.DataFrame) -> bool:
     """Returns whether every training has a single row, which then is its target."""
     return bool(rows.groupby(_run_keys(rows), dropna=False).size().max() == 1)
+
+
+def at_own_targets(frame: pandas.DataFrame) -> bool:
+    """Returns whether trainings made elsewhere have one row each, which then is their target.
+
+    A training here that is evaluated once was not stopped at a target.
+
+    Args:
+        frame: Rows of trajectories.csv.
+    """
+    elsewhere = bool(len(frame)) and (frame["machine"] == own_columns.ELSEWHERE).all()
+    return bool(elsewhere and not frame["run"].duplicated().any())
 
 
 def _tuned(frame: pandas.DataFrame, kept: list[str]) -> bool:

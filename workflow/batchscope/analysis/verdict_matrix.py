@@ -32,6 +32,7 @@ from batchscope.analysis import (
     largest_within_margin,
     paired_tests,
     run_series,
+    updates_to_target,
 )
 from batchscope.analysis.largest_within_margin import Size
 from batchscope.catalogue import outcomes
@@ -48,7 +49,8 @@ MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
 COLUMNS: dict[str, str] = {
     "budget": "What is held equal: epochs, updates, seconds, target (a loss or an accuracy to "
     "reach), or convergence (each training at its lowest validation loss).",
-    "budget_value": "How much of it; of a target the loss or accuracy; empty of convergence.",
+    "budget_value": "How much of it; of a target the loss or accuracy; empty of convergence, and "
+    "where the rows of somebody's own file are the target.",
     "budget_column": "What the target is of; else empty.",
     "stated": "1 where the configuration states the budget; 0 where it is the largest that every "
     "finished run of the experiment reached, or of a target the lowest validation loss that every "
@@ -154,7 +156,7 @@ def _from_best(
 ) -> list[Size]:
     pairs = table[whole].dropna()
     means = pairs.mean()
-    best = (means.idxmax() if rising else means.idxmin()) if len(pairs) else None
+    best = (means.idxmax() if rising else means.idxmin()) if pairs.size else None
     found = []
     for cell in cells:
         mean, low, high = math.nan, math.nan, math.nan
@@ -235,14 +237,20 @@ def _rows(
     margins: dict[str, float],
 ) -> Iterator[_Row]:
     shared = equal_budgets.equal(evaluations, stated)
+    own_targets = updates_to_target.at_own_targets(evaluations)
     for series in best_learning_rates.series(runs) if len(runs) else ():
         trained = equal_budgets.trained(series.frame, evaluations)
         chosen_by = [rows["validation_loss"].notna().any() for rows in trained.finished]
-        if len(trained.batch_sizes) < LEAST_SIZES or not any(chosen_by):
+        known = own_targets or any(chosen_by)
+        if len(trained.batch_sizes) < LEAST_SIZES or not trained.finished or not known:
             continue
-        target = equal_budgets.target(trained, stated)
-        *equal, last = shared
-        for budget in [*equal, *([target] if target else []), last]:
+        if own_targets:  # what a training had used by then is no budget of others
+            held_equal = [equal_budgets.Budget(TARGET, math.nan)]
+        else:
+            target = equal_budgets.target(trained, stated)
+            *equal, last = shared
+            held_equal = [*equal, *([target] if target else []), last]
+        for budget in held_equal:
             reading = equal_budgets.read(trained, budget)
             for outcome, values in reading.outcomes.items():
                 margin = _margin(outcome, margins)

@@ -112,7 +112,9 @@ def nothing(titles: Sequence[str]) -> Figure:
 
 def title(scaling: Scaling) -> str:
     """Returns the series and the target, in words."""
-    what = f"{scaling.target.column.replace('_', ' ')} {wording.number(scaling.target.value)}"
+    what = "the file's target"
+    if scaling.target.column:
+        what = f"{scaling.target.column.replace('_', ' ')} {wording.number(scaling.target.value)}"
     return ", ".join(filter(None, [run_series.describe(scaling.factors), what]))
 
 
@@ -131,8 +133,7 @@ def whose(scaling: Scaling) -> str:
 
 def reached(scaling: Scaling) -> str:
     """Returns `a validation loss of 0.2`."""
-    value = wording.number(scaling.target.value)
-    return f"a {scaling.target.column.replace('_', ' ')} of {value}"
+    return scaling.target.words
 
 
 def edge_sentence(scaling: Scaling) -> str:
@@ -153,7 +154,9 @@ def rate_notes(scalings: Sequence[Scaling]) -> Iterator[str]:
         yield "Rates are chosen: each seed is read at the rate that the other seeds choose."
     for scaling in last[:_MOST_TOLD]:
         assert scaling.rates
-        to = f"To {wording.number(scaling.target.value)}{whose(scaling)}"
+        value = scaling.target.value
+        what = wording.number(value) if math.isfinite(value) else scaling.target.words
+        to = f"To {what}{whose(scaling)}"
         yield f"{to}: {target_words.chosen(scaling, scaling.rates)}."
         if len(last) == 1:
             yield from (f"{words}." for words in target_words.left_out(scaling, scaling.rates))
@@ -167,12 +170,10 @@ def _told_apart(frame: pandas.DataFrame) -> list[str]:
 
 def rows(frame: pandas.DataFrame, scaling: Scaling) -> pandas.DataFrame:
     """Returns the rows of one series and target."""
-    own = (frame["target_column"] == scaling.target.column) & (
-        frame["target_value"] == scaling.target.value
-    )
+    found = to_target_tables.of_target(frame, scaling.target)
     for name, value in scaling.factors.items():
-        own &= frame[name].isna() if pandas.isna(value) else frame[name] == value
-    return frame[own]
+        found = found[found[name].isna() if pandas.isna(value) else found[name] == value]
+    return found
 
 
 def _noise(scaling: Scaling, frame: pandas.DataFrame, runs: pandas.DataFrame) -> dict[str, float]:

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from batchscope import wording
 from batchscope.analysis import intervals, to_target_tables
 from batchscope.analysis.updates_to_target import Scaling
+from batchscope.catalogue import own_columns
 from batchscope.figures import Tables, critical_batch_size
 from batchscope.figures.drawing import canvas, target_words, to_target
 
@@ -43,7 +44,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for axes in list(grid.flat)[len(scalings) :]:
         axes.remove()
     canvas.legend(figure, *_handles(scalings))
-    critical_batch_size.notes(figure, _notes(every, scalings))
+    elsewhere = "machine" in frame and frame["machine"].eq(own_columns.ELSEWHERE).any()
+    critical_batch_size.notes(figure, _notes(every, scalings, elsewhere))
     return figure
 
 
@@ -120,10 +122,11 @@ def _handles(scalings: list[Scaling]) -> tuple[list, list[str]]:
     return handles, labels
 
 
-def _notes(every: list[Scaling], scalings: list[Scaling]) -> Iterator[str]:
+def _notes(every: list[Scaling], scalings: list[Scaling], elsewhere: bool) -> Iterator[str]:
     if len(every) > len(scalings):
         yield "Of each series the lowest target; all others are in critical_batch_size.csv."
-    yield "Seconds: examples over the images per second of a timing job, evaluations apart."
+    timed = "examples over the images per second of a timing job, evaluations apart"
+    yield f"Seconds: {'those of the file' if elsewhere else timed}."
     yield from critical_batch_size.rate_notes(scalings)
 
 

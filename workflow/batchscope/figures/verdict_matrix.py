@@ -21,7 +21,8 @@ from matplotlib.patches import Patch, Rectangle
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, largest_within_margin, run_series
 from batchscope.analysis import verdict_matrix as matrix
-from batchscope.catalogue import outcomes
+from batchscope.analysis.updates_to_target import Target
+from batchscope.catalogue import outcomes, own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, SECONDS, TAKEN, TARGET
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
@@ -63,7 +64,9 @@ _ROW_OF = ["budget", "outcome"]
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series, budget, outcome and batch size, with what tells series apart."""
     found = tables.budgets
-    columns = [*run_series.varying(found), *matrix.COLUMNS]
+    elsewhere = "machine" in found and found["machine"].eq(own_columns.ELSEWHERE).any()
+    machine = ["machine"] if elsewhere else []  # whose seconds they are
+    columns = [*machine, *run_series.varying(found), *matrix.COLUMNS]
     return found[list(dict.fromkeys(columns))].reset_index(drop=True)
 
 
@@ -137,9 +140,10 @@ def _trends(kind: str, rows: pandas.DataFrame) -> str:
 def _by(named: list[str], trends: int, kind: str) -> str:
     if kind == TARGET:
         return f" in {wording.listed(named)}"
-    if trends > 1:
+    on_validation = {name.startswith("validation") for name in named}
+    if trends > 1 or len(on_validation) > 1:
         return f" by {wording.listed(named)}"
-    return " on validation data" if named[0].startswith("validation") else ""
+    return " on validation data" if on_validation == {True} else ""
 
 
 def _budget(row: pandas.Series | dict[str, Any]) -> str:
@@ -148,8 +152,8 @@ def _budget(row: pandas.Series | dict[str, Any]) -> str:
     if kind == CONVERGENCE:
         return "at each training's lowest validation loss"
     if kind == TARGET:
-        column = str(row["budget_column"]).replace("_", " ")
-        return f"to a {column} of {wording.number(value)}"
+        known = isinstance(row["budget_column"], str) and row["budget_column"]
+        return f"to {Target(*((known, value) if known else ())).words}"
     amount = f"{wording.number(value)} s" if kind == SECONDS else wording.number(value, 6)
     return f"at equal {kind} ({amount})"
 
@@ -340,10 +344,12 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
         yield f"{_EDGE} The best rate is the first or last of those tried: others may be better."
     if _on_validation(frame):
         text = "On validation data where a training has no test data on its way"
-        at_end = frame["budget"].eq(CONVERGENCE) & frame["outcome"].str.startswith("test")
-        yield (
-            f"{text}; at the bottom those that evaluate measured." if at_end.any() else f"{text}."
-        )
+        on_test = frame.loc[frame["outcome"].str.startswith("test"), "budget"]
+        measured = len(on_test) and on_test.eq(CONVERGENCE).all()
+        yield f"{text}; at the bottom those that evaluate measured." if measured else f"{text}."
     timed = frame["budget"].eq(SECONDS).any() or frame["outcome"].eq("seconds").any()
     seeds = wording.count(int(frame["seeds"].max()), "seed")
-    yield f"{seeds}.{' Seconds are those of one timing job per configuration.' if timed else ''}"
+    whose = (
+        "those of the file" if "machine" in frame else "those of one timing job per configuration"
+    )
+    yield f"{seeds}.{f' Seconds are {whose}.' if timed else ''}"

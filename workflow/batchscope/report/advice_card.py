@@ -66,7 +66,9 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         UserError: If a table is missing; with the command that makes it.
     """
     folder = Path(results) / "studies" / study.folder_name
-    trained = [name for name, each in study.experiments.items() if each.trainings.runs]
+    trained = [
+        name for name, each in study.experiments.items() if each.trainings.runs or each.own.path
+    ]
     tables = {name: _read(folder / name / TABLE, study, config) for name in trained}
     parts = [_told(shown) for shown in cards(study, tables)]
     if seeds:

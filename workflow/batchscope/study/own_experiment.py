@@ -72,13 +72,15 @@ def problems(
             known = [name for name in filled if name in own_columns.OUTCOMES]
             expected = f"an outcome that is a column of {table.path} ({', '.join(known) or 'none'})"
             yield received((*place, "margins", outcome), outcome, expected, known)
-    target = budgets.get(budget_kinds.TARGET, {})
-    for key, column in [("seconds", "seconds")] * ("seconds" in budgets) + [
-        (budget_kinds.TARGET, name) for name in target
-    ]:
-        if column not in filled:
-            text = f"received without any {column}; a column {column} of {table.path} is expected."
-            yield Problem((*place, "budgets", key), text)
+    for key, value in budgets.items():
+        names = [*value] if key == budget_kinds.TARGET else [budget_kinds.AXES[key]]
+        if table.single:
+            text = f"received for {table.path}, where the single row of each training is its target"
+            yield Problem((*place, "budgets", key), f"{text}; a row per evaluation is expected.")
+        for column in names if not table.single else ():
+            if not table.filled(column):
+                text = f"received without any {column}; a column {column} of {table.path}"
+                yield Problem((*place, "budgets", key), f"{text} is expected.")
     for at, name in figure_names.named(place, body):
         lacking = figure_names.of_own_runs(name, {*filled, *vary(table)})
         if lacking:
