@@ -1,6 +1,9 @@
 """Makes `batchscope` importable, whatever folder the tests are started from."""
 
+import gc
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     }
     # Stable: a file stays in one piece.
     items.sort(key=lambda item: [item.path not in marked[name] for name in ("slurm", "slow")])
+
+
+def pytest_collection_finish() -> None:
+    """Leaves libraries and tests out of the collector's rounds: they stay to the end."""
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _files_may_be_lost() -> Iterator[None]:
+    """Waits for no disk: what a test writes need not outlive a machine's power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
-"""What work costs, as a number that no machine and nobody else's work changes."""
+"""What work costs, as a number that no machine changes; and what of a simulation is run when."""
 
 from __future__ import annotations
 
 import cProfile
 from collections.abc import Callable
+
+import pytest
 
 
 def calls(work: Callable[..., object], *arguments: object, **options: object) -> tuple:
@@ -11,3 +13,8 @@ def calls(work: Callable[..., object], *arguments: object, **options: object) ->
     profile = cProfile.Profile()
     returned = profile.runcall(work, *arguments, **options)
     return returned, sum(entry.callcount for entry in profile.getstats())
+
+
+def draws(few: int, many: int) -> pytest.MarkDecorator:
+    """Runs a simulated rate with few draws, and as `slow` with as many as tell it apart."""
+    return pytest.mark.parametrize("draws", [few, pytest.param(many, marks=pytest.mark.slow)])

@@ -7,6 +7,7 @@ import pytest
 
 from batchscope.analysis import advice, advice_words, critical_batch_size
 from batchscope.analysis.advice import Edge
+from costs import draws
 from made_advice import ACCURATE, SIZES, evidence
 
 
@@ -214,24 +215,26 @@ def test_other_budgets_are_told():
 # --- Rates of error -------------------------------------------------------------------------
 
 
-def simulated(means, draws, spread, seeds=6):
+def simulated(means, count, spread, seeds=6):
     """Yields the verdicts on the seconds of independent studies."""
     given, generator = evidence(means, ACCURATE[: len(means)]), np.random.default_rng(7)
     given = replace(given, outcome=None)
-    for _ in range(draws):
+    for _ in range(count):
         drawn = np.exp(generator.normal(scale=spread, size=(len(means), seeds)))
         said = advice.advise(replace(given, seconds=np.array(means)[:, None] * drawn))
         yield [each.verdict for each in said.judged[advice.SECONDS]]
 
 
-def test_equal_sizes_are_rarely_called_beyond():
-    shown = [("beyond" in verdicts) for verdicts in simulated([1.0] * 4, 150, 0.05)]
+@draws(50, 150)
+def test_equal_sizes_are_rarely_called_beyond(draws):
+    shown = [("beyond" in verdicts) for verdicts in simulated([1.0] * 4, draws, 0.05)]
     assert np.mean(shown) <= 0.02
 
 
-def test_a_size_at_the_margin_is_called_within_or_beyond_in_five_percent_each():
+@draws(100, 300)
+def test_a_size_at_the_margin_is_called_within_or_beyond_in_five_percent_each(draws):
     # The second one takes exactly 10 % longer: both tests stand at their boundary.
-    found = [verdicts[1] for verdicts in simulated([1.0, 1.1], 300, 0.02)]
-    most = 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 300)
+    found = [verdicts[1] for verdicts in simulated([1.0, 1.1], draws, 0.02)]
+    most = 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / draws)
     assert 0.01 < np.mean([each == "within" for each in found]) <= most
     assert np.mean([each == "beyond" for each in found]) <= most

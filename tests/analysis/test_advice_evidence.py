@@ -1,5 +1,6 @@
 """The evidence of an advice, from tables of trainings whose numbers are known."""
 
+import functools
 import math
 
 import numpy as np
@@ -27,8 +28,13 @@ def told(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **give
     return found.advice
 
 
+@functools.cache
+def usual():
+    return told()
+
+
 def test_times_are_those_at_the_chosen_rate():
-    said = told()
+    said = usual()
     evidence = said.evidence
     assert list(evidence.batch_sizes) == SIZES and list(evidence.seeds) == list(range(6))
     # .1 takes twice as long and .8 diverges once: .2 it is, and inside of its grid.
@@ -43,7 +49,7 @@ def test_times_are_those_at_the_chosen_rate():
 
 
 def test_the_range_holds_the_fastest_size():
-    said = told()
+    said = usual()
     means = np.exp(np.log(said.evidence.seconds).mean(axis=1))
     assert said.smallest is not None
     fast = [size for size, mean in zip(SIZES, means, strict=True) if mean < 1.09 * means.min()]
@@ -75,7 +81,7 @@ def test_few_seeds_and_no_seconds():
 
 
 def test_the_margin_is_the_stated_one():
-    default = told().evidence.outcome
+    default = usual().evidence.outcome
     assert (default.name, default.margin, default.stated) == ("test_accuracy", 0.01, False)
     stated = told(margins={"test_loss": 0.02}).evidence.outcome
     assert (stated.name, stated.margin, stated.stated) == ("test_loss", 0.02, True)
@@ -98,7 +104,7 @@ def test_memory_and_knee_come_from_the_limits_of_the_same_model():
     most = {**row, "max_batch_size_bound": "most_fits", "knee_fitted": math.nan}
     evidence = told(limits=pandas.DataFrame([most])).evidence
     assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, True, 128.0)
-    line = told().evidence
+    line = usual().evidence
     assert line.memory is None
     half = made_trainings.FIXED / made_trainings.PER_IMAGE
     assert line.knee == pytest.approx(9 * half, rel=1e-6)

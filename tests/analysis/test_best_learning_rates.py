@@ -7,6 +7,7 @@ import pandas
 import pytest
 
 from batchscope.analysis import best_learning_rates
+from costs import draws
 
 RATES = [0.01, 0.02, 0.04, 0.08, 0.16]
 SIZES = [32, 64, 128, 256]
@@ -143,11 +144,12 @@ def test_the_resolution_is_half_a_step_at_every_batch_size():
 
 @pytest.mark.parametrize("spread", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("step", [1, 2])
-def test_the_interval_of_the_exponent_covers(step, spread):
+@draws(30, 100)
+def test_the_interval_of_the_exponent_covers(step, spread, draws):
     """Optima that fall anywhere between the rates; their luck by seed, in doublings."""
-    rng, sizes, studies, covered = np.random.default_rng(5), [32, 64, 128, 256], 100, 0
+    rng, sizes, covered = np.random.default_rng(5), [32, 64, 128, 256], 0
     rates = [2.0**power for power in range(-10, 13, step)]
-    for _ in range(studies):
+    for _ in range(draws):
         power, first = rng.uniform(0, 1), rng.uniform(-3, 3)
         luck = rng.normal(0, spread, (3, len(sizes)))
 
@@ -157,7 +159,7 @@ def test_the_interval_of_the_exponent_covers(step, spread):
         found = best_learning_rates.choices(runs(optimum, rates, sizes))
         _, low, high, _ = best_learning_rates.exponent(found).interval
         covered += low <= power <= high
-    assert covered >= 0.95 * studies - 3 * math.sqrt(0.95 * 0.05 * studies)
+    assert covered >= 0.95 * draws - 3 * math.sqrt(0.95 * 0.05 * draws)
 
 
 def test_a_rate_next_to_divergence_is_not_on_the_edge():

@@ -11,6 +11,7 @@ from scipy import stats
 from batchscope import figures, wording
 from batchscope.analysis import largest_within_margin, run_series
 from batchscope.catalogue import timing_columns
+from costs import draws
 
 SEEDS = range(6)
 NOISE = np.array([-0.01, 0.004, 0.002, -0.003, 0.006, 0.001])
@@ -148,18 +149,19 @@ def test_a_size_with_a_failed_run_is_compared_with_none():
         ((1, 0, 0, 1, 1), 10),
     ],
 )
-def test_wrong_verdicts_are_rare(losses, spread):
+@draws(30, 100)
+def test_wrong_verdicts_are_rare(losses, spread, draws):
     """In margins: true losses of the sizes; standard deviation of a paired difference.
 
     A size that loses the margin or more is "within" in 5 % of studies, and so named the largest;
-    any that loses no more is "beyond" in 5 %. Three standard errors of 100 studies: up to 11 of
-    them; at a rate of 5 % there are more with a probability of 0.4 %.
+    any that loses no more is "beyond" in 5 %. Three standard errors: of 100 studies up to 11; at a
+    rate of 5 % there are more with a probability of 0.4 %.
     """
-    rng, studies = np.random.default_rng(7), 100
+    rng = np.random.default_rng(7)
     lost = np.array(losses, float)
     sizes = 8 * 2 ** np.arange(len(lost))
     within, largest, beyond = np.zeros(len(lost)), 0, 0
-    for _ in range(studies):
+    for _ in range(draws):
         values = 5 - lost + rng.normal(0, spread / math.sqrt(2), (6, len(lost)))
         rows = {
             "batch_size": np.tile(sizes, 6),
@@ -172,10 +174,10 @@ def test_wrong_verdicts_are_rare(losses, spread):
         within += (told == "within") & (lost >= 1)
         beyond += bool(((told == "beyond") & (lost <= 1)).any())
         largest += found.largest in sizes[lost >= 1]
-    limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / studies)
-    assert within.max() / studies < limit
-    assert largest / studies < limit
-    assert beyond / studies < limit
+    limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
+    assert within.max() / draws < limit
+    assert largest / draws < limit
+    assert beyond / draws < limit
 
 
 def test_the_table_has_a_row_for_every_series_and_size():

@@ -1,5 +1,6 @@
 """Step times: fits against timings that were made with known costs, steps and noise."""
 
+import itertools
 import math
 
 import numpy as np
@@ -81,8 +82,19 @@ def covered(sizes, count, **how):
     return hits / 400
 
 
-@pytest.mark.parametrize("count", [5, 9])
-@pytest.mark.parametrize("sizes", [POWERS, SPARSE, POWERS[2::2]])
+EVERY_SHAPE = pytest.mark.parametrize(
+    ("count", "sizes"),
+    [
+        (5, SPARSE),
+        *(
+            pytest.param(count, sizes, marks=pytest.mark.slow)
+            for count, sizes in ((9, SPARSE), *itertools.product((5, 9), (POWERS, POWERS[2::2])))
+        ),
+    ],
+)
+
+
+@EVERY_SHAPE
 def test_intervals_cover_noise_of_blocks_and_of_sizes(sizes, count):
     """Under noise of the blocks alone conservatively: what rounds have in common counts twice."""
     found = covered(sizes, count)
@@ -90,8 +102,7 @@ def test_intervals_cover_noise_of_blocks_and_of_sizes(sizes, count):
     assert covered(sizes, count, noise=0.01, strays=0.03) == pytest.approx([0.95] * 3, abs=0.03)
 
 
-@pytest.mark.parametrize("count", [5, 9])
-@pytest.mark.parametrize("sizes", [POWERS, SPARSE, POWERS[2::2]])
+@EVERY_SHAPE
 @pytest.mark.parametrize(
     "how",
     [

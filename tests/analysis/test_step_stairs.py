@@ -7,6 +7,7 @@ import pytest
 from test_step_cost import POWERS, SPARSE, noisy
 
 from batchscope.analysis import step_stairs
+from costs import draws
 
 DENSE = np.arange(1.0, 67.0)
 
@@ -24,9 +25,10 @@ def alone(sizes, seconds):
 @pytest.mark.parametrize("sizes", [DENSE, SPARSE], ids=["dense", "sparse"])
 @pytest.mark.parametrize("q", step_stairs.STAIRS)
 @pytest.mark.parametrize("noise", [0.002, 0.05])
-def test_stairs_are_found(sizes, q, noise):
-    many = [alone(sizes, noisy(stairs(sizes, q), noise, seed)) for seed in range(100)]
-    assert sum((one.winner, one.best.q) == ("staircase", q) for one in many) >= 95
+@draws(30, 100)
+def test_stairs_are_found(sizes, q, noise, draws):
+    many = [alone(sizes, noisy(stairs(sizes, q), noise, seed)) for seed in range(draws)]
+    assert sum((one.winner, one.best.q) == ("staircase", q) for one in many) >= 0.95 * draws
     found = many[0]
     assert found.best.residual < 1.3 * noise < found.line_residual
     assert found.p_holm == pytest.approx(3 * found.best.p)
@@ -34,24 +36,26 @@ def test_stairs_are_found(sizes, q, noise):
 
 
 @pytest.mark.parametrize("sizes", [DENSE, SPARSE], ids=["dense", "sparse"])
-def test_a_line_is_called_a_staircase_in_less_than_one_experiment_of_twenty(sizes):
-    """1,000 experiments of two configurations each, one with much fixed cost and noise."""
+@draws(200, 1000)
+def test_a_line_is_called_a_staircase_in_less_than_one_experiment_of_twenty(sizes, draws):
+    """Experiments of two configurations each, one with much fixed cost and noise."""
     winners = []
-    for seed in range(1000):
+    for seed in range(draws):
         clear, hidden = noisy(20 + sizes, 0.01, seed), noisy(500 + sizes, 0.05, 1000 + seed)
         found = step_stairs.compare([(sizes, clear), (sizes, hidden)])
         winners.append([one.winner for one in found])
-    assert sum("staircase" in each for each in winners) <= 50
+    assert sum("staircase" in each for each in winners) <= 0.05 * draws
     # What noise hides is no evidence for the line either.
-    assert sum(clear == "line" for clear, _ in winners) > 900
-    assert sum(hidden == "not resolved" for _, hidden in winners) > 500
+    assert sum(clear == "line" for clear, _ in winners) > 0.9 * draws
+    assert sum(hidden == "not resolved" for _, hidden in winners) > 0.5 * draws
 
 
-def test_p_is_as_often_below_a_level_as_the_level_says():
-    p = [alone(SPARSE, noisy(20 + SPARSE, 0.02, seed)).best for seed in range(1000)]
+@draws(400, 1000)
+def test_p_is_as_often_below_a_level_as_the_level_says(draws):
+    p = [alone(SPARSE, noisy(20 + SPARSE, 0.02, seed)).best for seed in range(draws)]
     assert np.mean([one.p < 0.5 for one in p]) == pytest.approx(0.5, abs=0.06)
     # Where the stairs are true, those p that reject them are as rare.
-    p = [alone(SPARSE, noisy(stairs(SPARSE, 16), 0.02, seed)).best for seed in range(1000)]
+    p = [alone(SPARSE, noisy(stairs(SPARSE, 16), 0.02, seed)).best for seed in range(draws)]
     assert np.mean([one.p_line < 0.05 for one in p]) == pytest.approx(0.05, abs=0.025)
 
 

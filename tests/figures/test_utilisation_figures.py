@@ -13,7 +13,7 @@ from batchscope.catalogue import sweep_names, timing_columns
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import max_batch_size, profile, utilisation, utilisation_over_time
 from batchscope.figures.drawing import canvas
-from drawing import drawn, reread
+from drawing import LAID_OUT, drawn, reread
 
 MODULES = {
     "utilisation": utilisation,
@@ -192,10 +192,11 @@ TRIES |= {384: ("fits", 968.0), 448: ("over_limit", 1040.0), 416: ("killed", mat
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.filterwarnings("error")
-def test_every_shape_of_timing(shape):
+@LAID_OUT
+def test_every_shape_of_timing(shape, laid_out):
     made = tables(**SHAPES[shape])
     for name, module in MODULES.items():
-        drawing, frame = drawn(name, made, rendered=True)
+        drawing, frame = drawn(name, made, rendered=laid_out or shape == "two_machines")
         found = module.found(frame)
         assert found == "" or found.endswith(".")
         if shape in ("empty", "nothing_ran"):

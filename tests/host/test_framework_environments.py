@@ -92,7 +92,19 @@ def test_a_record_alone_is_no_installation(place):
         assert not framework_environments.installed("jax")
 
 
-def test_a_failed_installation_leaves_nothing(place):
+def refused(command, **_):
+    """Stands for `subprocess.run`: an environment is made, and pip finds nothing to put there."""
+    if "venv" in command:
+        (Path(command[-1]) / "bin").mkdir(parents=True)
+        return subprocess.CompletedProcess(command, 0, "")
+    named = Path(command[command.index("-r") + 1]).read_text()
+    return subprocess.CompletedProcess(command, 1, f"ERROR: No matching distribution: {named}")
+
+
+@pytest.mark.parametrize("pip", ["replaced", pytest.param("real", marks=pytest.mark.slow)])
+def test_a_failed_installation_leaves_nothing(place, monkeypatch, pip):
+    if pip == "replaced":
+        monkeypatch.setattr(subprocess, "run", refused)
     framework_environments.lock("jax").write_text("--no-index\nno-such-package==1.0\n")
     with pytest.raises(UserError) as raised:
         framework_install.install("jax")

@@ -17,6 +17,7 @@ from batchscope.measures.finished_run import FinishedRun
 from measured_run import COUNTS, RUN, write_run
 
 SETTINGS = measure_settings.parse_settings("sharpness", "default")
+SHORT = {"iterations": 2, "starts": 3, "dimensions": 20}
 
 
 def logistic(n=8, examples=40, seed=0):
@@ -308,7 +309,7 @@ def test_measured_alike_in_memory_and_in_blocks():
     n = 2000
     function = logistic(n)
     x = np.random.default_rng(12).standard_normal(n) / 50
-    settings = SETTINGS | {"spaces": ("subspace",), "dimensions": 250}
+    settings = SETTINGS | SHORT | {"spaces": ("subspace",), "dimensions": 250}
     whole, _ = sharpness.measure(function, x, settings)
     narrow, details = sharpness.measure(function, x, settings | {"memory_mb": 1})
     assert details["subspace"]["columns_per_block"] == 124
@@ -399,8 +400,11 @@ def measured(results, tmp_path, settings, name="out.json"):
     return disk.read_json(tmp_path / name)
 
 
-def test_record(results, tmp_path):
-    record = measured(results, tmp_path, "default")
+@pytest.mark.parametrize("settings", [SHORT, pytest.param({}, marks=pytest.mark.slow)])
+def test_record(results, tmp_path, settings):
+    name = measure_settings.settings_name("sharpness", settings)
+    record = measured(results, tmp_path, name)
+    settings = SETTINGS | settings
     assert record["status"] == "finished"
     assert tuple(record["values"]) == MEASURES["sharpness"].columns_for(SETTINGS)
     assert all(value > 0 for value in record["values"].values())
@@ -413,19 +417,17 @@ def test_record(results, tmp_path):
         assert value == pytest.approx(
             sharpness.sharpness(search["maximum"], record["loss"]), rel=1e-12
         )
-        assert len(search["starts"]) == 4
+        assert len(search["starts"]) == settings["starts"]
         for start in search["starts"]:
             assert start["evaluations"] >= 1
-            assert 0 <= start["iterations"] <= 10
+            assert 0 <= start["iterations"] <= settings["iterations"]
             assert start["message"]
             assert 0 <= start["share_at_bound"] <= 1
             assert start["sharpness"] <= value
 
 
 def test_twice_the_same_bytes(results, tmp_path):
-    settings = measure_settings.settings_name(
-        "sharpness", {"iterations": 3, "starts": 3, "examples": 50, "dimensions": 20}
-    )
+    settings = measure_settings.settings_name("sharpness", {**SHORT, "examples": 50})
     for name in ("one", "two"):
         measured(results, tmp_path, settings, name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
@@ -433,7 +435,7 @@ def test_twice_the_same_bytes(results, tmp_path):
 
 def test_batch_statistics(results, tmp_path):
     settings = measure_settings.settings_name(
-        "sharpness", {"batch_norm": "batch", "spaces": ("full",)}
+        "sharpness", {**SHORT, "batch_norm": "batch", "spaces": ("full",)}
     )
     record = measured(results, tmp_path, settings)
     assert record["settings"]["batch_norm"] == "batch"

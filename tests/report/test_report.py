@@ -528,6 +528,7 @@ def test_five_times_the_runs_cost_at_most_five_times_as_much(tmp_path):
     assert (tmp_path / "100" / "report.html").stat().st_size < 2_500_000
 
 
+@pytest.mark.slow
 def test_drawn_report_of_the_default_study_is_below_five_megabytes(tmp_path):
     from batchscope import figures
 

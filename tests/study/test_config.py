@@ -340,7 +340,7 @@ FULL = {
 JUNK = (None, True, -1, 0, 3.5, float("nan"), 10**30, "", "x", "1e-3", [], [None], {}, {"x": 1})
 
 
-@pytest.mark.parametrize("scale", config.SCALES)
+@pytest.mark.parametrize("scale", ["full", pytest.param("reduced", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("junk", JUNK, ids=repr)
 def test_junk_anywhere_ends_in_a_message(junk, scale, tmp_path, monkeypatch):
     """Each node in turn becomes junk; whatever is not taken is refused in our words."""

@@ -273,6 +273,7 @@ def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float
     return script(code)
 
 
+@pytest.mark.slow
 def test_the_operating_system_refuses_what_is_far_beyond_the_limit(large):
     # 5 GB of pixels at once: refused before a byte of it is touched.
     command = try_batch(large, 100_000, 700, slack_mb=64)

@@ -9,7 +9,7 @@ low by about the square of the relative noise of the medians, 0.04 % at 2 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -250,7 +250,7 @@ def knee(
         rising = bool(speeds[-1] > least * speeds[before] and holds)
         plateau = NAN if rising else float(np.median(speeds[sizes >= largest / 2]))
     order = np.argsort(np.asarray(batch_sizes, float).ravel())
-    quick = np.array([np.percentile(blocks[index], 25) for index in order])
+    quick = _of_each(lambda each, **axis: np.percentile(each, 25, **axis), blocks)[order]
     short = np.flatnonzero(~(sizes / quick >= share * plateau))
     reached = np.flatnonzero(speeds >= share * plateau)
     reached = reached[reached > short.max(initial=-1)]
@@ -318,11 +318,24 @@ def medians_of(
             f"{where}: received batch sizes {list(batch_sizes)} and {len(blocks)} timings; "
             f"at least {least} different batch sizes with one timing each are expected."
         )
-    medians = np.array([np.median(block) if np.size(block) else NAN for block in blocks])
+    medians = _of_each(np.median, blocks)
     if not (np.isfinite(medians) & (medians > 0)).all():
         raise ValueError(f"{where}: received medians {medians}; positive numbers are expected.")
     order = np.argsort(sizes)
     return sizes[order], medians[order]
+
+
+def _of_each(statistic: Callable[..., Any], blocks: Sequence[Any]) -> np.ndarray:
+    """Returns a statistic of each size's blocks, in one call where all have as many; NaN of none.
+
+    Args:
+        statistic: Takes an array, and may take its `axis`.
+        blocks: For each batch size its blocks, or their median.
+    """
+    counts = {np.size(block) for block in blocks}
+    if len(counts) == 1 and min(counts):
+        return statistic(np.reshape(blocks, (len(blocks), -1)), axis=1)
+    return np.array([statistic(block) if np.size(block) else NAN for block in blocks])
 
 
 def weighted_line(x: np.ndarray, seconds: np.ndarray) -> tuple[list, np.ndarray, float]:
