@@ -65,11 +65,20 @@ def reported(results, study, run):
     content.read_figures(results / "figures", results, False)
 
 
+EVALUATED = synthetic.grid([16], [0], evaluate_every=500, epochs=1)[0]
+TRAJECTORY = f"runs/{EVALUATED}/trajectory.csv"
+
+
+def evaluations(results, study, run):
+    return long_tables.trajectory(results, EVALUATED)
+
+
 # Where it is, below results (a run's below its folder), and what reads it.
 FILES = {
     "run": ("{run}/record.json", collect),
     "history in runs.csv": ("{run}/history.csv", collect),
     "history in curves": ("{run}/history.csv", table("history")),
+    "trajectory": (TRAJECTORY, evaluations),
     "measure": ("{run}/evaluate/default.json", collect),
     "measure of layers": ("{run}/weight_distance/*.json", table("layers")),
     "times": ("timing/local/*/time_epoch/*.json", collect),
@@ -94,6 +103,7 @@ MENDS = {
         ("history in runs.csv", "history in curves", "updates", "initial", "final"),
         "{run}/record.json",
     ),
+    "trajectory": f"runs/{EVALUATED}/record.json",
     "images": f"data/{DATASET}",
     "labels": f"data/{DATASET}",
     "figures": "figures",
@@ -106,6 +116,12 @@ def whole(tmp_path_factory):
     results = tmp_path_factory.mktemp("whole")
     study = synthetic.study(synthetic.grid(batch_sizes=(16, 64), seeds=(0,)))
     synthetic.write(results, study)
+    synthetic.write(results, synthetic.study([EVALUATED]))
+    used = [
+        {name: 1.0 for name in records.TRAJECTORY_COLUMNS} | {"examples": count, "updates": updates}
+        for count, updates in ((512, 32), (1024, 64), (1149, 72))
+    ]
+    disk.write_rows(results / TRAJECTORY, records.TRAJECTORY_COLUMNS, used)
     datasets.prepare(DATASET, dataset_definitions.resolve({"source": "digits"}), results)
     run = study.experiments["gap"].trainings.runs[0]
     folder = records.run_folder(results, run)
@@ -190,6 +206,32 @@ def test_a_bit_that_flipped_in_weights_is_found(whole):
             displaced(results, study, run)
     finally:
         path.write_bytes(kept)
+
+
+def test_a_trajectory_with_a_flipped_bit_or_cut_anywhere_is_read_or_named(whole):
+    results, study, run = whole
+    path = results / TRAJECTORY
+    kept = path.read_bytes()
+    flipped = [
+        kept[:at] + bytes([kept[at] ^ 1 << bit]) + kept[at + 1 :]
+        for at in range(len(kept))
+        for bit in (0, 6, 7)
+    ]
+    cut = [kept[:at] for at in range(len(kept))]
+    named = 0
+    try:
+        for content_ in (*flipped, *cut):
+            path.write_bytes(content_)
+            try:
+                # A flipped digit is a number still.
+                assert len(evaluations(results, study, run)) == 3 and content_ in flipped
+            except UserError as error:
+                named += 1
+                assert str(error).startswith(f"{path}: received ") and "\n" not in str(error)
+                assert "Delete" in str(error) and "record.json" in str(error)
+    finally:
+        path.write_bytes(kept)
+    assert named > len(cut) + len(flipped) / 3
 
 
 def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch):

@@ -136,7 +136,7 @@ def test_every_figure_of_every_shape_of_experiment(shape, tmp_path):
         elif figure.entry.name == "time":  # its timing job ran all the same
             assert "training time" not in found
         else:
-            assert found == "" or figure.entry.name == "loss_curves"
-            curves = figure.entry.name in ("loss_curves", "progress", *TO_TARGET)
+            assert found == "" or figure.entry.module == "loss_curves"
+            curves = figure.entry.module in ("loss_curves", "progress", *TO_TARGET)
             of_runs = figure.entry.name in NAMES and not curves
             assert "no finished run" in texts(drawing) or not of_runs

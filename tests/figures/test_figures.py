@@ -185,6 +185,41 @@ def test_losses_are_compared_in_the_last_epoch_that_all_runs_share():
     assert "in epoch 3, " in found(frame) and "(2 of 2 and 1 of 2 seeds)" in found(frame)
 
 
+@pytest.mark.parametrize("axis, unit", [("updates", "updates"), ("examples", "examples")])
+def test_losses_are_compared_where_all_runs_used_as_much(axis, unit):
+    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 8})
+    used = {"updates": {32: 30, 256: 4}, "examples": {32: 1000, 256: 1000}}[axis]
+    frame[axis] = frame["epoch"] * frame["batch_size"].map(used)
+    frame["train_loss"] = frame["epoch"].astype(float)
+    frame["validation_loss"] = 2.0
+    # 32 updates are one epoch of the small batch and eight of the large; 3,000 examples three.
+    most, small, large = {"updates": ("32", 1, 8), "examples": ("3000", 3, 3)}[axis]
+    assert figures.FIGURES[f"loss_curves_by_{axis}"].found(frame) == (
+        f"Mean training loss at the last epoch's end within {most} {unit}, which every finished "
+        f"run has, was {small} at batch size 32 and {large} at 256 (2 of 2 seeds). Mean "
+        "validation loss there was 2 at batch size 32 and 2 at 256 (2 of 2 seeds)."
+    )
+
+
+@pytest.mark.parametrize("axis", ["updates", "examples", "seconds"])
+@pytest.mark.parametrize("base", ["loss_curves", "epoch_distance"])
+def test_a_figure_over_epochs_is_drawn_over_what_was_used(two_rates, base, axis):
+    figure, frame = frame_of(f"{base}_by_{axis}", two_rates)
+    assert figure.entry.along == axis and "{" not in figure.entry.caption
+    history = figures.read(two_rates).history.rename(columns={"step": "updates"})
+    assert sorted(frame[axis].dropna()) == sorted(history[axis].dropna()) and len(frame) > 60
+    drawing = figure.draw(frame)
+    labels = {"updates": "updates", "examples": "examples", "seconds": "time (s)"}
+    assert drawing.axes[-1].get_xlabel() == labels[axis]
+    assert all(axes.get_xscale() == "log" for axes in drawing.axes)
+    column = "train_loss" if base == "loss_curves" else "epoch_distance"
+    size = (frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)
+    first = frame[size & (frame["status"] == "finished") & (frame["epoch"] == 1)]
+    mean = next(line for line in drawing.axes[0].lines if line.get_linewidth() >= 1.5)
+    assert mean.get_xdata()[0] == first[axis].iloc[0]
+    assert mean.get_ydata()[0] == pytest.approx(first[column].mean())
+
+
 def test_ratios_of_epoch_distances_are_told_where_all_pairs_have_them():
     frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 6})
     frame["epoch_distance"] = np.where(frame["batch_size"] == 32, 4.0 ** frame["epoch"], 2.0)
@@ -323,7 +358,8 @@ def test_figures_follow_from_measures():
     assert figures.available([]) == ["loss_curves", "best_losses"]
     stated = {"test_accuracy": 0.03}
     everything = (synthetic.MEASURES, ["learning_rate"], synthetic.AT_EPOCHS, stated, True)
-    assert figures.available(*everything, batch_sizes=3, timed=True) == NAMES
+    unasked = [name for name in NAMES if not figures.FIGURES[name].entry.along]
+    assert figures.available(*everything, batch_sizes=3, timed=True) == unasked
     untimed = figures.available([], batch_sizes=3)
     assert "critical_batch_size" in untimed and "fastest_batch_size" not in untimed
     assert "critical_batch_size" not in figures.available([], batch_sizes=2)

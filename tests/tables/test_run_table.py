@@ -335,6 +335,8 @@ def test_a_trajectory_of_epochs_ends_is_that_of_the_history(written):
     assert frame["epoch"].tolist() == history["epoch"].tolist()
     assert frame["validation_loss"].equals(history["validation_loss"])
     assert frame["test_loss"].isna().all() and frame["train_loss"].isna().all()
+    for name in ("examples", "seconds"):
+        assert history[name].tolist() == frame[name].tolist()
     # All examples of an epoch in the timing job's seconds per epoch.
     runs = run_table.collect(results, planned, "gap").set_index("run")
     seconds = frame["epoch"] * frame["run"].map(runs["seconds_per_epoch"])

@@ -122,7 +122,7 @@ def test_examples_of_a_configuration_fit_the_schema(path):
 def test_the_example_of_a_study_is_planned(tmp_path):
     (study,) = (text for text in blocks(ROOT / "README.md", "yaml") if "\nstudy: " in text)
     (tmp_path / "study.yaml").write_text(study, encoding="utf-8")
-    assert len(config.study(tmp_path / "study.yaml").runs) == 36
+    assert len(config.study(tmp_path / "study.yaml").runs) == 18
 
 
 def test_the_example_of_a_measure_is_one(results, tmp_path):

@@ -103,6 +103,10 @@ HISTORY: dict[str, Column] = {
     "contended_seconds": Column("What it took while others ran; in no figure.", "s"),
     "epoch_distance": Column("Distance between the weights at its end and at its start."),
     "weight_distance": Column("Distance of the weights at its end from the initial ones."),
+    "examples": Column(
+        "Training examples used by its end, each as often as it was used.", "examples", "int"
+    ),
+    "seconds": Column("As in trajectories.csv, by its end.", "s"),
 }
 # Columns of trajectories.csv beside run, factors and status.
 TRAJECTORIES: dict[str, Column] = {

@@ -11,7 +11,7 @@ import itertools
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from batchscope.catalogue.parameters import Parameter, format_value
@@ -19,6 +19,18 @@ from batchscope.catalogue.parameters import Parameter, format_value
 Settings = dict[str, Any]
 # Yields a setting, and in words what is wrong with it beside the others.
 Problems = Callable[[Settings], Iterator[tuple[str, str]]]
+
+
+# What a figure over epochs can be drawn over: column -> words for a title, and for a caption.
+OVER = {
+    "updates": ("updates", "the updates made"),
+    "examples": ("examples", "the examples used (each as often as it was used)"),
+    "seconds": (
+        "training time",
+        "training time (examples over the images per second of a timing job that had the machine "
+        "to itself, validation apart)",
+    ),
+}
 
 
 def no_problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -90,6 +102,10 @@ class Figure:
         timed: Whether it is drawn unasked only where the time of its steps is known.
         columns: Columns of runs.csv to draw against batch size, each with its heading and the
             label of its axis; a figure that has them needs no module.
+        over: Caption of the same figure over updates, examples or time in place of epochs, where
+            `{axis}` stands for that; empty where it is of nothing by epoch.
+        along: What this one is drawn over; empty for epochs, or where there is no such axis. It
+            is then drawn by the module of `name` without its ending, and never unasked.
         own: Columns without which it is not drawn of trainings that were made elsewhere, `a|b` is
             either, in place of its measures; None where their tables never suffice.
     """
@@ -106,7 +122,26 @@ class Figure:
     batch_sizes: int = 0
     timed: bool = False
     columns: dict[str, tuple[str, str]] = field(default_factory=dict)
+    over: str = ""
+    along: str = ""
     own: tuple[str, ...] | None = ()
+
+    @property
+    def module(self) -> str:
+        """Name of its module in batchscope.figures."""
+        return self.name.removesuffix(f"_by_{self.along}") if self.along else self.name
+
+    def variants(self) -> Iterator[Figure]:
+        """Yields the same figure over updates, examples and time, where it can be drawn so."""
+        for axis, (title, words) in OVER.items() if self.over else ():
+            yield replace(
+                self,
+                name=f"{self.name}_by_{axis}",
+                title=f"{self.title} by {title}",
+                caption=self.over.format(axis=words),
+                over="",
+                along=axis,
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,12 @@ def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> It
             yield Problem(at, f"received '{name}' again; every figure once is expected.")
         drawn.append(name)
         yield from _problems_of(at, name, measures)
+    for at, name in named(place, body):
+        timed = {"time_epoch", *OF_SWEEPS} & {*measures} or "beside" in body
+        known = FIGURES.get(name) if isinstance(name, str) else None
+        if known and known.along == "seconds" and not timed:
+            text = f"received '{name}' without its requirements; time_epoch in measure is expected."
+            yield Problem(at, text)
     for name in coercion.as_map(body.get("published")):
         at = (*place, "published", name)
         yield from _problems_of(at, name, measures)

@@ -19,6 +19,12 @@ _OF_SEVERAL = (
             "95 % interval (Student's t). The training loss of an epoch is the mean over "
             "its updates. A cross marks where a run diverged."
         ),
+        over=(
+            "Training and validation loss against {axis}, a point per epoch, one colour per batch "
+            "size. Thin lines are single runs; thick lines are means over the seeds that still "
+            "train, with a 95 % interval (Student's t). The training loss of an epoch is the mean "
+            "over its updates. A cross marks where a run diverged."
+        ),
         own=None,
     ),
     Figure(
@@ -245,7 +251,8 @@ _CATEGORIES = (
 
 def _in_order() -> list[Figure]:
     entries = chain(MEASURES.values(), TIMINGS.values())
-    found = [*chain.from_iterable(entry.figures for entry in entries), *_OF_SEVERAL]
+    own = [*chain.from_iterable(entry.figures for entry in entries), *_OF_SEVERAL]
+    found = list(chain.from_iterable((figure, *figure.variants()) for figure in own))
     return sorted(found, key=lambda figure: _CATEGORIES.index(figure.category))
 
 

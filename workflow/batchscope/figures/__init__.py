@@ -5,7 +5,8 @@ the standard library, so that the workflow can list figures without paying for m
 of columns of runs.csv against batch size is drawn from its entry alone. Any other is one module
 beside this one, under the figure's name, with two functions, or three:
 
-- `select(tables) -> DataFrame`: the rows and columns that the figure shows (its CSV);
+- `select(tables) -> DataFrame`: the rows and columns that the figure shows (its CSV); of a figure
+  with `over` in its entry, `select(tables, along)` does so over another axis than epochs;
 - `draw(frame) -> matplotlib.figure.Figure`: the figure, from that frame alone;
 - `found(frame) -> str`: what these runs say, in a sentence or two with their own numbers.
 
@@ -48,7 +49,8 @@ class Figure:
 
     def select(self, tables: Tables) -> pandas.DataFrame:
         """Returns the rows and columns that the figure shows."""
-        return self._drawer().select(tables)
+        along = (self.entry.along,) if self.entry.along else ()
+        return self._drawer().select(tables, *along)
 
     def draw(self, frame: pandas.DataFrame) -> Drawing:
         """Returns the figure, drawn from what `select` returned."""
@@ -65,7 +67,7 @@ class Figure:
     def _drawer(self) -> Any:
         """Returns the figure's module, or what draws its columns against batch size."""
         if not self.entry.columns:
-            return importlib.import_module(f"{__name__}.{self.entry.name}")
+            return importlib.import_module(f"{__name__}.{self.entry.module}")
         from batchscope.figures.drawing import against_batch_size
 
         return against_batch_size.Columns(self.entry.columns)
@@ -116,6 +118,7 @@ def available(
         name
         for name, figure in figure_entries.FIGURES.items()
         if (trained or figure.measures)
+        and not figure.along
         and (own is not None or all(measures & set(one.split("|")) for one in figure.measures))
         and varied.issuperset(figure.varied)
         and (read_early or not figure.at_epochs)

@@ -15,35 +15,50 @@ from batchscope.figures.drawing import against_epoch, canvas, words
 _COLUMN = "epoch_distance"
 
 
-def select(tables: Tables) -> pandas.DataFrame:
+def select(tables: Tables, along: str = "epoch") -> pandas.DataFrame:
     """Returns one row per run and epoch: factors, status and the epoch's distance."""
-    return against_epoch.select(tables, [_COLUMN])
+    return against_epoch.select(tables, [_COLUMN], along)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
-    """Returns the figure: for each series, the distances and the ratio of the extremes."""
+    """Returns the figure: for each series, the distances and the ratio of the extremes.
+
+    Over another axis than epochs the rows of both batch sizes lie apart, and there is no ratio.
+    """
+    along = against_epoch.along(frame)
+    by_epoch = along == "epoch"
     groups = run_series.series(frame)
     height = 2.75 if len(groups) < 4 else 2.4
-    figure, grid = canvas.panels(len(groups), 2, width=4.2, height=height, sharex=True)
+    figure, grid = canvas.panels(
+        len(groups), 1 + by_epoch, width=4.2 if by_epoch else 6.5, height=height, sharex=True
+    )
     styles = against_epoch.styles(frame)
     runs = against_epoch.runs(frame)
     points = against_epoch.points(len(runs) + len(groups))
     mean_points = against_epoch.points(len(groups) * len(styles))
-    for (left, right), group in zip(grid, groups, strict=True):
-        against_epoch.draw_panel(left, group.frame, _COLUMN, styles, points, mean_points)
+    for (left, *right), group in zip(grid, groups, strict=True):
+        against_epoch.draw_panel(left, group.frame, _COLUMN, styles, points, mean_points, along)
         _log_axis(left, group.frame)
         left.set_title(f"Distance, {group.label}" if group.label else "Distance")
         left.set_ylabel("distance within an epoch")
-        _draw_ratio(right, group.frame, points)
+        for axes in right:
+            _draw_ratio(axes, group.frame, points)
     for axes in grid[-1]:
-        against_epoch.epoch_axis(axes)
+        against_epoch.horizontal_axis(axes, frame)
     against_epoch.legend(figure, styles)
     canvas.notes(figure, runs, against_epoch.band_note(frame))
     return figure
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the ratio in the first epoch and in the last that the runs of all pairs have."""
+    """Returns the ratio in the first epoch and in the last that the runs of all pairs have.
+
+    Over another axis: the distances where all finished runs have used as much.
+    """
+    if against_epoch.along(frame) != "epoch":
+        used, rows = against_epoch.at_equal(frame)
+        what = f"Mean distance within the last epoch that ends within {used}, which every finished"
+        return words.sentence(rows, _COLUMN, f"{what} run has,") if used else ""
     told = []
     for group in run_series.series(frame):
         sizes, ratios = changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)

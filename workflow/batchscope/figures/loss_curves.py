@@ -1,4 +1,4 @@
-"""Training and validation loss by epoch, one colour per batch size."""
+"""Training and validation loss, by epoch or another axis, one colour per batch size."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _PANELS = {"train_loss": "Training loss", "validation_loss": "Validation loss"}
 _MOST_TOLD = 5  # batch sizes in a sentence
 
 
-def select(tables: Tables) -> pandas.DataFrame:
+def select(tables: Tables, along: str = "epoch") -> pandas.DataFrame:
     """Returns one row per run and epoch: factors, status and both losses."""
-    return against_epoch.select(tables, list(_PANELS))
+    return against_epoch.select(tables, list(_PANELS), along)
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
@@ -28,14 +28,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
     styles = against_epoch.styles(frame)
     runs = against_epoch.runs(frame)
     points = against_epoch.points(len(_PANELS) * len(runs))
+    along = against_epoch.along(frame)
     mean_points = against_epoch.points(len(_PANELS) * len(groups) * len(styles))
     for row, group in zip(grid, groups, strict=True):
         for axes, (column, title) in zip(row, _PANELS.items(), strict=True):
-            against_epoch.draw_panel(axes, group.frame, column, styles, points, mean_points)
+            against_epoch.draw_panel(axes, group.frame, column, styles, points, mean_points, along)
             axes.set_title(f"{title}, {group.label}" if group.label else title)
             axes.set_ylabel("loss (nats)")
     for axes in grid[-1]:
-        against_epoch.epoch_axis(axes)
+        against_epoch.horizontal_axis(axes, frame)
     for column, name in enumerate(_PANELS):
         against_epoch.value_axis(grid[0, column], frame, name)
     against_epoch.legend(figure, styles)
@@ -44,9 +45,17 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns both losses by batch size, in the last epoch that all finished runs have."""
+    """Returns both losses by batch size, where all finished runs have used as much."""
+    if against_epoch.along(frame) != "epoch":
+        used, rows = against_epoch.at_equal(frame)
+        which = (f"at the last epoch's end within {used}, which every finished run has,", "there")
+        return _told(rows, which) if used else ""
     epoch, rows = against_epoch.last_shared(frame)
     which = (f"in epoch {epoch}, the last that all finished runs share,", "in that epoch")
+    return _told(rows, which)
+
+
+def _told(rows: pandas.DataFrame, which: tuple[str, str]) -> str:
     told = (
         words.sentence(rows, name, f"Mean {what.lower()} {when}", most=_MOST_TOLD)
         for (name, what), when in zip(_PANELS.items(), which, strict=True)

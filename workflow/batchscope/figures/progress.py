@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
@@ -77,7 +76,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
             row[0].set_title(f"{group.label}\n{next(iter(drawn.values()))[0]}")
         row[0].set_ylabel("validation loss (nats)")
     for axes, (column, (_, label)) in zip(grid[-1], drawn.items(), strict=True):
-        _used_axis(axes, frame[column].dropna().astype(float))
+        against_epoch.used_axis(axes, frame[column].dropna().astype(float))
         axes.set_xlabel(label)
     against_epoch.value_axis(grid[0, 0], frame, _LOSS)
     against_epoch.legend(figure, styles)
@@ -140,10 +139,3 @@ def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:
         crossed = trajectories.first_crossing(run["updates"], run[_LOSS], targets[run.index[0]])
         runs.loc[key, "to_target"] = crossed
     return runs.reset_index()
-
-
-def _used_axis(axes: Axes, values: pandas.Series) -> None:
-    values = values[values > 0]  # an evaluation before the first update has no place
-    if len(values):
-        axes.set_xscale("log", nonpositive="mask")
-        canvas.few_log_labels(axes.xaxis, values.max() / values.min(), crowded=30)

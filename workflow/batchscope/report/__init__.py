@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
 # Figures of weights after every epoch, whichever the measure reads.
-_EVERY_EPOCH = ("epoch_distance", *figure_names.EPOCH_FIGURES)
+_OF_EPOCHS = tuple(name for name, entry in FIGURES.items() if entry.module == "epoch_distance")
+_EVERY_EPOCH = (*_OF_EPOCHS, *figure_names.EPOCH_FIGURES)
 
 __all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
 

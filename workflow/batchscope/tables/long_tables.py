@@ -67,12 +67,19 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
     A rate's schedule is in `epoch_learning_rate`; `learning_rate` is the factor.
     """
 
+    chosen = study.experiments[experiment]
+    own = next(job_files.places(study, results))
+
     def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
-        for first in _runs(results, study.experiments[experiment]):
-            rows = history(results, first["run"])
+        speed = _speeds(own, study, chosen)
+        for first in _runs(results, chosen):
+            run = first["run"]
+            rows = history(results, run)
             # A run of an earlier version may lack the newest columns.
             found = [[row.get(name, NAN) for row in rows] for name in records.HISTORY_COLUMNS]
-            yield first, dict(zip(columns.HISTORY, found, strict=True))
+            examples = _examples(results, run, rows)
+            used = [examples, [count / speed(run) for count in examples]]
+            yield first, dict(zip(columns.HISTORY, [*found, *used], strict=True))
 
     return _table("history", blocks())
 
@@ -90,21 +97,15 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
 
     def blocks() -> Iterator[tuple[dict[str, Any], Block]]:
         for place in job_files.places(study, results):
-            speeds: dict[str, float] = {}  # timing configuration -> images per second
-            beside = _speeds_beside(place, study, chosen)
+            speed = _speeds(place, study, chosen)
             for first in _runs(place.results, chosen):
                 run = first["run"]
-                timing = run_names.timing_name(run_names.parse_run(run))
-                if timing not in speeds:
-                    found_speed = _timed(place, timing, chosen, "images_per_second")
-                    other = beside.get(timing, NAN)
-                    speeds[timing] = found_speed if math.isfinite(found_speed) else other
                 rows = trajectory(place.results, run)
                 found = {
                     name: [row.get(name, NAN) for row in rows] for name in columns.TRAJECTORIES
                 }
                 found["machine"] = [place.machine] * len(rows)
-                found["seconds"] = [row["examples"] / speeds[timing] for row in rows]
+                found["seconds"] = [row["examples"] / speed(run) for row in rows]
                 yield first, found
 
     return _table("trajectories", blocks())
@@ -119,17 +120,24 @@ def trajectory(results: Path | str, run: str) -> list[dict[str, float]]:
     parsed = run_names.parse_run(run)
     if parsed["evaluate_every"]:
         return _evaluations(records.run_folder(results, run))
-    images = records.training_images(results, str(parsed["dataset"]))
-    copies = run_factors.training_copies(parsed)
+    rows = history(results, run)
     return [
         {
-            "examples": NAN if images is None else row["epoch"] * images * copies,
+            "examples": examples,
             "updates": row.get("step", NAN),
             "epoch": row["epoch"],
             **{name: row.get(name, NAN) for name in ("validation_loss", "validation_accuracy")},
         }
-        for row in history(results, run)
+        for row, examples in zip(rows, _examples(results, run, rows), strict=True)
     ]
+
+
+def _examples(results: Path | str, run: str, rows: list[dict[str, float]]) -> list[float]:
+    """Returns the examples that a run used by the end of each epoch of its history."""
+    parsed = run_names.parse_run(run)
+    images = records.training_images(results, str(parsed["dataset"]))
+    copies = run_factors.training_copies(parsed)
+    return [NAN if images is None else row["epoch"] * images * copies for row in rows]
 
 
 def _evaluations(folder: Path) -> list[dict[str, float]]:
@@ -333,6 +341,21 @@ def _timed(place: job_files.Place, timing: str, experiment: Experiment, column: 
     record = read_record(path, "values")
     found = record and record["values"].get(column)
     return NAN if found is None else found
+
+
+def _speeds(place: job_files.Place, study: Study, experiment: Experiment) -> Callable[[str], float]:
+    """Returns a function of a run: images per second of the timing job of its configuration."""
+    found: dict[str, float] = {}  # timing configuration -> images per second
+    beside = _speeds_beside(place, study, experiment)
+
+    def speed(run: str) -> float:
+        timing = run_names.timing_name(run_names.parse_run(run))
+        if timing not in found:
+            timed = _timed(place, timing, experiment, "images_per_second")
+            found[timing] = timed if math.isfinite(timed) else beside.get(timing, NAN)
+        return found[timing]
+
+    return speed
 
 
 def _speeds_beside(

@@ -62,6 +62,12 @@ ENTRY = Measure(
                 "batch size over that at the largest, in pairs of the same seed, with their "
                 "geometric mean. Bands are 95 % intervals (Student's t)."
             ),
+            over=(
+                "Euclidean distance between the weights at the end and at the start of each epoch, "
+                "against {axis} at its end, one colour per batch size. Thin lines are single runs; "
+                "thick lines are means over the seeds that still train, with a 95 % interval "
+                "(Student's t)."
+            ),
             measures=("weight_distance",),
         ),
     ),

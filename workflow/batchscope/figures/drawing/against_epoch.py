@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from batchscope import wording
 from batchscope.analysis import intervals, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas
@@ -20,12 +21,47 @@ _MOST_BANDS = 8  # in one panel: more hide the lines
 _LEAST_POINTS, _LONGEST_LINE = 12, 120  # of one line
 
 
-def select(tables: Tables, columns: list[str]) -> pandas.DataFrame:
-    """Returns one row per run and epoch: factors, status and these columns of the history."""
+# Column -> label of its axis.
+_LABELS = {"epoch": "epoch", "updates": "updates", "examples": "examples", "seconds": "time (s)"}
+_MADE = {"updates": "updates", "examples": "examples", "seconds": "s"}
+
+
+def select(tables: Tables, columns: list[str], along: str = "epoch") -> pandas.DataFrame:
+    """Returns one row per run and epoch: factors, status and these columns of the history.
+
+    Args:
+        tables: The tables.
+        columns: What is drawn.
+        along: The horizontal axis: `epoch`, `updates`, `examples` or `seconds`, used by its end.
+    """
     history = against_batch_size.with_absent(tables.history, tables.runs)
-    history["epoch"] = history["epoch"].astype("Int64")
-    columns = [*against_batch_size.factor_columns(history), "epoch", *columns]
+    history = history.rename(columns={"step": "updates"})
+    for name in ("epoch", "updates", "examples"):
+        history[name] = history[name].astype("Int64")
+    axes = list(dict.fromkeys(["epoch", along]))
+    columns = [*against_batch_size.factor_columns(history), *axes, *columns]
     return history[columns].reset_index(drop=True)
+
+
+def along(frame: pandas.DataFrame) -> str:
+    """Returns the horizontal axis of what `select` returned."""
+    return next((name for name in _MADE if name in frame), "epoch")
+
+
+def at_equal(frame: pandas.DataFrame) -> tuple[str, pandas.DataFrame]:
+    """Returns what every finished run used, and one row per run: its last epoch within that.
+
+    A run that did not finish has its first row. The words are empty where nothing is known.
+    """
+    axis, finished = along(frame), frame["status"] == canvas.FINISHED
+    keys = [*run_series.varying(frame), "batch_size", "seed"]
+    lasts = frame[finished].groupby(keys, dropna=False)[axis].max()
+    if lasts.empty or lasts.isna().any():
+        return "", runs(frame)
+    within = frame[finished & frame[axis].astype(float).le(float(lasts.min()))]
+    kept = within.sort_values("epoch").drop_duplicates(keys, keep="last")
+    used = f"{wording.number(float(lasts.min()), 4)} {_MADE[axis]}"
+    return used, pandas.concat([kept.sort_index(), runs(frame[~finished])])
 
 
 def last_shared(frame: pandas.DataFrame) -> tuple[int, pandas.DataFrame]:
@@ -65,10 +101,22 @@ def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
     return frame.drop_duplicates([*run_series.varying(frame), "batch_size", "seed"])
 
 
-def epoch_axis(axes: Axes) -> None:
-    """Labels the horizontal axis with whole epochs."""
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axes.set_xlabel("epoch")
+def horizontal_axis(axes: Axes, frame: pandas.DataFrame) -> None:
+    """Labels the horizontal axis: whole epochs, or a logarithmic one of what was used."""
+    axis = along(frame)
+    axes.set_xlabel(_LABELS[axis])
+    if axis == "epoch":
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    else:
+        used_axis(axes, frame[axis].dropna().astype(float))
+
+
+def used_axis(axes: Axes, values: pandas.Series) -> None:
+    """Makes a horizontal axis of updates, examples or seconds logarithmic."""
+    values = values[values > 0]  # an evaluation before the first update has no place
+    if len(values):
+        axes.set_xscale("log", nonpositive="mask")
+        canvas.few_log_labels(axes.xaxis, values.max() / values.min(), crowded=30)
 
 
 def value_axis(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
@@ -106,6 +154,9 @@ def draw_panel(
             the same for all seeds of a batch size.
         singles: Whether finished runs too have a line each.
     """
+    if len(rows) and rows[along].isna().all() and rows[column].notna().any():
+        canvas.empty(axes, "not timed" if along == "seconds" else "not known")
+        return
     for size, style in styles.items():
         chosen = rows[rows["batch_size"] == size]
         for _, run in chosen.groupby("seed"):
