@@ -74,6 +74,7 @@ def main(path, cores):
     runs, times = {}, {}
     for experiment in study.experiments.values():
         for run in experiment.trainings.runs:
+            runs.setdefault(run, {})  # trained, also where it is only timed
             for measure, settings in experiment.trainings.measures.items():
                 name = measure_settings.settings_name(measure, settings)
                 if measure in TIMINGS:

@@ -1,4 +1,7 @@
-"""One training run: factors in; weights, history and record out."""
+"""One training run, epoch by epoch: factors in; weights, history and record out.
+
+What it takes up again after a stop lives in `resumption`, what it writes in the end in `run_files`.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +9,37 @@ import bisect
 import contextlib
 import functools
 import math
-import os
 import shutil
 import signal
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from batchscope import datasets, disk
-from batchscope.catalogue import incompatible_factors, kept_epochs, run_names
+from batchscope import datasets
+from batchscope.catalogue import incompatible_factors, run_names
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import Interrupted
-from batchscope.host import description, locks
-from batchscope.store import job_files, memory_kills, records
+from batchscope.host import locks
+from batchscope.store import job_files, records
 from batchscope.store.progress import Teller
 from batchscope.training import (
     augmentations,
-    checkpoint,
     distances,
     losses,
     models,
     replicas,
+    run_files,
     trajectory,
 )
+from batchscope.training.resumption import Carried, Progress, load_progress
 from batchscope.training.step_loop import (
     Batches,
     Examples,
     Totals,
-    effective_learning_rate,
     epoch_order,
     make_optimizer,
     steps_per_epoch,
@@ -49,37 +50,6 @@ from batchscope.training.update_methods import Method
 # A Python signal handler only runs between calls into the graph.
 CHUNK_SECONDS = 5.0
 CHECKPOINT_SECONDS = 30.0
-
-
-@dataclass
-class Progress:
-    """Where a training stands; all of it goes into the checkpoint as text.
-
-    Attributes:
-        epoch: Epochs completed.
-        step: Steps done of the epoch after them.
-        loss: Sum of the losses over those steps' examples.
-        hits: Correct ones among those examples.
-        epoch_seconds: Seconds that those steps took.
-        contended_seconds: Seconds that all steps took, while other jobs shared the machine.
-        best_epoch: Epoch of the best weights; 0 before there is one.
-        best_value: The monitored value there.
-        resumed: Times that the training went on from a checkpoint.
-        history: One row per completed epoch.
-        trajectory: One row per evaluation that `evaluate_every` asked for.
-    """
-
-    epoch: int = 0
-    step: int = 0
-    loss: float = 0.0
-    hits: int = 0
-    epoch_seconds: float = 0.0
-    contended_seconds: float = 0.0
-    best_epoch: int = 0
-    best_value: float = math.nan
-    resumed: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    trajectory: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -145,9 +115,7 @@ class Training:
         self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
         self.progress = Progress()
         self.teller = Teller(self.folder, self.factors["epochs"], self.steps)
-        self.best: dict[str, np.ndarray] = {}
-        self.epoch_start = self.initial[0]  # trainable weights
-        self.norms: list[np.ndarray] = []  # of the updates, call by call
+        self.carried = Carried(self.initial[0])
         self.stopping = False
         self._validated = (-1, (math.nan, math.nan))  # updates, and loss and accuracy after them
         self._chunk = 1  # steps per call, until it is known how long they take
@@ -183,11 +151,13 @@ class Training:
         self.loop.compile()
 
     @property
-    def _checkpoint(self) -> Path:
+    def checkpoint(self) -> Path:
+        """The file of its checkpoint."""
         return self.folder / "checkpoint.npz"
 
     @property
-    def _epochs(self) -> Path:
+    def epochs(self) -> Path:
+        """The folder of weights after epochs before the last."""
         return self.folder / "epochs"
 
     @property
@@ -253,26 +223,16 @@ class Training:
         return losses.Objective(self.model, *split, self.data.scale)
 
     def _resume(self) -> None:
-        loaded = checkpoint.load(self._checkpoint, self._key, self.variables)
+        loaded = self.carried.load(self.checkpoint, self._key, self.model, self.variables)
         if loaded is None:  # what an older version left is not this training's
-            shutil.rmtree(self._epochs, ignore_errors=True)
+            shutil.rmtree(self.epochs, ignore_errors=True)
         else:
-            progress, groups = loaded
-            self.progress, self.best = Progress(**progress), groups.get("best", {})
+            self.progress = loaded
             self.progress.resumed += 1
-            self.norms = list(groups.get("updates", {}).values())
-            self.epoch_start = groups.get("epoch_start") or self._known_epoch_start()
 
     def resume_progress(self) -> None:
         """Takes up how far the last checkpoint came, without its weights."""
-        if (loaded := checkpoint.load(self._checkpoint, self._key, [])) is not None:
-            self.progress = Progress(**loaded[0])
-
-    def _known_epoch_start(self) -> dict[str, np.ndarray]:
-        """Returns the weights at the epoch's start where a checkpoint need not repeat them."""
-        if self.progress.step == 0:
-            return models.weights(self.model)[0]
-        return self.initial[0]
+        self.progress = load_progress(self.checkpoint, self._key) or self.progress
 
     def _train_epoch(self) -> bool:
         """Runs the rest of an epoch; returns whether every loss was finite."""
@@ -291,7 +251,7 @@ class Training:
             totals = Totals(progress.loss, progress.hits)
             progress.step, totals, seconds, norms = self.loop.run(order, start, stop, totals)
             progress.loss, progress.hits = totals
-            self.norms.append(norms)
+            self.carried.norms.append(norms)
             progress.epoch_seconds += seconds
             progress.contended_seconds += seconds
             if not math.isfinite(progress.loss):
@@ -322,19 +282,19 @@ class Training:
             "validation_loss": loss,
             "validation_accuracy": accuracy,
             "seconds": progress.epoch_seconds,
-            "epoch_distance": distances.distances(self.epoch_start, trainable)["distance"],
+            "epoch_distance": distances.distances(self.carried.epoch_start, trainable)["distance"],
             "weight_distance": distances.distances(self.initial[0], trainable)["distance"],
         }
-        self.epoch_start = trainable
+        self.carried.epoch_start = trainable
         progress.history.append(row)
         progress.epoch += 1
         progress.step, progress.loss, progress.hits, progress.epoch_seconds = 0, 0.0, 0, 0.0
         if _better(row[self.factors["monitor"]], progress.best_value, self.factors["monitor"]):
             progress.best_value = row[self.factors["monitor"]]
             progress.best_epoch = progress.epoch
-            self.best = records.weight_members(trainable, state)
-        if progress.epoch in self._keep_wanted(over=False):
-            path = self._epochs / f"{progress.epoch}.npz"
+            self.carried.best = records.weight_members(trainable, state)
+        if progress.epoch in run_files.keep_wanted(self, over=False):
+            path = self.epochs / f"{progress.epoch}.npz"
             records.write_weights(path, trainable, state)
         return True
 
@@ -363,22 +323,6 @@ class Training:
         place = {"updates": self._updates, "epoch": examples / self.examples}
         rows.append({"examples": examples, **place, **found})
 
-    def _keep_wanted(self, over: bool) -> set[int]:
-        """Deletes the weights of epochs that nothing reads; returns the epochs that are read."""
-        wanted = kept_epochs.wanted(self.read, self.progress.epoch, over)
-        for path in self._epochs.glob("*.npz"):
-            if path.stem.isdigit() and int(path.stem) not in wanted:
-                path.unlink()
-        return wanted
-
-    def _name_middle(self) -> None:
-        """Gives the weights of the middle the name by which they are read, whose epoch is known."""
-        kept = self._epochs / f"{kept_epochs.middle(self.progress.epoch)}.npz"
-        if kept_epochs.MIDDLE in self.read and kept.exists():
-            path = self._epochs / f"{kept_epochs.MIDDLE}.npz"
-            also_read = int(kept.stem) in self.read
-            (disk.copy if also_read else os.replace)(kept, path)
-
     def _learning_rate(self, update: int) -> float:
         """Returns the rate that an update was made with."""
         rate = self.schedule(update) if self.schedule else self.optimizer.learning_rate
@@ -393,102 +337,14 @@ class Training:
         self.teller.tell(self.progress.epoch, self.progress.step, self.progress.history)
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
         if due or self.stopping:
-            progress = asdict(self.progress)
-            checkpoint.save(
-                self._checkpoint, self._key, progress, self.variables, self._kept_arrays()
-            )
+            self.carried.save(self.checkpoint, self._key, self.progress, self.variables)
             self._checkpointed = time.monotonic()
         if self.stopping:
             raise Interrupted
 
-    def _kept_arrays(self) -> dict[str, dict[str, np.ndarray]]:
-        """Returns the arrays of a checkpoint beside the variables."""
-        self.norms = [self._update_norms()]
-        kept = {"best": self.best, "updates": {"norms": self.norms[0]}}
-        # At an epoch's start these are the variables, and in the first epoch the initial weights.
-        if self.progress.step and self.progress.epoch:
-            kept["epoch_start"] = self.epoch_start
-        return kept
-
-    def _update_norms(self) -> np.ndarray:
-        """Returns the norm of every update so far, float32; empty where they are not kept."""
-        return np.concatenate([np.empty(0, np.float32), *self.norms])
-
     def write(self, status: str, reason: str, message: str) -> None:
         """Writes weights, history and record of a run that is over; the record last."""
-        empty: dict[str, np.ndarray] = {}
-        out_of_memory = status == records.OUT_OF_MEMORY
-        trainable, state = (empty, empty) if out_of_memory else models.weights(self.model)
-        final = self.folder / "final.npz"
-        best = self.folder / "best.npz"
-        records.write_weights(final, trainable, state)
-        if (
-            self.best
-            and not out_of_memory
-            and not _same(self.best, records.weight_members(trainable, state))
-        ):
-            disk.write_arrays(best, self.best)
-        else:
-            disk.link(final, best)
-        initial = self._write_initial()
-        norms = np.empty(0, np.float32) if out_of_memory else self._update_norms()
-        disk.write_arrays(self.folder / "updates.npz", {"update_norms": norms})
-        self._keep_wanted(over=True)
-        self._name_middle()
-        progress = self.progress
-        disk.write_rows(self.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
-        if self.factors["evaluate_every"]:
-            path = self.folder / "trajectory.csv"
-            disk.write_rows(path, records.TRAJECTORY_COLUMNS, progress.trajectory)
-        validation_losses = [row["validation_loss"] for row in progress.history]
-        has_target = bool(self.factors["target_train_loss"])
-        disk.write_json(
-            self.folder / "record.json",
-            {
-                "run": self.run,
-                "version": VERSIONS["train"],
-                "factors": self.factors,
-                "status": status,
-                "stop_reason": reason,
-                "message": message,
-                "reached_target": reason == "train_loss" if has_target else None,
-                "parameters": sum(value.size for value in self.initial[0].values()),
-                "epochs_run": progress.epoch,
-                "steps_run": progress.epoch * self.steps + progress.step,
-                "best_epoch": progress.best_epoch or None,
-                "best_monitor": progress.best_value,
-                "best_validation_loss": min(validation_losses, default=None),
-                "effective_learning_rate": effective_learning_rate(self.factors),
-                "contended_seconds": progress.contended_seconds,
-                "resumed": progress.resumed,
-                "threads": self.factors["threads"],
-                "device": self.factors["device"],
-                **replicas.describe(self.factors),
-                "weights": {
-                    "initial": disk.file_sha256(initial),
-                    "final": disk.file_sha256(final),
-                    "best": disk.file_sha256(best),
-                },
-                "versions": description.versions(),
-                "machine": description.describe(),
-                "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            },
-        )
-        self._checkpoint.unlink(missing_ok=True)
-        (self.folder / memory_kills.NOTE).unlink(missing_ok=True)
-
-    def _write_initial(self) -> Path:
-        """Writes the initial weights; all runs of a model and seed share one file."""
-        own = self.folder / "initial.npz"
-        records.write_weights(own, *self.initial)
-        shape = "x".join(map(str, self.data.input_shape))
-        name = f"{self.factors['model']}+{shape}+{self.data.classes}+seed={self.factors['seed']}"
-        shared = self.results / "initial" / f"{name}.npz"
-        if not shared.exists():
-            disk.link(own, shared)
-        elif disk.file_sha256(shared) == disk.file_sha256(own):
-            disk.link(shared, own)
-        return own
+        run_files.write(self, status, reason, message)
 
 
 def train(
@@ -555,7 +411,3 @@ def _better(value: float, best: float, monitor: str) -> bool:
 
 def _finite(arrays: dict[str, np.ndarray]) -> bool:
     return all(np.isfinite(value).all() for value in arrays.values())
-
-
-def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(one[name], other[name]) for name in other)

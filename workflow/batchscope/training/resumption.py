@@ -1,0 +1,111 @@
+"""What a training carries along, and takes up again from a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from batchscope.training import checkpoint, models
+
+
+@dataclass
+class Progress:
+    """Where a training stands; all of it goes into the checkpoint as text.
+
+    Attributes:
+        epoch: Epochs completed.
+        step: Steps done of the epoch after them.
+        loss: Sum of the losses over those steps' examples.
+        hits: Correct ones among those examples.
+        epoch_seconds: Seconds that those steps took.
+        contended_seconds: Seconds that all steps took, while other jobs shared the machine.
+        best_epoch: Epoch of the best weights; 0 before there is one.
+        best_value: The monitored value there.
+        resumed: Times that the training went on from a checkpoint.
+        history: One row per completed epoch.
+        trajectory: One row per evaluation that `evaluate_every` asked for.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    hits: int = 0
+    epoch_seconds: float = 0.0
+    contended_seconds: float = 0.0
+    best_epoch: int = 0
+    best_value: float = math.nan
+    resumed: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    trajectory: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Carried:
+    """The arrays that a training carries along beside its variables.
+
+    Args:
+        initial: The trainable weights at the start.
+
+    Attributes:
+        best: Weights of the best epoch, by their names in a file; empty before there is one.
+        epoch_start: Trainable weights at the start of the epoch.
+        norms: Norms of the updates, float32, call by call.
+    """
+
+    def __init__(self, initial: dict[str, np.ndarray]) -> None:
+        self._initial = initial
+        self.best: dict[str, np.ndarray] = {}
+        self.epoch_start = initial
+        self.norms: list[np.ndarray] = []
+
+    def update_norms(self) -> np.ndarray:
+        """Returns the norm of every update so far, float32; empty where they are not kept."""
+        return np.concatenate([np.empty(0, np.float32), *self.norms])
+
+    def save(
+        self, path: Path, key: str, progress: Progress, variables: list[keras.Variable]
+    ) -> None:
+        """Writes a checkpoint; the arguments are those of `checkpoint.save`."""
+        self.norms = [self.update_norms()]
+        groups = {"best": self.best, "updates": {"norms": self.norms[0]}}
+        # At an epoch's start these are the variables, and in the first epoch the initial weights.
+        if progress.step and progress.epoch:
+            groups["epoch_start"] = self.epoch_start
+        checkpoint.save(path, key, asdict(progress), variables, groups)
+
+    def load(
+        self, path: Path, key: str, model: keras.Model, variables: list[keras.Variable]
+    ) -> Progress | None:
+        """Takes up a checkpoint, and sets the variables to its own.
+
+        Args:
+            path: The file.
+            key: What the checkpoint must belong to.
+            model: The model, whose weights are among the variables.
+            variables: Every variable that a step changes.
+
+        Returns:
+            How far the training came; None where there is no such checkpoint.
+        """
+        loaded = checkpoint.load(path, key, variables)
+        if loaded is None:
+            return None
+        progress, groups = Progress(**loaded[0]), loaded[1]
+        self.best = groups.get("best", {})
+        self.norms = list(groups.get("updates", {}).values())
+        self.epoch_start = groups.get("epoch_start") or self._known_epoch_start(progress, model)
+        return progress
+
+    def _known_epoch_start(self, progress: Progress, model: keras.Model) -> dict[str, np.ndarray]:
+        """Returns the weights at the epoch's start where a checkpoint need not repeat them."""
+        return models.weights(model)[0] if progress.step == 0 else self._initial
+
+
+def load_progress(path: Path, key: str) -> Progress | None:
+    """Returns how far a checkpoint came, without its weights; None where there is none."""
+    loaded = checkpoint.load(path, key, [])
+    return None if loaded is None else Progress(**loaded[0])

@@ -1,0 +1,122 @@
+"""The files of a run that is over: weights, history and record."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from batchscope import disk
+from batchscope.catalogue import kept_epochs
+from batchscope.catalogue.versions import VERSIONS
+from batchscope.host import description
+from batchscope.store import memory_kills, records
+from batchscope.training import models, replicas
+from batchscope.training.step_loop import effective_learning_rate
+
+if TYPE_CHECKING:
+    from batchscope.training.trainer import Training
+
+
+def write(training: Training, status: str, reason: str, message: str) -> None:
+    """Writes weights, history and record of a run that is over; the record last."""
+    empty: dict[str, np.ndarray] = {}
+    out_of_memory = status == records.OUT_OF_MEMORY
+    trainable, state = (empty, empty) if out_of_memory else models.weights(training.model)
+    final = training.folder / "final.npz"
+    best = training.folder / "best.npz"
+    records.write_weights(final, trainable, state)
+    if (
+        training.carried.best
+        and not out_of_memory
+        and not _same(training.carried.best, records.weight_members(trainable, state))
+    ):
+        disk.write_arrays(best, training.carried.best)
+    else:
+        disk.link(final, best)
+    initial = _write_initial(training)
+    norms = np.empty(0, np.float32) if out_of_memory else training.carried.update_norms()
+    disk.write_arrays(training.folder / "updates.npz", {"update_norms": norms})
+    keep_wanted(training, over=True)
+    _name_middle(training)
+    progress = training.progress
+    disk.write_rows(training.folder / "history.csv", records.HISTORY_COLUMNS, progress.history)
+    if training.factors["evaluate_every"]:
+        path = training.folder / "trajectory.csv"
+        disk.write_rows(path, records.TRAJECTORY_COLUMNS, progress.trajectory)
+    validation_losses = [row["validation_loss"] for row in progress.history]
+    has_target = bool(training.factors["target_train_loss"])
+    disk.write_json(
+        training.folder / "record.json",
+        {
+            "run": training.run,
+            "version": VERSIONS["train"],
+            "factors": training.factors,
+            "status": status,
+            "stop_reason": reason,
+            "message": message,
+            "reached_target": reason == "train_loss" if has_target else None,
+            "parameters": sum(value.size for value in training.initial[0].values()),
+            "epochs_run": progress.epoch,
+            "steps_run": progress.epoch * training.steps + progress.step,
+            "best_epoch": progress.best_epoch or None,
+            "best_monitor": progress.best_value,
+            "best_validation_loss": min(validation_losses, default=None),
+            "effective_learning_rate": effective_learning_rate(training.factors),
+            "contended_seconds": progress.contended_seconds,
+            "resumed": progress.resumed,
+            "threads": training.factors["threads"],
+            "device": training.factors["device"],
+            **replicas.describe(training.factors),
+            "weights": {
+                "initial": disk.file_sha256(initial),
+                "final": disk.file_sha256(final),
+                "best": disk.file_sha256(best),
+            },
+            "versions": description.versions(),
+            "machine": description.describe(),
+            "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        },
+    )
+    training.checkpoint.unlink(missing_ok=True)
+    (training.folder / memory_kills.NOTE).unlink(missing_ok=True)
+
+
+def keep_wanted(training: Training, over: bool) -> set[int]:
+    """Deletes the weights of epochs that nothing reads; returns the epochs that are read."""
+    wanted = kept_epochs.wanted(training.read, training.progress.epoch, over)
+    for path in training.epochs.glob("*.npz"):
+        if path.stem.isdigit() and int(path.stem) not in wanted:
+            path.unlink()
+    return wanted
+
+
+def _name_middle(training: Training) -> None:
+    """Gives the weights of the middle the name by which they are read, whose epoch is known."""
+    kept = training.epochs / f"{kept_epochs.middle(training.progress.epoch)}.npz"
+    if kept_epochs.MIDDLE in training.read and kept.exists():
+        path = training.epochs / f"{kept_epochs.MIDDLE}.npz"
+        also_read = int(kept.stem) in training.read
+        (disk.copy if also_read else os.replace)(kept, path)
+
+
+def _write_initial(training: Training) -> Path:
+    """Writes the initial weights; all runs of a model and seed share one file."""
+    own = training.folder / "initial.npz"
+    records.write_weights(own, *training.initial)
+    shape = "x".join(map(str, training.data.input_shape))
+    classes, factors = training.data.classes, training.factors
+    name = f"{factors['model']}+{shape}+{classes}+seed={factors['seed']}"
+    shared = training.results / "initial" / f"{name}.npz"
+    if not shared.exists():
+        disk.link(own, shared)
+    elif disk.file_sha256(shared) == disk.file_sha256(own):
+        disk.link(shared, own)
+    return own
+
+
+def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(one[name], other[name]) for name in other)
