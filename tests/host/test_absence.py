@@ -256,7 +256,7 @@ STUDIES = Path(__file__).parents[2] / "studies"
         ("batch_size_benchmarking2019", "full", "throughput", 0, 1),
         ("batch_size_benchmarking2019", "reduced", "throughput", 0, 1),
         ("campbell2023", "full", "accuracy", 60, 0),
-        ("campbell2023", "reduced", "accuracy", 9, 0),
+        ("campbell2023", "reduced", "accuracy", 18, 0),
         ("campbell2023", "reduced", "training_time", 0, 1),
         ("campbell2023", "reduced", "utilisation", 0, 1),
         ("hardware", "full", "machine", 0, 3),
