@@ -15,6 +15,7 @@ from batchscope.analysis import seeds_wanted
 from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Reach
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
+from batchscope.analysis.to_target_tables import critical_text
 from batchscope.catalogue import outcomes
 
 _TOO_MANY = seeds_wanted.MOST // 10  # seeds that nobody trains
@@ -72,13 +73,7 @@ def critical(fit: CriticalBatchSize | None) -> str:
     """Returns `B_crit 95 [70, 130]`, with an open end in words; empty without an estimate."""
     if fit is None or (math.isnan(fit.low) and math.isnan(fit.high)):
         return ""
-    value = fit.critical_batch_size
-    told = "B_crit" if math.isnan(value) else f"B_crit {wording.number(value)}"
-    if math.isnan(fit.high):
-        return f"{told}, at least {wording.number(fit.low)}"
-    if math.isnan(fit.low):
-        return f"{told}, at most {wording.number(fit.high)}"
-    return f"{told} [{wording.number(fit.low)}, {wording.number(fit.high)}]"
+    return critical_text(fit)
 
 
 def amount(name: str, value: float) -> str:
