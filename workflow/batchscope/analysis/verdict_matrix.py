@@ -154,7 +154,7 @@ def _from_best(
 ) -> list[Size]:
     pairs = table[whole].dropna()
     means = pairs.mean()
-    best = (means.idxmax() if rising else means.idxmin()) if len(pairs) else None
+    best = (means.idxmax() if rising else means.idxmin()) if whole and len(pairs) else None
     found = []
     for cell in cells:
         mean, low, high = math.nan, math.nan, math.nan
