@@ -80,7 +80,8 @@ def told(
         reading = _converged(own, trajectories)
         evidence = _evidence(own, scaling, reading, margins, _matching(limits, own))
         seed = price(own["run"].tolist())
-        rates = max(own.groupby("batch_size")[chosen_rates.RATE].nunique())
+        # Trainings made elsewhere may have none.
+        rates = max(1, *own.groupby("batch_size")[chosen_rates.RATE].nunique())
         tuned = rates if rates > 1 else 0
         evidence = replace(
             evidence,
@@ -223,7 +224,7 @@ def scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int = 0) -
     """
     own = {name: runs[name].iloc[0] for name in run_series.factor_columns(runs)}
     parts = [f"{own['model']} on {own['dataset']}"] if {"model", "dataset"} <= own.keys() else []
-    if chosen_rates.RATE in own:
+    if pandas.notna(own.get(chosen_rates.RATE)):
         rate = f"at learning rate {wording.shortest(float(own[chosen_rates.RATE]))}"
         if tuned:
             rate = f"at the best of {tuned} learning rates"
