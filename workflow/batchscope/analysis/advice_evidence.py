@@ -222,9 +222,10 @@ def scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int = 0) -
         along: Column -> values, of those that change along with the batch size.
         tuned: Rates that were tried at a batch size; 0 for one.
     """
-    own = {name: runs[name].iloc[0] for name in run_series.factor_columns(runs)}
+    # Of trainings made elsewhere less is known.
+    own = runs[run_series.factor_columns(runs)].astype(object).iloc[0].dropna().to_dict()
     parts = [f"{own['model']} on {own['dataset']}"] if {"model", "dataset"} <= own.keys() else []
-    if pandas.notna(own.get(chosen_rates.RATE)):
+    if chosen_rates.RATE in own:
         rate = f"at learning rate {wording.shortest(float(own[chosen_rates.RATE]))}"
         if tuned:
             rate = f"at the best of {tuned} learning rates"
