@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from batchscope.analysis import advice, advice_words, critical_batch_size
+from batchscope.analysis import advice, advice_tables, advice_words, critical_batch_size
 from batchscope.analysis.advice import Edge
 from costs import draws
-from made_advice import ACCURATE, SIZES, evidence
+from made_advice import ACCURATE, SIZES, evidence, noise
 
 
 def found(given):
@@ -171,6 +171,34 @@ def test_limits_that_exclude_each_other_leave_none():
     assert "time within 10 % of the fastest at 256; test accuracy within 1 point at 16" in (
         card.limits
     )
+
+
+def test_without_a_range_the_candidates_are_told_and_their_question_once():
+    gap = np.array([-1, 1, -1, 1, -1, 1]) * 0.15
+    seconds = np.array([3.0, 1.0, 1.01, 3.0, 3.0])[:, None] * np.exp(noise(5, 6, 0.01))
+    seconds[1] *= np.exp(gap)
+    said = advice.advise(replace(evidence(), seconds=seconds))
+    assert [each.reason for each in said.missing] == [advice.NONE_SHOWN]
+    assert said.candidates == [32, 64]
+    assert [each.batch_size for each in said.open] == [32, 64]
+    assert len(said.questions) == 1
+    card = advice_words.card(said)
+    assert "Candidates: 32 and 64; 32 was the fastest measured. Every other" in card.limits
+    assert "scatters" not in card.limits
+    assert card.unknown.count("against") == 1
+    sizes = advice_tables.sizes([advice_tables.Told({}, said)])
+    assert sizes["question"].count() == 1
+
+
+def test_a_size_that_leaves_the_others_open_is_named():
+    seconds = np.exp(noise(5, 6, 0.01))
+    seconds[2] *= np.exp(np.array([-1, 1, -1, 1, -1, 1]) * 0.4)
+    said = advice.advise(replace(evidence(), seconds=seconds))
+    assert said.smallest is None
+    assert said.scattered == {64: [16, 32, 128, 256]}
+    assert said.candidates == []  # none is excluded
+    told = "64 scatters between seeds: it leaves 16, 32, 128 and 256 not resolved."
+    assert told in advice_words.card(said).limits
 
 
 def test_nothing_is_shown_where_the_seeds_scatter():

@@ -110,6 +110,7 @@ def test_trainings_made_elsewhere_have_no_panel_of_times_that_nobody_knows(tmp_p
     drawing = FIGURE.draw(frame)
     assert [axes.get_xlabel() for axes in drawing.axes] == ["updates", "examples"]
     assert "not timed" not in texts(drawing)
+    assert "nan" not in (tmp_path / "advice.csv").read_text().lower()  # what nobody states
     assert "examples, which every finished run used" in FIGURE.found(frame)
 
 

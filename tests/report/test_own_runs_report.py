@@ -17,7 +17,6 @@ from PIL import Image
 import made_trainings
 import run
 from batchscope.analysis import critical_batch_size, to_target_tables, updates_to_target
-from batchscope.figures.drawing import target_words
 from batchscope.report import own_runs
 from project import ROOT
 
@@ -163,7 +162,7 @@ def test_open_ends_and_bends_in_words():
     noise = np.exp(np.random.default_rng(0).normal(0, 0.05, 8))
 
     def words(updates):
-        return target_words.critical(critical_batch_size.fit(sizes, updates))
+        return to_target_tables.critical_text(critical_batch_size.fit(sizes, updates))
 
     assert re.fullmatch(r"B_crit [\d.]+ \[[\d.]+, [\d.]+\]", words(100 * (1 + 20 / sizes) * noise))
     assert re.search(r", at least [\d.]+$", words(100 * (1 + 50_000 / sizes) * noise))

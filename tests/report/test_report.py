@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -184,12 +185,22 @@ def test_no_headline_without_its_budget():
 def test_the_headline_stands_beside_the_report(example, tmp_path):
     results = example[1]
     troubled = (results / "report.txt").read_text(encoding="utf-8")
-    start = "The gap <u>found</u>: not enough seeds (3 of 6), at equal epochs (40), for "
+    start = "The gap <u>found</u>: No advice (small_cnn on digits, sgd at learning rate 0.05, "
     assert troubled.startswith(start)
     assert troubled.endswith("(30 training runs in 1 experiment: " + FATES + ").\n")
     assert troubled.count("\n") == 1
     empty = report.headline(example[0], content.read(example[0], tmp_path, example[2], True))
     assert empty == "30 training runs in 1 experiment: 30 missing."
+
+
+def test_headlines_tell_no_single_rate_where_rates_are_tuned(tmp_path):
+    study, results, path = report_example.write(tmp_path, troubles=False)
+    inputs = replace(report.read(study, results, path), advice={})
+    assert "As the batch size grows" in Page(report.build(study, inputs)).text
+    assert "as the batch size grows" in report.headline(study, inputs)
+    tuned = replace(inputs, tuned=frozenset(["gap"]))
+    assert "As the batch size grows, at" not in Page(report.build(study, tuned)).text
+    assert report.headline(study, tuned).startswith("30 training runs in 1 experiment")
 
 
 def test_resolved_answers_are_told(tmp_path):

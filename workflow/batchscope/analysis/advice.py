@@ -24,6 +24,7 @@ from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.largest_within_margin import (
     BEYOND,
+    FAILED,
     NOT_RESOLVED,
     WITHIN,
 )
@@ -207,12 +208,49 @@ class Advice:
         return sorted(found, key=lambda each: each.more or (math.inf,))
 
     @property
+    def questions(self) -> list[Judged]:
+        """What further seeds would tell, the cheapest first.
+
+        Whether two sizes are equal is one question: it stands once, however many of them ask it.
+        """
+        found: dict[tuple[str, frozenset[int | None], bool | int], Judged] = {}
+        for each in self.open:
+            if each.more:
+                pair = frozenset((each.batch_size, each.against))
+                found.setdefault((each.limit, pair, each.more.equal or each.batch_size), each)
+        return list(found.values())
+
+    @property
+    def candidates(self) -> list[int]:
+        """The sizes that no limit is shown to exclude; empty where none is excluded."""
+        excluded = {
+            each.batch_size
+            for limit in self.judged.values()
+            for each in limit
+            if each.verdict in (BEYOND, FAILED)
+        }
+        return [size for size in self.evidence.batch_sizes if excluded and size not in excluded]
+
+    @property
+    def scattered(self) -> dict[int, list[int]]:
+        """A size -> the others, at least two, that are not resolved since they are not against it.
+
+        A size whose seeds scatter leaves all others open, however well those are known.
+        """
+        found: dict[int, list[int]] = {}
+        for each in self.open:
+            if each.against is not None:
+                others = found.setdefault(each.against, [])
+                others += [each.batch_size] if each.batch_size not in others else []
+        return {size: sorted(others) for size, others in found.items() if len(others) > 1}
+
+    @property
     def more(self) -> More | None:
         """Further seeds for the first question, or for any verdict at all; None without one."""
         few = [each for each in self.missing if each.reason == TOO_FEW]
         if few:
             return More(few[0].count, few[0].count, False)
-        return next((each.more for each in self.open if each.more), None)
+        return next((each.more for each in self.questions), None)
 
 
 def advise(evidence: Evidence) -> Advice:

@@ -226,9 +226,8 @@ def scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int = 0) -
         along: Column -> values, of those that change along with the batch size.
         tuned: Rates that were tried at a batch size; 0 for one.
     """
-    own = {name: runs[name].iloc[0] for name in run_series.factor_columns(runs)}
-    # Of trainings made elsewhere little may be known.
-    own = {name: value for name, value in own.items() if pandas.notna(value)}
+    # Of trainings made elsewhere less is known.
+    own = runs[run_series.factor_columns(runs)].astype(object).iloc[0].dropna().to_dict()
     parts = [f"{own['model']} on {own['dataset']}"] if {"model", "dataset"} <= own.keys() else []
     parts.append(f"{own.get('optimizer', '')} {_rate_words(own, along, tuned)}".strip())
     machine = runs["machine"].iloc[0] if "machine" in runs else "local"

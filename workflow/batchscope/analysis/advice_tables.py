@@ -63,7 +63,8 @@ SIZES: dict[str, str] = {
     "difference": "Mean paired difference to it; of seconds, relative.",
     "difference_low": "Lower end of its 90 % t-interval.",
     "difference_high": "Upper end.",
-    "question": "The open question, in words; empty where it is settled.",
+    "question": "The open question, in words; empty where it is settled, or is asked of the other "
+    "size already.",
     "equal": "1 where the seeds would show equal sizes to be equal; 0 where a difference as large "
     "as it is measured would be told from the margin.",
     "seeds_needed_low": "Further seeds that would settle it with power .8.",
@@ -175,7 +176,7 @@ def _needed(more: More | None, seconds: float) -> dict[str, Any]:
 
 
 def _size_rows(advice: Advice, limit: str) -> list[dict[str, Any]]:
-    rows = []
+    rows, questions = [], advice.questions
     for judged in advice.judged[limit]:
         ends = (judged.difference, judged.low, judged.high)
         if limit == SECONDS:
@@ -188,7 +189,7 @@ def _size_rows(advice: Advice, limit: str) -> list[dict[str, Any]]:
             **dict(zip(("difference", "difference_low", "difference_high"), ends, strict=True)),
             **_needed(judged.more, advice.evidence.seed_seconds),
         }
-        if judged.more:
+        if any(judged is each for each in questions):
             row["question"] = advice_words.question(judged, advice.evidence)
             row["equal"] = int(judged.more.equal)
         rows.append(row)

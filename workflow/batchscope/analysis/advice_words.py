@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+
 from batchscope import wording
 from batchscope.analysis import advice as advices
 from batchscope.analysis import seeds_wanted
 from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Reach
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
+from batchscope.analysis.to_target_tables import critical_text
 from batchscope.catalogue import outcomes
 
 _TOO_MANY = seeds_wanted.MOST // 10  # seeds that nobody trains
@@ -70,13 +73,7 @@ def critical(fit: CriticalBatchSize | None) -> str:
     """Returns `B_crit 95 [70, 130]`, with an open end in words; empty without an estimate."""
     if fit is None or (math.isnan(fit.low) and math.isnan(fit.high)):
         return ""
-    value = fit.critical_batch_size
-    told = "B_crit" if math.isnan(value) else f"B_crit {wording.number(value)}"
-    if math.isnan(fit.high):
-        return f"{told}, at least {wording.number(fit.low)}"
-    if math.isnan(fit.low):
-        return f"{told}, at most {wording.number(fit.high)}"
-    return f"{told} [{wording.number(fit.low)}, {wording.number(fit.high)}]"
+    return critical_text(fit)
 
 
 def amount(name: str, value: float) -> str:
@@ -286,6 +283,7 @@ def _edges(evidence: Evidence) -> Iterator[str]:
 def _known(advice: Advice) -> Iterator[str]:
     """Yields what is known where there is no range."""
     evidence, parts = advice.evidence, []
+    yield from _candidates(advice)
     if bound := critical(evidence.critical):
         parts.append(bound)
     words = {
@@ -302,13 +300,41 @@ def _known(advice: Advice) -> Iterator[str]:
         yield f"Known so far: {'; '.join(parts)}."
 
 
+def _candidates(advice: Advice) -> Iterator[str]:
+    """Yields which sizes are left where there is no range, and which one leaves others open."""
+    left = advice.candidates
+    if left:
+        one = len(left) == 1
+        told = "Candidate: " if one else "Candidates: "
+        told += wording.listed(map(wording.grouped, left))
+        fastest = _fastest_measured(advice.evidence)
+        if fastest in left:
+            told += f"; {'it' if one else wording.grouped(fastest)} was the fastest measured"
+        yield f"{told}. Every other size is shown to miss a limit."
+    for size, others in advice.scattered.items():
+        verb = wording.listed(map(wording.grouped, others))
+        yield f"{wording.grouped(size)} scatters between seeds: it leaves {verb} not resolved."
+
+
+def _fastest_measured(evidence: Evidence) -> int | None:
+    """Returns the size with the least geometric mean of the seconds; None without any."""
+    if evidence.seconds is None:
+        return None
+    reached = {
+        size: math.prod(row) ** (1 / len(row))
+        for size, row in zip(evidence.batch_sizes, np.asarray(evidence.seconds), strict=True)
+        if np.isfinite(row).all() and len(row)
+    }
+    return min(reached, key=lambda size: reached[size]) if reached else None
+
+
 # --- The rest ------------------------------------------------------------------------------
 
 
 def _unknown(advice: Advice) -> str:
     """Returns what is not resolved and what it costs, the cheapest question first."""
     told, evidence = [], advice.evidence
-    found = [each for each in advice.open if each.more]
+    found = advice.questions
     for judged in found[:_MOST_OPEN]:
         low, high, equal = judged.more
         price = cost(*(each * evidence.seed_seconds for each in (low, high)))

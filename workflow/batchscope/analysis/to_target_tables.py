@@ -14,6 +14,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import chosen_rates, critical_batch_size, run_series, updates_to_target
+from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.updates_to_target import AXES, Rates, Scaling, Target
 
@@ -86,6 +87,20 @@ def target_text(target: Target) -> str:
     if not target.column:
         return "as in the file"
     return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
+
+
+def critical_text(fit: CriticalBatchSize) -> str:
+    """Returns `B_crit 39 [27, 57]`, with an open end in words."""
+    low, high = fit.low, fit.high
+    known = not math.isnan(fit.critical_batch_size)
+    value = f" {wording.number(fit.critical_batch_size)}" if known else ""
+    if math.isnan(low) and math.isnan(high):
+        return f"B_crit{value} (not resolved: open at both ends)"
+    if math.isnan(high):
+        return f"B_crit{value or ' beyond these sizes'}, at least {wording.number(low)}"
+    if math.isnan(low):
+        return f"B_crit{value or ' below these sizes'}, at most {wording.number(high)}"
+    return f"B_crit{value} [{wording.number(low)}, {wording.number(high)}]"
 
 
 def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:

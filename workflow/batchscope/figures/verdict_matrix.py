@@ -54,10 +54,11 @@ _NONE_WORDS = {
     matrix.MIXED: "no verdict (no one way)",
 }
 _HATCH = "#9A5B2B"
-_ROW, _HEAD, _COLUMN = 0.40, 0.27, 0.92  # inches
+_ROW, _HEAD, _COLUMN = 0.31, 0.22, 0.92  # inches
 _LABELS, _VERDICTS = 1.45, 1.6  # inches left and right of the cells
 _MOST_WITH_INTERVAL, _MOST_WITH_TEXT = 8, 14  # batch sizes
 _MOST_TOLD = 3  # series described one by one
+_TITLE = "Which batch size is better, by what is held equal"
 _ROW_OF = ["budget", "outcome"]
 
 
@@ -81,12 +82,12 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(down, across, width, max(heights) + 0.75)
     for axes, group in zip(grid.ravel(), groups, strict=False):
         _draw_matrix(axes, group.frame)
-        axes.set_title(group.label or "Batch sizes at equal budgets")
+        axes.set_title(group.label or _TITLE)
     for axes in grid.ravel()[len(groups) :]:
         axes.set_axis_off()
     if not groups:
         grid[0, 0].set_axis_on()
-        grid[0, 0].set_title("Batch sizes at equal budgets")
+        grid[0, 0].set_title(_TITLE)
         canvas.empty(grid[0, 0])
         grid[0, 0].set_xticks([])
     verdicts = [name for name in _WORDS if name in set(frame["verdict"])]
@@ -207,7 +208,7 @@ def _draw_matrix(axes: Axes, rows: pandas.DataFrame) -> None:
     axes.set_ylim(_height(rows), 0)
     axes.set_yticks(ticks, labels, fontsize=8)
     axes.set_xticks(range(len(sizes)), [str(int(size)) for size in sizes])
-    axes.tick_params(length=0)
+    axes.tick_params(length=0, top=True, labeltop=True, pad=2)
     axes.grid(False)
     axes.set_xlabel("batch size")
     for side in axes.spines.values():
@@ -238,7 +239,7 @@ def _draw_cell(
         ha="center",
         va="center",
         fontsize=6.8,
-        linespacing=1.15,
+        linespacing=1.05,
         bbox=box,
         zorder=3,
     )

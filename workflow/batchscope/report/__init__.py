@@ -137,13 +137,36 @@ def _matrix(
 def headline(study: Study, inputs: Inputs) -> str:
     """Returns a report in one sentence: its advice or first verdicts, and how many runs it has."""
     runs = _runs(runs_table.complete(study, inputs.rows), inputs)
-    for shown in advice_card.cards(study, inputs.advice):
-        if shown.found:
-            return f"{shown.title}: {shown.card.headline.removesuffix('.')} ({runs})."
+    cards = advice_card.cards(study, inputs.advice)
+    if cards and cards[0].found:
+        return _in_short(cards[0], runs)
     for name, experiment in study.experiments.items():
-        if said := answers.in_short(inputs.answers.get(name, [])):
-            return f"{experiment.title or name}: {said} ({runs})."
+        for shown in cards:
+            if shown.experiment == name:
+                return _in_short(shown, runs)
+        if said := answers.in_short(_spoken(inputs, name)):
+            return f"{_led(experiment.title or name)} {said} ({runs})."
     return f"{runs}."
+
+
+def _in_short(shown: advice_card.Shown, runs: str) -> str:
+    """Returns a card's first sentence and what other budgets say, before the runs."""
+    told = " ".join(filter(None, [shown.card.headline, shown.card.budgets]))
+    return f"{_led(shown.title)} {told.removesuffix('.')} ({runs})."
+
+
+def _led(title: str) -> str:
+    """Returns a title as what follows it in a line needs it: a question has its own mark."""
+    return title if title.endswith(("?", "!", ".")) else f"{title}:"
+
+
+def _spoken(inputs: Inputs, name: str) -> list[Answer]:
+    """Returns the answers that headlines tell.
+
+    None where rates are tuned: single rates are no answer there, which advice and matrix give at
+    the best ones.
+    """
+    return [] if name in inputs.tuned else inputs.answers.get(name, [])
 
 
 def _summary(rows: Rows, inputs: Inputs) -> str:
@@ -219,7 +242,7 @@ def _experiments(
                 "scope": _scope(experiment, rows[name]),
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
-                "headlines": answers.headlines(found),
+                "headlines": answers.headlines(_spoken(inputs, name)),
                 "answers": answers.groups(found),
                 "sources": answers.sources(found),
                 "contrast": answers.contrast(inputs.contrasts.get(name)),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import damage, disk, figures, wording
-from batchscope.analysis import outcome_answers, run_series, series_differences
+from batchscope.analysis import chosen_rates, outcome_answers, run_series, series_differences
 from batchscope.catalogue import columns, outcomes
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
@@ -73,6 +73,7 @@ class Inputs:
         sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
         throughput: Experiment of times -> the same by batch size, as throughput.csv.
         advice: Experiment of trainings -> which batch sizes to use, as advice.csv.
+        tuned: Experiments of which several learning rates were tried at a batch size.
         datasets: Data set's token -> its record, where there is one.
         missing_runs: Run without a record -> what its job's log says.
         missing_measures: Measure -> finished run, or sweep, without its record -> the same of it.
@@ -94,6 +95,7 @@ class Inputs:
     sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
     throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
     advice: dict[str, pandas.DataFrame] = field(default_factory=dict)
+    tuned: frozenset[str] = frozenset()
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_runs: dict[str, str] = field(default_factory=dict)
     missing_measures: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -124,6 +126,7 @@ def read(
     advice: dict[str, pandas.DataFrame] = {}
     drawn, files, found = {}, [], []
     compared: dict[str, series_differences.Contrast] = {}
+    tuned: set[str] = set()
     for name in study.experiments:
         folder = results / "studies" / study.folder_name / name
         path = folder / run_table.RUNS
@@ -132,6 +135,8 @@ def read(
             found.append(run_series.read(path))
             if len(found[-1]) and (differences := series_differences.contrast(found[-1])):
                 compared[name] = differences
+            if chosen_rates.tuned_factor(found[-1]):
+                tuned.add(name)
             files.append(_shown(path, results))
             if study.experiments[name].times.timings:
                 timed[name] = run_series.read(folder / "sweeps.csv")
@@ -159,6 +164,7 @@ def read(
         sweeps=timed,
         throughput=speeds,
         advice=advice,
+        tuned=frozenset(tuned),
         datasets={
             token: disk.read_json(path)
             for token in study.datasets

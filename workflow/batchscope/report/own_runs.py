@@ -76,7 +76,8 @@ def _told_of_rates(scaling: Scaling, rates: Rates) -> Iterator[str]:
 
 def _told_of_fit(scaling: Scaling, fit: CriticalBatchSize) -> Iterator[str]:
     interval = "interval over seeds" if fit.by_seed else "profile interval"
-    yield f"  {target_words.critical(fit)} (95 %, {interval}); at B_crit the examples double"
+    told = to_target_tables.critical_text(fit)
+    yield f"  {told} (95 %, {interval}); at B_crit the examples double"
     parts = [f"points {fit.points}"]
     for name, value in (("updates_min", fit.updates_min), ("examples_min", fit.examples_min)):
         if math.isfinite(value):

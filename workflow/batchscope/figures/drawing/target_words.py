@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from batchscope import wording
-from batchscope.analysis.critical_batch_size import LEAST_SIZES, CriticalBatchSize
+from batchscope.analysis.critical_batch_size import LEAST_SIZES
 from batchscope.analysis.run_series import describe
-from batchscope.analysis.to_target_tables import target_text
+from batchscope.analysis.to_target_tables import critical_text, target_text
 from batchscope.analysis.updates_to_target import Rates, Scaling
 
 
@@ -18,26 +18,12 @@ def title(scaling: Scaling) -> str:
     return ", ".join(part for part in (words, target_text(scaling.target)) if part)
 
 
-def critical(fit: CriticalBatchSize) -> str:
-    """Returns `B_crit 39 [27, 57]`, with an open end in words."""
-    low, high = fit.low, fit.high
-    known = not math.isnan(fit.critical_batch_size)
-    value = f" {wording.number(fit.critical_batch_size)}" if known else ""
-    if math.isnan(low) and math.isnan(high):
-        return f"B_crit{value} (not resolved: open at both ends)"
-    if math.isnan(high):
-        return f"B_crit{value or ' beyond these sizes'}, at least {wording.number(low)}"
-    if math.isnan(low):
-        return f"B_crit{value or ' below these sizes'}, at most {wording.number(high)}"
-    return f"B_crit{value} [{wording.number(low)}, {wording.number(high)}]"
-
-
 def caption(scaling: Scaling) -> str:
     """Returns what stands above a panel of the fit."""
     if scaling.fit is None:
         return too_few(scaling)
     bends = f"\nlack of fit ({scaling.fit.lack_of_fit})" if scaling.fit.lack_of_fit else ""
-    return f"{critical(scaling.fit)}, residual {wording.percent(scaling.fit.residual)}{bends}"
+    return f"{critical_text(scaling.fit)}, residual {wording.percent(scaling.fit.residual)}{bends}"
 
 
 def too_few(scaling: Scaling) -> str:
