@@ -33,6 +33,7 @@ from batchscope.report.text import marked, moment, parsed, plain
 from batchscope.store import records, status
 
 if TYPE_CHECKING:
+    from batchscope.analysis.outcome_answers import Answer
     from batchscope.study.plan import Experiment, Study
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
