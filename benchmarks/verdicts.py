@@ -26,7 +26,11 @@ from batchscope.analysis import budgets, largest_within_margin, run_series, verd
 def relabelled(
     runs: pandas.DataFrame, evaluations: pandas.DataFrame, rng: np.random.Generator
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Returns both tables with the batch sizes shuffled within each seed."""
+    """Returns both tables with the batch sizes shuffled within each seed.
+
+    What goes along with a batch size, such as its epochs, goes along with the label: else trainings
+    of one label would fall into several series, none of which has enough seeds for a verdict.
+    """
     sizes = sorted(runs["batch_size"].unique().tolist())
     names = {
         (seed, size): other
@@ -36,7 +40,14 @@ def relabelled(
     found = []
     for frame in (runs, evaluations):
         keys = zip(frame["seed"], frame["batch_size"], strict=True)
-        found.append(frame.assign(batch_size=[names[key] for key in keys]))
+        labels = pandas.Series([names[key] for key in keys], frame.index)
+        by_size = frame.groupby("batch_size")
+        along = {
+            name: labels.map(by_size[name].first())
+            for name in run_series.factor_columns(frame)
+            if frame[name].nunique() > 1 and by_size[name].nunique().max() == 1
+        }
+        found.append(frame.assign(batch_size=labels, **along))
     return found[0], found[1]
 
 

@@ -197,22 +197,36 @@ def test_the_table_of_series_and_of_none(tmp_path):
     assert nothing.empty and list(nothing.columns) == list(found.columns)
 
 
+def _benchmark():
+    path = Path(__file__).parents[2] / "benchmarks" / "verdicts.py"
+    spec = importlib.util.spec_from_file_location("verdicts", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_relabelled_batch_sizes_keep_their_epochs():
+    sizes, seeds = [16, 32, 64], range(6)
+    rows = [(size, seed) for size in sizes for seed in seeds]
+    runs = pandas.DataFrame(rows, columns=["batch_size", "seed"])
+    runs["epochs"] = runs["batch_size"] // 2
+    shuffled, _ = _benchmark().relabelled(runs, runs, np.random.default_rng(0))
+    assert (shuffled["batch_size"] != runs["batch_size"]).any()
+    assert (shuffled["epochs"] == shuffled["batch_size"] // 2).all()
+
+
 @draws(8, 30)
 def test_relabelled_batch_sizes_seldom_get_a_verdict(draws):
     """Labels shuffled within each seed: no size is better, and few studies may say one is.
 
     Here by the code of the benchmark, which does it a thousand times with a real study.
     """
-    path = Path(__file__).parents[2] / "benchmarks" / "verdicts.py"
-    spec = importlib.util.spec_from_file_location("verdicts", path)
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
     runs, rows = frames(rates=(0.2,), seeds=range(6))
     # Seeds that scatter, or every test would be of ranks without noise.
     noise = dict(zip(runs["run"], np.random.default_rng(1).normal(1, 0.1, len(runs)), strict=True))
     losses = [name for name in rows if name.endswith("_loss")]
     rows[losses] = rows[losses].mul(rows["run"].map(noise), axis=0)
-    found = benchmark.verdicts(runs, rows, draws, 0)
+    found = _benchmark().verdicts(runs, rows, draws, 0)
     # At 5 % each, more come by chance in one of 60: of 30 more than 4.
     assert sum(found["either"]) <= stats.binom.ppf(59 / 60, draws, 0.05)
     # The same trainings under their own labels do get one.

@@ -84,6 +84,8 @@ class Reading(NamedTuple):
         rates: The rate of each size, shape (sizes,); NaN where none could be chosen.
         on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
         ends: Outcome of a target -> the most that any training used of it.
+        losses: What rates were chosen by, shape (sizes, rates, seeds).
+        cubes: Outcome -> its values at all rates, likewise.
     """
 
     budget: Budget
@@ -91,6 +93,8 @@ class Reading(NamedTuple):
     rates: np.ndarray
     on_edge: np.ndarray
     ends: dict[str, float]
+    losses: np.ndarray
+    cubes: dict[str, np.ndarray]
 
 
 def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
@@ -244,7 +248,7 @@ def _reading(
     for name, cube in cubes.items():
         index = of_all if name in ON_TEST else of_others
         outcomes[name] = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
-    return Reading(budget, outcomes, rates, chosen.on_edge, ends or {})
+    return Reading(budget, outcomes, rates, chosen.on_edge, ends or {}, losses, cubes)
 
 
 def _cube(series: Trained, name: str, of: Callable[[pandas.DataFrame], float]) -> np.ndarray:

@@ -31,6 +31,7 @@ from batchscope.analysis import (
     intervals,
     largest_within_margin,
     paired_tests,
+    relabelled_trends,
     run_series,
     updates_to_target,
 )
@@ -197,6 +198,19 @@ def trend(values: np.ndarray, batch_sizes: list[int], outcome: str) -> Trend:
     )
 
 
+def _with_choice(found: Trend, reading: equal_budgets.Reading, outcome: str) -> Trend:
+    """Returns a row's tests, with the choice of its rates in their p-values where there is one."""
+    losses = reading.losses
+    if not math.isfinite(found.p_any) or not relabelled_trends.tried_alike(losses):
+        return found
+    by_others = outcome not in equal_budgets.ON_TEST
+    rises, falls, any_ = relabelled_trends.p_values(losses, reading.cubes[outcome], by_others)
+    if math.isnan(any_):
+        return found
+    larger, smaller = (rises, falls) if outcome.endswith("accuracy") else (falls, rises)
+    return found._replace(p_larger=larger, p_smaller=smaller, p_any=any_)
+
+
 def table(
     runs: pandas.DataFrame,
     evaluations: pandas.DataFrame,
@@ -255,7 +269,7 @@ def _rows(
             for outcome, values in reading.outcomes.items():
                 margin = _margin(outcome, margins)
                 cells = compare(values, trained.batch_sizes, outcome, margin)
-                found = trend(values, trained.batch_sizes, outcome)
+                found = _with_choice(trend(values, trained.batch_sizes, outcome), reading, outcome)
                 yield _Row(series, trained, reading, outcome, margin, cells, found)
 
 

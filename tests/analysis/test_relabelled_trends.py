@@ -1,0 +1,87 @@
+"""Trends at chosen learning rates: p-values that hold the choice."""
+
+import math
+
+import numpy as np
+import pytest
+
+from batchscope.analysis import chosen_rates, paired_tests, relabelled_trends
+from costs import draws
+
+
+def cubes(random, sizes=4, rates=3, seeds=6):
+    """Returns losses whose best two rates are nearly equal, and an outcome that knows which."""
+    shift = np.array([0.0, 0.0, 2.0])[None, :rates, None]
+    losses = shift + random.normal(0, 1, (sizes, rates, seeds))
+    values = np.array([0.0, 3.0, 0.0])[None, :rates, None] + random.normal(0, 1, losses.shape)
+    return losses, values
+
+
+def test_one_true_trend_has_the_smallest_p():
+    random = np.random.default_rng(0)
+    losses, _ = cubes(random)
+    values = np.arange(4.0)[:, None, None] + 0.01 * random.random(losses.shape)
+    rises, falls, any_ = relabelled_trends.p_values(losses, values, False, 999)
+    assert (rises, falls) == (0.001, 1.0) and any_ == 0.001
+
+
+def test_without_a_difference_of_rates_it_is_the_exact_test():
+    """The outcome is the same at every rate, so that the choice is none."""
+    random = np.random.default_rng(1)
+    losses, _ = cubes(random)
+    values = np.repeat(
+        random.normal(0, 1, (4, 1, 6)) + 0.3 * np.arange(4)[:, None, None], 3, axis=1
+    )
+    rises, falls, _ = relabelled_trends.p_values(losses, values, False)
+    exact = [paired_tests.page_trend(values[:, 0].T, way) for way in ("rises", "falls")]
+    assert (rises, falls) == pytest.approx(exact, abs=0.02)
+
+
+@pytest.mark.parametrize("by_others", [False, True])
+def test_the_labels_as_they_are_read_what_is_told(by_others):
+    random = np.random.default_rng(2)
+    losses, values = cubes(random)
+    losses[1, 0, 2] = losses[2, :2, 3] = np.inf
+    index = chosen_rates.by_lowest(losses).index[:, None].repeat(6, axis=1)
+    if by_others:
+        index = chosen_rates.leave_one_out(losses)[1]
+    read = np.take_along_axis(values, index[:, None], axis=1)[:, 0]
+    own = np.arange(4)[:, None].repeat(6, axis=1)[None]
+    page, _ = relabelled_trends._statistics(losses, values, own, by_others)
+    ranks = (read[:, None] > read[None]).sum(axis=1) + 1
+    assert page[0] == (ranks * np.arange(4)[:, None]).sum()
+
+
+@draws(60, 400)
+def test_equal_sizes_seldom_have_a_trend_where_page_often_sees_one(draws):
+    random, wrong, naive = np.random.default_rng(3), 0, 0
+    for _ in range(draws):
+        losses, values = cubes(random)
+        wrong += min(relabelled_trends.p_values(losses, values, False, 199)[:2]) < 0.025
+        index = chosen_rates.by_lowest(losses).index
+        read = values[np.arange(4), index].T
+        naive += min(paired_tests.page_trend(read, way) for way in ("rises", "falls")) < 0.025
+    assert wrong / draws <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
+    assert naive / draws > 0.2
+
+
+def test_rates_of_their_own_count_by_their_order():
+    random = np.random.default_rng(4)
+    losses, values = cubes(random)
+    apart = [np.full((4, 5, 6), np.nan) for _ in range(2)]
+    for size in range(4):
+        for cube, full in zip((losses, values), apart, strict=True):
+            full[size, size % 3 : size % 3 + 3] = cube[size]
+    assert relabelled_trends.tried_alike(apart[0])
+    assert relabelled_trends.p_values(*apart, False, 99) == relabelled_trends.p_values(
+        losses, values, False, 99
+    )
+
+
+def test_what_cannot_be_relabelled():
+    losses, values = cubes(np.random.default_rng(5))
+    assert not relabelled_trends.tried_alike(losses[:, :1])
+    losses[0, 2] = np.nan
+    assert not relabelled_trends.tried_alike(losses)
+    few = losses[:, :2, :1], values[:, :2, :1]
+    assert np.isnan(relabelled_trends.p_values(*few, False)).all()
