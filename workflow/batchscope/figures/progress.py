@@ -131,11 +131,13 @@ def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:
     targets = {}
     for group in run_series.series(frame):
         targets.update(dict.fromkeys(group.frame.index, _target(group.frame)))
-    for key, run in finished.groupby(keys, sort=False, dropna=False):
+    found = []
+    for _, run in finished.groupby(keys, sort=False, dropna=False):
+        row = {}
         for name in budgets.index:
             used = run[name].astype(float)
             told = trajectories.value_at(used, run[_LOSS], budgets[name])
-            runs.loc[key, f"loss_at_{name}"] = told if used.notna().all() else np.nan
+            row[f"loss_at_{name}"] = told if used.notna().all() else np.nan
         crossed = trajectories.first_crossing(run["updates"], run[_LOSS], targets[run.index[0]])
-        runs.loc[key, "to_target"] = crossed
-    return runs.reset_index()
+        found.append({**row, "to_target": crossed})
+    return runs.assign(**pandas.DataFrame(found, runs.index)).reset_index()

@@ -282,11 +282,12 @@ def _writer(cells: pandas.DataFrame) -> wording.Write:
 
 def _ratio(value: float) -> str:
     ratio = 1 + value
-    return f"\N{MULTIPLICATION SIGN}{ratio:.2f}" if ratio < 10 else wording.number(ratio)
+    return "\N{MULTIPLICATION SIGN}" + (f"{ratio:.2f}" if ratio < 10 else wording.number(ratio))
 
 
 def _signed(value: float, scale: int, decimals: int) -> str:
-    return f"{scale * value:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+    rounded = round(scale * value, decimals)
+    return f"{rounded:+.{decimals}f}".replace("-", "\N{MINUS SIGN}") if rounded else "0"
 
 
 def _say_trend(axes: Axes, row: pandas.Series, at: float) -> None:
