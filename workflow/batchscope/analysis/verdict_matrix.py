@@ -1,8 +1,9 @@
 """Which batch sizes win at which budget: every cell against its row, and every row as a trend.
 
 A row is judged by Page's trend test in both directions and by Friedman's test that there is any
-difference; a training that failed or never reached its target has the worst rank. All of them are
-adjusted together by Holm's method. A cell is judged as `largest_within_margin` judges a batch size,
+difference; a training that failed or never reached its target has the worst rank. Where rates are
+chosen, their p-values hold the choice (`relabelled_trends`). All of them are adjusted together by
+Holm's method. A cell is judged as `largest_within_margin` judges a batch size,
 but is beyond the margin only in a row that shows a trend or a difference: so relabelled batch sizes
 get a verdict of either kind, anywhere, in 5 % of studies at most.
 
@@ -90,7 +91,8 @@ COLUMNS: dict[str, str] = {
     "no_trend": "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in "
     "one direction); few_seeds; or edge, where the rate of the batch size at the losing end lies "
     "on the edge of those tried. Empty where there is one.",
-    "p_larger": "p of Page's trend test that larger is better, with seeds as blocks; adjusted by "
+    "p_larger": "p of Page's trend test that larger is better, with seeds as blocks; where rates "
+    "are chosen, by shuffling batch sizes within each seed and choosing them again; adjusted by "
     "Holm's method with all p of rows of the table.",
     "p_smaller": "The same, that smaller is better.",
     "p_any": "p of Friedman's test that batch sizes differ at all, seeds as blocks; adjusted so.",
