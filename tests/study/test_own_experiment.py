@@ -41,6 +41,18 @@ def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     ]
 
 
+def test_no_claim_is_of_trainings_made_elsewhere(tmp_path):
+    test = {"type": "trend", "experiment": "a", "column": "test_accuracy", "direction": "falls"}
+    claim = {"id": "c", "document": "D", "place": "p", "sentence": "It falls.", "test": test}
+    own_table.write(tmp_path, own_table.rows())
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({**own_table.study(), "claims": [claim]}), encoding="utf-8")
+    with pytest.raises(ConfigError) as raised:
+        config.study(path)
+    (problem,) = raised.value.problems
+    assert problem.startswith("claims[0].test.experiment: received 'a'; an experiment that trains")
+
+
 def test_the_file_lies_beside_the_configuration(tmp_path, monkeypatch):
     (tmp_path / "studies").mkdir()
     own_table.write(tmp_path / "studies", own_table.rows())

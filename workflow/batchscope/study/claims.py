@@ -189,6 +189,11 @@ def _test(
     if name not in experiments:
         findings.report(received((*place, "experiment"), name, "an experiment", experiments))
         return None
+    if experiments[name].own.path:
+        here = [one for one, found in experiments.items() if not found.own.path]
+        text = "an experiment that trains or times here"
+        findings.report(received((*place, "experiment"), name, text, here))
+        return None
     table, column = body.get("table", "runs"), body["column"]
     measures = {**experiments[name].trainings.measures, **experiments[name].times.timings}
     filled = _fills(experiments[name], table, measures)
