@@ -71,7 +71,7 @@ def test_the_study_ran(finished):
             assert (study / "figures" / f"{figure}{suffix}").stat().st_size > 100
     noted = (finished / "results" / "job_seconds.csv").read_text().splitlines()
     assert {line.partition(",")[0] for line in noted} == {*experiment(project.TINY)["measure"]}
-    assert all(float(line.rpartition(",")[2]) > 0 for line in noted)
+    assert all(float(line.rpartition(",")[2]) >= 0 for line in noted)  # to a hundredth
 
 
 def test_the_report_opens_in_a_browser(finished, tmp_path):

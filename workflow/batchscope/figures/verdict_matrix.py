@@ -248,8 +248,10 @@ def _draw_cell(
 def _cell_words(cell: dict[str, Any], write: Any, interval: bool) -> list[str]:
     """Returns the lines of a cell: its difference from the best, and its interval."""
     if cell["verdict"] == largest_within_margin.FAILED:
+        if pandas.isna(cell["reached"]):
+            return ["no value", "by then"][: 1 + interval]
         what = "got there" if cell["budget"] == TARGET else "finished"
-        return [f"{int(cell['reached'] or 0)} of {int(cell['seeds'])}", what][: 1 + interval]
+        return [f"{int(cell['reached'])} of {int(cell['seeds'])}", what][: 1 + interval]
     if cell["difference"] == 0 and math.isnan(cell["difference_low"]):
         return ["best", _level(cell)][: 1 + interval]
     if math.isnan(cell["difference"]):

@@ -77,8 +77,8 @@ def histories(results: Path | str, study: Study, experiment: str) -> pandas.Data
             rows = history(results, run)
             # A run of an earlier version may lack the newest columns.
             found = [[row.get(name, NAN) for row in rows] for name in records.HISTORY_COLUMNS]
-            examples = _examples(results, run, rows)
-            used = [examples, [count / speed(run) for count in examples]]
+            examples, per_second = _examples(results, run, rows), speed(run)
+            used = [examples, [count / per_second for count in examples]]
             yield first, dict(zip(columns.HISTORY, [*found, *used], strict=True))
 
     return _table("history", blocks())
@@ -105,7 +105,8 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
                     name: [row.get(name, NAN) for row in rows] for name in columns.TRAJECTORIES
                 }
                 found["machine"] = [place.machine] * len(rows)
-                found["seconds"] = [row["examples"] / speed(run) for row in rows]
+                per_second = speed(run)
+                found["seconds"] = [row["examples"] / per_second for row in rows]
                 yield first, found
 
     return _table("trajectories", blocks())
