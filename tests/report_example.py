@@ -11,7 +11,7 @@ from typing import Any
 
 from batchscope import figures
 from batchscope.catalogue import measure_settings, run_names
-from batchscope.store import records
+from batchscope.store import job_files, records
 from batchscope.study import config, plan
 from batchscope.tables import claim_table, run_table
 
@@ -106,10 +106,12 @@ def write(
         records.measure_path(
             results, lacking, "sharpness", _settings(measures, "sharpness")
         ).unlink()
-    for timing in {run_names.timing_name(run.factors) for run in study.runs.values()}:
-        settings = _settings(measures, "time_epoch")
-        place = records.timing_path(results, study.machine, timing, settings, "time_epoch")
-        _write_json(place, _timing(timing, measures["time_epoch"]))
+    here = next(job_files.places(study, results))
+    for experiment in study.experiments.values():
+        for run in experiment.trainings.runs:
+            factors = study.runs[run].factors
+            path = job_files.time_path(here, experiment, factors, "time_epoch")
+            _write_json(path, _timing(run_names.timing_name(factors), measures["time_epoch"]))
     for name, experiment in study.experiments.items():
         place = results / "studies" / study.folder_name / name
         run_table.write(results, study, name, place)

@@ -16,7 +16,7 @@ from batchscope.analysis import intervals, outcome_answers
 from batchscope.catalogue import measure_settings, outcomes, parameters, run_names
 from batchscope.catalogue.measures import MEASURES as catalogue_measures
 from batchscope.catalogue.timings import OF_TRAININGS
-from batchscope.store import records
+from batchscope.store import job_files, records
 from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
 
@@ -66,7 +66,8 @@ def study(
     question = "Does the gap widen with batch size?"
     pairs = {"line": _ends(runs)} if "line" in chosen else {}
     margins = {"test_accuracy": 0.03}
-    trainings = Trainings(runs=tuple(runs), measures=chosen, pairs=pairs, margins=margins)
+    seeds = tuple(dict.fromkeys(run_names.parse_run(run)["seed"] for run in runs))
+    trainings = Trainings(tuple(runs), seeds, measures=chosen, pairs=pairs, margins=margins)
     experiment = Experiment(
         name, "The gap", question, vary={}, at_epochs=AT_EPOCHS, trainings=trainings
     )
@@ -162,14 +163,8 @@ def _write_run(
         if measure == "landscape" and finished:
             disk.write_arrays(path.with_suffix(".npz"), _landscape(settings, size, generator))
         if measure == "time_epoch":
-            timing = run_names.timing_name(factors)
-            path = records.timing_path(
-                results,
-                planned.machine,
-                timing,
-                measure_settings.settings_name(measure, settings),
-                measure,
-            )
+            place = next(job_files.places(planned, results))
+            path = job_files.time_path(place, experiment, factors, measure)
         elif not finished:
             values, details = dict.fromkeys(values), {}
         disk.write_json(

@@ -427,9 +427,11 @@ def main(words: list[str]) -> None:
 
 
 def _alone(words: list[str]) -> bool:
-    """Whether a step must have a process of its own: what is timed, a GPU, several threads."""
+    """Whether a step must have a process of its own: most timings, a GPU, several threads."""
     if words[:1] == ["check_models"]:
         return False
+    if words[0] in TIMINGS:
+        return not TIMINGS[words[0]].forked or _timed(words)["device"] != "cpu"
     run = words[words.index("--run") + 1] if "--run" in words[:-1] else ""
     try:
         factors = run_names.parse_run(run)
@@ -439,8 +441,18 @@ def _alone(words: list[str]) -> bool:
     return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
 
 
+def _timed(words: list[str]) -> dict[str, Any]:
+    """Returns the factors of what a step times."""
+    return run_names.configuration(words[words.index("--timing") + 1]).factors
+
+
 def _leaves_nothing(words: list[str]) -> bool:
-    """Whether another step may follow a step in the same process: no code of a user's ran."""
+    """Whether another step may follow a step in the same process: no code of a user's ran.
+
+    A timing sets the threads of its process, for good.
+    """
+    if words[0] in TIMINGS:
+        return False
     option = words.index("--model-file") + 1 if "--model-file" in words else len(words)
     return option == len(words) or words[option].startswith("--")
 

@@ -303,10 +303,10 @@ def test_the_answers_of_a_made_up_study(tmp_path):
     assert found["weight_distance", "learning rate 0.05"].verdict == "falls"
     assert found["sharpness_full_0.001", "learning rate 0.1"].verdict == "rises"
     assert found["epochs_run", "learning rate 0.1"].verdict == "rises"
+    # Every seed has a timing job of its own.
     timed = found["seconds_per_epoch", "learning rate 0.05"]
-    assert timed.verdict == "not tested" and math.isnan(timed.p)
-    assert timed.smallest.interval.low < timed.smallest.interval.mean < timed.smallest.interval.high
-    assert math.isnan(timed.slope.low)
+    assert timed.verdict == "falls" and timed.pairs == timed.seeds
+    assert timed.slope.high < 0
 
 
 def test_epochs_are_no_outcome_where_nothing_can_stop_early(tmp_path):

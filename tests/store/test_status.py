@@ -55,10 +55,10 @@ def test_of_an_empty_folder(study, tmp_path):
         "no_cores": 0,
     }
     assert [row.missing_measures for row in found.experiments] == [
-        {"evaluate": 6, "time_epoch": 3},
+        {"evaluate": 6, "time_epoch": 6},
         {"evaluate": 3},
     ]
-    assert found.total.missing_measures == {"evaluate": 7, "time_epoch": 3}
+    assert found.total.missing_measures == {"evaluate": 7, "time_epoch": 6}
     assert found.untimed_runs == 7 and found.train_seconds == 0
     assert found.missing_data == ("digits-065f9c58",)
     # Final and best of each run, initial weights of each of three seeds; the data.
@@ -214,20 +214,36 @@ def test_records_of_measures_hold_their_version():
     assert record["version"] == VERSIONS["evaluate"]
 
 
-def test_what_is_timed_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
+SWEEP = """
+study: s
+datasets: {digits: {source: digits}}
+experiments:
+  a:
+    set: {dataset: digits, model: small_cnn, optimizer: sgd}
+    vary: {batch_size: [4, 8]}
+    timing: throughput
+"""
+
+
+def test_a_sweep_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
     found = status.overview(study, tmp_path)
-    forked, alone = 7 + 7, 3  # trainings and evaluations; times of epochs
-    wanted = forked * status.FORK_SECONDS + alone * status.START_SECONDS
-    assert found.start_seconds == pytest.approx(wanted)
+    # Trainings, evaluations, times of epochs.
+    assert found.start_seconds == pytest.approx((7 + 7 + 6) * status.FORK_SECONDS)
+    path = tmp_path / "sweep.yaml"
+    path.write_text(SWEEP)
+    found = status.overview(config.study(path), tmp_path)
+    assert found.start_seconds == pytest.approx(status.START_SECONDS)
     assert status.FORK_SECONDS < 1 < status.START_SECONDS
 
 
 def measured(results, study, run, measure, seconds, word="finished"):
-    """Writes the record of a measure of a run, or of the time that it shares."""
+    """Writes the record of a measure of a run, or of its timing job."""
     name = run
     if measure == "time_epoch":
-        name = run_names.timing_name(study.runs[run].factors)
-        path = records.timing_path(results, study.machine, name, "default", measure)
+        factors = study.runs[run].factors
+        name = run_names.timing_name(factors)
+        here = next(job_files.places(study, results))
+        path = job_files.time_path(here, study.experiments["a"], factors, measure)
     else:
         path = records.measure_path(results, run, measure, "default")
     disk.write_json(path, {"status": word})
@@ -243,17 +259,17 @@ def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, 
     measured(tmp_path, study, runs[2], "evaluate", 0.1, "diverged")  # measured nothing
     found = status.overview(study, tmp_path)
     assert found.measure_seconds == pytest.approx(4 * 3.0)  # of seven runs
-    assert found.timing_seconds == 0 and len(found.untimed_jobs) == 3
+    assert found.timing_seconds == 0 and len(found.untimed_jobs) == 6
     text = status.describe(study, found, "c", 2)
-    assert "about 12 s of measures, unknown for 3 timings (none of that kind" in text
+    assert "about 12 s of measures, unknown for 6 timings (none of that kind" in text
     assert "together" not in text
     measured(tmp_path, study, runs[0], "time_epoch", 5.0)
     found = status.overview(study, tmp_path)
-    assert found.timing_seconds == pytest.approx(2 * 5.0) and found.untimed_jobs == ()
+    assert found.timing_seconds == pytest.approx(5 * 5.0) and found.untimed_jobs == ()
     text = status.describe(study, found, "c", 2)
-    assert "about 10 s of timings, alone on the machine" in text
+    assert "about 25 s of timings, alone on the machine" in text
     # Measures on both cores, timings one after the other; starts are in what was noted.
-    assert "about 0 s to start jobs; together 16 s on 2 cores" in text
+    assert "about 0 s to start jobs; together 31 s on 2 cores" in text
     with open(tmp_path / "job_seconds.csv", "a") as file:
         file.write("evaluate,default,digits-065f9c58,small_cnn,\nevalu")  # torn by a full disk
     assert status.overview(study, tmp_path).measure_seconds == pytest.approx(12)
@@ -272,7 +288,7 @@ def test_measures_of_other_settings_tell_nothing(study, tmp_path):
     disk.write_json(path, {"status": "finished"})
     estimates.note(tmp_path, "evaluate", run, path, 2.0)
     found = status.overview(study, tmp_path)
-    assert len(found.untimed_jobs) == 7 + 3 and found.measure_seconds == 0
+    assert len(found.untimed_jobs) == 7 + 6 and found.measure_seconds == 0
 
 
 def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
@@ -282,9 +298,9 @@ def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
     lines = text.splitlines()
     assert lines[0] == f"Study s ({path}): 7 runs in 2 experiments."
     assert lines[2].split()[:3] == ["experiment", "runs", "finished"]
-    assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "3"]
+    assert lines[3].split() == ["a", "6", "0", "0", "0", "6", "evaluate", "6,", "time_epoch", "6"]
     assert lines[4].split() == ["b", "3", "0", "0", "0", "3", "evaluate", "3"]
-    assert lines[5].split() == ["all", "7", "0", "0", "0", "7", "evaluate", "7,", "time_epoch", "3"]
+    assert lines[5].split() == ["all", "7", "0", "0", "0", "7", "evaluate", "7,", "time_epoch", "6"]
     assert "Data to prepare: digits-065f9c58." in lines
     assert any("unknown for 7 runs" in line for line in lines)
     assert "Disk needed: about 534 kB." in lines

@@ -154,8 +154,8 @@ def test_too_few_seeds_ever_to_decide_it_are_told():
 def test_a_single_timing_job_decides_no_time():
     timed = {**FALLS, "experiment": "times", "table": "throughput", "column": "seconds_per_step"}
     assert planned(timed).warnings == (
-        "claims: received 1 timing job per configuration; at least 6 are expected for a verdict "
-        "on c0.",
+        "claims: received 1 repeat of the timing in experiments.times; at least 6 are expected "
+        "for a verdict on c0.",
     )
 
 
@@ -169,8 +169,10 @@ def test_every_table_that_a_claim_may_be_of_has_its_columns():
         assert {*about.columns, *about.keys} <= {*header}, name
     assert "test_accuracy" in claim_tables.columns_of("runs", {"evaluate": {}})
     assert "run" not in claim_tables.columns_of("runs", {"evaluate": {}})
-    assert claim_tables.timed("runs", "images_per_second")
-    assert not claim_tables.timed("runs", "epochs_run")
+    for name, about in claim_tables.TABLES.items():
+        if about.of_times:
+            header = tables.TABLES[tables.by_job(name)].columns
+            assert {tables.REPEAT, *about.columns} <= {*header}, name
 
 
 def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():

@@ -123,7 +123,7 @@ def test_every_alias_is_answered_with_the_factor_or_setting():
     asked = 0
     for place, known in every.items():
         for name, parameter in known.items():
-            if parameter.alias not in known and name not in ("seed", "epoch"):
+            if parameter.alias not in known and name not in ("seed", "epoch", "repeats"):
                 broken = copy.deepcopy(FULL)
                 broken["experiments"]["a"]["measure"] = {}
                 _at(broken, place[:-1])[place[-1]] = {parameter.alias: 1}

@@ -184,8 +184,8 @@ def test_too_few_seeds_for_a_verdict_are_warned_of():
         "batch sizes.",
     )
     assert warnings(6) == warnings(1, [16]) == warnings(6, [16, 32]) == ()
-    # A perfect trend of six seeds outlives 2,332 tests: the five outcomes of 466 rates.
-    rates = [0.001 * step for step in range(1, 467)]
+    # A perfect trend of six seeds outlives 2,332 tests: the seven outcomes of 333 rates.
+    rates = [0.001 * step for step in range(1, 334)]
     assert warnings(6, rates=rates) == ()
     (warning,) = warnings(6, rates=[*rates, 1.0])
     assert "received 6 seeds; at least 7 are expected" in warning

@@ -354,9 +354,11 @@ def test_tries_and_profiles(written):
 
 
 def test_nothing_measured_is_headers(written):
+    made = {}
     for name, entry in tables.OF_TIMINGS.items():
-        frame = run_table.maker(name)("nowhere", written, "machine")
-        frame = frame[frame["machine"] == "desktop"]
+        reads = {other: made[other] for other in entry.reads}
+        made[name] = run_table.maker(name)("nowhere", written, "machine", **reads)
+        frame = made[name][made[name]["machine"] == "desktop"]
         assert frame.empty and list(frame.columns) == [*timing_columns.FIRST, *entry.columns]
 
 
@@ -401,10 +403,11 @@ def test_what_is_not_installed_has_its_rows(frameworks):
         assert list(frame["framework"])[:count] == ["mxnet"] * count  # in the plan's order
         empty = set(found.columns[found.isna().all()])
         assert {*found.columns} - empty == {
-            *timing_columns.FIRST,
+            *(*timing_columns.FIRST, tables.REPEAT),
             *({"status"} if table == "summaries" else {"batch_size", "status"}),
         } - {"model_digest"}
-    times = timing_tables.training_times("results", frameworks, "machine")
+    speeds = timing_tables.throughput("results", frameworks, "machine")
+    times = timing_tables.training_times("results", frameworks, "machine", throughput_by_job=speeds)
     assert set(times["framework"]) == {"tensorflow"} and len(times) == 4
     assert set(timing_tables.samples("results", frameworks, "machine")["framework"]) == {
         "tensorflow"

@@ -23,7 +23,7 @@ from batchscope.catalogue import (
     sweep_names,
     tables,
 )
-from batchscope.catalogue.entries import Measure, Timing
+from batchscope.catalogue.entries import REPEATS, Measure, Timing
 from batchscope.errors import UserError
 from batchscope.host import absence, warm_process
 from batchscope.store import job_files, owners, records, status
@@ -240,7 +240,7 @@ class Jobs:
 
     def claim_tables(self) -> list[str]:
         """Tables that the study's claims read."""
-        read = {(claim.test.experiment, claim.test.table) for claim in self.study.claims}
+        read = {(claim.test.experiment, claim.test.file) for claim in self.study.claims}
         return [f"{self.folder}/{experiment}/{table}.csv" for experiment, table in sorted(read)]
 
     def ledger_tables(self) -> list[str]:
@@ -419,6 +419,20 @@ def command(step: str) -> str:
     written = "{output.record:q}" if entry.also_writes else "{output:q}"
     made = f"--output {written} > {{log:q}} 2>&1"
     return " ".join(["python workflow/run.py", entry.name, *words, made])
+
+
+def turn(timing: str) -> Callable[[Any], int]:
+    """Returns, as a function of the wildcards, the priority of a timing job.
+
+    Jobs take turns: the first of every configuration stand before the second of any. All stand
+    before other jobs: without that, those that ask for the whole machine run last.
+    """
+
+    def priority(wildcards: Any) -> int:
+        parsed = measure_settings.parse_settings(timing, wildcards.settings)
+        return 1 + REPEATS.maximum - parsed[REPEATS.name]
+
+    return priority
 
 
 def growing(memory_mb: int) -> Callable[[Any, int], int]:

@@ -13,8 +13,7 @@ for ENTRY in TIMINGS.values():
             also=[directory(jobs.output(ENTRY) + suffix) for suffix in ENTRY.also_writes],
         log:
             jobs.log(ENTRY),
-        # Without it, jobs that ask for everything run last.
-        priority: 100
+        priority: jobs.turn(ENTRY.name)
         conda:
             "../../envs/batchscope.yaml"
         threads: ALONE

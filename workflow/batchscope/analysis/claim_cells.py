@@ -14,21 +14,16 @@ import pandas
 
 from batchscope.analysis import claim_tests, run_series, trajectories
 from batchscope.analysis.claim_tests import Tested
-from batchscope.catalogue import claim_tables
+from batchscope.catalogue import claim_tables, tables
 from batchscope.study.claims import RATIO, Cells, Test
 
 Part = tuple[str, Tested]
-REPEAT = "repeat"  # the column of a table that has several timing jobs of each configuration
 
 
 def replicate(frame: pandas.DataFrame, test: Test) -> str:
-    """Returns the column that tells repeats of a row apart; empty where there is none.
-
-    Seeds share their configuration's timing job, so that they repeat no time.
-    """
-    if REPEAT in frame:
-        return REPEAT
-    return "seed" if "seed" in frame and not test.timed else ""
+    """Returns the column that tells replicates of a row apart; empty where there is none."""
+    name = tables.REPEAT if test.timed else "seed"
+    return name if name in frame else ""
 
 
 def selected(frame: pandas.DataFrame, cells: Cells) -> pandas.DataFrame:
@@ -70,9 +65,8 @@ def rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
         budget = next(name for name in claim_tables.BUDGETS if len(cells.get(name, ())) == 1)
         frame = _at_budget(frame, budget, cells[budget][0], test.column)
     found = selected(frame, cells)
-    if "status" not in found or (test.table == "runs" and test.timed):
+    if "status" not in found:
         return found
-    # A timing job ran whatever became of the trainings; else only finished runs count.
     values = found[test.column].where(found["status"] == "finished")
     return found.assign(**{test.column: values})
 

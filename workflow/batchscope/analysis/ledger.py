@@ -82,7 +82,7 @@ def table(
         machine: This machine, on which claims are tested that name none.
     """
     judged = [
-        _judge(claim, read(claim.test.experiment, claim.test.table), machine) for claim in claims
+        _judge(claim, read(claim.test.experiment, claim.test.file), machine) for claim in claims
     ]
     rows = []
     for document in dict.fromkeys(one.claim.document for one in judged):
@@ -105,13 +105,10 @@ def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
 
 def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
     """Returns what a test lacks beside replicates; empty where it lacks nothing."""
-    test, least = claim.test, outcomes.LEAST_SEEDS
+    test = claim.test
     absent = claim_cells.absent(frame, test)
     if found is not None and found.tested.n > 0 and not absent:
-        jobs = found.tested.n
-        few = test.timed and jobs < least
-        words = f"at least {least} timing jobs of every configuration, in turns ({jobs} here)"
-        return words if few else ""
+        return ""
     if claim.requires == MACHINE:
         return "the results of a second machine"
     rows = claim_cells.rows(frame, test)
@@ -154,7 +151,8 @@ def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:
             verdict = _verdict(p, contrary)
             missing = _wanted(one.found) if verdict == NOT_RESOLVED else ""
         elif not missing:
-            missing = f"at least {needed[id(one)]} seeds ({one.found.tested.n} here)"
+            of = "timing jobs of every configuration" if one.claim.test.timed else "seeds"
+            missing = f"at least {needed[id(one)]} {of} ({one.found.tested.n} here)"
         rows.append(
             {
                 "_claim": id(one.claim),

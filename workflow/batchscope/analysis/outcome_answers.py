@@ -35,8 +35,7 @@ AGAINST = ", against what was stated"  # after the opposite direction, told by t
 def _outcomes(columns: list[str], claims: Mapping[str, Outcome]) -> list[Outcome]:
     """Returns what is asked about a frame's columns: the registry's, sharpness, claims, times."""
     asked = [claims.get(name) or outcomes.outcome(name) for name in columns]
-    known = [item for item in asked if item]
-    return [item for item in known if not item.timed] + [item for item in known if item.timed]
+    return [item for item in asked if item]
 
 
 @dataclass(frozen=True)
@@ -203,24 +202,25 @@ def _asked(experiment: str | None, outcome: Outcome, group: run_series.Series) -
         return None
     if outcome.column == "epochs_run" and epochs_chosen(group.frame):
         return None  # the horizon, not an outcome
-    # Where nothing stopped any run, their epochs are lower bounds alone.
-    bounds = outcome.column == "epochs_run" and all_ran_out(group.frame)
-    tested = len(pairs.batch_sizes) > 1 and not (outcome.timed or bounds)
+    # Where nothing stopped any run, epochs and times are lower bounds alone.
+    stoppable = outcome.column in _UNTIL_STOPPED and not epochs_chosen(group.frame)
+    bounds = stoppable and all_ran_out(group.frame)
+    tested = len(pairs.batch_sizes) > 1 and not bounds
     test, p = _trend(pairs.complete, outcome.direction) if tested else (None, intervals.NAN)
     return _Asked(experiment, outcome, group, pairs, test, p)
 
 
 def _answer(asked: _Asked, p_holm: float, needed: int) -> Answer:
     outcome, rows, pairs = asked.outcome, asked.group.frame, asked.pairs
-    slope, change = _changes(outcome, pairs)
+    slope, change = _changes(pairs)
     bounds = ran_out(rows) if outcome.column in _UNTIL_STOPPED else {}
     return Answer(
         experiment=asked.experiment,
         outcome=outcome,
         series=asked.group.label,
         held=held(rows),
-        smallest=_end(rows, outcome, pairs, 0),
-        largest=_end(rows, outcome, pairs, -1),
+        smallest=_end(pairs, 0),
+        largest=_end(pairs, -1),
         slope=slope,
         change=change,
         seeds=len(pairs.seeds),
@@ -255,18 +255,13 @@ def held(rows: pandas.DataFrame) -> str:
     return "at each run's own end"
 
 
-def _changes(outcome: Outcome, pairs: Pairs) -> tuple[Interval, Interval]:
+def _changes(pairs: Pairs) -> tuple[Interval, Interval]:
     """Returns the change per doubling, and that from the smallest batch size to the largest."""
     complete = pairs.complete
     slope = change = intervals.t_interval([])
     if len(pairs.batch_sizes) > 1 and len(complete):
         slope = intervals.t_interval(paired_tests.slopes_per_doubling(complete, pairs.batch_sizes))
         change = intervals.t_interval(complete[:, -1] - complete[:, 0])
-    if outcome.timed:
-        # Seeds share their configuration's timing: an interval over them would be false.
-        slope, change = (
-            item._replace(low=intervals.NAN, high=intervals.NAN) for item in (slope, change)
-        )
     return slope, change
 
 
@@ -323,25 +318,12 @@ def _trend(complete: np.ndarray, direction: str) -> tuple[str | None, float]:
     return "paired_t", float(paired_tests.paired_t(complete[:, 1] - complete[:, 0], direction))
 
 
-def _end(rows: pandas.DataFrame, outcome: Outcome, pairs: Pairs, index: int) -> End:
+def _end(pairs: Pairs, index: int) -> End:
     size = pairs.batch_sizes[index]
-    interval = intervals.t_interval(pairs.values[:, index])
-    if outcome.timed:
-        interval = _quartiles(rows[rows["batch_size"] == size], outcome.column, interval)
-    return End(int(size), interval)
-
-
-def _quartiles(rows: pandas.DataFrame, column: str, interval: Interval) -> Interval:
-    """Returns the value with the timing job's quartiles where the frame holds them."""
-    low, high = f"{column}_q1", f"{column}_q3"
-    if low not in rows or high not in rows:
-        return interval._replace(low=intervals.NAN, high=intervals.NAN)
-    return interval._replace(low=float(rows[low].mean()), high=float(rows[high].mean()))
+    return End(int(size), intervals.t_interval(pairs.values[:, index]))
 
 
 def _verdict(outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, slope: Interval) -> str:
-    if outcome.timed:
-        return "not tested"
     if len(pairs.batch_sizes) < 2:
         return ONE_SIZE
     if len(pairs.complete) < needed:
@@ -359,14 +341,12 @@ def _verdict(outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, slope: 
 def _note(outcome: Outcome, pairs: Pairs, bounds: dict[int, tuple[int, int]]) -> str:
     """Returns what a reader must know beside the verdict, or an empty string."""
     notes = []
-    if outcome.timed:
-        notes.append("timed once per configuration, so seeds give it no interval")
     if pairs.empty:
         sizes = ", ".join(str(size) for size in pairs.empty)
         notes.append(f"no finished run at batch size {sizes}")
     if bounds:
         notes.append(f"{ran_out_words(bounds)}, so that its mean is a lower bound")
     complete, seeds = len(pairs.complete), len(pairs.seeds)
-    if complete < seeds and len(pairs.batch_sizes) > 1 and not outcome.timed:
+    if complete < seeds and len(pairs.batch_sizes) > 1:
         notes.append(f"{complete} of {seeds} seeds finished at every batch size")
     return "; ".join(notes)

@@ -52,7 +52,7 @@ def contrast(frame: pandas.DataFrame) -> Contrast | None:
     differences = {}
     for column in frame.columns:
         asked = outcomes.outcome(column)
-        if not asked or asked.timed or not frame[column].notna().any():
+        if not asked or not frame[column].notna().any():
             continue
         first, *others = (table[column].astype(float) for table in tables)
         found = tuple(intervals.t_interval((other - first).dropna()) for other in others)

@@ -13,16 +13,10 @@ from typing import Any
 from batchscope.catalogue import columns, run_factors, sweep_names
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timing_columns import COLUMNS as TIMING_COLUMNS
-from batchscope.catalogue.timings import OF_TRAININGS
 
 # Of a trajectory, whose rows lie at each run's own evaluations: a budget, of which the last row not
 # beyond it is read.
 BUDGETS = ("examples", "updates", "epoch", "seconds")
-# Columns that rest on a timing job: seeds share it, so that they are no repeats of a time.
-_TIMED = {
-    *("seconds", "train_seconds"),
-    *(name for entry in OF_TRAININGS.values() for name in entry.columns),
-}
 # Columns of tables of timings that say what a row is of.
 _ROWS = ("batch_size", "status", "at_epoch")
 
@@ -132,11 +126,3 @@ def columns_of(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
     found = columns.of_measures(dict(measures)) if measures else list(columns.OF_RECORD)
     own = [name for name in found if name not in FACTORS]
     return [name for name in own if (one := columns.describe(name)) and one.kind != "str"]
-
-
-def timed(table: str, column: str) -> bool:
-    """Returns whether a column rests on timing jobs, of which there must be several."""
-    if TABLES[table].of_times:
-        return True
-    found = columns.describe(column) if table == "runs" else None
-    return column in _TIMED or bool(found and found.timed)

@@ -83,7 +83,6 @@ _DERIVED = {
         label="Total training time",
         direction="rises",
         source=_CHANG,
-        timed=True,
     ),
 }
 _EXAMPLES = {

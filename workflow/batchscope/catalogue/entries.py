@@ -51,8 +51,6 @@ class Column:
         direction: What it does with growing batch size, `rises` or `falls`, where somebody has
             stated it: then every study is asked.
         source: Who stated it.
-        timed: Whether it rests on one timing job per configuration, so that seeds give it no
-            interval.
         at_epochs: Whether a record of one of an experiment's `at_epochs` fills it too.
         words: Setting's value -> words for it, in the label.
     """
@@ -63,7 +61,6 @@ class Column:
     label: str = ""
     direction: str = ""
     source: str = ""
-    timed: bool = False
     at_epochs: bool = True
     words: dict[str, str] = field(default_factory=dict)
 
@@ -226,9 +223,24 @@ class Measure(Entry):
     factors: dict[str, Any] = field(default_factory=dict)
 
 
+REPEATS = Parameter(
+    "repeats",
+    "rep",
+    "int",
+    1,
+    "Timing jobs of each configuration, each a process of its own, in turns with those of the "
+    "others: a time gets intervals and verdicts over them. Of a training's configuration there "
+    "are as many as seeds, and none is stated. In a path, which of them it is.",
+    minimum=1,
+    maximum=100,
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timing(Entry):
     """A timing, which has the machine to itself.
+
+    Every timing has the setting `REPEATS` as its last.
 
     Attributes:
         trains: Whether it times the configuration of a training, in a training experiment;
@@ -236,11 +248,21 @@ class Timing(Entry):
         batch_sizes: What one job of a sweep is of: `together` (all batch sizes, in turns), `each`
             (one of them) or `searched` (it looks for one).
         frameworks: Whether it takes frameworks beside TensorFlow.
+        forked: Whether a new copy of the process that local jobs fork from may take it, since
+            neither an import nor the memory that it leaves behind is part of its numbers.
+        by_job: Tables of which there is one more, `NAME_by_job`, with the rows of every single
+            timing job; the table itself has them over all jobs of a configuration.
     """
 
     trains: bool = False
     batch_sizes: str = "together"
     frameworks: bool = False
+    forked: bool = False
+    by_job: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Adds the setting that all timings have."""
+        object.__setattr__(self, "settings", (*self.settings, REPEATS))
 
 
 Kind = TypeVar("Kind", bound=Entry)

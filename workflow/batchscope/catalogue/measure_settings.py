@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchscope.catalogue import parameters
-from batchscope.catalogue.entries import Entry
+from batchscope.catalogue.entries import REPEATS, Entry
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
@@ -21,6 +21,17 @@ def settings_name(measure: str, settings: dict[str, Any]) -> str:
     """Returns the name of a measure's settings: those that differ from birth, or `default`."""
     parts = parameters.encode(ENTRIES[measure].parameters, settings, ())
     return parameters.checked("+".join(parts) or "default")
+
+
+def job_settings(timing: str, settings: dict[str, Any], repeat: int) -> str:
+    """Returns the name of the settings of one of a timing's jobs of a configuration.
+
+    Args:
+        timing: The timing.
+        settings: Every setting, as the study states them.
+        repeat: Which of the jobs, from 1 on.
+    """
+    return settings_name(timing, {**settings, REPEATS.name: repeat})
 
 
 def parse_settings(measure: str, name: str) -> dict[str, Any]:

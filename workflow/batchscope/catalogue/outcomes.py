@@ -26,7 +26,6 @@ class Outcome:
         unit: Unit, or an empty string.
         direction: What it does with growing batch size, stated beforehand.
         source: Who states it.
-        timed: Whether it rests on one timing job per configuration: no seeds, no verdict.
     """
 
     column: str
@@ -34,14 +33,13 @@ class Outcome:
     unit: str
     direction: str
     source: str
-    timed: bool = False
 
 
 def _outcome(column: str) -> Outcome | None:
     found = columns.describe(column)
     if not found or not found.label:
         return None
-    return Outcome(column, found.label, found.unit, found.direction, found.source, found.timed)
+    return Outcome(column, found.label, found.unit, found.direction, found.source)
 
 
 def outcome(column: str) -> Outcome | None:

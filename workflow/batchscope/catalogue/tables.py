@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 from batchscope.catalogue import columns
-from batchscope.catalogue.entries import Table
+from batchscope.catalogue.entries import Column, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
-OF_TIMINGS = dict(chain.from_iterable(entry.tables.items() for entry in TIMINGS.values()))
+REPEAT = "repeat"  # the column that numbers the timing jobs of a configuration
+_WHICH = Column("Which of the timing jobs of its configuration, from 1 on.", kind="int")
+
+
+def by_job(name: str) -> str:
+    """Returns the name of the table that has the rows of a table of timings for every job."""
+    return f"{name}_by_job"
+
+
+def _of_timings() -> Iterator[tuple[str, Table]]:
+    """Yields the tables of timings, each after the one by job that it is made of."""
+    for entry in TIMINGS.values():
+        for name, table in entry.tables.items():
+            if name not in entry.by_job:
+                yield name, table
+                continue
+            found = {REPEAT: _WHICH, **table.columns}
+            reads = tuple(map(by_job, table.reads))
+            yield by_job(name), replace(table, columns=found, reads=reads)
+            # What follows from another table follows from it over all jobs too.
+            over = {} if reads else {"rows": "timing_tables.over_jobs", "reads": (by_job(name),)}
+            yield name, replace(table, **over)
+
+
+OF_TIMINGS = dict(_of_timings())
 # In the order in which they are written; each is a field of batchscope.figures.Tables.
 TABLES: dict[str, Table] = {
     "runs": Table("run_table.collect"),

@@ -22,12 +22,11 @@ _TOTAL = Panel("train_seconds", "Total training time", "total time (s)")
 _MOST_TOLD = 4  # series in a sentence
 # An arrow that points upwards from a run's point.
 _ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
-_QUARTILES = ("seconds_per_epoch_q1", "seconds_per_epoch_q3")
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns factors, status, the timing job's quartiles, epochs and total time of every run."""
-    columns = [_EPOCH.column, *_QUARTILES, _STOP.column, _TOTAL.column]
+    """Returns factors, status, time per epoch, epochs and total time of every run."""
+    columns = [_EPOCH.column, _STOP.column, _TOTAL.column]
     if "epochs" not in run_series.varying(tables.runs):
         columns.append("epochs")
     varying = run_series.varying(tables.runs)
@@ -40,11 +39,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure."""
     figure, grid = canvas.panels(1, 3)
     groups = run_series.series(frame)
-    handles = _draw_timing(grid[0, 0], frame, groups)
-    for axes, panel in zip(grid[0, 1:], (_STOP, _TOTAL), strict=True):
-        against_batch_size.draw_panel(axes, frame, panel, groups, _mark_bounds)
+    for axes, panel in zip(grid[0], (_EPOCH, _STOP, _TOTAL), strict=True):
+        bounds = None if panel is _EPOCH else _mark_bounds
+        handles = against_batch_size.draw_panel(axes, frame, panel, groups, bounds)
         _from_zero(axes, frame[panel.column].to_numpy(float))
-    canvas.lift_title(grid[0, 0], frame)  # beside the others
     canvas.grow(figure, canvas.failure_height(frame) / 72)
     canvas.legend(figure, handles, [group.label for group in groups])
     canvas.notes(figure, frame, _timing_note(), _horizon_note(frame), _logical_note(frame))
@@ -53,67 +51,20 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
-    told = []
+    told, times = [], []
+    if frame[_EPOCH.column].notna().any():
+        times.append(words.sentence(frame, _EPOCH.column, "Mean time per epoch", _seconds))
     if not outcome_answers.epochs_chosen(frame):
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
         told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds))
     if told:
         told.append(_bounds_note(frame))
-    return " ".join(filter(None, (_timing_sentence(frame), *told, _logical_note(frame))))
-
-
-def _timing_sentence(frame: pandas.DataFrame) -> str:
-    """Returns the times per epoch; no seeds stand behind them, and often all series share them."""
-    told, labels = [], []
-    for group in run_series.series(frame):
-        timed = group.frame.dropna(subset=[_EPOCH.column]).sort_values("batch_size")
-        if len(timed):
-            ends = dict.fromkeys((timed["batch_size"].iloc[0], timed["batch_size"].iloc[-1]))
-            values = timed.drop_duplicates("batch_size").set_index("batch_size")[_EPOCH.column]
-            told.append(
-                wording.listed(f"{_seconds(values[size])} at batch size {size}" for size in ends)
-            )
-            labels.append(group.label)
-    if not told:
-        return ""
-    if len(set(told)) == 1:
-        return f"Median time per epoch was {told[0]}, timed once per configuration."
-    if len(told) > _MOST_TOLD:
-        return ""
-    parts = "; ".join(f"{label}: {text}" for label, text in zip(labels, told, strict=True))
-    return f"Median time per epoch, timed once per configuration. {wording.capital(parts)}."
+    return " ".join(filter(None, (*times, *told, _logical_note(frame))))
 
 
 def _seconds(value: float) -> str:
     return f"{wording.number(value)} s"
-
-
-def _draw_timing(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Series]) -> list:
-    """Draws one point per timing configuration, with its quartiles."""
-    sizes = sorted(frame["batch_size"].unique().tolist())
-    handles = []
-    for index, group in enumerate(groups):
-        columns = ["batch_size", _EPOCH.column, *_QUARTILES]
-        timed = group.frame[columns].dropna(subset=[_EPOCH.column]).drop_duplicates("batch_size")
-        timed = timed.sort_values("batch_size")
-        middle = timed[_EPOCH.column].to_numpy(float)
-        low, high = (timed[name].to_numpy(float) for name in _QUARTILES)
-        offset = against_batch_size.dodge(index, len(groups), sizes)
-        bar = axes.errorbar(
-            np.log2(timed["batch_size"].to_numpy(float)) + offset,
-            middle,
-            yerr=np.nan_to_num([middle - low, high - middle]),
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            elinewidth=1.2,
-            **canvas.line_style(index),
-        )
-        handles.append(bar)
-    values = frame[_EPOCH.column].to_numpy(float)
-    against_batch_size.finish(axes, _EPOCH, sizes, values, frame[_QUARTILES[1]].dropna())
-    _from_zero(axes, values)
-    return handles
 
 
 def _from_zero(axes: Axes, values: np.ndarray) -> None:
@@ -124,7 +75,7 @@ def _from_zero(axes: Axes, values: np.ndarray) -> None:
 
 def _timing_note() -> str:
     return (
-        "Time per epoch: median and quartiles of one timing job per configuration. "
+        "Time per epoch: of a timing job for each seed, all batch sizes in turns. "
         "Total: epochs run × time per epoch, validation apart."
     )
 

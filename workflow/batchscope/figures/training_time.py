@@ -19,7 +19,8 @@ _TIME = "train_seconds"
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
 _MOST_TOLD = 4  # series in words
 _NOTES = (
-    "Epochs × time per epoch (median and quartiles of one timing job), validation apart.",
+    "Epochs × time per epoch (median and quartiles of the timing jobs, or of the blocks of one), "
+    "validation apart.",
     "Dotted: the fewest epochs at the smallest batch size.",
 )
 _REFERENCE = {"color": "#666666", "linestyle": ":", "linewidth": 1.0, "zorder": 1}
@@ -86,16 +87,15 @@ def _timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _times(rows: pandas.DataFrame) -> list[_Time]:
-    """Returns a configuration's times by batch size and epochs; no seeds stand behind them."""
+    """Returns a configuration's times by batch size and epochs, over its timing jobs."""
     timed = rows[(rows["status"] == canvas.FINISHED) & rows[_TIME].notna()]
-    timed = timed.drop_duplicates(["batch_size", "at_epoch"]).sort_values(
-        ["batch_size", "at_epoch"]
-    )
-    columns = timed[["batch_size", "at_epoch", _TIME, *_QUARTILES]]
-    return [
-        _Time(int(size), int(epochs), seconds, epochs * low, epochs * high)
-        for size, epochs, seconds, low, high in columns.itertuples(index=False)
-    ]
+    found = []
+    for (size, epochs), jobs in timed.groupby(["batch_size", "at_epoch"]):
+        low, seconds, high = np.percentile(jobs[_TIME].astype(float), [25, 50, 75])
+        if len(jobs) == 1:
+            low, high = (epochs * float(jobs[name].iloc[0]) for name in _QUARTILES)
+        found.append(_Time(int(size), int(epochs), seconds, low, high))
+    return found
 
 
 def _compared(times: list[_Time], where: str) -> str:

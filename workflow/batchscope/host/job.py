@@ -18,6 +18,7 @@ from batchscope.host import lifetime, passing
 VARIABLE = "BATCHSCOPE_WARM"
 SOCKET = "socket"
 STARTED, SIGNAL = b"s", struct.Struct("!B")
+ANY, NEW = b"a", b"n"  # what a job asks for first: any copy, or one in which nothing has run
 END = struct.Struct("!h")  # the exit status of a copy; -n where signal n ended it
 
 
@@ -38,10 +39,11 @@ def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
     Returns:
         The exit status, or None where the step is to be run here, and its words then.
     """
-    if "--run" not in words or VARIABLE not in os.environ:
+    if VARIABLE not in os.environ or not {"--run", "--timing"} & {*words}:
         return None, words
     if words[0] != "train":
-        status = ask(words)
+        # What is timed is not to depend on what ran before.
+        status = ask(words, NEW if "--timing" in words else ANY)
     else:
         from batchscope.host import control_groups
 
@@ -53,11 +55,12 @@ def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
     return (None if status is None else told(status)), words
 
 
-def ask(words: list[str]) -> int | None:
+def ask(words: list[str], copy: bytes = ANY) -> int | None:
     """Lets a copy of the warm process run a step; returns how that ended.
 
     Args:
         words: The step and its arguments, as on the command line.
+        copy: `ANY`, or `NEW` for one in which nothing has run.
 
     Returns:
         The exit status, -n where signal n ended the copy, or None where there is no such process,
@@ -71,6 +74,7 @@ def ask(words: list[str]) -> int | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(os.path.join(folder, SOCKET))
+            connection.sendall(copy)
             request = json.dumps(
                 {
                     "arguments": words,

@@ -4,8 +4,9 @@ Importing TensorFlow takes a job longer than many of its steps, and the first st
 longer than the next. On one machine the workflow therefore starts one process that only imports
 (nothing of TensorFlow runs in it, so that it has no threads and can be forked), and
 `workflow/run.py` asks it for a copy of itself to do a job's step in. A copy whose step went well
-takes the next one that is asked for; one that failed, was sent a signal, ran a user's code or
-grew large ends with its step, and so does one that nobody asks for some seconds. Where there is
+takes the next one that is asked for; one that failed, was sent a signal, timed something, ran a
+user's code or grew large ends with its step, and so does one that nobody asks for some seconds. A
+timing is given a new copy, in which nothing has run. Where there is
 no such process, or it does not answer, a job imports for itself: the numbers are the same, and so
 is the command.
 
@@ -36,7 +37,7 @@ from typing import NoReturn
 import psutil
 
 from batchscope.host import apart, lifetime
-from batchscope.host.job import END, SIGNAL, SOCKET, STARTED, VARIABLE, receive
+from batchscope.host.job import ANY, END, NEW, SIGNAL, SOCKET, STARTED, VARIABLE, receive
 
 IDLE_SECONDS = 2.0  # after which a copy without a step ends: what is timed next has the memory
 MOST_BYTES = 2**30  # of a copy that takes another step: half of what a training may have
@@ -148,9 +149,19 @@ def _answer(listener: socket.socket, door: Door, idle: float) -> None:
             _tell_ends(copies)
         if listener in ready:
             connection, _ = listener.accept()
-            if not _hand_on(connection, copies):
+            asked = _asked(connection)
+            if asked == NEW or (asked == ANY and not _hand_on(connection, copies)):
                 _fork(connection, copies, (listener, ended, wakes), door)
         _end_idle(copies, idle)
+
+
+def _asked(connection: socket.socket) -> bytes:
+    """Returns what copy a job asks for; nothing where the job has gone."""
+    with contextlib.suppress(ConnectionError):
+        if asked := connection.recv(1):
+            return asked
+    connection.close()
+    return b""
 
 
 def _note_free(copy: _Copy) -> None:

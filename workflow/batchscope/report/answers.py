@@ -61,9 +61,7 @@ def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[s
 
     Nothing is said of batch sizes without what was held equal.
     """
-    tested = [
-        answer for answer in answers if not answer.outcome.timed and answer.verdict != ONE_SIZE
-    ]
+    tested = [answer for answer in answers if answer.verdict != ONE_SIZE]
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         series = f"{answer.series}: " if answer.series else ""
@@ -143,7 +141,7 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
         "largest": _estimate(high.interval),
         "largest_at": high.batch_size if high.batch_size != largest else None,
         "slope": _estimate(answer.slope),
-        "seeds": "" if asked.timed else wording.count(answer.pairs, "paired seed"),
+        "seeds": wording.count(answer.pairs, "paired seed"),
         "expected": asked.direction,
         "references": [references.index(part) + 1 for part in cited],
         "p": format_p(answer.p_holm),

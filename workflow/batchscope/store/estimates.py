@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import dataset_definitions, run_factors, run_names, weight_counts
+from batchscope.catalogue import (
+    dataset_definitions,
+    measure_settings,
+    run_factors,
+    run_names,
+    weight_counts,
+)
+from batchscope.catalogue.timings import TIMINGS
 from batchscope.store import records
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
@@ -110,6 +117,9 @@ def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
         settings: Name of its settings.
         name: The run, the timing or the sweep that it is of; its data set and model count.
     """
+    if measure in TIMINGS:  # its jobs of a configuration take the same
+        parsed = measure_settings.parse_settings(measure, settings)
+        settings = measure_settings.job_settings(measure, parsed, 1)
     return measure, settings, *name.split("+")[:2]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from batchscope import disk
 from batchscope.catalogue import kept_epochs, measure_settings, run_names, sweep_names
+from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import absence
@@ -44,15 +45,17 @@ class MeasureJob:
     Attributes:
         path: The file.
         measure: The measure, or `train`.
-        runs: The run it is of, or both; of a time, one of the runs that share it; of a timing
+        runs: The run it is of, or both; of a time, one of the runs that share it; of a sweep
             none.
         sweep: What a timing is of.
+        repeat: Which of a timing's jobs of the same configuration it is, from 1 on.
     """
 
     path: Path
     measure: str
     runs: tuple[str, ...] = ()
     sweep: sweep_names.Sweep | None = None
+    repeat: int = 1
 
     @property
     def noun(self) -> str:
@@ -154,8 +157,8 @@ def _every_job(
             continue
         for run in trainings.runs:
             if measure in TIMINGS:
-                timing = run_names.timing_name(study.runs[run].factors)
-                path = records.timing_path(results, machine, timing, settings, measure)
+                place = Place("", Path(results), machine)
+                path = time_path(place, experiment, study.runs[run].factors, measure)
             else:
                 path = records.measure_path(results, run, measure, settings)
             yield MeasureJob(path, measure, (run,))
@@ -165,6 +168,27 @@ def _every_job(
                 path = records.measure_path(results, run, measure, early)
                 yield MeasureJob(path, measure, (run,))
     yield from timing_jobs(experiment, results, machine)
+
+
+def time_path(
+    place: Place, experiment: plan.Experiment, factors: dict[str, Any], timing: str
+) -> Path:
+    """Returns the record of the timing job that gives a training its times.
+
+    The n-th seed's is the n-th of its configuration: times of several seeds are independent, and
+    those of one seed at several batch sizes were taken in the same turn.
+
+    Args:
+        place: Where the machine's results lie.
+        experiment: The experiment, which measures the timing.
+        factors: Every factor of the training.
+        timing: The timing.
+    """
+    trainings = experiment.trainings
+    repeat = trainings.seeds.index(factors["seed"]) + 1
+    settings = measure_settings.job_settings(timing, trainings.measures[timing], repeat)
+    configuration = run_names.timing_name(factors)
+    return records.timing_path(place.results, place.recorded, configuration, settings, timing)
 
 
 def own_models(study: plan.Study, results: Path | str) -> set[tuple[str, str]]:
@@ -238,13 +262,15 @@ def timing_jobs(
 ) -> Iterator[MeasureJob]:
     """Yields every file that an experiment's timings write, whatever the machine lacks."""
     for measure, values in experiment.times.timings.items():
-        settings = measure_settings.settings_name(measure, values)
         found = (
             job for sweep in experiment.times.sweeps for job in sweep_names.jobs(measure, sweep)
         )
-        for name, sweep in {job.name: job for job in found}.items():
-            path = records.timing_path(results, machine, name, settings, measure)
-            yield MeasureJob(path, measure, sweep=sweep)
+        jobs = {job.name: job for job in found}
+        for repeat in range(1, values[REPEATS.name] + 1):
+            settings = measure_settings.job_settings(measure, values, repeat)
+            for name, sweep in jobs.items():
+                path = records.timing_path(results, machine, name, settings, measure)
+                yield MeasureJob(path, measure, sweep=sweep, repeat=repeat)
 
 
 def measure_files(

@@ -18,15 +18,14 @@ from batchscope.store import data_warnings, estimates, job_files, records
 from batchscope.store.job_files import MeasureJob
 from batchscope.study import plan
 
-# Seconds of a core until a job that needs TensorFlow computes: of one that is timed, which has a
-# process of its own, interpreter, imports and compilation; of any other, which is forked from a
-# process with the imports behind it (see
-# batchscope.host.warm_process), most of the 0.9 s of a small `evaluate`.
+# Seconds of a core until a job that needs TensorFlow computes: of a sweep, which has a process of
+# its own, interpreter, imports and compilation; of any other, which is forked from a process with
+# the imports behind it (see batchscope.host.warm_process), most of the 0.9 s of a small `evaluate`.
 START_SECONDS, FORK_SECONDS = 4.0, 0.9
 _STARTS = {
     "train": FORK_SECONDS,
     **{name: FORK_SECONDS if entry.data else 0.0 for name, entry in MEASURES.items()},
-    **dict.fromkeys(TIMINGS, START_SECONDS),
+    **{name: FORK_SECONDS if entry.forked else START_SECONDS for name, entry in TIMINGS.items()},
 }
 
 _STATUSES = (

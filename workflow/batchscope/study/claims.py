@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
-from batchscope.catalogue import claim_tables, coercion, outcomes, run_names
+from batchscope.catalogue import claim_tables, coercion, outcomes, run_names, tables
 from batchscope.catalogue.claim_tables import FACTORS, TABLES
 from batchscope.catalogue.coercion import as_map
+from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.problems import Findings, Place, Problem, received, unknown
 from batchscope.study import experiment_kinds
@@ -81,8 +82,13 @@ class Test:
 
     @property
     def timed(self) -> bool:
-        """Whether it rests on timing jobs."""
-        return claim_tables.timed(self.table, self.column)
+        """Whether timing jobs repeat it, and not seeds."""
+        return TABLES[self.table].of_times
+
+    @property
+    def file(self) -> str:
+        """Name of the table that has a row for each of its replicates."""
+        return tables.by_job(self.table) if self.timed else self.table
 
     @property
     def asked(self) -> str:
@@ -389,27 +395,27 @@ def _warn_of_seeds(
     grids: Mapping[str, list[dict[str, Any]]],
 ) -> None:
     """Warns of claims that no result could decide, one line per experiment and reason."""
-    short: dict[tuple[str, int, int], list[str]] = {}
-    times: list[str] = []
-    tests = Counter(claim.document for claim in claims if not claim.test.timed)
+    short: dict[tuple[str, str, int, int], list[str]] = {}
+    tests = Counter(claim.document for claim in claims)
     for claim in claims:
-        if claim.test.timed:
-            times.append(claim.id)
-            continue
         name = claim.test.experiment
         positions = len({cell.get(claim.test.over) for cell in grids[name]})
         needed = seeds_needed(claim.test, positions, tests[claim.document])
-        count = len(experiments[name].trainings.seeds)
+        noun, count = "seed", len(experiments[name].trainings.seeds)
+        if claim.test.timed:
+            noun, count = "repeat of the timing", _repeats(experiments[name], claim.test.table)
         if count < needed:
-            short.setdefault((name, count, needed), []).append(claim.id)
-    for (name, count, needed), ids in short.items():
-        text = f"received {wording.count(count, 'seed')} in experiments.{name}; at least {needed} "
+            short.setdefault((name, noun, count, needed), []).append(claim.id)
+    for (name, noun, count, needed), ids in short.items():
+        text = f"received {wording.count(count, noun)} in experiments.{name}; at least {needed} "
         text += f"are expected for a verdict on {_some(ids)}."
         findings.warn(Problem(("claims",), text))
-    if times:
-        text = f"received 1 timing job per configuration; at least {outcomes.LEAST_SEEDS} are "
-        text += f"expected for a verdict on {_some(times)}."
-        findings.warn(Problem(("claims",), text))
+
+
+def _repeats(experiment: Experiment, table: str) -> int:
+    """Returns the timing jobs of each configuration that fill a table."""
+    timings = experiment.times.timings
+    return min(timings[name][REPEATS.name] for name in TABLES[table].measures if name in timings)
 
 
 def _some(ids: list[str]) -> str:

@@ -16,6 +16,7 @@ import yaml
 
 from batchscope import project_files
 from batchscope.catalogue import coercion, measure_settings, run_factors, sweep_names
+from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
@@ -167,6 +168,9 @@ def _registry_definitions() -> dict[str, Any]:
     no_epoch = {"not": {}, "expected": experiment_keys.EXPECTED_EPOCH}
     for measure in (name for name, entry in MEASURES.items() if entry.at_epochs):
         settings[measure]["properties"]["epoch"] = no_epoch
+    for timing in OF_TRAININGS:
+        no_repeats = {"not": {}, "expected": experiment_keys.EXPECTED_REPEATS}
+        settings[timing]["properties"][REPEATS.name] = no_repeats
     for measure in (name for name, entry in MEASURES.items() if entry.pairs):
         settings[measure]["properties"]["between"] = {
             "description": "Factor -> its value in the first and in the second run of each pair.",

@@ -19,7 +19,7 @@ from batchscope.catalogue import (
     run_factors,
 )
 from batchscope.catalogue.coercion import as_map, items
-from batchscope.catalogue.entries import Entry
+from batchscope.catalogue.entries import REPEATS, Entry, Timing
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
 from batchscope.catalogue.timings import OF_SWEEPS
@@ -28,6 +28,7 @@ from batchscope.study import experiment_kinds, published_numbers, run_pairs
 from batchscope.study.value_reader import Broken, Reader
 
 EXPECTED_EPOCH = "an epoch given by the experiment's own key 'at_epochs'"
+EXPECTED_REPEATS = "as many timing jobs as the experiment has seeds, which is not stated"
 # Outcomes that may have a margin, all of which `evaluate` measures.
 MARGIN_OUTCOMES = tuple(
     f"{split}_{what}" for split in ("test", "validation", "train") for what in ("accuracy", "loss")
@@ -109,6 +110,9 @@ def _settings(reader: Reader, place: Place, entry: Entry, given: Any) -> dict[st
             continue
         if entry.at_epochs and name == "epoch":
             reader.findings.report(received(at, raw, EXPECTED_EPOCH))
+            continue
+        if isinstance(entry, Timing) and entry.trains and name == REPEATS.name:
+            reader.findings.report(received(at, raw, EXPECTED_REPEATS))
             continue
         if reader.findings.unreadable(at):
             continue

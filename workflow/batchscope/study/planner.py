@@ -151,7 +151,7 @@ def _trends(experiment: Experiment, sizes: int, stated: set[str]) -> int:
     trainings, own = experiment.trainings, experiment.own
     every = own.columns if own.path else columns.of_measures(trainings.measures)
     found = map(outcomes.outcome, every)
-    asked = {each.column for each in found if each and not each.timed} | stated
+    asked = {each.column for each in found if each} | stated
     series = own.series or len(trainings.runs) // (len(trainings.seeds) * sizes)
     return len(asked) * series
 

@@ -89,7 +89,8 @@ def trajectories(results: Path | str, study: Study, experiment: str) -> pandas.D
 
     A run without `evaluate_every` has those of its history, at the epochs' ends. Seconds are never
     what a training measured of itself: those of its examples in a timing job that had the machine
-    to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it.
+    to itself, `time_epoch`'s or else `throughput`'s of an experiment beside it: the n-th seed's
+    are of the n-th job of its configuration, and empty where there are fewer jobs.
     """
     chosen = study.experiments[experiment]
     if chosen.own.path:
@@ -297,12 +298,9 @@ def _at_epochs(
     if not any(measure_settings.ENTRIES[name].at_epochs for name in chosen.trainings.measures):
         return
     for place in job_files.places(study, results):
-        timed: dict[str, float] = {}  # timing configuration -> seconds per epoch
         for first in _runs(place.results, chosen):
             run = first["run"]
-            timing = run_names.timing_name(run_names.parse_run(run))
-            if timing not in timed:
-                timed[timing] = _timed(place, timing, chosen, "seconds_per_epoch")
+            timed = _timed(place, chosen, run_names.parse_run(run), "seconds_per_epoch")
             path = records.run_folder(place.results, run) / "record.json"
             trained = disk.read_json(path, "epochs_run")["epochs_run"]
             rows = [
@@ -310,7 +308,7 @@ def _at_epochs(
                     "machine": place.machine,
                     "at_epoch": epoch,
                     **_measured_early(place.results, run, epoch, chosen),
-                    "train_seconds": epoch * timed[timing] if epoch <= trained else NAN,
+                    "train_seconds": epoch * timed if epoch <= trained else NAN,
                 }
                 for epoch in chosen.at_epochs
             ]
@@ -331,40 +329,45 @@ def _measured_early(
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _timed(place: job_files.Place, timing: str, experiment: Experiment, column: str) -> float:
-    """Returns a column of the exclusive timing job of a configuration; NaN without one."""
+def _timed(
+    place: job_files.Place, experiment: Experiment, factors: dict[str, Any], column: str
+) -> float:
+    """Returns a column of the exclusive timing job of a training; NaN without one."""
     if "time_epoch" not in experiment.trainings.measures:
         return NAN
-    settings = measure_settings.settings_name(
-        "time_epoch", experiment.trainings.measures["time_epoch"]
-    )
-    path = records.timing_path(place.results, place.recorded, timing, settings, "time_epoch")
-    record = read_record(path, "values")
+    record = read_record(job_files.time_path(place, experiment, factors, "time_epoch"), "values")
     found = record and record["values"].get(column)
     return NAN if found is None else found
 
 
 def _speeds(place: job_files.Place, study: Study, experiment: Experiment) -> Callable[[str], float]:
-    """Returns a function of a run: images per second of the timing job of its configuration."""
-    found: dict[str, float] = {}  # timing configuration -> images per second
+    """Returns a function of a run: images per second of its timing job.
+
+    The n-th seed's is the n-th job of its configuration, so that seeds share no error of a time.
+    """
+    found: dict[tuple[str, int], float] = {}  # timing configuration and seed -> images per second
     beside = _speeds_beside(place, study, experiment)
 
     def speed(run: str) -> float:
-        timing = run_names.timing_name(run_names.parse_run(run))
-        if timing not in found:
-            timed = _timed(place, timing, experiment, "images_per_second")
-            found[timing] = timed if math.isfinite(timed) else beside.get(timing, NAN)
-        return found[timing]
+        factors = run_names.parse_run(run)
+        timing, seed = run_names.timing_name(factors), factors["seed"]
+        if (timing, seed) not in found:
+            timed = _timed(place, experiment, factors, "images_per_second")
+            repeat = experiment.trainings.seeds.index(seed) + 1
+            known = math.isfinite(timed)
+            found[timing, seed] = timed if known else beside.get((timing, repeat), NAN)
+        return found[timing, seed]
 
     return speed
 
 
 def _speeds_beside(
     place: job_files.Place, study: Study, experiment: Experiment
-) -> dict[str, float]:
-    """Returns timing configuration -> images per second, of the experiments of times beside one.
+) -> dict[tuple[str, int], float]:
+    """Returns the images per second of the experiments of times beside one.
 
-    Of a sweep whose steps are driven as a training's are: the median of its blocks.
+    Of a sweep whose steps are driven as a training's are: the median of its blocks, by timing
+    configuration and number of the job.
     """
     found = {}
     for name in experiment.trainings.beside:
@@ -377,7 +380,7 @@ def _speeds_beside(
                 if seconds:
                     factors = {**job.sweep.factors, "batch_size": size["batch_size"]}
                     speed = size["batch_size"] / statistics.median(seconds)
-                    found.setdefault(run_names.timing_name(factors), speed)
+                    found.setdefault((run_names.timing_name(factors), job.repeat), speed)
     return found
 
 

@@ -22,7 +22,7 @@ from batchscope.store import job_files, records
 from batchscope.tables import long_tables, own_tables
 
 if TYPE_CHECKING:
-    from batchscope.study.plan import Study
+    from batchscope.study.plan import Experiment, Study
 
 RUNS = "runs.csv"
 NAN = float("nan")
@@ -66,7 +66,7 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
         for run in chosen.trainings.runs:
             row = {"run": run, "study": study.name, "experiment": experiment}
             row.update({"machine": place.machine, **long_tables.factors(run)})
-            row.update(reader.run(run, chosen.trainings.measures))
+            row.update(reader.run(run, chosen))
             if row["status"] == records.MISSING:
                 if place.machine != study.machine:
                     continue
@@ -94,12 +94,12 @@ class _Reader:
     """Reads the records of one machine, each shared file once."""
 
     def __init__(self, place: job_files.Place) -> None:
+        self.place = place
         self.results = place.results
-        self.machine = place.recorded
         self._shared: dict[Path, dict[str, Any] | None] = {}
 
-    def run(self, run: str, wanted: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        """Returns the columns that the files of one run give."""
+    def run(self, run: str, experiment: Experiment) -> dict[str, Any]:
+        """Returns the columns that the files of one run of an experiment give."""
         path = records.run_folder(self.results, run) / "record.json"
         record = long_tables.read_record(path, "status")
         row: dict[str, Any] = {"status": records.MISSING, **self._examples(run)}
@@ -107,20 +107,20 @@ class _Reader:
             row["status"] = long_tables.shown_status(record)
             row.update({name: record.get(name) for name in columns.OF_RECORD})
             row["best_train_loss"] = _lowest(long_tables.history(self.results, run), "train_loss")
-        for measure, settings in wanted.items():
-            row.update(self._measure(run, measure, settings))
+        for measure in experiment.trainings.measures:
+            row.update(self._measure(run, measure, experiment))
         row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
         return row
 
-    def _measure(self, run: str, measure: str, settings: dict[str, Any]) -> dict[str, Any]:
-        name = measure_settings.settings_name(measure, settings)
+    def _measure(self, run: str, measure: str, experiment: Experiment) -> dict[str, Any]:
         if measure not in MEASURES:
-            timing = run_names.timing_name(run_names.parse_run(run))
-            path = records.timing_path(self.results, self.machine, timing, name, measure)
+            factors = run_names.parse_run(run)
+            path = job_files.time_path(self.place, experiment, factors, measure)
             record = self._once(path, "values")
         elif MEASURES[measure].pairs:
             return {}  # a long table of its own
         else:
+            name = measure_settings.settings_name(measure, experiment.trainings.measures[measure])
             path = records.measure_path(self.results, run, measure, name)
             record = long_tables.read_record(path, "values")
         return record["values"] if record else {}

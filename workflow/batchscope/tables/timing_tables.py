@@ -1,7 +1,8 @@
 """Records of timings on disk -> tidy tables of a timing experiment.
 
 Each row names the machine that it was measured on: what another machine's results hold of the
-same sweep stands below it, and never in its place. Headers alone where nothing is timed.
+same sweep stands below it, and never in its place. Headers alone where nothing is timed. A table
+by job has a row for every single timing job, another one row over all those of a configuration.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import memory_line, step_cost, step_stairs
+from batchscope.analysis import memory_line, step_cost, step_stairs, timing_repeats
 from batchscope.catalogue import run_factors, run_names, sweep_names
+from batchscope.catalogue.tables import REPEAT
 from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
 from batchscope.host import absence
 from batchscope.store import job_files, records
@@ -36,8 +38,10 @@ _LARGEST = {
 
 _WHOLE = (
     *("batch_size", "steps", "blocks", "disturbed_blocks", "train_examples", "sizes"),
-    *("step_q", "at_epoch"),
+    *("step_q", "at_epoch", REPEAT),
 )
+# Whole numbers that add up over the timing jobs of a configuration.
+COUNTED = ("blocks", "disturbed_blocks")
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,18 @@ class Timing:
         machine: Name of the machine.
         sweep: What was timed.
         record: The record.
+        repeat: Which of the timing jobs of its configuration it is.
     """
 
     machine: str
     sweep: sweep_names.Sweep
     record: dict[str, Any]
+    repeat: int
 
     @property
     def first(self) -> Row:
         """The first columns of its rows."""
-        return _first(self.machine, self.sweep)
+        return {**_first(self.machine, self.sweep), REPEAT: self.repeat}
 
 
 def _first(machine: str, sweep: sweep_names.Sweep) -> Row:
@@ -85,7 +91,7 @@ def find(results: Path | str, study: Study, experiment: str, measure: str) -> It
             if record is None and here and (lacking := absence.of(job.sweep.factors)):
                 record = _absent(job.sweep, lacking.status)
             if record is not None:
-                yield Timing(place.machine, job.sweep, record)
+                yield Timing(place.machine, job.sweep, record, job.repeat)
 
 
 def _absent(sweep: sweep_names.Sweep, status: str) -> dict[str, Any]:
@@ -100,14 +106,25 @@ def _absent(sweep: sweep_names.Sweep, status: str) -> dict[str, Any]:
     }
 
 
+def over_jobs(
+    results: Path | str, study: Study, experiment: str, **by_job: pandas.DataFrame
+) -> pandas.DataFrame:
+    """Returns the rows of a table by job, each over all timing jobs of its configuration."""
+    [(name, rows)] = by_job.items()
+    keys = [name for name in (*FIRST, "batch_size", "at_epoch") if name in rows]
+    # A summary of all batch sizes has none.
+    found = timing_repeats.combined(rows.drop(columns=REPEAT), keys, COUNTED)
+    return _typed(found.reindex(columns=[column for column in rows if column != REPEAT]))
+
+
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, sweep and batch size: medians and quartiles of its blocks."""
+    """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
     rows = [
         {**timing.first, **_speed(size, timing.record.get("train_examples"))}
         for timing in find(results, study, experiment, "throughput")
         for size in timing.record["sizes"]
     ]
-    return _frame(COLUMNS["throughput.csv"], rows)
+    return _frame(COLUMNS["throughput_by_job.csv"], rows)
 
 
 def _speed(size: dict[str, Any], examples: int | None) -> Row:
@@ -157,7 +174,7 @@ def _sampled(entry: dict[str, Any]) -> Row:
 
 
 def summaries(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine and configuration: what all its batch sizes say together."""
+    """Returns one row per timing job: what all its batch sizes say together."""
     timings = list(find(results, study, experiment, "throughput"))
     peaks = _peaks(timings)
     rows = [timing.first | _step_time(timing, peaks) for timing in timings]
@@ -170,19 +187,23 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
             rows += same
         for row in same:
             row.update(_largest(timing.record))
-    return _frame(COLUMNS["sweeps.csv"], rows)
+    return _frame(COLUMNS["sweeps_by_job.csv"], rows)
 
 
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns the rows of `summaries` of the experiments beside one: what bounds a batch's size."""
     beside = study.experiments[experiment].trainings.beside
-    found = [summaries(results, study, name) for name in beside]
+    found = [
+        over_jobs(results, study, name, sweeps_by_job=summaries(results, study, name))
+        for name in beside
+    ]
     return pandas.concat(found, ignore_index=True) if found else _frame(COLUMNS["sweeps.csv"], [])
 
 
 def _subject(row: Row) -> tuple[Any, ...]:
     loop = run_factors.TIMING_ONLY_FACTORS
-    return tuple(row[name] for name in FIRST if name != "sweep" and name not in loop)
+    names = (name for name in (*FIRST, REPEAT) if name != "sweep" and name not in loop)
+    return tuple(row[name] for name in names)
 
 
 def _step_time(timing: Timing, peaks: Peaks) -> Row:
@@ -325,7 +346,7 @@ def _largest(record: dict[str, Any]) -> Row:
 
 
 def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine, sweep and batch size: how busy CPU and GPU were."""
+    """Returns one row per timing job and batch size: how busy CPU and GPU were."""
     rows = []
     for timing in find(results, study, experiment, "utilisation"):
         for size in timing.record["sizes"]:
@@ -337,7 +358,7 @@ def utilisation(results: Path | str, study: Study, experiment: str) -> pandas.Da
             rows.append(
                 {**timing.first, **{name: values.get(name) for name in COLUMNS["utilisation.csv"]}}
             )
-    return _frame(COLUMNS["utilisation.csv"], rows)
+    return _frame(COLUMNS["utilisation_by_job.csv"], rows)
 
 
 def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -346,13 +367,13 @@ def samples(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     `batch_size` is empty for samples between two trainings.
     """
     frames = []
-    for timing in find(results, study, experiment, "utilisation"):
+    for timing in _first_jobs(find(results, study, experiment, "utilisation")):
         frame = pandas.DataFrame(timing.record["samples"]).reindex(
             columns=list(COLUMNS["samples.csv"])
         )
         # Older records have no other phases: there a lead-in counts as rest.
         phase = frame["phase"].astype(object).mask(frame["batch_size"].notna(), "training")
-        frames.append(frame.assign(phase=phase, **timing.first))
+        frames.append(frame.assign(phase=phase, **_first(timing.machine, timing.sweep)))
     rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
     return _typed(rows.reindex(columns=[*FIRST, *COLUMNS["samples.csv"]]))
 
@@ -365,14 +386,14 @@ def largest(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
             **{name: entry.get(name) for name in COLUMNS["largest.csv"]},
             **_used(entry, COLUMNS["largest.csv"]),
         }
-        for timing in find(results, study, experiment, "max_batch_size")
+        for timing in _first_jobs(find(results, study, experiment, "max_batch_size"))
         for entry in timing.record["tries"]
     ]
     return _frame(COLUMNS["largest.csv"], rows)
 
 
 def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per machine and profiled configuration: the shares of its time."""
+    """Returns one row per timing job of a profiled configuration: the shares of its time."""
     rows = [
         {
             **timing.first,
@@ -387,16 +408,24 @@ def profiles(results: Path | str, study: Study, experiment: str) -> pandas.DataF
         }
         for timing in find(results, study, experiment, "profile")
     ]
-    return _frame(COLUMNS["profiles.csv"], rows)
+    return _frame(COLUMNS["profiles_by_job.csv"], rows)
 
 
-def training_times(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
-    """Returns one row per row of `throughput` and number of epochs that the experiment asks for.
+def _first_jobs(timings: Iterable[Timing]) -> Iterator[Timing]:
+    """Yields one timing job of each configuration, for tables of what happens within a job."""
+    return (timing for timing in timings if timing.repeat == 1)
+
+
+def training_times(
+    results: Path | str, study: Study, experiment: str, **throughput: pandas.DataFrame
+) -> pandas.DataFrame:
+    """Returns one row per row of a table of throughput and number of epochs that is asked for.
 
     What needs what is not here has none.
     """
     rows = []
-    speeds = throughput(results, study, experiment)
+    [(name, speeds)] = throughput.items()
+    first = [column for column in (*FIRST, REPEAT, "batch_size", "status") if column in speeds]
     speeds = speeds[~speeds["status"].isin(absence.WORDS)]
     for row in speeds.to_dict("records"):
         steps = row["train_examples"] / row["batch_size"]
@@ -404,9 +433,9 @@ def training_times(results: Path | str, study: Study, experiment: str) -> pandas
         for epochs in study.experiments[experiment].at_epochs:
             times = {"at_epoch": epochs, "train_seconds": epochs * epoch[""]}
             ends = {f"seconds_per_epoch{q}": epoch[q] for q in QUARTILES if q}
-            rows.append({name: row[name] for name in (*FIRST, "batch_size", "status")})
+            rows.append({column: row[column] for column in first})
             rows[-1] |= {**times, **ends}
-    return _frame(COLUMNS["training_times.csv"], rows)
+    return _frame(COLUMNS[f"{name.replace('throughput', 'training_times')}.csv"], rows)
 
 
 def _frame(columns: dict[str, str], rows: list[Row]) -> pandas.DataFrame:

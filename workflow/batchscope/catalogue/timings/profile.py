@@ -15,6 +15,7 @@ ENTRY = Timing(
     settings=(Parameter("steps", "st", "int", 20, "Profiled steps.", "steps", minimum=1),),
     batch_sizes="each",
     also_writes=("",),
+    by_job=("profiles",),
     tables={
         "profiles": Table(
             "timing_tables.profiles",

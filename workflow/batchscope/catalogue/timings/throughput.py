@@ -32,6 +32,7 @@ ENTRY = Timing(
     ),
     frameworks=True,
     at_epochs=True,
+    by_job=("throughput", "sweeps", "training_times"),
     tables={
         "throughput": Table(
             "timing_tables.throughput",
@@ -185,6 +186,7 @@ ENTRY = Timing(
                 "seconds_per_epoch_q1": Column("Lower quartile of the time of an epoch, s."),
                 "seconds_per_epoch_q3": Column("Upper quartile of the time of an epoch, s."),
             },
+            reads=("throughput",),
         ),
     },
     figures=(

@@ -9,8 +9,8 @@ ENTRY = Timing(
     name="time_epoch",
     version="time_epoch-v2",
     doc=(
-        "Seconds per epoch of a training's configuration: several blocks after a "
-        "warm-up, median and quartiles."
+        "Seconds per epoch of a training's configuration: several blocks after a warm-up, median "
+        "and quartiles; a job for each seed, in turns over all configurations."
     ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks.", minimum=3),
@@ -28,7 +28,6 @@ ENTRY = Timing(
             label="Time per epoch",
             direction="falls",
             source="Chang and Pathak 2020",
-            timed=True,
         ),
         "seconds_per_epoch_q1": Column("Lower quartile of the timing job's blocks.", unit="s"),
         "seconds_per_epoch_q3": Column("Upper quartile of the timing job's blocks.", unit="s"),
@@ -37,6 +36,7 @@ ENTRY = Timing(
         ),
     },
     trains=True,
+    forked=True,
     at_epochs=True,
     figures=(
         Figure(
@@ -44,12 +44,12 @@ ENTRY = Timing(
             "Time",
             "Time",
             caption=(
-                "Left: time per epoch, median and quartiles of a timing job that had the "
-                "machine to itself. Middle: epochs until the training stopped. Right: total "
-                "training time, which is epochs run times time per epoch, validation apart. A "
-                "training that ran all the epochs it may without being stopped gives a lower "
-                "bound: hollow, with an arrow upwards. In the middle and on the right every "
-                "seed is a point and means have a 95 % interval (Student's t)."
+                "Left: time per epoch in a timing job that had the machine to itself, one for each "
+                "seed, in turns over all configurations. Middle: epochs until the training "
+                "stopped. Right: total training time, which is epochs run times time per epoch, "
+                "validation apart. A training that ran all the epochs it may without being stopped "
+                "gives a lower bound: hollow, with an arrow upwards. Every seed is a point, and "
+                "means have a 95 % interval (Student's t)."
             ),
             measures=("time_epoch",),
         ),

@@ -18,6 +18,7 @@ ENTRY = Timing(
         Parameter("interval", "int", "float", 0.1, "Between two samples.", "s", above=0),
     ),
     frameworks=True,
+    by_job=("utilisation",),
     tables={
         "utilisation": Table(
             "timing_tables.utilisation",

@@ -1,0 +1,87 @@
+"""One row over the timing jobs of a configuration, from a row for each of them.
+
+A timing job is a process of its own: what differs between processes and between moments is seen
+over jobs, and hardly at all within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas
+
+from batchscope.analysis import intervals
+
+# Endings of the columns of a quantity, and of what they say of its spread.
+_QUARTILES = ("_q1", "_q3")
+_ENDS = ("_low", "_high")
+_ERROR = "_error"
+_P = ("step_p", "step_p_holm")
+
+
+def combined(
+    rows: pandas.DataFrame, keys: Sequence[str], counted: Sequence[str] = ()
+) -> pandas.DataFrame:
+    """Returns one row per configuration; rows of a single job stay as they are.
+
+    Of several jobs a quantity with quartiles has those of the jobs about their median, one with
+    the ends of an interval their mean with its 95 % t-interval over jobs, with its standard error
+    where it has one, and any other the median. Counts add up. A p value is twice the median,
+    which holds for tests that depend on each other in whatever way (Rüger 1978, Metrika 25, 171).
+    Of words the most frequent count.
+
+    Args:
+        rows: One row per job.
+        keys: Columns that tell configurations apart.
+        counted: Columns that are counts.
+    """
+    if not rows.duplicated(list(keys)).any():
+        return rows
+    found = [
+        _one(group, keys, counted) if len(group) > 1 else group.iloc[0].to_dict()
+        for _, group in rows.groupby(list(keys), sort=False, dropna=False)
+    ]
+    return pandas.DataFrame(found, columns=rows.columns)
+
+
+def _one(group: pandas.DataFrame, keys: Sequence[str], counted: Sequence[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name in group:
+        values = group[name].dropna()
+        if name in row:
+            continue
+        if name in keys or values.empty:
+            row[name] = group[name].iloc[0]
+        elif not _numeric(values):
+            row[name] = values.mode().iloc[0]
+        else:
+            row |= _number(group, name, values.to_numpy(float), counted)
+    return row
+
+
+def _number(
+    group: pandas.DataFrame, name: str, values: np.ndarray, counted: Sequence[str]
+) -> dict[str, Any]:
+    """Returns a quantity over jobs, and the columns that belong to it."""
+    if name in counted:
+        return {name: values.sum()}
+    if all(name + end in group for end in _QUARTILES):
+        low, middle, high = np.percentile(values, [25, 50, 75])
+        return {name: middle, name + _QUARTILES[0]: low, name + _QUARTILES[1]: high}
+    if all(name + end in group for end in _ENDS):
+        mean, low, high, _ = intervals.t_interval(values)
+        found = {name: mean, name + _ENDS[0]: low, name + _ENDS[1]: high}
+        if name + _ERROR in group:
+            found[name + _ERROR] = float(values.std(ddof=1) / np.sqrt(len(values)))
+        return found
+    if name in _P:
+        return {name: min(1.0, 2 * float(np.median(values)))}
+    whole = pandas.api.types.is_integer_dtype(group[name].dtype)
+    # Of whole numbers one that was seen.
+    return {name: np.percentile(values, 50, method="inverted_cdf" if whole else "linear")}
+
+
+def _numeric(values: pandas.Series) -> bool:
+    return pandas.api.types.is_numeric_dtype(values.dtype) and values.dtype != bool
