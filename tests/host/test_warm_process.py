@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from batchscope import disk
+from batchscope.catalogue import run_names
 from digit_runs import assert_same_bits, run_name, with_digits
 
 pytestmark = pytest.mark.slow
@@ -301,9 +303,26 @@ def test_a_folder_that_was_left_behind_is_swept_by_the_next_and_one_in_use_is_no
     wait_for(lambda: not again.folder.exists())
 
 
+def test_a_timing_has_a_new_copy_to_itself(results):
+    """Nothing has run in it, whatever copies wait; nothing else runs in it afterwards."""
+    run = run_name(seed=31)
+    timing = run_names.timing_name(run_names.parse_run(run))
+    record = results / "timed.json"
+    made = Launcher(idle=LIMIT)
+    try:
+        assert run_steps(made, results, ("train", "--run", run)) == [0]
+        waiting = copies(made)
+        assert len(waiting) == 2  # the warm process, and the copy that trained
+        words = ("time_epoch", "--timing", timing, "--settings", "bl=3+bsec=0.01")
+        assert run_steps(made, results, (*words, "--output", str(record))) == [0]
+        assert disk.read_json(record)["status"] == "finished"
+        wait_for(lambda: copies(made) == waiting)
+    finally:
+        made.kill()
+
+
 def test_what_is_timed_has_a_process_of_its_own():
     import run
-    from batchscope.catalogue import run_names
 
     plain = run_name()
     assert not run._alone(["train", "--run", plain])
@@ -313,5 +332,9 @@ def test_what_is_timed_has_a_process_of_its_own():
     assert not run._alone(["weight_distance", "--run", plain])
     assert run._alone(["snapshot", "--run", plain])
     timing = run_names.timing_name(run_names.parse_run(plain))
-    assert run._alone(["time_epoch", "--timing", timing])
+    assert not run._alone(["time_epoch", "--timing", timing])
+    assert not run._leaves_nothing(["time_epoch", "--timing", timing])
+    on_gpu = run_names.timing_name(run_names.parse_run(run_name(device="gpu")))
+    assert run._alone(["time_epoch", "--timing", on_gpu])
+    assert run._alone(["throughput", "--sweep", "any"])
     assert run._alone(["plan"])

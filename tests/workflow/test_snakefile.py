@@ -5,6 +5,7 @@ import importlib.util
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -138,6 +139,13 @@ def test_a_partial_report_follows_the_logs_that_it_quotes(tmp_path, monkeypatch)
     trained.touch()
     assert study.quoted_logs() == []
     assert dataclasses.replace(study, partial=True).quoted_logs() == logs
+
+
+def test_timing_jobs_take_turns_before_all_else():
+    turn = snakefile.turn("time_epoch")
+    names = ("default", "bl=3", "bl=3+rep=2", "rep=6", "rep=100")
+    first, same, second, sixth, last = (turn(SimpleNamespace(settings=name)) for name in names)
+    assert first == same > second > sixth > last > 0
 
 
 # --- Targets -----------------------------------------------------------------------------------

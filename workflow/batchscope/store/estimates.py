@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk
-from batchscope.catalogue import (
-    dataset_definitions,
-    measure_settings,
-    run_factors,
-    run_names,
-    weight_counts,
-)
-from batchscope.catalogue.timings import TIMINGS
+from batchscope.catalogue import dataset_definitions, run_factors, run_names, weight_counts
+from batchscope.catalogue.entries import REPEATS
 from batchscope.store import records
 
 _SAMPLES = 200  # most records that are read to learn how long a model takes on a data set
@@ -117,10 +111,9 @@ def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
         settings: Name of its settings.
         name: The run, the timing or the sweep that it is of; its data set and model count.
     """
-    if measure in TIMINGS:  # its jobs of a configuration take the same
-        parsed = measure_settings.parse_settings(measure, settings)
-        settings = measure_settings.job_settings(measure, parsed, 1)
-    return measure, settings, *name.split("+")[:2]
+    # A timing's jobs of the same configuration take the same.
+    parts = [part for part in settings.split("+") if not part.startswith(f"{REPEATS.alias}=")]
+    return measure, "+".join(parts) or "default", *name.split("+")[:2]
 
 
 def note(results: Path, measure: str, name: str, output: Path, seconds: float) -> None:
