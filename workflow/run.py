@@ -187,6 +187,14 @@ def ledger(arguments: argparse.Namespace) -> None:
     print(f"Written: {output}")
 
 
+def results(arguments: argparse.Namespace) -> None:
+    from batchscope.report import results_page
+
+    figures = [results_page.Chosen.of(text) for text in arguments.figures]
+    results_page.write(arguments.results, arguments.output, figures)
+    print(f"Written: {arguments.output}")
+
+
 def report(arguments: argparse.Namespace) -> None:
     from batchscope import report
     from batchscope.study import config
@@ -391,6 +399,9 @@ def _parser() -> argparse.ArgumentParser:
     experiment("claims", claims, "Test what the documents of a study state, by its tables.")
     found = step("ledger", ledger, "Write what held of every study's documents: one page.")
     found.add_argument("--output", type=Path, help="the page; results/ledger.html if left out")
+    found = step("results", results, "Write what held and some figures of all studies, to read.")
+    found.add_argument("--output", type=Path, required=True, help="the Markdown page")
+    found.add_argument("--figures", nargs="*", default=[], help="study/experiment/figure each")
     found = experiment("report", report, "Build the report of a study.")
     found.add_argument("--partial", action="store_true", help="from whatever exists")
     return parser

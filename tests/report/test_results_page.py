@@ -1,0 +1,67 @@
+"""The page for those who only want to read."""
+
+import json
+
+import pytest
+
+from batchscope import disk, errors
+from batchscope.analysis import ledger
+from batchscope.report import results_page
+from batchscope.report.results_page import Chosen
+
+ROW = {
+    **dict.fromkeys(ledger.COLUMNS, ""),
+    "id": "falls",
+    "document": "A | B <2020>",
+    "place": "Figure 1",
+    "sentence": "Accuracy_falls with `B`.",
+    "experiment": "gap",
+    "effect": "-0.02",
+    "effect_low": "-0.03",
+    "effect_high": "-0.01",
+    "effect_is": "per doubling",
+    "n": "6",
+    "parts": "1",
+    "p_holm": "0.001",
+    "verdict": ledger.HELD,
+}
+CHOSEN = Chosen("own-reduced", "gap", "accuracy")
+
+
+@pytest.fixture
+def results(tmp_path):
+    folder = CHOSEN.folder(tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "accuracy.png").write_bytes(b"image")
+    entry = {"name": "accuracy", "title": "Accuracy", "found": "Mean <b>accuracy</b> was 98 %."}
+    (folder / "figures.json").write_text(json.dumps([{"name": "other"}, entry]))
+    disk.write_rows(tmp_path / "studies" / CHOSEN.study / "claims.csv", list(ROW), [ROW])
+    machine = {"cpu": "Some CPU", "usable_cores": 2, "memory_gb": 23.5, "gpu": []}
+    record = {"machine": machine, "versions": {"python": "3.11"}}
+    disk.write_json(tmp_path / "runs" / "a" / "record.json", record)
+    return tmp_path
+
+
+def test_what_held_and_the_figures_with_what_they_say(results, tmp_path):
+    page = tmp_path / "docs" / "results.md"
+    results_page.write(results, page, [CHOSEN])
+    text = page.read_text()
+    assert (page.parent / "results" / "own-reduced-gap-accuracy.png").read_bytes() == b"image"
+    assert '<img src="results/own-reduced-gap-accuracy.png"' in text
+    assert "Mean &lt;b&gt;accuracy&lt;/b&gt; was 98 %." in text
+    assert "Machine: Some CPU, 2 cores, 24 GB of memory, no GPU; python 3.11." in text
+    assert "### A \\| B &lt;2020&gt;\n\n1 claim: 1 held." in text
+    (line,) = (line for line in text.splitlines() if "Figure 1" in line)
+    cells = line.strip("|").replace("\\|", "").split("|")
+    assert len(cells) == 6 and cells[1].strip() == "Accuracy\\_falls with \\`B\\`."
+    assert "per doubling; n 6" in cells[3] and cells[2].strip() == "Held"
+    command = "snakemake --cores 2 --configfile studies/own.yaml --config scale=reduced"
+    assert f"```bash\n{command}\n```" in text
+
+
+def test_a_figure_that_is_not_there_is_named(results):
+    with pytest.raises(errors.UserError, match="study/experiment/figure is expected"):
+        Chosen.of("own/accuracy")
+    missing = Chosen.of("own-reduced/gap/time")
+    with pytest.raises(errors.UserError, match=r"time\.png is missing; run its study first"):
+        results_page.write(results, results / "page.md", [missing])
