@@ -437,7 +437,6 @@ def answer(
     label: str = "Test accuracy",
     column: str = "test_accuracy",
     direction: str = "rises",
-    timed: bool = False,
     **rest: Any,
 ) -> outcome_answers.Answer:
     """Returns an answer with a verdict, whatever its numbers say."""
@@ -445,7 +444,7 @@ def answer(
     return outcome_answers.Answer(
         **{
             "experiment": "gap",
-            "outcome": outcomes.Outcome(column, label, "", direction, "", timed),
+            "outcome": outcomes.Outcome(column, label, "", direction, ""),
             "series": "",
             "held": "",
             "smallest": outcome_answers.End(16, nothing._replace(mean=0.5)),

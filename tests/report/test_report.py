@@ -150,13 +150,12 @@ def test_verdicts_become_headlines():
         unresolved[0],
         answer("Distance", "falls", "falls"),
         answer("Loss", "rises", series="adam"),
-        answer("Time", "not tested", timed=True),
         answer("Width", "rises, against what was stated", "falls"),
         answer("Accuracy", "not enough seeds (3 of 6)"),
     ]
     assert answers.in_short(given) == "as the batch size grows, distance falls; adam: loss rises"
     assert answers.in_short(unresolved) == "not resolved for 2 outcomes"
-    assert answers.in_short(given[3:4]) == ""
+    assert answers.in_short([answer("Time", "one batch size")]) == ""
     assert answers.headlines(given) == [
         (
             "As the batch size grows",
@@ -232,7 +231,6 @@ def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
         assert escape(row["sentence"]) in figure and escape(row["missing"]) in figure
         assert link == label.lower().replace(" ", "-")
     assert "(counterpart of: Figure &lt;i&gt;3&lt;/i&gt;)" in html
-    assert "at least 6 timing jobs of every configuration, in turns (1 here)" in page.text
     assert "Measured of: final weights" in page.text
 
 
@@ -240,16 +238,16 @@ def test_a_verdict_stands_with_its_effect_and_interval(tmp_path):
     study, results, path = report_example.write(tmp_path, troubles=False)
     inputs = report.read(study, results, path)
     shown = claim_rows.build(inputs.claims, lambda *_: ("Figure 1", "#figure-1"))
-    assert [row["word"] for row in shown] == ["Held", "Held", "Cannot be tested here"]
+    assert [row["word"] for row in shown] == ["Held", "Held", "Held"]
     assert shown[0]["n"] == "6" and shown[0]["p_shown"] == "< 0.001"
     assert claim_rows.in_words(shown[0]).endswith("] per doubling of batch size")
     (against,) = claim_rows.build(
         [{**inputs.claims[0], "verdict": "not held", "p_against_holm": "0.01"}], lambda *_: None
     )
     assert (against["p_shown"], against["p_of"]) == ("0.010", "of the contrary")
-    assert claim_rows.counts(inputs.claims) == "2 held, 1 cannot be tested here"
+    assert claim_rows.counts(inputs.claims) == "3 held"
     html = report.build(study, inputs)
-    assert '<tr class="held">' in html and '<tr class="cannot-be-tested-here">' in html
+    assert '<tr class="held">' in html
     assert Page(html).open == []
     (results / "studies" / "example" / "claims.csv").unlink()
     with pytest.raises(UserError, match=r"claims\.csv: missing; run snakemake to make it"):
@@ -268,7 +266,7 @@ def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(tmp_pa
     html = (results / "ledger.html").read_text(encoding="utf-8")
     page = Page(html)
     assert page.open == [] and "script-src &#39;none&#39;" in html
-    assert "3 claims: 2 held, 1 cannot be tested here." in page.text
+    assert "3 claims: 3 held." in page.text
     assert html.index("A &lt;b&gt;document") < html.index("Another document")
     own = (results / "studies" / "example" / "report.html").read_text(encoding="utf-8")
     links = re.findall(r'href="(studies/example/report\.html)#([\w-]+)"', html)
@@ -360,7 +358,7 @@ def test_data_and_machine_are_shown(example):
         assert words in page.text
     assert html.count('<th scope="col">local</th>') == 1  # one machine, whatever was made on it
     assert "29 runs on cpu with 1 thread" in page.text
-    assert "5 timing jobs on cpu with 1 thread" in page.text
+    assert "30 timing jobs on cpu with 1 thread" in page.text
     assert "python 3.11.9, tensorflow 2.21.0" in page.text
 
 
