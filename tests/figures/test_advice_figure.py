@@ -1,5 +1,6 @@
 """The figure of the advice: what its rows are, and what it shows."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas
@@ -37,7 +38,7 @@ def test_a_row_for_every_limit_and_the_range():
     frame = select(full())
     assert list(dict.fromkeys(frame["row"])) == [
         *("memory", "knee", "critical_batch_size", "fastest_batch_size"),
-        *("seconds", "outcome", "range"),
+        *("seconds", "test_accuracy", "range"),
     ]
     last = frame.iloc[-1]
     assert (last["low"], last["high"]) == (32, 128)
@@ -64,6 +65,20 @@ def test_the_drawing_shows_every_limit_on_one_axis():
     (axes,) = FIGURE.draw(select(evidence([3.0, 2.0, 1.0, 2.0, 3.0]))).axes
     (bar,) = [line for line in axes.lines if line.get_linewidth() == 7]
     assert bar.get_xdata().tolist() == [6.0, 6.0] and bar.get_marker() == "o"
+
+
+def test_every_margin_has_a_row():
+    given = full()
+    (accuracy,) = given.outcomes
+    loss = replace(accuracy, name="test_loss", margin=0.05, values=1 - accuracy.values)
+    drawing = FIGURE.draw(select(replace(given, outcomes=(accuracy, loss), slower=0.2)))
+    labels = [label.get_text() for label in drawing.axes[0].get_yticklabels()]
+    assert labels[:4] == [
+        "recommended",
+        "test loss within 0.05",
+        "test accuracy within 1 point",
+        "time to target within 20 %",
+    ]
 
 
 def test_a_panel_for_every_series_and_none_recommended():

@@ -18,9 +18,9 @@ import numpy as np
 
 from batchscope.analysis import intervals, step_cost
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
+from batchscope.catalogue import budget_kinds
 
 NAN = float("nan")
-SLOWER = 0.1  # share of the least time within which a batch size counts as fast
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def fastest(
     fixed: float,
     per_image: float,
     log_error: float = NAN,
-    slower: float = SLOWER,
+    slower: float = budget_kinds.SLOWER,
 ) -> FastestBatchSize:
     """Returns the fastest batch size and the range within a share of its time.
 

@@ -19,10 +19,10 @@ from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 
 MEMORY, KNEE, CRITICAL, FASTEST = "memory", "knee", "critical_batch_size", "fastest_batch_size"
-SECONDS, OUTCOME, RANGE = "seconds", "outcome", "range"
+SECONDS, OUTCOME, RANGE = "seconds", "outcome", "range"  # an outcome's row has its name
 NOTHING = "nothing"
-# In the order of the rows, from above.
-_ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS, OUTCOME, RANGE)
+# In the order of the rows, from above; those of outcomes stand between the last two.
+_ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS)
 _COLUMNS = ("row", "label", "batch_size", "low", "high", "verdict")
 _ROW = 0.3  # inches
 _MOST_SERIES = 6
@@ -42,8 +42,8 @@ _RECOMMENDED = canvas.COLOURS[2]
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and limit, and of those that are tested per batch size.
 
-    `row` is the limit or `range`, or `nothing` where there is no advice; `low` and `high` are the
-    ends of an interval or of the range.
+    `row` is the limit, of an outcome its name, or `range`, or `nothing` where there is no advice;
+    `low` and `high` are the ends of an interval or of the range.
     """
     summary, sizes = tables.advice, tables.advice_sizes
     factors = run_series.varying(summary)
@@ -71,15 +71,15 @@ def _entries(row: dict[str, Any], sizes: pandas.DataFrame) -> Iterator[dict[str,
         if pandas.notna([row[name], *ends.values()]).any():
             yield {"row": name, "label": label, "batch_size": row[name], **ends}
     slower = f"{wording.number(100 * row['slower'])} %"
-    words = {SECONDS: f"time to target within {slower}"}
-    if pandas.notna(row["margin"]):
-        outcome = str(row["outcome"])
-        margin = amount(outcome, float(row["margin"]))
-        words[OUTCOME] = f"{outcome.replace('_', ' ')} within {margin}"
-    for limit, label in words.items():
-        for each in sizes[sizes["limit"] == limit].to_dict("records"):
-            entry = {"row": limit, "label": label, "verdict": each["verdict"]}
-            yield {**entry, "batch_size": each["batch_size"]}
+    for each in sizes[sizes["limit"].isin([SECONDS, OUTCOME])].to_dict("records"):
+        limit, label = SECONDS, f"time to target within {slower}"
+        if each["limit"] == OUTCOME:
+            if pandas.isna(each["outcome"]):
+                continue
+            limit = str(each["outcome"])
+            label = f"{limit.replace('_', ' ')} within {amount(limit, float(each['margin']))}"
+        entry = {"row": limit, "label": label, "verdict": each["verdict"]}
+        yield {**entry, "batch_size": each["batch_size"]}
     ends = {"low": row["smallest"], "high": row["largest"]}
     known = pandas.notna(row["smallest"])
     label = "recommended" if known else "no recommendation"
@@ -137,13 +137,14 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _rows(frame: pandas.DataFrame) -> list[str]:
     """Returns the rows of a series from below, as the axis counts them."""
-    there = set(frame["row"])
-    return [row for row in reversed(_ROWS) if row in there]
+    there = dict.fromkeys(frame["row"])
+    outcomes = [row for row in there if row not in (*_ROWS, RANGE)]
+    return [row for row in (RANGE, *reversed(outcomes), *reversed(_ROWS)) if row in there]
 
 
 def _tried(frame: pandas.DataFrame) -> list[int]:
     """Returns the batch sizes that were tried; without any, those of the limits."""
-    tried = frame.loc[frame["row"].isin([SECONDS, OUTCOME]), "batch_size"].dropna()
+    tried = frame.loc[frame["verdict"].notna(), "batch_size"].dropna()
     found = tried if len(tried) else frame["batch_size"].dropna()
     return sorted({round(float(size)) for size in found})
 
@@ -169,7 +170,7 @@ def _draw_series(
         axes.axvspan(low - 0.12, high + 0.12, color=_RECOMMENDED, alpha=0.12, linewidth=0, zorder=0)
     for height, row in enumerate(rows):
         entries = frame[frame["row"] == row]
-        if row in (SECONDS, OUTCOME):
+        if entries["verdict"].notna().any():
             _draw_tested(axes, entries, height)
         elif row == RANGE:
             _draw_range(axes, entries.iloc[0], height)
