@@ -19,7 +19,18 @@ from batchscope.tables import run_table
     [
         ({"epochs_run": [40, 40, 7], "steps_run": [80, 40, 9]}, "at equal epochs (40)"),
         ({"epochs_run": [20, 40, 7], "steps_run": [80, 80, 9]}, "at equal updates (80)"),
-        ({"epochs_run": [20, 40, 7], "steps_run": [80, 90, 9]}, "at each run's own end"),
+        (
+            {"epochs_run": [20, 40, 7], "steps_run": [80, 90, 9]},
+            "at each run's own end (20 epochs at batch size 16, 40 at 256)",
+        ),
+        (
+            {"epochs_run": [20, 40, 7], "patience": [10] * 3, "batch_size": [16, 16, 16]},
+            "at each run's own end (patience 10, 20 to 40 epochs)",
+        ),
+        (
+            {"epochs_run": [np.nan] * 3, "steps_run": [1, 9, 9]},
+            "at each run's own end (1 update at batch size 16, 9 at 256)",
+        ),
         (
             {"epochs_run": [40, 40, 7], "target_train_loss": [0.1] * 3},
             "at an equal training loss (0.1)",
@@ -29,7 +40,8 @@ from batchscope.tables import run_table
     ],
 )
 def test_what_is_equal_where_trainings_end(columns, held):
-    rows = pandas.DataFrame({"status": ["finished", "finished", "diverged"], **columns})
+    made = {"status": ["finished", "finished", "diverged"], "batch_size": [16, 256, 16], **columns}
+    rows = pandas.DataFrame(made)
     assert outcome_answers.held(rows) == held
 
 
