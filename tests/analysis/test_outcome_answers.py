@@ -45,6 +45,21 @@ def test_what_is_equal_where_trainings_end(columns, held):
     assert outcome_answers.held(rows) == held
 
 
+def test_on_a_logarithmic_axis_an_interval_stays_positive():
+    values = [0.1, 0.2, 3.0]
+    linear, log = (intervals.t_interval(values, logarithmic=way) for way in (False, True))
+    assert linear.low < 0 < log.low and log.mean == linear.mean
+    # As far in ratios as the other one is in shares of the mean.
+    ratio = np.exp(linear.high / linear.mean - 1)
+    assert (log.high, log.low) == pytest.approx((log.mean * ratio, log.mean / ratio))
+    # A small error is the same on both.
+    values = [1.0, 1.001, 0.999]
+    linear, log = (intervals.t_interval(values, logarithmic=way) for way in (False, True))
+    assert log[:3] == pytest.approx(linear[:3], rel=1e-5)
+    below = intervals.t_interval([-1.0, -2.0, -4.0], logarithmic=True)
+    assert below == intervals.t_interval([-1.0, -2.0, -4.0])
+
+
 def test_t_interval_against_scipy():
     values = [1.0, 2.0, 4.0, 7.0]
     interval = intervals.t_interval(values)

@@ -95,6 +95,25 @@ def fastest(
     return FastestBatchSize(best, best / factor, best * factor, seconds, best / r, best * r)
 
 
+def misfit(batch_sizes: Any, seconds: Any, constants: tuple[float, ...]) -> np.ndarray:
+    """Returns the log ratio of measured times to the closed form, one per batch size.
+
+    Of several seeds their geometric mean; NaN where one never got there.
+
+    Args:
+        batch_sizes: Shape (sizes,).
+        seconds: Measured seconds to the target, shape (sizes, seeds), infinite where a training
+            never got there, NaN where there is none.
+        constants: S_min, E_min, a and b, as `seconds_to_target` takes them.
+    """
+    times = np.asarray(seconds, float)
+    own = np.isfinite(times)
+    logs = np.log(times, where=own, out=np.zeros_like(times)).sum(axis=1)
+    whole = own.any(axis=1) & ~np.isinf(times).any(axis=1)
+    means = np.where(whole, logs / np.maximum(own.sum(axis=1), 1), np.nan)
+    return means - np.log(seconds_to_target(np.asarray(batch_sizes, float), *constants))
+
+
 def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
     """Returns the half-width of the 95 % interval of log B*.
 
