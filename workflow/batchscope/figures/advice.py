@@ -26,6 +26,7 @@ _ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS)
 _COLUMNS = ("row", "label", "batch_size", "low", "high", "verdict")
 _ROW = 0.3  # inches
 _MOST_SERIES = 6
+_NEAR_END = 0.86  # share of the axis from which there is no room for a number on the right
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
     largest_within_margin.WITHIN: ("o", True, "within the margin"),
@@ -164,6 +165,7 @@ def _draw_series(
     axes: Axes, frame: pandas.DataFrame, rows: list[str], ends: tuple[float, float]
 ) -> None:
     left, right = ends
+    axes.set_xlim(ends)
     recommended = frame[frame["row"] == RANGE].iloc[0]
     if pandas.notna(recommended["low"]):
         low, high = np.log2([float(recommended["low"]), float(recommended["high"])])
@@ -208,7 +210,7 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
         text = wording.grouped(float(entry["high"]))
         if at > right:
             axes.plot(right - 0.06, height, ">", color=colour, markersize=9, zorder=2)
-        _beside(axes, text, min(at, right - 0.8), height, colour)
+        _beside(axes, text, at, height, colour)
         return
     low, high = (
         np.log2(float(entry[end])) if pandas.notna(entry[end]) else other
@@ -236,16 +238,21 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
         else:
             end, arrow = (left + 0.06, "<") if at < left else (right - 0.06, ">")
             axes.plot(end, height, arrow, color=colour, markersize=8, zorder=3)
-        where = min(max(at, left + 0.1), right - 0.7)
-        _beside(axes, wording.number(float(value)), where, height, colour)
+        number = wording.grouped if float(value) >= 1000 else wording.number
+        _beside(axes, number(float(value)), at, height, colour)
 
 
 def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
+    """Writes beside a mark: on its right, or on its left where the panel ends there."""
+    left, right = axes.get_xlim()
+    at = min(max(at, left), right)
+    leftwards = at - left > _NEAR_END * (right - left)
     axes.annotate(
         text,
         (at, height),
-        (6, 4),
+        (-9 if leftwards else 8, 4),
         textcoords="offset points",
+        ha="right" if leftwards else "left",
         fontsize=8,
         fontweight="bold",
         color=colour,
