@@ -26,8 +26,8 @@ def evidence(seconds=FLAT, accuracy=ACCURATE, seeds=6, spread=0.01, **more):
         "seeds": list(range(seeds)),
         "target": "a validation loss of 0.2",
         "seconds": seconds[:, None] * np.exp(noise(count, seeds, spread)),
-        "outcome": Outcome(
-            "test_accuracy", 0.01, accuracy[:, None] + noise(count, seeds, spread / 10, 1)
+        "outcomes": (
+            Outcome("test_accuracy", 0.01, accuracy[:, None] + noise(count, seeds, spread / 10, 1)),
         ),
         "scope": "small_cnn on digits",
         **more,

@@ -159,7 +159,7 @@ def test_no_range_without_seconds_but_what_is_known():
 
 
 def test_no_range_without_an_outcome_or_a_target():
-    assert reasons(replace(evidence(), outcome=None)) == [advice.NO_OUTCOME]
+    assert reasons(replace(evidence(), outcomes=())) == [advice.NO_OUTCOME]
     assert reasons(replace(evidence(), target="", seconds=None)) == [advice.NO_TARGET]
 
 
@@ -228,8 +228,54 @@ def test_what_would_overturn_it():
     assert "a learning rate that is tuned for each batch size, which these are not" in told
     assert "tuned for each" not in advice_words.card(advice.advise(evidence(tuned=3))).overturned
     given = evidence(tuned=3)
-    default = replace(given, outcome=replace(given.outcome, stated=False))
+    default = replace(given, outcomes=(replace(given.outcomes[0], stated=False),))
     assert "another margin than 1 point" in advice_words.card(advice.advise(default)).overturned
+
+
+def test_every_margin_binds_and_has_its_own_largest_size():
+    given = evidence(accuracy=[0.95, 0.951, 0.95, 0.94, 0.90])
+    (accuracy,) = given.outcomes
+    loss = 0.2 + np.array([0, 0, 0, 0.2, 0.2])[:, None] + noise(5, 6, 0.001, 3)
+    accuracy = replace(accuracy, margin=0.02)
+    both = (accuracy, advice.Outcome("test_loss", 0.05, loss))
+    said = advice.advise(replace(given, outcomes=both))
+    assert (said.smallest, said.largest) == (16, 64)
+    assert found(replace(given, outcomes=(accuracy,))) == (16, 128)
+    card = advice_words.card(said)
+    assert "Above 64 test loss is worse by more than 0.05 (128: test loss 0.2 " in card.limits
+    assert "est accuracy stays within 2 points up to 128" in card.limits
+    told = [advice_tables.Told({}, said)]
+    (row,) = advice_tables.summary(told).to_dict("records")
+    assert (row["outcome"], row["margin"]) == ("test_accuracy test_loss", "0.02 0.05")
+    sizes = advice_tables.sizes(told).dropna(subset="outcome")
+    assert sizes.groupby("outcome")["margin"].unique().to_dict() == {
+        "test_accuracy": [0.02],
+        "test_loss": [0.05],
+    }
+
+
+def test_the_share_of_the_fastest_time_is_the_stated_one():
+    given = evidence([1.4, 1.0, 1.02, 1.15, 1.5])
+    assert found(given) == (32, 64)
+    said = advice.advise(replace(given, slower=0.2))
+    assert (said.smallest, said.largest) == (32, 128)
+    assert "takes more than 20 % longer (16:" in advice_words.card(said).limits
+
+
+@pytest.mark.parametrize(
+    ("planned", "told"),
+    [
+        (None, ""),
+        (6, ""),
+        (12, "12 seeds are planned and 6 are there: a verdict now is a look before the end"),
+        (4, "4 seeds were planned and 6 are there: those added after a look at the data make"),
+    ],
+)
+def test_other_seeds_than_planned_are_told(planned, told):
+    said = advice.advise(evidence(planned=planned))
+    look = advice_words.card(said).look
+    assert look.startswith(told) and bool(look) == bool(told)
+    assert look in advice_words.text(advice_words.card(said))
 
 
 def test_other_budgets_are_told():
@@ -246,7 +292,7 @@ def test_other_budgets_are_told():
 def simulated(means, count, spread, seeds=6):
     """Yields the verdicts on the seconds of independent studies."""
     given, generator = evidence(means, ACCURATE[: len(means)]), np.random.default_rng(7)
-    given = replace(given, outcome=None)
+    given = replace(given, outcomes=())
     for _ in range(count):
         drawn = np.exp(generator.normal(scale=spread, size=(len(means), seeds)))
         said = advice.advise(replace(given, seconds=np.array(means)[:, None] * drawn))

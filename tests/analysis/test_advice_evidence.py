@@ -81,10 +81,13 @@ def test_few_seeds_and_no_seconds():
 
 
 def test_the_margin_is_the_stated_one():
-    default = usual().evidence.outcome
+    (default,) = usual().evidence.outcomes
     assert (default.name, default.margin, default.stated) == ("test_accuracy", 0.01, False)
-    stated = told(margins={"test_loss": 0.02}).evidence.outcome
-    assert (stated.name, stated.margin, stated.stated) == ("test_loss", 0.02, True)
+    found = told(margins={"test_loss": 0.02, "test_accuracy": 0.03, "train_loss": 1}).evidence
+    assert [(each.name, each.margin, each.stated) for each in found.outcomes] == [
+        ("test_loss", 0.02, True),
+        ("test_accuracy", 0.03, True),
+    ]
 
 
 def test_the_target_is_the_stated_one():

@@ -36,6 +36,13 @@ def test_it_is_the_least_and_the_range_ends_where_it_says():
     assert ends == pytest.approx([1.25 * found.seconds] * 2)
 
 
+def test_how_far_measured_times_lie_from_it():
+    exact = fastest_batch_size.seconds_to_target([16, 64, 256, 1024], *CONSTANTS)
+    seconds = exact[:, None] * np.array([[2.0, 0.5], [1.2, 1.2], [1.0, np.inf], [1.5, np.nan]])
+    found = fastest_batch_size.misfit([16, 64, 256, 1024], seconds, CONSTANTS)
+    assert np.exp(found) == pytest.approx([1.0, 1.2, np.nan, 1.5], nan_ok=True)
+
+
 def test_the_error_of_two_sources():
     """Var log B* is a quarter of both variances; their half-widths are joined likewise."""
     sizes, rng = 2.0 ** np.arange(3, 11), np.random.default_rng(0)

@@ -19,7 +19,18 @@ from batchscope.tables import run_table
     [
         ({"epochs_run": [40, 40, 7], "steps_run": [80, 40, 9]}, "at equal epochs (40)"),
         ({"epochs_run": [20, 40, 7], "steps_run": [80, 80, 9]}, "at equal updates (80)"),
-        ({"epochs_run": [20, 40, 7], "steps_run": [80, 90, 9]}, "at each run's own end"),
+        (
+            {"epochs_run": [20, 40, 7], "steps_run": [80, 90, 9]},
+            "at each run's own end (20 epochs at batch size 16, 40 at 256)",
+        ),
+        (
+            {"epochs_run": [20, 40, 7], "patience": [10] * 3, "batch_size": [16, 16, 16]},
+            "at each run's own end (patience 10, 20 to 40 epochs)",
+        ),
+        (
+            {"epochs_run": [np.nan] * 3, "steps_run": [1, 9, 9]},
+            "at each run's own end (1 update at batch size 16, 9 at 256)",
+        ),
         (
             {"epochs_run": [40, 40, 7], "target_train_loss": [0.1] * 3},
             "at an equal training loss (0.1)",
@@ -29,8 +40,24 @@ from batchscope.tables import run_table
     ],
 )
 def test_what_is_equal_where_trainings_end(columns, held):
-    rows = pandas.DataFrame({"status": ["finished", "finished", "diverged"], **columns})
+    made = {"status": ["finished", "finished", "diverged"], "batch_size": [16, 256, 16], **columns}
+    rows = pandas.DataFrame(made)
     assert outcome_answers.held(rows) == held
+
+
+def test_on_a_logarithmic_axis_an_interval_stays_positive():
+    values = [0.1, 0.2, 3.0]
+    linear, log = (intervals.t_interval(values, logarithmic=way) for way in (False, True))
+    assert linear.low < 0 < log.low and log.mean == linear.mean
+    # As far in ratios as the other one is in shares of the mean.
+    ratio = np.exp(linear.high / linear.mean - 1)
+    assert (log.high, log.low) == pytest.approx((log.mean * ratio, log.mean / ratio))
+    # A small error is the same on both.
+    values = [1.0, 1.001, 0.999]
+    linear, log = (intervals.t_interval(values, logarithmic=way) for way in (False, True))
+    assert log[:3] == pytest.approx(linear[:3], rel=1e-5)
+    below = intervals.t_interval([-1.0, -2.0, -4.0], logarithmic=True)
+    assert below == intervals.t_interval([-1.0, -2.0, -4.0])
 
 
 def test_t_interval_against_scipy():

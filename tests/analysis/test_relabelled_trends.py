@@ -1,5 +1,6 @@
 """Trends at chosen learning rates: p-values that hold the choice."""
 
+import itertools
 import math
 
 import numpy as np
@@ -72,7 +73,7 @@ def test_rates_of_their_own_count_by_their_order():
     for size in range(4):
         for cube, full in zip((losses, values), apart, strict=True):
             full[size, size % 3 : size % 3 + 3] = cube[size]
-    assert relabelled_trends.tried_alike(apart[0])
+    assert relabelled_trends.chosen_at_all(apart[0])
     assert relabelled_trends.p_values(*apart, False, 99) == relabelled_trends.p_values(
         losses, values, False, 99
     )
@@ -80,8 +81,64 @@ def test_rates_of_their_own_count_by_their_order():
 
 def test_what_cannot_be_relabelled():
     losses, values = cubes(np.random.default_rng(5))
-    assert not relabelled_trends.tried_alike(losses[:, :1])
+    assert not relabelled_trends.chosen_at_all(losses[:, :1])
     losses[0, 2] = np.nan
-    assert not relabelled_trends.tried_alike(losses)
+    assert relabelled_trends.chosen_at_all(losses)
     few = losses[:, :2, :1], values[:, :2, :1]
     assert np.isnan(relabelled_trends.p_values(*few, False)).all()
+
+
+def unequal(random, effect=0.0):
+    """Three rates of two sizes, a fourth of two others: no better, and so no reason for a trend."""
+    losses, values = (each + effect * np.arange(4)[:, None, None] for each in cubes(random))
+    more = [
+        np.concatenate([each, each[:, 2:] + 1 + random.random((4, 1, 6))], 1)
+        for each in (losses, values)
+    ]
+    for each in more:
+        each[:2, 3] = np.nan
+    return more
+
+
+@draws(40, 300)
+def test_sizes_with_more_rates_seldom_have_a_trend_for_it(draws):
+    random, wrong, naive = np.random.default_rng(6), 0, 0
+    for _ in range(draws):
+        losses, values = unequal(random)
+        wrong += min(relabelled_trends.p_values(losses, values, False, 199)[:2]) < 0.025
+        read = values[np.arange(4), chosen_rates.by_lowest(losses).index].T
+        naive += min(paired_tests.page_trend(read, way) for way in ("rises", "falls")) < 0.025
+    assert wrong / draws <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / draws)
+    assert naive / draws > 0.15
+
+
+def test_a_true_trend_is_found_with_unequal_numbers_of_rates():
+    random = np.random.default_rng(7)
+    losses, _ = unequal(random)
+    values = np.arange(4.0)[:, None, None] + 0.01 * random.random(losses.shape)
+    rises, falls, any_ = relabelled_trends.p_values(losses, values, False, 999)
+    assert (rises, falls, any_) == (0.001, 1.0, 0.001)
+
+
+def test_the_p_is_the_largest_of_all_ways_to_take_as_many_rates():
+    losses, values = unequal(np.random.default_rng(8))
+    chosen = chosen_rates.by_lowest(losses).index
+    ways = [[start for start in range(2) if start <= chosen[size] < start + 3] for size in (2, 3)]
+    found = []
+    for starts in itertools.product((0,), (0,), *ways):
+        cut = [
+            np.stack([each[s, at : at + 3] for s, at in enumerate(starts)])
+            for each in (losses, values)
+        ]
+        found.append(relabelled_trends.p_values(*cut, False, 99))
+    whole = relabelled_trends.p_values(losses, values, False, 99)
+    assert whole == tuple(np.max(found, axis=0))
+
+
+def test_a_size_with_one_rate_is_compared_too():
+    random = np.random.default_rng(9)
+    losses, _ = cubes(random)
+    losses[0, 1:] = np.nan
+    values = np.arange(4.0)[:, None, None] + 0.01 * random.random(losses.shape)
+    values[0, 1:] = np.nan
+    assert relabelled_trends.p_values(losses, values, False, 999) == (0.001, 1.0, 0.001)

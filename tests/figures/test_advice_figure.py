@@ -1,8 +1,10 @@
 """The figure of the advice: what its rows are, and what it shows."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas
+import pytest
 from test_figures import texts
 
 from batchscope import figures
@@ -37,7 +39,7 @@ def test_a_row_for_every_limit_and_the_range():
     frame = select(full())
     assert list(dict.fromkeys(frame["row"])) == [
         *("memory", "knee", "critical_batch_size", "fastest_batch_size"),
-        *("seconds", "outcome", "range"),
+        *("seconds", "test_accuracy", "range"),
     ]
     last = frame.iloc[-1]
     assert (last["low"], last["high"]) == (32, 128)
@@ -64,6 +66,38 @@ def test_the_drawing_shows_every_limit_on_one_axis():
     (axes,) = FIGURE.draw(select(evidence([3.0, 2.0, 1.0, 2.0, 3.0]))).axes
     (bar,) = [line for line in axes.lines if line.get_linewidth() == 7]
     assert bar.get_xdata().tolist() == [6.0, 6.0] and bar.get_marker() == "o"
+
+
+@pytest.mark.parametrize("knee", [2.0, 180.0, 600.0, 123_456.0])
+def test_a_number_covers_no_mark(knee):
+    drawing = FIGURE.draw(select(replace(full(), knee=knee, memory=600)))
+    (axes,) = drawing.axes
+    drawing.draw_without_rendering()
+    heights = [label.get_text() for label in axes.get_yticklabels()]
+    for row, text in (("90 % of the throughput", f"{knee:,.0f}"), ("fits into memory", "600")):
+        at = heights.index(row)
+        (number,) = (one for one in axes.texts if one.get_text() == text and one.xy[1] == at)
+        box = number.get_window_extent()
+        assert box.x1 <= axes.bbox.x1
+        marks = [line for line in axes.lines if list(line.get_ydata()) == [at]]
+        for line in marks if at == heights.index("90 % of the throughput") else ():
+            [(x, _)] = axes.transData.transform([(line.get_xdata()[0], at)])
+            half = line.get_markersize() / 2 * drawing.dpi / 72 if line.get_marker() != "|" else 1
+            assert box.x1 <= x - half or box.x0 >= x + half
+
+
+def test_every_margin_has_a_row():
+    given = full()
+    (accuracy,) = given.outcomes
+    loss = replace(accuracy, name="test_loss", margin=0.05, values=1 - accuracy.values)
+    drawing = FIGURE.draw(select(replace(given, outcomes=(accuracy, loss), slower=0.2)))
+    labels = [label.get_text() for label in drawing.axes[0].get_yticklabels()]
+    assert labels[:4] == [
+        "recommended",
+        "test loss within 0.05",
+        "test accuracy within 1 point",
+        "time to target within 20 %",
+    ]
 
 
 def test_a_panel_for_every_series_and_none_recommended():

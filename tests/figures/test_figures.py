@@ -117,6 +117,31 @@ def test_a_legend_only_where_there_is_something_to_tell_apart(two_rates, tmp_pat
     assert figure.draw(figure.select(figures.read(folder))).legends == []
 
 
+@pytest.mark.parametrize("name", ["best_losses", "learning_rate"])
+def test_no_interval_of_a_logarithmic_axis_ends_below_zero(name):
+    """Losses of two seeds that scatter by a factor of 100: their linear interval holds 0."""
+    factors = [(size, seed) for size in (16, 256) for seed in (0, 1)]
+    losses = [0.01, 1.0, 0.02, 0.9]
+    frame = pandas.DataFrame(factors, columns=["batch_size", "seed"])
+    frame = frame.assign(status="finished", learning_rate=0.1, effective_learning_rate=0.1)
+    frame = frame.assign(best_train_loss=losses, best_validation_loss=losses)
+    axes = figures.FIGURES[name].draw(frame).axes[0]
+    assert axes.get_yscale() == "log"
+    bars = [bar for each in axes.containers for bar in each.lines[2][0].get_segments()]
+    lows, highs = (np.array([bar[end, 1] for bar in bars]) for end in (0, 1))
+    means = np.array([y for each in axes.containers for y in each.lines[0].get_ydata()])
+    assert (lows > 0).all() and (highs / means) == pytest.approx(means / lows)
+    linear = frame.assign(best_train_loss=1.0 + frame["best_train_loss"] / 100)
+    linear = linear.assign(best_validation_loss=linear["best_train_loss"])
+    axes = figures.FIGURES[name].draw(linear).axes[0]
+    (low, mean, high) = (
+        axes.containers[0].lines[2][0].get_segments()[0][0, 1],
+        axes.containers[0].lines[0].get_ydata()[0],
+        axes.containers[0].lines[2][0].get_segments()[0][1, 1],
+    )
+    assert axes.get_yscale() == "linear" and high - mean == pytest.approx(mean - low)
+
+
 @pytest.mark.parametrize("values", [[1e-3, 1.0], [0.0, 1e-3, 1.0], [0.5, 1.0], [0.0, 1e-9]])
 def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
     """Texts are drawn as they are written: no label of an axis may be a formula."""

@@ -55,6 +55,15 @@ def test_without_times_examples_are_held_equal():
     assert "not timed" in texts(drawing)
 
 
+def test_no_band_of_a_logarithmic_axis_ends_below_zero():
+    frame = made_up()
+    scattered = frame["validation_loss"].where(frame["seed"] == 0, frame["validation_loss"] / 50)
+    axes = FIGURE.draw(frame.assign(validation_loss=scattered)).axes[0]
+    assert axes.get_yscale() == "log"
+    ends = np.concatenate([path.vertices for each in axes.collections for path in each.get_paths()])
+    assert len(ends) and (ends[:, 1] > 0).all()
+
+
 def test_the_target_is_what_every_run_reached():
     drawing = FIGURE.draw(made_up())
     dotted = [line for line in drawing.axes[0].lines if line.get_xdata()[0] == 0]

@@ -170,7 +170,7 @@ def test_a_line_has_its_seeds_its_mean_and_its_band():
     at = list(mean.get_xdata()).index(1.0)
     assert mean.get_ydata()[at] == pytest.approx(rows["loss"].mean())
     assert len([line for line in axes.lines if line.get_linewidth() == 0.5]) == 3 * 3
-    interval = intervals.t_interval(rows["loss"])
+    interval = intervals.t_interval(rows["loss"], logarithmic=True)
     (band, *_) = axes.collections
     ends = [y for x, y in band.get_paths()[0].vertices if x == 1.0]
     assert (min(ends), max(ends)) == pytest.approx((interval.low, interval.high))

@@ -102,7 +102,7 @@ def test_a_missing_table_names_the_command(example, tmp_path):
 
 def test_questions_are_listed_with_their_cost(example, tmp_path):
     study = example[0]
-    given = evidence(spread=0.5, seed_seconds=120.0)
+    given = evidence(spread=0.5, seed_seconds=120.0, planned=4)
     told = [advice_tables.Told({"machine": "local"}, advice.advise(given))]
     folder = tmp_path / "studies" / study.folder_name / "gap"
     folder.mkdir(parents=True)
@@ -110,6 +110,7 @@ def test_questions_are_listed_with_their_cost(example, tmp_path):
     sizes = advice_tables.sizes(told)
     sizes.to_csv(folder / "advice_sizes.csv", index=False)
     text = advice_card.text(study, tmp_path, "made.yaml", seeds=True)
+    assert "\n  4 seeds were planned and 6 are there: those added after a look" in text
     open_ = sizes.dropna(subset="question")
     assert len(open_) > 0
     for row in open_.to_dict("records"):

@@ -220,6 +220,17 @@ def test_nothing_overflows(opened, width):
     assert outside == []
 
 
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_the_matrix_stands_beside_the_advice(opened, width):
+    """On a usual screen both are seen at once, and neither below the other."""
+    _size(opened, width, 1000)
+    card, matrix = (
+        opened.find_element(By.CSS_SELECTOR, f".decision {name}").rect for name in (".card", "img")
+    )
+    assert matrix["x"] > card["x"] + card["width"]
+    assert matrix["y"] < card["y"] + card["height"] and matrix["y"] + matrix["height"] < 1000
+
+
 def test_sorts_by_click(opened):
     given = _column(opened, "test_accuracy")
     _head(opened, "test_accuracy").find_element(By.TAG_NAME, "button").click()

@@ -278,6 +278,29 @@ def test_methods_and_augmentations_are_named_where_they_are_not_the_plain_ones()
     ]
 
 
+def test_other_seeds_than_planned_are_warned_of():
+    def planned(seeds, scale="full", **rest):
+        vary = {"batch_size": [16, 32, 64]}
+        body = {"vary": vary, "seeds": seeds, "seeds_planned": 8, **rest}
+        given = config(experiment=body)
+        return planner.make({**given, "reduced": {"experiments": {"a": {"seeds": 7}}}}, scale)
+
+    assert planned(8).warnings == () and planned(8, "reduced").warnings == ()
+    assert planned(8).experiments["a"].trainings.seeds_planned == 8
+    assert planned(6).warnings == (
+        "experiments.a.seeds: received 6 seeds; 8 (seeds_planned) are expected: a verdict before "
+        "that is a look at the data, which is said beside it.",
+    )
+    (more,) = planned(9).warnings
+    assert "received 9 seeds; 8 (seeds_planned) are expected: those added after a look" in more
+
+
+def test_what_an_advice_counts_as_fast():
+    made = planner.make(config(experiment={"advice": {"slower": 0.25}}))
+    assert made.experiments["a"].trainings.slower == 0.25
+    assert planner.make(config()).experiments["a"].trainings.slower == 0.1
+
+
 def test_margins_are_of_outcomes_that_the_trainings_have():
     def found(**factors):
         stated = {"measure": ["sharpness"], "margins": {"test_loss": 0.1}}

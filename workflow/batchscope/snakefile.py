@@ -17,6 +17,7 @@ from typing import Any
 
 from batchscope import figures, project_files
 from batchscope.catalogue import (
+    budget_kinds,
     kept_epochs,
     measure_settings,
     run_names,
@@ -172,8 +173,8 @@ class Jobs:
     def also(self, experiment: str) -> str:
         """What an experiment's tables follow besides its records, as JSON.
 
-        Epochs, other machines, margins, budgets and a document's numbers: a change of these trains
-        nothing.
+        Epochs, other machines, margins, budgets, what the advice and the planned seeds say, and a
+        document's numbers: a change of these trains nothing.
         """
         found = self.study.experiments[experiment]
         followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self.study.machines}
@@ -182,6 +183,10 @@ class Jobs:
             followed["margins"] = found.trainings.margins
         if found.trainings.budgets:
             followed["budgets"] = found.trainings.budgets
+        if found.trainings.slower != budget_kinds.SLOWER:
+            followed["slower"] = found.trainings.slower
+        if found.trainings.seeds_planned is not None:
+            followed["seeds_planned"] = found.trainings.seeds_planned
         if found.trainings.beside:
             followed["beside"] = found.trainings.beside
         if found.numbers:

@@ -1,11 +1,12 @@
 """Which batch sizes to use: the evidence of one series in, a range with its limits out.
 
 A size is recommended where it (a) fits into memory, (b) reaches the target within a share of the
-fastest size's seconds and (c) is within a margin of the best size's outcome. No fastest or best
-size is picked first, since the runs that pick it flatter it: (b), on the logarithm of the seconds,
-and (c) are judged by the tests of `largest_within_margin`, paired by seed. The range is the run of
-sizes that hold all three and hang together; one that is not resolved ends it. There is none where
-a tuned rate lies on the edge of its grid, nor below six seeds: then it says what is missing.
+fastest size's seconds and (c) is within a margin of the best size's outcome, of every outcome with
+a margin. No fastest or best size is picked first, since the runs that pick it flatter it: (b), on
+the logarithm of the seconds, and (c) are judged by the tests of `largest_within_margin`, paired by
+seed. The range is the run of sizes that hold all three and hang together; one that is not resolved
+ends it. There is none where a tuned rate lies on the edge of its grid, nor below six seeds: then it
+says what is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import fastest_batch_size, largest_within_margin, seeds_wanted
+from batchscope.analysis import largest_within_margin, seeds_wanted
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.largest_within_margin import (
@@ -28,10 +29,9 @@ from batchscope.analysis.largest_within_margin import (
     NOT_RESOLVED,
     WITHIN,
 )
-from batchscope.catalogue import outcomes
+from batchscope.catalogue import budget_kinds, outcomes
 
 MEMORY, SECONDS, OUTCOME = "memory", "seconds", "outcome"
-LIMITS = (MEMORY, SECONDS, OUTCOME)
 NOT_MEASURED = "not_measured"
 # Why there is no range.
 NO_TARGET, NO_SECONDS, NO_OUTCOME, TOO_FEW, RATE_ON_EDGE, NONE_HOLDS, NONE_SHOWN = (
@@ -85,7 +85,8 @@ class Evidence:
         target: What is to be reached, in words; empty where there is no target.
         seconds: Seconds to it, shape (sizes, seeds), infinity where a training never got there;
             None where they were not measured.
-        outcome: What the trainings are worth; None where it was not measured.
+        outcomes: What the trainings are worth, all of which a size must keep; empty where nothing
+            was measured.
         scope: What it holds for: model, data, rates, machine.
         slower: Share of the least time by which a size may take longer.
         memory: Largest batch that fits into memory; None where it was not measured.
@@ -101,15 +102,16 @@ class Evidence:
         rate_seconds: The same of one more rate, at all sizes and seeds.
         trends: Budget -> `larger` or `smaller`, where that looks better.
         elsewhere: Whether the trainings were made elsewhere, and are known by a file's columns.
+        planned: Seeds that the study planned; None where it does not say.
     """
 
     batch_sizes: Sequence[int]
     seeds: Sequence[int]
     target: str
     seconds: np.ndarray | None
-    outcome: Outcome | None
+    outcomes: Sequence[Outcome]
     scope: str = ""
-    slower: float = fastest_batch_size.SLOWER
+    slower: float = budget_kinds.SLOWER
     memory: int | None = None
     memory_open: bool = False
     edges: Sequence[Edge] = ()
@@ -121,6 +123,7 @@ class Evidence:
     rate_seconds: float = math.nan
     trends: dict[str, str] = field(default_factory=dict)
     elsewhere: bool = False
+    planned: int | None = None
 
 
 class More(NamedTuple):
@@ -143,6 +146,7 @@ class Judged(NamedTuple):
 
     `verdict` is one of `largest_within_margin`, or `not_measured`; `difference`, `low` and `high`
     are those to `against`: of outcomes as they are, of seconds the logarithm of their ratio.
+    `outcome` is the one that a limit of outcomes is of.
     """
 
     limit: str
@@ -153,6 +157,7 @@ class Judged(NamedTuple):
     low: float = math.nan
     high: float = math.nan
     more: More | None = None
+    outcome: Outcome | None = None
 
 
 class Reach(NamedTuple):
@@ -163,6 +168,7 @@ class Reach(NamedTuple):
     largest: int
     below: Judged | None
     above: Judged | None
+    outcome: Outcome | None = None
 
 
 class Missing(NamedTuple):
@@ -182,7 +188,7 @@ class Advice:
 
     Attributes:
         evidence: What it rests on.
-        judged: Limit -> every batch size, ascending.
+        judged: Limit, of outcomes the outcome's name -> every batch size, ascending.
         smallest: The range; None where there is none.
         largest: Its other end.
         missing: Why there is none.
@@ -217,7 +223,8 @@ class Advice:
         for each in self.open:
             if each.more:
                 pair = frozenset((each.batch_size, each.against))
-                found.setdefault((each.limit, pair, each.more.equal or each.batch_size), each)
+                limit = each.outcome.name if each.outcome else each.limit
+                found.setdefault((limit, pair, each.more.equal or each.batch_size), each)
         return list(found.values())
 
     @property
@@ -258,23 +265,23 @@ def advise(evidence: Evidence) -> Advice:
     judged = {
         MEMORY: list(_memory(evidence)),
         SECONDS: _seconds(evidence),
-        OUTCOME: _outcome(evidence),
+        **_outcomes(evidence),
     }
     missing = tuple(_missing(evidence))
     if missing:
         return Advice(evidence, judged, None, None, missing)
     holds = [
-        all(judged[limit][index].verdict in (WITHIN, NOT_MEASURED) for limit in LIMITS)
+        all(limit[index].verdict in (WITHIN, NOT_MEASURED) for limit in judged.values())
         for index in range(len(evidence.batch_sizes))
     ]
     runs = [list(group) for held, group in groupby(range(len(holds)), holds.__getitem__) if held]
     if not runs:
-        shown = any(each.verdict == NOT_RESOLVED for limit in LIMITS for each in judged[limit])
+        shown = any(each.verdict == NOT_RESOLVED for limit in judged.values() for each in limit)
         why = Missing(NONE_SHOWN if shown else NONE_HOLDS)
         return Advice(evidence, judged, None, None, (why,))
     chosen = max(runs, key=len)  # of equally long ones the first
     sizes = evidence.batch_sizes
-    reaches = [_reach(judged[limit], chosen) for limit in LIMITS if _known(judged[limit])]
+    reaches = [_reach(limit, chosen) for limit in judged.values() if _known(limit)]
     return Advice(
         evidence,
         judged,
@@ -311,20 +318,35 @@ def _seconds(evidence: Evidence) -> list[Judged]:
     times = np.asarray(evidence.seconds, float)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(np.isfinite(times) & (times > 0), np.log(times), np.nan)
-    return _judged(SECONDS, evidence, "log_seconds", logs, math.log1p(evidence.slower))
+    return _judged(evidence, "log_seconds", logs, math.log1p(evidence.slower))
 
 
-def _outcome(evidence: Evidence) -> list[Judged]:
-    found = evidence.outcome
-    if found is None:
-        return [Judged(OUTCOME, size, NOT_MEASURED) for size in evidence.batch_sizes]
-    return _judged(OUTCOME, evidence, found.name, found.values, found.margin)
+def _outcomes(evidence: Evidence) -> dict[str, list[Judged]]:
+    """Returns outcome -> every size; what stands for all of them where none was measured."""
+    if not evidence.outcomes:
+        return {OUTCOME: [Judged(OUTCOME, size, NOT_MEASURED) for size in evidence.batch_sizes]}
+    return {
+        found.name: _judged(evidence, found.name, found.values, found.margin, found)
+        for found in evidence.outcomes
+    }
 
 
 def _judged(
-    limit: str, evidence: Evidence, name: str, values: np.ndarray, margin: float
+    evidence: Evidence,
+    name: str,
+    values: np.ndarray,
+    margin: float,
+    outcome: Outcome | None = None,
 ) -> list[Judged]:
-    """Returns every size as the tests of `largest_within_margin` find it."""
+    """Returns every size as the tests of `largest_within_margin` find it.
+
+    Args:
+        evidence: Gives the batch sizes and the seeds.
+        name: What is compared: of an accuracy higher is better.
+        values: Shape (sizes, seeds).
+        margin: Largest loss of it.
+        outcome: That it is; None of seconds.
+    """
     values = np.asarray(values, float)
     table = pandas.DataFrame(values, evidence.batch_sizes, evidence.seeds)
     rows = table.rename_axis("batch_size").reset_index().melt("batch_size", var_name="seed")
@@ -339,7 +361,7 @@ def _judged(
             more = _more(sign * (there - here), margin)
         found.append(
             Judged(
-                limit,
+                OUTCOME if outcome else SECONDS,
                 size.batch_size,
                 size.verdict,
                 size.deciding,
@@ -347,6 +369,7 @@ def _judged(
                 size.low,
                 size.high,
                 more,
+                outcome,
             )
         )
     return found
@@ -389,7 +412,7 @@ def _missing(evidence: Evidence) -> Iterator[Missing]:
         yield Missing(NO_TARGET)
     elif evidence.seconds is None:
         yield Missing(NO_SECONDS)
-    if evidence.outcome is None:
+    if not evidence.outcomes:
         yield Missing(NO_OUTCOME)
     few = outcomes.LEAST_SEEDS - len(evidence.seeds)
     if few > 0:
@@ -412,4 +435,5 @@ def _reach(judged: list[Judged], chosen: list[int]) -> Reach:
         judged[high].batch_size,
         judged[low - 1] if low > 0 else None,
         judged[high + 1] if high + 1 < len(judged) else None,
+        judged[low].outcome,
     )

@@ -7,7 +7,7 @@ each training at its lowest validation loss, at the rate with the lowest mean of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from batchscope.analysis.advice_tables import Told
 from batchscope.analysis.critical_batch_size import LEAST_SIZES
 from batchscope.analysis.updates_to_target import Scaling, Target
 from batchscope.catalogue import own_columns
-from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, TARGET, UPDATES
+from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, SLOWER, TARGET, UPDATES
 
 NAN = math.nan
 # Runs of a series -> seconds of one core that one more seed of them takes; NaN where unknown.
@@ -47,6 +47,8 @@ def told(
     budgets: dict[str, Any],
     margins: dict[str, float],
     price: Price,
+    slower: float = SLOWER,
+    planned: int | None = None,
 ) -> list[Told]:
     """Returns the advice of every series that trains at three batch sizes or more.
 
@@ -58,6 +60,8 @@ def told(
         budgets: What the experiment states of budgets; its target is the one to reach.
         margins: Outcome -> margin, as it states them.
         price: What one more seed takes.
+        slower: Share of the least time by which a size may take longer, as it states it.
+        planned: Seeds that it planned; None where it does not say.
     """
     runs = run_series.own(runs)
     if "machine" in trajectories and len(runs):
@@ -95,7 +99,9 @@ def told(
             tuned=tuned,
             seed_seconds=seed,
             rate_seconds=seed * own["seed"].nunique() / rates,
-            trends=_trends(matrix, values, evidence.outcome),
+            trends=_trends(matrix, values, evidence.outcomes),
+            slower=slower,
+            planned=planned,
             elsewhere=own["machine"].iloc[0] == own_columns.ELSEWHERE,
         )
         found.append(Told({**constant, **values}, advice.advise(evidence)))
@@ -121,9 +127,10 @@ def _evidence(
 ) -> Evidence:
     """Returns what is measured of one series."""
     sizes, seeds = (sorted(runs[name].unique().tolist()) for name in ("batch_size", "seed"))
-    edges, outcome = [], None
+    edges: list[Edge] = []
+    outcomes: list[Outcome] = []
     if converged:
-        outcome = _outcome(converged.outcomes, margins)
+        outcomes = _outcomes(converged.outcomes, margins)
         edges += _edges(advice.OUTCOME, runs, converged.rates, converged.on_edge)
     if scaling and scaling.rates:
         edges += _edges(advice.SECONDS, runs, scaling.rates.chosen, scaling.rates.on_edge)
@@ -133,7 +140,7 @@ def _evidence(
         seeds=seeds,
         target=scaling.target.words if scaling else "",
         seconds=_seconds(scaling) if scaling else None,
-        outcome=outcome,
+        outcomes=tuple(outcomes),
         memory=memory,
         memory_open=memory_open,
         edges=tuple(edges),
@@ -161,16 +168,20 @@ def _seconds(scaling: Scaling) -> np.ndarray | None:
     return seconds
 
 
-def _outcome(found: dict[str, np.ndarray], margins: dict[str, float]) -> Outcome | None:
-    """Returns the outcome whose margin is stated first, or else the accuracy."""
+def _outcomes(found: dict[str, np.ndarray], margins: dict[str, float]) -> list[Outcome]:
+    """Returns the outcomes whose margins are stated, as they are, or else the accuracy."""
     found = {name: values for name, values in found.items() if not np.isnan(values).all()}
-    known = [name for name in margins if name in found]
-    name = next(iter(known or found), None)
-    if name is None:
-        return None
-    kind = name.rpartition("_")[2]
-    margin = margins.get(name, verdict_matrix.MARGINS[kind])
-    return Outcome(name, margin, found[name], name in margins)
+    known = [name for name in margins if name in found] or [*found][:1]
+    default = verdict_matrix.MARGINS
+    return [
+        Outcome(
+            name,
+            margins.get(name, default[name.rpartition("_")[2]]),
+            found[name],
+            name in margins,
+        )
+        for name in known
+    ]
 
 
 def _matching(limits: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:
@@ -205,12 +216,12 @@ def _knee(limits: pandas.DataFrame, scaling: Scaling | None) -> float:
 
 
 def _trends(
-    matrix: pandas.DataFrame, values: dict[str, Any], outcome: Outcome | None
+    matrix: pandas.DataFrame, values: dict[str, Any], outcomes: Sequence[Outcome]
 ) -> dict[str, str]:
-    """Returns what looks better at equal epochs and updates, by the rows of the matrix."""
-    if matrix.empty or outcome is None:
+    """Returns what looks better at equal epochs and updates, by the matrix's first outcome."""
+    if matrix.empty or not outcomes:
         return {}
-    rows = matrix[matrix["outcome"] == outcome.name]
+    rows = matrix[matrix["outcome"] == outcomes[0].name]
     for name, value in values.items():
         if name in rows:
             rows = rows[rows[name] == value]

@@ -12,15 +12,17 @@ from typing import Any, NamedTuple
 import pandas
 
 from batchscope.analysis import advice_words, run_series
-from batchscope.analysis.advice import LIMITS, MEMORY, SECONDS, Advice, More, Reach
+from batchscope.analysis.advice import MEMORY, SECONDS, Advice, Judged, More, Reach
 from batchscope.analysis.advice_words import Card
 
 # Columns of advice.csv beside the factors of a series.
 COLUMNS: dict[str, str] = {
     "seeds": "Seeds of the trainings.",
+    "seeds_planned": "Seeds that the configuration planned; empty where it does not say.",
     "target": "Loss or accuracy that is to be reached, in words; empty where there is none.",
-    "outcome": "Outcome that is to be kept; empty where none was measured.",
-    "margin": "Largest loss of it that counts as negligible.",
+    "outcome": "Outcome that is to be kept; empty where none was measured; several, each with a "
+    "margin, are separated by blanks.",
+    "margin": "Largest loss of it that counts as negligible; as many.",
     "slower": "Share of the fastest batch size's seconds to the target by which one may take "
     "longer.",
     "smallest": "Smallest batch size of the recommended range; empty where there is none.",
@@ -50,11 +52,14 @@ COLUMNS: dict[str, str] = {
     "limits": "What ends the range, and what the other limits allow, in words.",
     "not_known": "What is not resolved, and what it costs to know, in words.",
     "other_budgets": "What looks better where other things are held equal, in words.",
+    "beside_the_plan": "What it means that there are other seeds than were planned, in words.",
     "overturned_by": "What would overturn it, in words.",
 }
 # Columns of advice_sizes.csv beside the factors of a series.
 SIZES: dict[str, str] = {
     "limit": "memory, seconds (to the target) or outcome.",
+    "outcome": "Which outcome, of that limit; empty where none was measured.",
+    "margin": "Largest loss of it that counts as negligible.",
     "batch_size": "Examples per update.",
     "verdict": "within (one-sided paired t-tests at 5 %: every other size is better by less than "
     "the limit's margin), beyond (some other one is better by more), not_resolved, few_seeds, "
@@ -72,13 +77,23 @@ SIZES: dict[str, str] = {
     "minutes_needed_low": "Minutes of one core that these seeds take.",
     "minutes_needed_high": "Upper end.",
 }
-_WHOLE = ("seeds", "smallest", "largest", "max_batch_size", "batch_size", "against", "equal")
+_WHOLE = (
+    "seeds",
+    "seeds_planned",
+    "smallest",
+    "largest",
+    "max_batch_size",
+    "batch_size",
+    "against",
+    "equal",
+)
 _NEEDED = ("seeds_needed_low", "seeds_needed_high", "minutes_needed_low", "minutes_needed_high")
 _SENTENCES = {
     "advice": "headline",
     "limits": "limits",
     "not_known": "unknown",
     "other_budgets": "budgets",
+    "beside_the_plan": "look",
     "overturned_by": "overturned",
 }
 
@@ -106,15 +121,15 @@ def sizes(told: Sequence[Told], factors: Iterable[str] = ()) -> pandas.DataFrame
     rows = [
         {**each.factors, **row}
         for each in told
-        for limit in LIMITS
-        for row in _size_rows(each.advice, limit)
+        for judged in each.advice.judged.values()
+        for row in _size_rows(each.advice, judged)
     ]
     return _table(SIZES, told, rows, factors)
 
 
 def card(row: dict[str, Any]) -> Card:
     """Returns the sentences of a row of `summary`, in memory or read from its file."""
-    texts = {name: row[column] for column, name in _SENTENCES.items()}
+    texts = {name: row.get(column) for column, name in _SENTENCES.items()}
     return Card(**{name: text if isinstance(text, str) else "" for name, text in texts.items()})
 
 
@@ -136,6 +151,7 @@ def _row(advice: Advice) -> dict[str, Any]:
     evidence, sentences = advice.evidence, advice_words.card(advice)
     row: dict[str, Any] = {
         "seeds": len(evidence.seeds),
+        "seeds_planned": evidence.planned,
         "target": evidence.target,
         "slower": evidence.slower,
         "smallest": advice.smallest,
@@ -148,8 +164,9 @@ def _row(advice: Advice) -> dict[str, Any]:
         "scope": evidence.scope,
         **{column: getattr(sentences, name) for column, name in _SENTENCES.items()},
     }
-    if evidence.outcome:
-        row |= {"outcome": evidence.outcome.name, "margin": evidence.outcome.margin}
+    if found := evidence.outcomes:
+        row["outcome"] = " ".join(each.name for each in found)
+        row["margin"] = " ".join(f"{each.margin:g}" for each in found)
     if fit := evidence.critical:
         row |= {
             "critical_batch_size": fit.critical_batch_size,
@@ -175,22 +192,24 @@ def _needed(more: More | None, seconds: float) -> dict[str, Any]:
     return dict(zip(_NEEDED, (*more[:2], *(each * seconds / 60 for each in more[:2])), strict=True))
 
 
-def _size_rows(advice: Advice, limit: str) -> list[dict[str, Any]]:
+def _size_rows(advice: Advice, of_limit: list[Judged]) -> list[dict[str, Any]]:
     rows, questions = [], advice.questions
-    for judged in advice.judged[limit]:
+    for judged in of_limit:
         ends = (judged.difference, judged.low, judged.high)
-        if limit == SECONDS:
+        if judged.limit == SECONDS:
             ends = tuple(math.expm1(end) for end in ends)
         row = {
-            "limit": limit,
+            "limit": judged.limit,
             "batch_size": judged.batch_size,
             "verdict": judged.verdict,
             "against": judged.against,
             **dict(zip(("difference", "difference_low", "difference_high"), ends, strict=True)),
             **_needed(judged.more, advice.evidence.seed_seconds),
         }
+        if judged.outcome:
+            row |= {"outcome": judged.outcome.name, "margin": judged.outcome.margin}
         if any(judged is each for each in questions):
-            row["question"] = advice_words.question(judged, advice.evidence)
+            row["question"] = advice_words.question(judged)
             row["equal"] = int(judged.more.equal)
         rows.append(row)
     return rows

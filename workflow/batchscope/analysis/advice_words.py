@@ -12,7 +12,7 @@ import numpy as np
 from batchscope import wording
 from batchscope.analysis import advice as advices
 from batchscope.analysis import seeds_wanted
-from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Reach
+from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Outcome, Reach
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
 from batchscope.analysis.to_target_tables import critical_text
@@ -34,6 +34,7 @@ class Card:
         unknown: What is not known and what it costs to know.
         overturned: What would overturn it.
         budgets: What looks better where other things are held equal.
+        look: What seeds beside those that were planned mean for it.
     """
 
     headline: str
@@ -41,6 +42,7 @@ class Card:
     unknown: str
     overturned: str
     budgets: str
+    look: str
 
 
 def card(advice: Advice) -> Card:
@@ -60,6 +62,7 @@ def card(advice: Advice) -> Card:
         unknown=_unknown(advice),
         overturned=_overturned(advice),
         budgets=_other_budgets(evidence),
+        look=seeds_wanted.beside_the_plan(len(evidence.seeds), evidence.planned),
     )
 
 
@@ -84,9 +87,9 @@ def amount(name: str, value: float) -> str:
     return f"{shown} {'point' if shown == '1' else 'points'}"
 
 
-def question(judged: Judged, evidence: Evidence) -> str:
+def question(judged: Judged) -> str:
     """Returns `256 against 512 for test accuracy`."""
-    what = "the time" if judged.limit == advices.SECONDS else _outcome(evidence)
+    what = _words(judged.outcome) if judged.outcome else "the time"
     pair = f"{wording.grouped(judged.batch_size)} against {wording.grouped(judged.against or 0)}"
     return f"{pair} for {what}"
 
@@ -109,13 +112,17 @@ def cost(*seconds: float) -> str:
     return f" (about {' to '.join(ends)} of one core)"
 
 
-def _outcome(evidence: Evidence) -> str:
-    return evidence.outcome.name.replace("_", " ") if evidence.outcome else "the outcome"
+def _words(outcome: Outcome) -> str:
+    return outcome.name.replace("_", " ")
 
 
-def _margin(evidence: Evidence) -> str:
-    found = evidence.outcome
-    return amount(found.name, found.margin) if found else ""
+def _within(outcome: Outcome) -> str:
+    """Returns `test accuracy within 1 point`."""
+    return f"{_words(outcome)} within {_margin(outcome)}"
+
+
+def _margin(outcome: Outcome) -> str:
+    return amount(outcome.name, outcome.margin)
 
 
 def _slower(evidence: Evidence) -> str:
@@ -150,8 +157,8 @@ def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> st
         size = wording.grouped(doubts[0].batch_size)
         to_target = f"to {evidence.target} it takes "
         parts = [
-            f"{to_target if each.limit == advices.SECONDS else ''}{_difference(each, evidence)} "
-            f"({_interval(each, evidence)})"
+            f"{to_target if each.limit == advices.SECONDS else ''}{_difference(each)} "
+            f"({_interval(each)})"
             for each in doubts
         ]
         told.append(f"{side} it, {size} is not resolved: {wording.listed(parts)}.")
@@ -170,33 +177,32 @@ def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
         bound = critical(evidence.critical) if side == "Above" else ""
         if bound:
             why = f"more data per update stops paying ({bound}): {size}"
-            return f"{outside} {why} takes {_difference(end, evidence)}."
+            return f"{outside} {why} takes {_difference(end)}."
         more = f"takes more than {_slower(evidence)} longer"
-        return f"{outside} {evidence.target} {more} ({size}: {_difference(end, evidence)})."
-    if end.verdict == FAILED:
+        return f"{outside} {evidence.target} {more} ({size}: {_difference(end)})."
+    if end.verdict == FAILED or end.outcome is None:
         return f"At {size} not every training finished."
-    worse = f"{_outcome(evidence)} is worse by more than {_margin(evidence)}"
-    return f"{outside} {worse} ({size}: {_difference(end, evidence)})."
+    worse = f"{_words(end.outcome)} is worse by more than {_margin(end.outcome)}"
+    return f"{outside} {worse} ({size}: {_difference(end)})."
 
 
-def _difference(judged: Judged, evidence: Evidence) -> str:
+def _difference(judged: Judged) -> str:
     """Returns `38 % longer than 64`, or `test accuracy 2.1 points below that of 32`."""
     against = wording.grouped(judged.against or 0)
-    if judged.limit == advices.SECONDS:
+    if judged.outcome is None:
         share = math.expm1(judged.difference)
         return f"{100 * abs(share):.0f} % {'longer' if share >= 0 else 'less time'} than {against}"
     side = "above" if judged.difference > 0 else "below"
-    name = evidence.outcome.name if evidence.outcome else ""
-    return f"{_outcome(evidence)} {amount(name, abs(judged.difference))} {side} that of {against}"
+    found = judged.outcome
+    return f"{_words(found)} {amount(found.name, abs(judged.difference))} {side} that of {against}"
 
 
-def _interval(judged: Judged, evidence: Evidence) -> str:
+def _interval(judged: Judged) -> str:
     """Returns the 90 % interval of a difference."""
-    if judged.limit == advices.SECONDS:
+    if judged.outcome is None:
         low, high = (f"{100 * math.expm1(end):.0f}" for end in (judged.low, judged.high))
         return f"90 % interval {low} to {high} %"
-    name = evidence.outcome.name if evidence.outcome else ""
-    scale = 100 if name.endswith("accuracy") else 1
+    scale = 100 if judged.outcome.name.endswith("accuracy") else 1
     low, high = (wording.number(scale * end, 2) for end in (judged.low, judged.high))
     return f"90 % interval {low} to {high}{' points' if scale == 100 else ''}"
 
@@ -229,9 +235,9 @@ def _allowed(advice: Advice) -> Iterator[str]:
 def _stays(reach: Reach, evidence: Evidence) -> str:
     upto = f"up to {wording.grouped(reach.largest)}"
     upto += ", the largest size tried" if reach.above is None else ""
-    if reach.limit == advices.SECONDS:
+    if reach.outcome is None:
         return f"the time to {evidence.target} stays within {_slower(evidence)} {upto}"
-    return f"{_outcome(evidence)} stays within {_margin(evidence)} {upto}"
+    return f"{_words(reach.outcome)} stays within {_margin(reach.outcome)} {upto}"
 
 
 # --- No range ------------------------------------------------------------------------------
@@ -261,7 +267,7 @@ def _reason(advice: Advice, missing: Missing) -> str:
         price = cost(missing.seconds).replace("(about", f"({rates}, about")
         return f"a better learning rate may lie beyond those tried: {told}{price}"
     time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
-    worth = f"to keep {_outcome(evidence)} within {_margin(evidence)}"
+    worth = f"to keep {wording.listed(map(_within, evidence.outcomes))}"
     if missing.reason == advices.NONE_SHOWN:
         return f"no batch size is shown both {time} and {worth}"
     return f"no batch size is found both {time} and {worth}"
@@ -273,7 +279,8 @@ def _edges(evidence: Evidence) -> Iterator[str]:
     def key(edge: Edge) -> tuple[bool, float, str]:
         return (edge.highest, edge.rate, edge.limit)
 
-    words = {advices.SECONDS: "the time", advices.OUTCOME: _outcome(evidence)}
+    outcome = wording.listed(map(_words, evidence.outcomes))  # one rate for all of them
+    words = {advices.SECONDS: "the time", advices.OUTCOME: outcome}
     for (highest, rate, limit), group in groupby(sorted(evidence.edges, key=key), key):
         sizes = wording.listed(wording.grouped(edge.batch_size) for edge in group)
         side = "highest" if highest else "lowest"
@@ -286,10 +293,8 @@ def _known(advice: Advice) -> Iterator[str]:
     yield from _candidates(advice)
     if bound := critical(evidence.critical):
         parts.append(bound)
-    words = {
-        advices.SECONDS: f"time within {_slower(evidence)} of the fastest",
-        advices.OUTCOME: f"{_outcome(evidence)} within {_margin(evidence)}",
-    }
+    words = {advices.SECONDS: f"time within {_slower(evidence)} of the fastest"}
+    words |= {found.name: _within(found) for found in evidence.outcomes}
     for limit, what in words.items():
         sizes = [each.batch_size for each in advice.judged[limit] if each.verdict == WITHIN]
         if sizes:
@@ -339,7 +344,7 @@ def _unknown(advice: Advice) -> str:
         low, high, equal = judged.more
         price = cost(*(each * evidence.seed_seconds for each in (low, high)))
         would = "would tell if they are equal" if equal else "would tell"
-        told.append(f"{question(judged, evidence)}: {seeds(low, high)}{price} {would}")
+        told.append(f"{question(judged)}: {seeds(low, high)}{price} {would}")
     rest = len(found) - len(told)
     if rest > 0:
         told.append(f"and {wording.count(rest, 'more question')}")
@@ -358,8 +363,9 @@ def _overturned(advice: Advice) -> str:
         parts.append("another target (B_crit tends to grow as the loss falls)")
         if evidence.critical.lack_of_fit:
             parts.append("a better law than that of B_crit, from which these updates stray")
-    if evidence.outcome and not evidence.outcome.stated:
-        parts.append(f"another margin than {_margin(evidence)}, which the study does not state")
+    for found in evidence.outcomes:
+        if not found.stated:
+            parts.append(f"another margin than {_margin(found)}, which the study does not state")
     return f"What would overturn it: {'; '.join(parts)}."
 
 
@@ -377,5 +383,5 @@ def _other_budgets(evidence: Evidence) -> str:
 
 def text(found: Card) -> str:
     """Returns a card as the terminal shows it."""
-    lines = (found.headline, found.limits, found.unknown, found.budgets, found.overturned)
-    return "\n".join(line for line in lines if line)
+    lines = (found.headline, found.limits, found.unknown, found.look, found.budgets)
+    return "\n".join(line for line in (*lines, found.overturned) if line)

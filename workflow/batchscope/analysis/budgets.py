@@ -5,6 +5,7 @@ A training that never got there counts as infinity.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,9 +41,13 @@ def reached(times: Any, confidence: float = 0.95) -> Reached:
         ValueError: If there is no training, or a time is no number.
     """
     times = _times("reached", times)
-    count = int(np.isfinite(times).sum())
-    found = stats.binomtest(count, len(times)).proportion_ci(confidence, method="exact")
-    return Reached(count, len(times), float(found.low), float(found.high))
+    return _share(int(np.isfinite(times).sum()), len(times), confidence)
+
+
+@functools.cache  # of the few pairs that a table asks for, each many times
+def _share(count: int, of: int, confidence: float) -> Reached:
+    found = stats.binomtest(count, of).proportion_ci(confidence, method="exact")
+    return Reached(count, of, float(found.low), float(found.high))
 
 
 def median(times: Any) -> float:

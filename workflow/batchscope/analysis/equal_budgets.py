@@ -9,6 +9,7 @@ Source: Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neura
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class Trained:
     rows: dict[tuple[int, int, int], dict[str, Any]]
     evaluations: dict[tuple[int, int, int], pandas.DataFrame]
 
-    @property
+    @functools.cached_property
     def finished(self) -> list[pandas.DataFrame]:
         """The evaluations of every training that finished."""
         return [
@@ -71,6 +72,25 @@ class Trained:
             for place, found in self.evaluations.items()
             if self.rows[place]["status"] == _FINISHED
         ]
+
+    @functools.cached_property
+    def values(self) -> dict[tuple[int, int, int], dict[str, np.ndarray]]:
+        """Place -> the numbers of its evaluations by column, which are read many times."""
+        names = {*AXES.values(), CHOSEN_BY, *ON_TEST, *ON_VALIDATION}
+        return {
+            place: {name: rows[name].to_numpy(float) for name in names if name in rows}
+            for place, rows in self.evaluations.items()
+        }
+
+    @functools.cached_property
+    def complete(self) -> set[str]:
+        """The columns of which every evaluation of every training that finished has a value."""
+        finished = [place for place in self.values if self.rows[place]["status"] == _FINISHED]
+        return {
+            name
+            for name in (self.values[finished[0]] if finished else ())
+            if not any(np.isnan(self.values[place][name]).any() for place in finished)
+        }
 
 
 class Reading(NamedTuple):
@@ -164,7 +184,9 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
     if TARGET in stated:
         [(column, value)] = stated[TARGET].items()
         return Budget(TARGET, float(value), column, True)
-    lowest = _cube(series, CHOSEN_BY, lambda rows: float(rows[CHOSEN_BY].min()))
+    lowest = _cube(
+        series, CHOSEN_BY, lambda place: float(series.evaluations[place][CHOSEN_BY].min())
+    )
     planned = ~np.isnan(lowest).all(axis=1, keepdims=True)  # seeds that a size has at all
     lowest = np.where(np.isnan(lowest), np.where(planned, math.inf, -math.inf), lowest)
     of_size = lowest.max(axis=2).min(axis=1)
@@ -181,12 +203,8 @@ def read(series: Trained, budget: Budget) -> Reading:
     """
     if budget.kind == TARGET:
         return _to_target(series, budget)
-    losses = _cube(series, CHOSEN_BY, lambda rows: _value(rows, CHOSEN_BY, budget))
-    cubes = {
-        name: _cube(series, name, lambda rows, name=name: _value(rows, name, budget))
-        for name in ON_TEST
-        if all(rows[name].notna().all() for rows in series.finished)
-    }
+    losses = _values(series, CHOSEN_BY, budget)
+    cubes = {name: _values(series, name, budget) for name in ON_TEST if name in series.complete}
     if budget.kind == CONVERGENCE and not cubes:
         cubes = _measured(series)
     found = {}
@@ -196,16 +214,16 @@ def read(series: Trained, budget: Budget) -> Reading:
         elif validation == CHOSEN_BY:
             found[validation] = losses
         elif any(rows[validation].notna().any() for rows in series.finished):
-            found[validation] = _cube(
-                series, validation, lambda rows, name=validation: _value(rows, name, budget)
-            )
+            found[validation] = _values(series, validation, budget)
     return _reading(budget, series, losses, found)
 
 
 def _to_target(series: Trained, budget: Budget) -> Reading:
     goal = Target(budget.column, budget.value)
     cubes = {
-        axis: _cube(series, axis, lambda rows, axis=axis: goal.crossing(rows, axis))
+        axis: _cube(
+            series, axis, lambda place, axis=axis: goal.crossing(series.evaluations[place], axis)
+        )
         for axis in TAKEN
         if all(rows[axis].notna().all() for rows in series.finished)
     }
@@ -251,15 +269,20 @@ def _reading(
     return Reading(budget, outcomes, rates, chosen.on_edge, ends or {}, losses, cubes)
 
 
-def _cube(series: Trained, name: str, of: Callable[[pandas.DataFrame], float]) -> np.ndarray:
-    """Returns what a function says of each training's evaluations, shape (sizes, rates, seeds).
+def _values(series: Trained, name: str, budget: Budget) -> np.ndarray:
+    """Returns what each training has in a column at a budget, as `_cube` does."""
+    return _cube(series, name, lambda place: _value(series.values[place], name, budget))
+
+
+def _cube(series: Trained, name: str, of: Callable[[tuple[int, int, int]], float]) -> np.ndarray:
+    """Returns what a function says of each training's place, shape (sizes, rates, seeds).
 
     NaN where there is no training, infinitely bad where it failed.
     """
     values = _empty(series)
     for place, row in series.rows.items():
         if row["status"] == _FINISHED and place in series.evaluations:
-            values[place] = of(series.evaluations[place])
+            values[place] = of(place)
         elif row["status"] in _FAILED:
             values[place] = -math.inf if name.endswith("accuracy") else math.inf
     return values
@@ -283,13 +306,13 @@ def _empty(series: Trained) -> np.ndarray:
     return np.full((len(series.batch_sizes), len(series.rates), len(series.seeds)), np.nan)
 
 
-def _value(rows: pandas.DataFrame, name: str, budget: Budget) -> float:
+def _value(rows: dict[str, np.ndarray], name: str, budget: Budget) -> float:
     """Returns what a training has in a column at a budget; NaN where it ended before it."""
     if budget.kind == CONVERGENCE:
-        losses = rows[CHOSEN_BY].to_numpy(float)
+        losses = rows[CHOSEN_BY]
         known = np.isfinite(losses)
-        return float(rows[name].iloc[np.argmin(np.where(known, losses, math.inf))])
-    used = rows[AXES[budget.kind]].to_numpy(float)
+        return float(rows[name][np.argmin(np.where(known, losses, math.inf))])
+    used = rows[AXES[budget.kind]]
     # The last digit of a fraction of an epoch is no shorter training.
     if not used[-1] >= budget.value * (1 - 1e-9):
         return math.nan

@@ -18,9 +18,9 @@ import numpy as np
 
 from batchscope.analysis import intervals, step_cost
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
+from batchscope.catalogue import budget_kinds
 
 NAN = float("nan")
-SLOWER = 0.1  # share of the least time within which a batch size counts as fast
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def fastest(
     fixed: float,
     per_image: float,
     log_error: float = NAN,
-    slower: float = SLOWER,
+    slower: float = budget_kinds.SLOWER,
 ) -> FastestBatchSize:
     """Returns the fastest batch size and the range within a share of its time.
 
@@ -93,6 +93,25 @@ def fastest(
     r = (q + math.sqrt(q * q - 4)) / 2
     factor = math.exp(log_error)
     return FastestBatchSize(best, best / factor, best * factor, seconds, best / r, best * r)
+
+
+def misfit(batch_sizes: Any, seconds: Any, constants: tuple[float, ...]) -> np.ndarray:
+    """Returns the log ratio of measured times to the closed form, one per batch size.
+
+    Of several seeds their geometric mean; NaN where one never got there.
+
+    Args:
+        batch_sizes: Shape (sizes,).
+        seconds: Measured seconds to the target, shape (sizes, seeds), infinite where a training
+            never got there, NaN where there is none.
+        constants: S_min, E_min, a and b, as `seconds_to_target` takes them.
+    """
+    times = np.asarray(seconds, float)
+    own = np.isfinite(times)
+    logs = np.log(times, where=own, out=np.zeros_like(times)).sum(axis=1)
+    whole = own.any(axis=1) & ~np.isinf(times).any(axis=1)
+    means = np.where(whole, logs / np.maximum(own.sum(axis=1), 1), np.nan)
+    return means - np.log(seconds_to_target(np.asarray(batch_sizes, float), *constants))
 
 
 def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:

@@ -19,29 +19,33 @@ class Interval(NamedTuple):
     n: int
 
 
-def t_interval(values: Any, confidence: float = 0.95) -> Interval:
+def t_interval(values: Any, confidence: float = 0.95, logarithmic: bool = False) -> Interval:
     """Returns the mean and its Student's t-interval.
 
     Args:
         values: Numbers; those that are not finite are left out.
         confidence: Coverage.
+        logarithmic: As `t_intervals` takes it.
 
     Returns:
         The interval; its ends are NaN for fewer than two numbers.
     """
     values = np.asarray(values, float).ravel()
-    mean, low, high, n = t_intervals(values[None, :], confidence)
+    mean, low, high, n = t_intervals(values[None, :], confidence, logarithmic)
     return Interval(float(mean[0]), float(low[0]), float(high[0]), int(n[0]))
 
 
 def t_intervals(
-    values: np.ndarray, confidence: float = 0.95
+    values: np.ndarray, confidence: float = 0.95, logarithmic: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns mean, low, high and n of each row: `t_interval` of many at once.
 
     Args:
         values: Shape (rows, numbers); what is not finite is left out.
         confidence: Coverage.
+        logarithmic: Whether the ends are those of the mean's logarithm, so that none of a positive
+            mean lies below 0: the standard error of log(mean) is that of the mean over the mean
+            (delta method; Oehlert, The American Statistician 46 (1992), 27).
     """
     finite = np.isfinite(values)
     n = finite.sum(axis=1)
@@ -50,6 +54,12 @@ def t_intervals(
         deviations = np.where(finite, values - mean[:, None], 0.0)
         error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n)
     half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, NAN)
+    if logarithmic:
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            factor = np.exp(half / mean)
+            positive = mean > 0
+            low = np.where(positive, mean / factor, mean - half)
+            return mean, low, np.where(positive, mean * factor, mean + half), n
     return mean, mean - half, mean + half, n
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 STOPS = ("patience", "target_train_loss")  # factors that stop a training where they are above 0
 # A training that ran all its epochs without being stopped gives no more than a lower bound.
 _UNTIL_STOPPED = ("epochs_run", "train_seconds")
+_MOST_LENGTHS = 3  # batch sizes whose epochs are told one by one
 # Verdicts beside the directions.
 ONE_SIZE = "one batch size"  # there is no other to compare it with
 NOT_RESOLVED = "not resolved"
@@ -240,7 +241,8 @@ def held(rows: pandas.DataFrame) -> str:
     """Returns what the finished runs of a series have in common where their trainings ended.
 
     Which batch size is better depends on it: `at equal epochs (40)`, `at equal updates (900)`, `at
-    an equal training loss (0.1)`, or `at each run's own end`.
+    an equal training loss (0.1)`, or `at each run's own end`, with how long that is: `(10 epochs at
+    batch size 16, 40 at 256)`, or `(patience 10, 12 to 88 epochs)`.
     """
     finished = rows[rows["status"] == "finished"]
     ends = {
@@ -252,7 +254,28 @@ def held(rows: pandas.DataFrame) -> str:
         values = finished[column].dropna().unique() if column in finished else ()
         if len(values) == 1 and values[0] > 0:
             return f"{words} ({wording.shortest(float(values[0]))})"
-    return "at each run's own end"
+    told = ", ".join(filter(None, [_patience(finished), _lengths(finished)]))
+    return f"at each run's own end{f' ({told})' if told else ''}"
+
+
+def _patience(finished: pandas.DataFrame) -> str:
+    """Returns `patience 10` where it could stop all of the runs alike."""
+    values = finished["patience"].unique() if "patience" in finished else ()
+    return f"patience {values[0]:.0f}" if len(values) == 1 and values[0] > 0 else ""
+
+
+def _lengths(finished: pandas.DataFrame) -> str:
+    """Returns how long runs of different length are; by batch size where that is short."""
+    for name, column in (("epoch", "epochs_run"), ("update", "steps_run")):
+        if column not in finished or finished.empty or finished[column].isna().any():
+            continue
+        lengths = finished.groupby("batch_size")[column].agg(["min", "max"]).astype(int)
+        if (lengths["min"] < lengths["max"]).any() or len(lengths) > _MOST_LENGTHS:
+            return f"{lengths['min'].min()} to {wording.count(int(lengths['max'].max()), name)}"
+        first, *rest = lengths["max"].items()
+        told = [f"{wording.count(first[1], name)} at batch size {first[0]}"]
+        return ", ".join([*told, *(f"{length} at {size}" for size, length in rest)])
+    return ""
 
 
 def _changes(pairs: Pairs) -> tuple[Interval, Interval]:

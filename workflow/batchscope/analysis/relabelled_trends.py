@@ -6,28 +6,40 @@ tests take seeds as independent and would count that as evidence. Here the batch
 drawn anew within each seed, and every draw chooses its rates again: the p-value holds the choice
 as well.
 
+Rates of two sizes count as alike by their order. Where sizes were tried at different numbers of
+rates, a label cannot take another's along. Each size is then cut to as many neighbouring rates as
+the one with the fewest has, those that hold its chosen rate, in every way; the p-value is the
+largest of all: it holds where any of these ways makes the sizes alike (an intersection-union test:
+Berger 1982, Technometrics 24, 295). As the ways follow the chosen rate it is approximate: with 3
+and 4 or 5 rates, simulated studies without a difference get a trend in 1 to 4 % of cases, and in
+6 % where neighbouring rates are equally good on validation data and three standard deviations apart
+on test data; by Page's test in up to 30 %.
+
 Source: Ernst 2004, "Permutation Methods: A Basis for Exact Inference", Statistical Science 19, 676.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 
-from batchscope.analysis import intervals
+from batchscope.analysis import chosen_rates, intervals
 
 DRAWS = 4999  # the smallest p is one in 5,000
 _CHUNK = 500  # draws at a time, for memory
+_MOST_WINDOWS = 256  # of which the statistics are computed
+_LEAST_TOLD = 8  # windows that are tested, for each of three tests
 
 
-def tried_alike(losses: np.ndarray) -> bool:
-    """Returns whether every size was trained at the same number of rates, more than one.
+def chosen_at_all(losses: np.ndarray) -> bool:
+    """Returns whether several rates were tried at any size, so that there is a choice to hold.
 
     Args:
-        losses: As `chosen_rates.by_lowest` takes them; a size without any run has no say.
+        losses: As `chosen_rates.by_lowest` takes them.
     """
-    counts = (~np.isnan(losses).all(axis=2)).sum(axis=1)
-    counts = counts[counts > 0]
-    return bool(len(counts) and counts.min() > 1 and counts.min() == counts.max())
+    return bool((_tried(losses).sum(axis=1) > 1).any())
 
 
 def p_values(
@@ -37,8 +49,7 @@ def p_values(
 
     Args:
         losses: What rates are chosen by, shape (sizes, rates, seeds), lower is better, rates
-            ascending and as many at each size; infinite where a run failed. Of a size and a rate
-            that were not tried NaN; the rates of two sizes count as alike by their order.
+            ascending; infinite where a run failed. Of a size and a rate that were not tried NaN.
         values: The outcome, likewise.
         by_others: Whether each seed is read at the rate that the others choose.
         draws: Relabellings beside the labels as they are.
@@ -47,9 +58,25 @@ def p_values(
         NaN for each where fewer than two seeds or sizes are whole.
     """
     losses, values = _whole(losses, values)
-    sizes, _, seeds = losses.shape
-    if min(sizes, seeds) < 2:
+    if min(len(losses), losses.shape[2]) < 2:
         return intervals.NAN, intervals.NAN, intervals.NAN
+    found = [
+        _of_alike(
+            *(np.take_along_axis(each, index[..., None], 1) for each in (losses, values)),
+            by_others,
+            draws,
+        )
+        for index in _decisive(losses, values, by_others)
+    ]
+    rising, falling, different = np.max(found, axis=0)
+    return float(rising), float(falling), float(different)
+
+
+def _of_alike(
+    losses: np.ndarray, values: np.ndarray, by_others: bool, draws: int
+) -> tuple[float, float, float]:
+    """Returns `p_values` of sizes that were tried at as many rates each."""
+    sizes, _, seeds = losses.shape
     random = np.random.default_rng(0)
     own = np.broadcast_to(np.arange(sizes)[:, None], (1, sizes, seeds))
     rises, any_ = _statistics(losses, values, own, by_others)
@@ -70,16 +97,76 @@ def p_values(
     return float(rising), float(falling), float(different)
 
 
+def _tried(losses: np.ndarray) -> np.ndarray:
+    return ~np.isnan(losses).all(axis=2)
+
+
 def _whole(losses: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns sizes with any run, their tried rates side by side, and seeds without a gap."""
-    tried = ~np.isnan(losses).all(axis=2)
+    """Returns sizes with any run, their tried rates first, and seeds without a gap at these."""
+    tried = _tried(losses)
     kept = tried.any(axis=1)
-    order = np.argsort(~tried[kept], axis=1, kind="stable")[:, : int(tried.sum(axis=1).max())]
+    most = int(tried.sum(axis=1).max())
+    order = np.argsort(~tried[kept], axis=1, kind="stable")[:, :most]
     losses, values = (
         np.take_along_axis(each[kept], order[..., None], 1) for each in (losses, values)
     )
-    seeds = ~(np.isnan(losses) | np.isnan(values)).any(axis=(0, 1))
+    there = np.arange(most) < tried[kept].sum(axis=1, keepdims=True)
+    gaps = (np.isnan(losses) | np.isnan(values)) & there[..., None]
+    seeds = ~gaps.any(axis=(0, 1))
     return losses[..., seeds], values[..., seeds]
+
+
+def _decisive(losses: np.ndarray, values: np.ndarray, by_others: bool) -> list[np.ndarray]:
+    """Returns the windows of rates that are tested, each of shape (sizes, rates in the window).
+
+    Where sizes were tried at as many rates, all of them. Else those windows that say least for a
+    rise, for a fall and for any difference.
+
+    Args:
+        losses: What `_whole` returned.
+        values: Likewise.
+        by_others: As `p_values` takes it.
+    """
+    every = _windows(losses)
+    if len(every) == 1:
+        return every
+    sizes, _, seeds = losses.shape
+    own = np.broadcast_to(np.arange(sizes)[:, None], (1, sizes, seeds))
+    told = []
+    for index in every:
+        cut = (np.take_along_axis(each, index[..., None], 1) for each in (losses, values))
+        page, friedman = _statistics(*cut, own, by_others)
+        told.append((page[0], -page[0], friedman[0]))
+    kept = {int(at) for column in np.array(told).T for at in column.argsort()[:_LEAST_TOLD]}
+    return [every[at] for at in sorted(kept)]
+
+
+def _windows(losses: np.ndarray) -> list[np.ndarray]:
+    """Returns every way to take as many neighbouring rates of each size, the chosen one among them.
+
+    As many as the size with the fewest has; one that was tried at a single rate has that one in
+    each place, and so no choice.
+    """
+    counts = _tried(losses).sum(axis=1)
+    several = counts[counts > 1]
+    length = int(several.min()) if len(several) else 1
+    chosen = chosen_rates.by_lowest(losses).index
+    options = []
+    for count, at in zip(counts.tolist(), chosen.tolist(), strict=True):
+        starts = range(max(count - length, 0) + 1)
+        holding = [start for start in starts if at < 0 or start <= at < start + length]
+        options.append([np.minimum(start + np.arange(length), count - 1) for start in holding])
+    return [np.array(each) for each in itertools.product(*_few(options))]
+
+
+def _few(options: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
+    """Returns the options with at most so many combinations: the outermost of each size."""
+    while math.prod(map(len, options)) > _MOST_WINDOWS:
+        longest = max(range(len(options)), key=lambda at: len(options[at]))
+        if len(options[longest]) == 2:
+            break
+        options[longest] = [options[longest][0], options[longest][-1]]
+    return options
 
 
 def _statistics(
@@ -93,8 +180,6 @@ def _statistics(
         labels: Which size's runs a label has in each seed, shape (draws, sizes, seeds).
         by_others: As `p_values` takes it.
     """
-    from scipy import stats  # half a second, which the figures need not pay for
-
     seeds = np.arange(losses.shape[2])
     # (draws, sizes, seeds, rates), for the rates stand between indices that are broadcast.
     drawn, outcome = losses[labels, :, seeds], values[labels, :, seeds]
@@ -106,6 +191,25 @@ def _statistics(
     rates = (totals - finite * by_others).argmin(axis=3)
     rates = np.broadcast_to(rates, drawn.shape[:3])
     read = np.take_along_axis(outcome, rates[..., None], 3)[..., 0]
-    ranks = stats.rankdata(read, axis=1).sum(axis=2)
+    ranks = _rank_sums(read)
     steps = np.arange(ranks.shape[1])
     return ranks @ steps, ((ranks - ranks.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+
+
+def _rank_sums(read: np.ndarray) -> np.ndarray:
+    """Returns the ranks of sizes within each seed, summed over seeds, shape (draws, sizes).
+
+    Ties share their mean rank. Pair by pair, which is many times as fast as sorting so few.
+
+    Args:
+        read: Shape (draws, sizes, seeds).
+    """
+    draws, sizes, seeds = read.shape
+    sums = np.full((draws, sizes), float(seeds))
+    for one in range(sizes):
+        for other in range(one):
+            above = (read[:, one] > read[:, other]).sum(axis=1)
+            below = (read[:, one] < read[:, other]).sum(axis=1)
+            sums[:, one] += (seeds + above - below) / 2
+            sums[:, other] += (seeds + below - above) / 2
+    return sums

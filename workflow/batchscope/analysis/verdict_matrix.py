@@ -203,7 +203,7 @@ def trend(values: np.ndarray, batch_sizes: list[int], outcome: str) -> Trend:
 def _with_choice(found: Trend, reading: equal_budgets.Reading, outcome: str) -> Trend:
     """Returns a row's tests, with the choice of its rates in their p-values where there is one."""
     losses = reading.losses
-    if not math.isfinite(found.p_any) or not relabelled_trends.tried_alike(losses):
+    if not math.isfinite(found.p_any) or not relabelled_trends.chosen_at_all(losses):
         return found
     by_others = outcome not in equal_budgets.ON_TEST
     rises, falls, any_ = relabelled_trends.p_values(losses, reading.cubes[outcome], by_others)

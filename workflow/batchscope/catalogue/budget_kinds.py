@@ -10,6 +10,7 @@ TARGET, CONVERGENCE = "target", "convergence"
 KINDS = (EPOCHS, UPDATES, SECONDS, TARGET, CONVERGENCE)  # in the order of tables and figures
 # Kind -> the column of trajectories.csv that is equal.
 AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
+SLOWER = 0.1  # share of the fastest size's seconds to a target by which one may take longer
 # What was taken to a target is an outcome of its own.
 TAKEN = ("updates", "examples", "seconds")
 # Columns of trajectories.csv that may be a target.

@@ -19,13 +19,14 @@ from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 
 MEMORY, KNEE, CRITICAL, FASTEST = "memory", "knee", "critical_batch_size", "fastest_batch_size"
-SECONDS, OUTCOME, RANGE = "seconds", "outcome", "range"
+SECONDS, OUTCOME, RANGE = "seconds", "outcome", "range"  # an outcome's row has its name
 NOTHING = "nothing"
-# In the order of the rows, from above.
-_ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS, OUTCOME, RANGE)
+# In the order of the rows, from above; those of outcomes stand between the last two.
+_ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS)
 _COLUMNS = ("row", "label", "batch_size", "low", "high", "verdict")
 _ROW = 0.3  # inches
 _MOST_SERIES = 6
+_NEAR_END = 0.86  # share of the axis from which there is no room for a number on the right
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
     largest_within_margin.WITHIN: ("o", True, "within the margin"),
@@ -42,8 +43,8 @@ _RECOMMENDED = canvas.COLOURS[2]
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and limit, and of those that are tested per batch size.
 
-    `row` is the limit or `range`, or `nothing` where there is no advice; `low` and `high` are the
-    ends of an interval or of the range.
+    `row` is the limit, of an outcome its name, or `range`, or `nothing` where there is no advice;
+    `low` and `high` are the ends of an interval or of the range.
     """
     summary, sizes = tables.advice, tables.advice_sizes
     factors = run_series.varying(summary)
@@ -71,15 +72,15 @@ def _entries(row: dict[str, Any], sizes: pandas.DataFrame) -> Iterator[dict[str,
         if pandas.notna([row[name], *ends.values()]).any():
             yield {"row": name, "label": label, "batch_size": row[name], **ends}
     slower = f"{wording.number(100 * row['slower'])} %"
-    words = {SECONDS: f"time to target within {slower}"}
-    if pandas.notna(row["margin"]):
-        outcome = str(row["outcome"])
-        margin = amount(outcome, float(row["margin"]))
-        words[OUTCOME] = f"{outcome.replace('_', ' ')} within {margin}"
-    for limit, label in words.items():
-        for each in sizes[sizes["limit"] == limit].to_dict("records"):
-            entry = {"row": limit, "label": label, "verdict": each["verdict"]}
-            yield {**entry, "batch_size": each["batch_size"]}
+    for each in sizes[sizes["limit"].isin([SECONDS, OUTCOME])].to_dict("records"):
+        limit, label = SECONDS, f"time to target within {slower}"
+        if each["limit"] == OUTCOME:
+            if pandas.isna(each["outcome"]):
+                continue
+            limit = str(each["outcome"])
+            label = f"{limit.replace('_', ' ')} within {amount(limit, float(each['margin']))}"
+        entry = {"row": limit, "label": label, "verdict": each["verdict"]}
+        yield {**entry, "batch_size": each["batch_size"]}
     ends = {"low": row["smallest"], "high": row["largest"]}
     known = pandas.notna(row["smallest"])
     label = "recommended" if known else "no recommendation"
@@ -137,13 +138,14 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _rows(frame: pandas.DataFrame) -> list[str]:
     """Returns the rows of a series from below, as the axis counts them."""
-    there = set(frame["row"])
-    return [row for row in reversed(_ROWS) if row in there]
+    there = dict.fromkeys(frame["row"])
+    outcomes = [row for row in there if row not in (*_ROWS, RANGE)]
+    return [row for row in (RANGE, *reversed(outcomes), *reversed(_ROWS)) if row in there]
 
 
 def _tried(frame: pandas.DataFrame) -> list[int]:
     """Returns the batch sizes that were tried; without any, those of the limits."""
-    tried = frame.loc[frame["row"].isin([SECONDS, OUTCOME]), "batch_size"].dropna()
+    tried = frame.loc[frame["verdict"].notna(), "batch_size"].dropna()
     found = tried if len(tried) else frame["batch_size"].dropna()
     return sorted({round(float(size)) for size in found})
 
@@ -163,13 +165,14 @@ def _draw_series(
     axes: Axes, frame: pandas.DataFrame, rows: list[str], ends: tuple[float, float]
 ) -> None:
     left, right = ends
+    axes.set_xlim(ends)
     recommended = frame[frame["row"] == RANGE].iloc[0]
     if pandas.notna(recommended["low"]):
         low, high = np.log2([float(recommended["low"]), float(recommended["high"])])
         axes.axvspan(low - 0.12, high + 0.12, color=_RECOMMENDED, alpha=0.12, linewidth=0, zorder=0)
     for height, row in enumerate(rows):
         entries = frame[frame["row"] == row]
-        if row in (SECONDS, OUTCOME):
+        if entries["verdict"].notna().any():
             _draw_tested(axes, entries, height)
         elif row == RANGE:
             _draw_range(axes, entries.iloc[0], height)
@@ -207,7 +210,7 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
         text = wording.grouped(float(entry["high"]))
         if at > right:
             axes.plot(right - 0.06, height, ">", color=colour, markersize=9, zorder=2)
-        _beside(axes, text, min(at, right - 0.8), height, colour)
+        _beside(axes, text, at, height, colour)
         return
     low, high = (
         np.log2(float(entry[end])) if pandas.notna(entry[end]) else other
@@ -235,16 +238,21 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
         else:
             end, arrow = (left + 0.06, "<") if at < left else (right - 0.06, ">")
             axes.plot(end, height, arrow, color=colour, markersize=8, zorder=3)
-        where = min(max(at, left + 0.1), right - 0.7)
-        _beside(axes, wording.number(float(value)), where, height, colour)
+        number = wording.grouped if float(value) >= 1000 else wording.number
+        _beside(axes, number(float(value)), at, height, colour)
 
 
 def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
+    """Writes beside a mark: on its right, or on its left where the panel ends there."""
+    left, right = axes.get_xlim()
+    at = min(max(at, left), right)
+    leftwards = at - left > _NEAR_END * (right - left)
     axes.annotate(
         text,
         (at, height),
-        (6, 4),
+        (-9 if leftwards else 8, 4),
         textcoords="offset points",
+        ha="right" if leftwards else "left",
         fontsize=8,
         fontweight="bold",
         color=colour,

@@ -37,8 +37,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     points = against_epoch.points(len(runs) + len(groups))
     mean_points = against_epoch.points(len(groups) * len(styles))
     for (left, *right), group in zip(grid, groups, strict=True):
-        against_epoch.draw_panel(left, group.frame, _COLUMN, styles, points, mean_points, along)
         _log_axis(left, group.frame)
+        against_epoch.draw_panel(left, group.frame, _COLUMN, styles, points, mean_points, along)
         left.set_title(f"Distance, {group.label}" if group.label else "Distance")
         left.set_ylabel("distance within an epoch")
         for axes in right:

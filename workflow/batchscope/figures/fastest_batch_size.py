@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from batchscope import wording
-from batchscope.analysis import intervals, to_target_tables
+from batchscope.analysis import fastest_batch_size, intervals, to_target_tables
 from batchscope.analysis.updates_to_target import Scaling
 from batchscope.catalogue import own_columns
 from batchscope.figures import Tables, critical_batch_size
@@ -22,6 +22,7 @@ _COLUMNS = 3  # panels in a row
 _MOST_TOLD = 3  # series described in words
 _HALF = canvas.COLOURS[3]
 _SECONDS = "seconds"
+_CLOSE = 0.01  # share of the closed form's time up to which measured ones are told to be it
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -168,4 +169,25 @@ def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]
         f"{f' ({ends})' if ends else ''}, with {wording.number(best.seconds)} s; from "
         f"{wording.number(best.low)} to {wording.number(best.high)} it takes at most 10 % longer. "
         f"Half of a step is fixed cost at batch size {wording.number(half[0])}."
+    )
+    yield from _misfit(scaling)
+
+
+def _misfit(scaling: Scaling) -> Iterator[str]:
+    """Yields how far the measured times lie from the closed form, and where farthest."""
+    constants = (scaling.fit.updates_min, scaling.fit.examples_min, *scaling.step)
+    apart = fastest_batch_size.misfit(scaling.batch_sizes, scaling.measured[_SECONDS], constants)
+    known = apart[np.isfinite(apart)]
+    if not len(known):
+        return
+    farthest = int(np.nanargmax(np.abs(apart)))
+    share = math.expm1(apart[farthest])
+    if abs(share) < _CLOSE:
+        yield f"The measured times lie within {100 * _CLOSE:.0f} % of it."
+        return
+    rms = math.expm1(math.sqrt(float(np.mean(known**2))))
+    more = "longer" if share > 0 else "less"
+    yield (
+        f"The measured times stray from it by {100 * rms:.0f} % (root mean square), farthest at "
+        f"batch size {scaling.batch_sizes[farthest]}, which took {100 * abs(share):.0f} % {more}."
     )

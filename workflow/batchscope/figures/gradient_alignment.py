@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
@@ -37,6 +37,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(
         len(groups), columns, width=8.4 / max(columns, 2), height=height, sharex=True, sharey=True
     )
+    grid[0, 0].set_yscale("log" if frame["examples"].notna().any() else "linear")
     for row, group in zip(grid, groups, strict=True):
         ends = _ends(group.frame)
         for index, axes in enumerate(row):
@@ -109,7 +110,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, size: int | None) -> None:
         if table.size == 0:
             continue
         examples, style = table.index.to_numpy(float), _style(place)
-        mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
+        mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
         if np.isfinite(low).any():
             axes.fill_between(examples, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.plot(examples, mean, markeredgecolor="white", markeredgewidth=0.5, **style)
@@ -124,7 +125,6 @@ def _scales(grid: np.ndarray, frame: pandas.DataFrame) -> None:
         return
     axes = grid[0, 0]
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
     axes.xaxis.set_major_locator(FixedLocator(canvas.spread([int(b) for b in examples])))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))

@@ -13,7 +13,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
-from batchscope.analysis import intervals as intervals_module
 from batchscope.analysis.best_learning_rates import CHOSEN_ON
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, words
@@ -49,6 +48,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     rates = sorted(frame[_RATE].unique().tolist())
     of_sizes = dict(zip(sizes, _styles(len(sizes)), strict=True))
     of_rates = dict(zip(rates, _styles(len(rates)), strict=True))
+    finished = frame.loc[frame["status"] == canvas.FINISHED, CHOSEN_ON].to_numpy(float)
+    canvas.value_scale(grid[0, 0], finished)
     for row, group in zip(grid, shown, strict=True):
         title = f", {group.label}" if group.label else ""
         row[0].set_title(f"By batch size{title}")
@@ -59,7 +60,6 @@ def draw(frame: pandas.DataFrame) -> Figure:
         _draw_panel(row[1], group.frame, "batch_size", _RATE, of_rates)
         canvas.batch_size_axis(row[1], sizes)
         row[0].set_ylabel("best validation loss (nats)")
-    finished = frame.loc[frame["status"] == canvas.FINISHED, CHOSEN_ON].to_numpy(float)
     if np.isfinite(finished).any():
         canvas.value_axis(grid[0, 0], finished)
         _fit(grid[0, 0], finished)
@@ -161,14 +161,13 @@ def _draw_line(
         zorder=2,
     )
     intervals = {
-        at: intervals_module.t_interval(part) for at, part in rows.groupby(across)[CHOSEN_ON]
+        at: canvas.mean_interval(axes, part) for at, part in rows.groupby(across)[CHOSEN_ON]
     }
     means = np.array([interval.mean for interval in intervals.values()])
-    halves = np.array([interval.high - interval.mean for interval in intervals.values()])
     axes.errorbar(
         np.log2(np.array(list(intervals), float)) + offset,
         means,
-        yerr=np.nan_to_num(halves),
+        yerr=against_batch_size.interval_bars(list(intervals.values())),
         markersize=4.5,
         markeredgecolor="white",
         markeredgewidth=0.5,

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
@@ -59,6 +59,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(
         len(shown), len(_OUTCOMES), width=4.2, height=height, sharex=True, sharey="col"
     )
+    canvas.value_scale(grid[0, 0], frame.loc[frame["status"] == canvas.FINISHED, "loss"])
     for row, (label, rows) in zip(grid, shown, strict=True):
         for axes, (column, title) in zip(row, _OUTCOMES.items(), strict=True):
             _draw_panel(axes, rows, column)
@@ -151,7 +152,7 @@ def _draw_split(axes: Axes, table: pandas.DataFrame, style: dict[str, Any]) -> N
     """Draws one split, from a table of positions by seeds."""
     alphas, values = table.index.to_numpy(float), table.to_numpy(float)
     values = np.where(np.isfinite(values), values, np.nan)
-    mean, low, high, n = intervals.t_intervals(values)
+    mean, low, high, n = canvas.mean_intervals(axes, values)
     if n.max() > 1:
         axes.plot(alphas, values, linewidth=0.5, alpha=0.4, **style)
         axes.fill_between(alphas, low, high, color=style["color"], alpha=0.15, linewidth=0)

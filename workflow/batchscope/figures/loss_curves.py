@@ -30,6 +30,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     points = against_epoch.points(len(_PANELS) * len(runs))
     along = against_epoch.along(frame)
     mean_points = against_epoch.points(len(_PANELS) * len(groups) * len(styles))
+    for column, name in enumerate(_PANELS):
+        against_epoch.value_scale(grid[0, column], frame, name)
     for row, group in zip(grid, groups, strict=True):
         for axes, (column, title) in zip(row, _PANELS.items(), strict=True):
             against_epoch.draw_panel(axes, group.frame, column, styles, points, mean_points, along)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from batchscope import disk, project_files, wording
+from batchscope.analysis import seeds_wanted
 from batchscope.catalogue import figure_names, own_columns, run_factors, sweep_names
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import (
@@ -333,7 +334,9 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
             varied.append(f"{name} {shown}")
     text = f"{wording.count(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
     what = "target" if experiment.own.path else "training loss"
-    return " ".join(filter(None, [text, _targets(rows, what)]))
+    seeds = experiment.own.seeds or len(experiment.trainings.seeds)
+    planned = seeds_wanted.beside_the_plan(seeds, experiment.trainings.seeds_planned)
+    return " ".join(filter(None, [text, planned, _targets(rows, what)]))
 
 
 def _timing_scope(experiment: Experiment) -> str:

@@ -121,13 +121,18 @@ def _questions(
         for factor in factors:
             own = own[own[factor] == row[factor]]
         lines = [f"{title}: what more seeds would tell (power .8, {row['seeds']} seeds so far)"]
+        if isinstance(told := row.get("beside_the_plan"), str):
+            lines.append(f"  {told}")
+        elif pandas.notna(row.get("seeds_planned")):
+            lines.append("  as many seeds as were planned")
+        before = len(lines)
         questions = own.dropna(subset="question").sort_values("seeds_needed_low")
         lines += [f"  {_question(each)}" for each in questions.to_dict("records")]
         if TOO_FEW in str(row["reason"]).split():
             price = advice_words.cost(60 * row["minutes_needed_low"])
             more = advice_words.seeds(*[int(row["seeds_needed_low"])] * 2)
             lines.append(f"  any verdict at all: {more}{price}")
-        if len(lines) == 1:
+        if len(lines) == before:
             lines.append("  nothing: no batch size is left unresolved")
         yield "\n".join(lines)
 

@@ -27,6 +27,8 @@ from batchscope.problems import Place, Problem, received, unknown
 from batchscope.study import experiment_kinds, published_numbers, run_pairs
 from batchscope.study.value_reader import Broken, Reader
 
+# Keys that are of trainings, wherever they were made, and of no times.
+OF_TRAININGS = ("margins", "budgets", "advice", "seeds_planned", "beside")
 EXPECTED_EPOCH = "an epoch given by the experiment's own key 'at_epochs'"
 EXPECTED_REPEATS = "as many timing jobs as the experiment has seeds, which is not stated"
 # Outcomes that may have a margin, all of which `evaluate` measures.
@@ -249,6 +251,37 @@ def budgets(
         text = "received without any times; time_epoch in measure is expected."
         reader.findings.report(Problem((*place, "budgets", budget_kinds.SECONDS), text))
     return found
+
+
+def verdicts(body: dict[str, Any]) -> dict[str, Any]:
+    """Returns what an experiment says of its advice and its seeds; the schema checks both."""
+    stated = as_map(body.get("advice"))
+    return {
+        "slower": stated.get("slower", budget_kinds.SLOWER),
+        "seeds_planned": body.get("seeds_planned"),
+    }
+
+
+def beside_the_plan(
+    place: Place, planned: int | None, seeds: int, reduced: bool
+) -> Iterator[Problem]:
+    """Yields that an experiment has other seeds than it planned.
+
+    Args:
+        place: Where its seeds stand.
+        planned: Seeds that it planned; None where it does not say.
+        seeds: Seeds that it has.
+        reduced: Whether it is a reduced form, which has fewer.
+    """
+    if planned is None or seeds == planned or (reduced and seeds < planned):
+        return
+    if seeds > planned:
+        text = "those added after a look at the data make tests err more often, which is said "
+        text += "beside the verdicts."
+    else:
+        text = "a verdict before that is a look at the data, which is said beside it."
+    told = f"received {wording.count(seeds, 'seed')}; {planned} (seeds_planned) are expected"
+    yield Problem(place, f"{told}: {text}")
 
 
 def _target(reader: Reader, place: Place, raw: Any) -> dict[str, float] | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from batchscope.catalogue import budget_kinds
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.study.claims import Claim
 from batchscope.study.published_numbers import Series
@@ -40,6 +41,9 @@ class Trainings:
         margins: Outcome -> largest loss of it that counts as negligible.
         budgets: What its runs are compared at, as stated: kind -> value, of a target column ->
             value.
+        slower: Share of the fastest batch size's seconds to the target by which one that is
+            advised may take longer.
+        seeds_planned: Seeds that were planned before any was seen; None where it is not said.
         beside: Experiments of times whose limits are drawn beside this one's.
     """
 
@@ -49,6 +53,8 @@ class Trainings:
     pairs: dict[str, tuple[Pair, ...]] = field(default_factory=dict)
     margins: dict[str, float] = field(default_factory=dict)
     budgets: dict[str, Any] = field(default_factory=dict)
+    slower: float = budget_kinds.SLOWER
+    seeds_planned: int | None = None
     beside: tuple[str, ...] = ()
 
 

@@ -327,6 +327,7 @@ class _Planner:
             margins=margins,
             budgets=budgets,
             beside=beside,
+            **experiment_keys.verdicts(body),
         )
         return _experiment(name, body, grid.vary, at_epochs, numbers, trainings=trainings)
 
@@ -334,7 +335,7 @@ class _Planner:
         self, name: str, body: dict[str, Any], grid: grids.Grid
     ) -> Experiment | None:
         place, reader = grid.place, self.reader
-        for key in ("measure", "seeds", "margins", "budgets", "beside"):
+        for key in ("measure", "seeds", *experiment_keys.OF_TRAININGS):
             if key in body:
                 text = "received beside `timing`; a training or a timing experiment is"
                 self.findings.report(Problem((*place, key), f"{text} expected."))
@@ -359,7 +360,7 @@ class _Planner:
         if table is None:
             return None
         self.findings.report(*own_experiment.problems(place, body, margins, budgets, table))
-        trainings = Trainings(margins=margins, budgets=budgets)
+        trainings = Trainings(margins=margins, budgets=budgets, **experiment_keys.verdicts(body))
         vary, own = own_experiment.vary(table), own_experiment.runs(table)
         return _experiment(name, body, vary, (), numbers, trainings=trainings, own=own)
 
@@ -391,7 +392,7 @@ class _Planner:
             self.findings.report(Problem(("max_runs",), text))
 
     def _check_seeds(self, experiments: list[Experiment], stated: tuple[claims.Claim, ...]) -> None:
-        """Warns of experiments with too few seeds for any verdict on a trend."""
+        """Warns of experiments with too few seeds for any verdict, or other ones than planned."""
         sizes = {
             each.name: len({self.runs[run].factors["batch_size"] for run in each.trainings.runs})
             or len(each.vary["batch_size"])
@@ -405,11 +406,14 @@ class _Planner:
         for each in experiments:
             count, several = each.own.seeds or len(each.trainings.seeds), sizes[each.name]
             needed = outcomes.seeds_needed(several, asked)
+            place = ("experiments", each.name, "runs" if each.own.path else "seeds")
             if several > 1 and count < needed:
                 text = f"received {wording.count(count, 'seed')}; at least {needed} are "
                 text += f"expected for a verdict on its {several} batch sizes."
-                key = "runs" if each.own.path else "seeds"
-                self.findings.warn(Problem(("experiments", each.name, key), text))
+                self.findings.warn(Problem(place, text))
+            planned, reduced = each.trainings.seeds_planned, self.scale == "reduced"
+            for problem in experiment_keys.beside_the_plan(place, planned, count, reduced):
+                self.findings.warn(problem)
 
     def _expand(self, grid: grids.Grid, measures: dict[str, Any]) -> list[str]:
         if self._too_many(grid):

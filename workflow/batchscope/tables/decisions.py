@@ -70,9 +70,18 @@ def advice(
 ) -> dict[str, pandas.DataFrame]:
     """Returns which batch sizes to use, and how each stands before every limit."""
     found = study.experiments[experiment]
-    stated = found.trainings.budgets, found.trainings.margins
-    price = seed_costs.price(results, found)
-    told = advice_evidence.told(runs, trajectories, limits, budgets, *stated, price)
+    asked = found.trainings
+    told = advice_evidence.told(
+        runs,
+        trajectories,
+        limits,
+        budgets,
+        asked.budgets,
+        asked.margins,
+        seed_costs.price(results, found),
+        asked.slower,
+        asked.seeds_planned,
+    )
     factors = run_series.factor_columns(runs)
     return {
         "advice": advice_tables.summary(told, factors),

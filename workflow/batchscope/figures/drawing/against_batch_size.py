@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import intervals as intervals_module
 from batchscope.analysis import run_series
+from batchscope.analysis.intervals import Interval
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, words
 
@@ -132,6 +132,8 @@ def draw_panel(
     """Draws one outcome; returns one handle per series for a legend."""
     sizes = sorted(frame["batch_size"].unique().tolist())
     handles, ends = [], []
+    values = frame.loc[frame["status"] == canvas.FINISHED, panel.column].to_numpy(float)
+    canvas.value_scale(axes, values)
     for index, group in enumerate(groups):
         style = canvas.line_style(index)
         place = Place(dodge(index, len(groups), sizes), len(groups))
@@ -140,7 +142,6 @@ def draw_panel(
         handle, high = draw_series(axes, group.frame, panel.column, style, place)
         handles.append(handle)
         ends.append(high)
-    values = frame.loc[frame["status"] == canvas.FINISHED, panel.column].to_numpy(float)
     finish(axes, panel, sizes, values, np.concatenate(ends))
     canvas.mark_failures(axes, frame)
     return handles
@@ -194,20 +195,28 @@ def draw_series(
         zorder=2,
     )
     by_size = finished.groupby("batch_size")[column]
-    intervals = {size: intervals_module.t_interval(values) for size, values in by_size}
+    intervals = {size: canvas.mean_interval(axes, values) for size, values in by_size}
     means = np.array([interval.mean for interval in intervals.values()])
-    halves = np.array([interval.high - interval.mean for interval in intervals.values()])
-    halves = np.nan_to_num(halves)  # one seed: a mean without an interval
+    bars = interval_bars(list(intervals.values()))
     handle = axes.errorbar(
         np.log2(np.array(list(intervals), float)) + place.offset,
         means,
-        yerr=halves,
+        yerr=bars,
         markeredgecolor="white",
         markeredgewidth=0.6,
         zorder=3,
         **{"markersize": 5.5 if len(intervals) <= 16 else 3.5, "elinewidth": 1.2, **style},
     )
-    return handle, means + halves
+    return handle, means + bars[1]
+
+
+def interval_bars(found: list[Interval]) -> np.ndarray:
+    """Returns how far intervals reach below and above their means, shape (2, intervals).
+
+    0 where one seed gives a mean without an interval.
+    """
+    sides = [(each.mean - each.low, each.high - each.mean) for each in found]
+    return np.nan_to_num(np.array(sides, float).reshape(-1, 2).T)
 
 
 def positions(rows: pandas.DataFrame, place: Place) -> pandas.Series:

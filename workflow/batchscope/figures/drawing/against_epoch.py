@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas
 
@@ -121,14 +121,23 @@ def used_axis(axes: Axes, values: pandas.Series) -> None:
 
 def value_axis(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
     """Scales by finished runs, where there are any: what diverged leaves the panel."""
-    finished = frame.loc[frame["status"] == canvas.FINISHED, column]
-    values = finished if finished.notna().any() else frame[column]
+    values = _scaled_by(frame, column)
     if values.notna().any():
         canvas.value_axis(axes, values)
         if axes.get_yscale() == "linear":
             low, high = values.min(), values.max()
             margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
             axes.set_ylim(low - margin, high + margin)
+
+
+def value_scale(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
+    """Makes the vertical axis logarithmic where `value_axis` will: before means are drawn."""
+    canvas.value_scale(axes, _scaled_by(frame, column))
+
+
+def _scaled_by(frame: pandas.DataFrame, column: str) -> pandas.Series:
+    finished = frame.loc[frame["status"] == canvas.FINISHED, column]
+    return finished if finished.notna().any() else frame[column]
 
 
 def draw_panel(
@@ -202,7 +211,7 @@ def _draw_mean(
     table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
     table = table.iloc[thinned(len(table), points, along)]
     at = table.index.to_numpy(float)
-    mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
+    mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
     if band and np.isfinite(low).any():
         axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
     axes.plot(at, mean, **style)

@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from batchscope import project_files, wording
-from batchscope.analysis import run_series
+from batchscope.analysis import intervals, run_series
+from batchscope.analysis.intervals import Interval
 from batchscope.host import absence
 
 STYLE = project_files.STYLE
@@ -143,14 +144,41 @@ def spacing(batch_sizes: list[int]) -> float:
     return float(np.diff(positions).min()) if len(positions) > 1 else 1.0
 
 
-def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
+def value_scale(axes: Axes, values: Any) -> None:
     """Makes the vertical axis logarithmic where positive values span much, linear elsewhere.
+
+    Before intervals are drawn: what they are depends on it, as `mean_interval` says.
+    """
+    values = np.asarray(values, float)
+    values = values[np.isfinite(values)]
+    if len(values) and values.min() > 0 and values.max() >= _LOG_SPAN * values.min():
+        axes.set_yscale("log")
+
+
+def mean_interval(axes: Axes, values: Any) -> Interval:
+    """Returns the mean of values with its 95 % t-interval, on a logarithmic axis of its logarithm.
+
+    Else the lower end of a positive quantity may lie below 0, where a logarithmic axis has no
+    place.
+    """
+    return intervals.t_interval(values, logarithmic=axes.get_yscale() == "log")
+
+
+def mean_intervals(axes: Axes, values: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns mean, ends and number of each row, as `mean_interval` does of one."""
+    return intervals.t_intervals(values, logarithmic=axes.get_yscale() == "log")
+
+
+def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
+    """Scales the vertical axis by `value_scale`, with its ticks and its ends.
+
+    Where positive values and zeros span much it is linear up to the least of them.
 
     Args:
         axes: The panel.
         values: What is drawn; it settles the scale.
-        ends: Upper ends of intervals, which a logarithmic axis must reach too. Lower ends may
-            lie below zero and are cut at its foot.
+        ends: Upper ends of intervals, which a logarithmic axis must reach too. Lower ends are cut
+            at its foot.
     """
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
@@ -159,7 +187,7 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
     if len(positive) == 0 or positive.max() < _LOG_SPAN * positive.min():
         return
     if len(positive) == len(values):
-        axes.set_yscale("log")
+        value_scale(axes, values)
         few_log_labels(axes.yaxis, positive.max() / positive.min())
         top = np.max(np.append(ends, positive.max()))
         margin = (top / positive.min()) ** 0.06
