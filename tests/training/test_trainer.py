@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +24,7 @@ from digit_runs import (
     run_name,
     step,
     train,
+    wait_for_checkpoints,
     with_digits,
 )
 from project import ROOT
@@ -108,13 +108,7 @@ def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again, ki
     kills = 0
     for checkpoints in (1, 5, 12):  # further into the training each time
         process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        seen, last, limit = 0, None, time.monotonic() + 600
-        while process.poll() is None and seen < checkpoints and time.monotonic() < limit:
-            path = folder / "checkpoint.npz"
-            now = os.stat(path).st_mtime_ns if path.exists() else None
-            if now is not None and now != last:
-                seen, last = seen + 1, now
-            time.sleep(0.001)
+        wait_for_checkpoints(process, folder, checkpoints)
         if process.poll() is None:
             process.send_signal(kill)
             kills += 1

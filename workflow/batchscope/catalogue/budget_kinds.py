@@ -7,7 +7,6 @@ from batchscope.catalogue.parameters import Parameter
 
 EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
 TARGET, CONVERGENCE = "target", "convergence"
-KINDS = (EPOCHS, UPDATES, SECONDS, TARGET, CONVERGENCE)  # in the order of tables and figures
 # Kind -> the column of trajectories.csv that is equal.
 AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
 # What was taken to a target is an outcome of its own.
