@@ -158,7 +158,7 @@ def single_gradients(results, which, indices):
     model = run.model(which)
     images, labels = run.data.images("train"), run.data.labels("train")
 
-    @tf.function
+    @tf.function(autograph=False)
     def gradients(image, label):
         with tf.GradientTape() as tape:
             probabilities = model(image[None], training=False)
