@@ -313,6 +313,18 @@ def test_every_run_and_column_is_in_the_table(example):
         assert run in page.text
 
 
+def test_what_every_study_asks_about_is_shown_first(example):
+    study, results, path, _ = example
+    rows = runs_table.complete(study, report.read(study, results, path, partial=True).rows)
+    shown = [column.name for column in runs_table.build(rows)[0]["columns"] if column.usual]
+    found = shown[shown.index("status") + 1 : -1]  # the run's name is last
+    asked = [name for name in found if outcomes.outcome(name)]
+    assert found[: len(asked)] == asked
+    assert {"test_accuracy", "generalisation_gap", "sharpness_full_0.001"} <= {*asked}
+    others = [f"{split}_{what}" for split in records.SPLITS for what in ("loss", "accuracy")]
+    assert found[len(asked) :] == [name for name in others if name not in asked]
+
+
 def test_exact_numbers_stand_behind_rounded_ones(example):
     study, results, path, html = example
     inputs = report.read(study, results, path, partial=True)
