@@ -181,7 +181,7 @@ def _draw_series(
 
 def _draw_tested(axes: Axes, entries: pandas.DataFrame, height: int) -> None:
     for entry in entries.to_dict("records"):
-        if verdict_marks.drawn(entry["verdict"]):
+        if entry["verdict"] in _VERDICTS:
             at = np.log2(float(entry["batch_size"]))
             axes.plot(at, height, **verdict_marks.look(entry["verdict"]), zorder=3)
 

@@ -21,11 +21,6 @@ _MARKERS = {
 }
 
 
-def drawn(verdict: str) -> bool:
-    """Whether a verdict has a mark."""
-    return verdict in _MARKERS
-
-
 def look(verdict: str) -> dict[str, Any]:
     """Returns how a verdict is drawn, as arguments of a line without a line."""
     marker, filled = _MARKERS[verdict]
