@@ -165,6 +165,7 @@ def test_numeric_order():
 
 
 @real
+@pytest.mark.slow
 def test_the_real_cats_and_dogs(tmp_path):
     path = max((Path(DATA) / "cats_vs_dogs").glob("*.zip"), key=lambda path: path.stat().st_size)
     split = {"train": 600, "validation": 200, "test": 200, "seed": 0}
