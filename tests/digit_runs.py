@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,16 @@ def step(*arguments: str) -> tuple[int, str]:
     process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     output, _ = process.communicate(timeout=600)
     return process.returncode, output
+
+
+def wait_for_checkpoints(process: subprocess.Popen, folder: Path, count: int) -> None:
+    """Waits until a training has written so many checkpoints, or ends, or ten minutes."""
+    path, seen, last, limit = folder / "checkpoint.npz", 0, None, time.monotonic() + 600
+    while process.poll() is None and seen < count and time.monotonic() < limit:
+        now = os.stat(path).st_mtime_ns if path.exists() else None
+        if now is not None and now != last:
+            seen, last = seen + 1, now
+        time.sleep(0.001)
 
 
 def with_digits(digits: Path, results: Path) -> Path:

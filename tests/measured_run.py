@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import run_names
+from batchscope.catalogue import measure_settings, run_names
 from batchscope.store import records
 
 DATASET = "tiny-0123abcd"
@@ -24,6 +24,22 @@ RUN = run_names.run_name(
     }
 )
 COUNTS = {"train": 70, "validation": 20, "test": 30}
+
+
+def measured(
+    measure: str,
+    results: Path,
+    folder: Path,
+    settings: dict[str, Any] | None = None,
+    name: str = "out.json",
+) -> dict[str, Any]:
+    """Measures the run and returns the record, which is written into a folder under a name."""
+    from batchscope import measures
+    from batchscope.measures.finished_run import FinishedRun
+
+    given = measure_settings.settings_name(measure, settings or {})
+    measures.write(measure, [FinishedRun(results, RUN)], given, folder / name)
+    return disk.read_json(folder / name)
 
 
 def write_dataset(results: Path, classes: int = 3) -> None:

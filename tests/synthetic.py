@@ -19,6 +19,7 @@ from batchscope.catalogue.timings import OF_TRAININGS
 from batchscope.store import job_files, records
 from batchscope.study.claims import Claim
 from batchscope.study.plan import Experiment, Trainings
+from batchscope.tables import long_tables, run_table
 
 DATASET = run_names.token("digits", "1f0a93c2")
 LAYERS = ("conv_1", "conv_2", "dense_1", "output")
@@ -109,6 +110,17 @@ def write(
     dataset = {"dataset": DATASET, "counts": counts, "input_shape": [8, 8, 1], "classes": 10}
     dataset |= {"source": "scikit-learn", "split_seed": 0, "skipped_count": 0, "bytes": 115008}
     disk.write_json(records.dataset_folder(results, DATASET) / "record.json", dataset)
+
+
+def tabulate(
+    results: Path, planned: Study, folder: Path, only: Iterable[str] = (), name: str = "gap"
+) -> None:
+    """Writes the tables of an experiment: all, or some that are made of no other."""
+    if not only:
+        run_table.write(results, planned, name, folder)
+    for table in only:
+        frame = run_table.maker(table)(results, planned, name)
+        long_tables.write_table(frame, folder / f"{table}.csv")
 
 
 def _write_run(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import costs
 from batchscope.analysis import claim_tests
 
 VALUES = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
@@ -150,7 +151,7 @@ def test_no_seeds_decide_what_lies_at_its_bound():
 
 # --- Error rates: of every type, claims that are just false, and contraries that are just false ---
 
-DRAWS, SEEDS = 600, 6
+SEEDS = 6
 AT = [16, 32, 64, 128]
 
 
@@ -173,19 +174,21 @@ FALSE = {
 
 
 @pytest.mark.parametrize("kind", FALSE)
-def test_what_is_false_is_shown_in_five_percent_at_most(kind):
+@costs.draws(60, 600)
+def test_what_is_false_is_shown_in_five_percent_at_most(kind, draws):
     generator = np.random.default_rng(20)
-    found = [FALSE[kind](generator) for _ in range(DRAWS)]
-    most = 0.05 + 3 * math.sqrt(0.05 * 0.95 / DRAWS)
+    found = [FALSE[kind](generator) for _ in range(draws)]
+    most = 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
     assert np.mean([tested.p < 0.05 for tested in found]) <= most
     assert np.mean([tested.p_against < 0.05 for tested in found]) <= most
 
 
-def test_a_margin_that_is_met_and_a_clear_effect_are_found():
+@costs.draws(30, 200)
+def test_a_margin_that_is_met_and_a_clear_effect_are_found(draws):
     generator = np.random.default_rng(21)
-    close = [claim_tests.equivalence(0.1 * nothing(generator), 1.0).p for _ in range(200)]
+    close = [claim_tests.equivalence(0.1 * nothing(generator), 1.0).p for _ in range(draws)]
     clear = [
         claim_tests.trend(0.3 * nothing(generator) + [0, 1, 2, 3], AT, "rises").p
-        for _ in range(200)
+        for _ in range(draws)
     ]
     assert np.mean(np.array(close) < 0.05) > 0.9 and np.mean(np.array(clear) < 0.05) > 0.9

@@ -10,6 +10,7 @@ import numpy as np
 import pandas
 import pytest
 
+import costs
 from batchscope.analysis import claim_cells, claim_words, ledger, paired_tests
 from batchscope.study import claims as stated
 from batchscope.study.claims import Claim
@@ -278,9 +279,10 @@ def test_a_grid_without_the_cells_is_told():
     assert nothing["missing"]["one"] == "results of gap"
 
 
-def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anything():
+@costs.draws(30, 200)
+def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anything(draws):
     """Six seeds, four series of noise: every claim lies at its own bound."""
-    generator, draws = np.random.default_rng(5), 200
+    generator = np.random.default_rng(5)
     stated_here = [
         *(claim(f"t{way}", test("trend", direction=way)) for way in ("rises", "falls")),
         *(claim(f"v{size}", test("value", low=0.0, cells={"batch_size": (size,)}))

@@ -14,18 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import ExifTags, Image
-from test_datasets import (
-    LABELS,
-    THIRDS,
-    fault,
-    little_mnist,
-    npz,
-    own,
-    picture,
-    prepared,
-    server,
-    write_folder,
-)
+from test_datasets import LABELS, own
+from test_mnist import server
+from test_photographs import picture, write_folder
 
 import report_example
 from batchscope import datasets, disk, report
@@ -34,6 +25,7 @@ from batchscope.errors import UserError
 from batchscope.store import data_warnings, records, status
 from batchscope.study import config
 from digit_runs import DIGITS
+from prepared_data import THIRDS, fault, little_mnist, npz, prepared
 
 __all__ = ["server"]  # a fixture
 

@@ -1,6 +1,5 @@
 """What the figures of trainings show, of tables that are made up."""
 
-import dataclasses
 import itertools
 import shutil
 
@@ -14,10 +13,10 @@ from batchscope.analysis import intervals, ratio_intervals, run_series
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import update_norms
 from batchscope.figures.drawing import canvas
-from batchscope.tables import run_table
 from drawing import texts
 
 RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
+NOISE_TABLES = ("runs", "at_epochs")
 # Figures of trainings; those of timings are tested beside their own tables.
 NAMES = [
     name
@@ -41,11 +40,11 @@ AGAINST_BATCH_SIZE = (
 )
 
 
-def tables_of(folder, runs, failed=None, patience=False, measures=None):
-    """Writes a made-up experiment and returns the folder of its tables."""
+def tables_of(folder, runs, failed=None, patience=False, measures=None, only=()):
+    """Writes a made-up experiment; returns the folder of its tables, all or some."""
     planned = synthetic.study(runs, measures)
     synthetic.write(folder / "results", planned, failed, patience)
-    run_table.write(folder / "results", planned, "gap", folder / "tables")
+    synthetic.tabulate(folder / "results", planned, folder / "tables", only)
     return folder / "tables"
 
 
@@ -113,7 +112,7 @@ def test_a_legend_only_where_there_is_something_to_tell_apart(two_rates, tmp_pat
         "learning rate 0.05",
         "learning rate 0.1",
     ]
-    folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
+    folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={}, only=["runs"])
     assert figure.draw(figure.select(figures.read(folder))).legends == []
 
 
@@ -156,7 +155,7 @@ def test_numbers_on_an_axis_are_plain_whatever_its_scale(values):
 
 def test_one_seed_has_a_mean_and_no_interval(tmp_path):
     figure = figures.FIGURES["weight_distance"]
-    folder = tables_of(tmp_path, synthetic.grid(seeds=[0]))
+    folder = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=["runs"])
     axes = figure.draw(figure.select(figures.read(folder))).axes[0]
     for segment in axes.containers[0].lines[2][0].get_segments():
         assert segment[0, 1] == segment[1, 1]
@@ -318,7 +317,7 @@ def noise_lines(drawing, size):
 
 
 def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
-    tables = tables_of(tmp_path, synthetic.grid([16, 256]))
+    tables = tables_of(tmp_path, synthetic.grid([16, 256]), only=NOISE_TABLES)
     figure, frame = frame_of("noise_scale", tables)
     assert frame["place"].drop_duplicates().tolist() == ["start", "epoch", "end"]
     drawing = figure.draw(frame)
@@ -340,7 +339,8 @@ def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
 
 
 def test_the_noise_scale_of_one_seed_may_not_be_resolved(tmp_path):
-    figure, frame = frame_of("noise_scale", tables_of(tmp_path, synthetic.grid(seeds=[0])))
+    tables = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=NOISE_TABLES)
+    figure, frame = frame_of("noise_scale", tables)
     drawing = figure.draw(frame)
     negative = frame[frame["gradient_norm_squared"] < 0]
     assert len(negative) and negative["gradient_noise_scale"].isna().all()
@@ -354,9 +354,10 @@ def test_the_noise_scale_of_one_seed_may_not_be_resolved(tmp_path):
 
 def test_the_noise_scale_of_adam_and_without_epochs_between(tmp_path):
     cases = [{"optimizer": "sgd"}, {"optimizer": "adam"}]
-    tables = figures.read(tables_of(tmp_path, synthetic.grid([16, 32], [0, 1], cases)))
+    runs = synthetic.grid([16, 32], [0, 1], cases)
+    tables = figures.read(tables_of(tmp_path, runs, only=NOISE_TABLES))
     figure = figures.FIGURES["noise_scale"]
-    frame = figure.select(dataclasses.replace(tables, at_epochs=tables.at_epochs[:0]))
+    frame = figure.select(figures.Tables(runs=tables.runs, at_epochs=tables.at_epochs[:0]))
     assert set(frame["place"]) == {"start", "end"}
     drawing = figure.draw(frame)
     assert any("Adam: of the raw gradients" in text for text in texts(drawing))
@@ -364,7 +365,8 @@ def test_the_noise_scale_of_adam_and_without_epochs_between(tmp_path):
 
 
 def test_a_single_seed_shows_the_errors_of_the_curvature_itself(tmp_path):
-    figure, frame = frame_of("hessian", tables_of(tmp_path, synthetic.grid(seeds=[0])))
+    tables = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=["runs"])
+    figure, frame = frame_of("hessian", tables)
     axes = figure.draw(frame).axes[1]
     segments = axes.containers[0].lines[2][0].get_segments()
     halves = [(segment[1, 1] - segment[0, 1]) / 2 for segment in segments]
@@ -466,7 +468,7 @@ def test_series_and_what_follows_from_the_batch_size(tmp_path):
         for size, rate in ((32, 0.01), (64, 0.02), (128, 0.04))
         for run in synthetic.grid([size], [0, 1], learning_rate=rate)
     ]
-    frame = run_series.read(tables_of(tmp_path, runs) / "runs.csv")
+    frame = run_series.read(tables_of(tmp_path, runs, only=["runs"]) / "runs.csv")
     assert run_series.varying(frame) == ["learning_rate"]
     assert run_series.series_factors(frame) == []
     assert run_series.coupled_factors(frame) == {"learning_rate": [0.01, 0.02, 0.04]}
@@ -482,7 +484,8 @@ def test_factors_that_move_together_are_told_once_and_named_whole(tmp_path):
         {"learning_rate": 0.1, "optimizer": "sgd", "momentum": 0.9, "nesterov": True},
     ]
     runs = synthetic.grid([16, 32], [0], cases)
-    frame = run_series.read(tables_of(tmp_path, runs, measures={}) / "runs.csv")
+    folder = tables_of(tmp_path, runs, measures={}, only=["runs"])
+    frame = run_series.read(folder / "runs.csv")
     assert [group.label for group in run_series.series(frame)] == [
         "learning rate 0.1, sgd, momentum 0, no nesterov",
         "learning rate 0.001, adam, momentum 0, no nesterov",

@@ -6,10 +6,10 @@ import pytest
 from test_figures import texts
 
 import own_table
+import synthetic
 from batchscope import figures
 from batchscope.figures.drawing import against_epoch
 from batchscope.study import planner
-from batchscope.tables import run_table
 
 FIGURE = figures.FIGURES["progress"]
 
@@ -105,11 +105,11 @@ def test_lines_are_thinned_in_equal_ratios():
     assert against_epoch.thinned(5, 10, "updates").tolist() == [0, 1, 2, 3, 4]
 
 
-def selected(folder, frame):
+def selected(folder, frame, only=()):
     """Returns what the figure shows of a table of trainings that were made elsewhere."""
     own_table.write(folder, frame)
     study = planner.make(own_table.study(), folder=folder)
-    run_table.write(folder, study, "a", folder)
+    synthetic.tabulate(folder, study, folder, only, "a")
     return FIGURE.select(figures.read(folder))
 
 
@@ -124,7 +124,8 @@ def test_trainings_made_elsewhere_have_no_panel_of_times_that_nobody_knows(tmp_p
 
 
 def test_seconds_of_ones_own_are_the_means_over_seeds(tmp_path):
-    frame = selected(tmp_path, own_table.rows(("plain",), seconds=True))
+    given = own_table.rows(("plain",), seconds=True)
+    frame = selected(tmp_path, given, ["runs", "trajectories"])
     # A second per update is 0.01 and 0.001 of the seed, 0 to 5.
     assert frame["seconds"].tolist() == pytest.approx((frame["updates"] * 0.0125).tolist())
     assert len(FIGURE.draw(frame).axes) == 3

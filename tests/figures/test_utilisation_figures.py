@@ -205,15 +205,18 @@ def test_every_shape_of_timing(shape, laid_out):
             assert "Machine: local." in texts(drawing) or name == "max_batch_size"
 
 
-def test_the_same_bytes_for_the_same_data():
+@pytest.mark.parametrize(
+    "name",
+    ["utilisation", *(pytest.param(name, marks=pytest.mark.slow) for name in [*MODULES][1:])],
+)
+def test_the_same_bytes_for_the_same_data(name):
     samples = sampled((1, 8), seconds=0.5, pause=0.2)
     made = tables(utilisation=busy(), samples=samples, **searches((tried(TRIES), {})))
-    for name, module in MODULES.items():
-        figure = figures.FIGURES[name]
-        frame = reread(module.select(made))
-        files = [canvas.svg_and_png(figure.draw(frame), figure.entry.title) for _ in range(2)]
-        assert files[0] == files[1]
-        assert figure.entry.measures[0] in OF_SWEEPS and len(figure.entry.caption) > 100
+    figure = figures.FIGURES[name]
+    frame = reread(MODULES[name].select(made))
+    files = [canvas.svg_and_png(figure.draw(frame), figure.entry.title) for _ in range(2)]
+    assert files[0] == files[1]
+    assert figure.entry.measures[0] in OF_SWEEPS and len(figure.entry.caption) > 100
 
 
 def test_utilisation_has_medians_quartiles_and_the_machine():

@@ -139,14 +139,6 @@ def test_record(tmp_path):
     assert record["zero_updates"] == 1
 
 
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_null_values(tmp_path, status):
-    write_way(tmp_path, CORNER, status, norms=[])
-    record = measured(tmp_path)
-    assert record["status"] == status
-    assert record["values"] == dict.fromkeys(MEASURES["displacement"].columns_for({}))
-
-
 def test_a_run_without_norms_is_named(tmp_path):
     write_way(tmp_path, CORNER, norms=[])
     with pytest.raises(UserError, match=r"\+seed=3: received no norms.*update_norms: true"):

@@ -46,12 +46,6 @@ def test_same_numbers_as_keras(results, tmp_path):
     assert values["generalisation_gap_accuracy"] == accuracies
 
 
-def test_twice_the_same_bytes(results, tmp_path):
-    for name in ("one", "two"):
-        measures.write("evaluate", [FinishedRun(results[0], RUN)], "w=best", tmp_path / name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
 def test_chunks_dropout_and_penalty():
     model = keras.Sequential(
         [
@@ -138,17 +132,6 @@ def test_gaps_without_finite_loss_are_null():
     measured = gaps(float("nan"), 0.5)
     assert measured["generalisation_gap"] is None
     assert measured["generalisation_gap_ratio"] is None
-
-
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_null_values(tmp_path, status):
-    write_run(tmp_path, status, with_weights=False)
-    output = tmp_path / "out.json"
-    measures.write("evaluate", [FinishedRun(tmp_path, RUN)], "default", output)
-    record = disk.read_json(output)
-    assert record["status"] == status
-    assert set(record["values"].values()) == {None}
-    assert tuple(record["values"]) == tuple(MEASURES["evaluate"].columns)
 
 
 def test_every_entry_has_its_module():

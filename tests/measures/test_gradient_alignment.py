@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
-from measured_run import COUNTS, RUN, write_dataset, write_record, write_run
+from measured_run import COUNTS, RUN, measured, write_dataset, write_record, write_run
 
 SETTINGS = measure_settings.parse_settings("gradient_alignment", "default")
 
@@ -185,6 +185,9 @@ def test_logistic_regression_by_hand():
 # The file.
 
 
+written = functools.partial(measured, "gradient_alignment")
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
@@ -195,11 +198,6 @@ def results(tmp_path_factory):
     (run / "epochs").mkdir()
     shutil.copy(run / "final.npz", run / "epochs" / "middle.npz")
     return folder
-
-
-def written(results, tmp_path, settings="default", name="out.json"):
-    measures.write("gradient_alignment", [FinishedRun(results, RUN)], settings, tmp_path / name)
-    return disk.read_json(tmp_path / name)
 
 
 def test_record(results, tmp_path):
@@ -225,33 +223,16 @@ def test_record(results, tmp_path):
 def test_single_norm_is_that_of_the_gradients(results, tmp_path):
     from batchscope.measures import sharpness
 
-    settings = measure_settings.settings_name("gradient_alignment", {"examples": 8, "draws": 2})
-    record = written(results, tmp_path, settings)
+    record = written(results, tmp_path, {"examples": 8, "draws": 2})
     loss, _ = sharpness.objective(FinishedRun(results, RUN), {"examples": 8})
     _, mean = loss.loss_and_gradient(loss.weights())
     assert record["places"][2]["norm"][-1] == pytest.approx(np.linalg.norm(mean), rel=1e-5)
 
 
-def test_twice_the_same_bytes(results, tmp_path):
-    settings = measure_settings.settings_name("gradient_alignment", {"examples": 20, "draws": 3})
-    for name in ("one", "two"):
-        written(results, tmp_path, settings, name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
 def test_run_of_one_epoch_has_no_middle(tmp_path):
     write_dataset(tmp_path)
     write_run(tmp_path)
-    settings = measure_settings.settings_name("gradient_alignment", {"examples": 4, "draws": 1})
-    record = written(tmp_path, tmp_path, settings)
+    record = written(tmp_path, tmp_path, {"examples": 4, "draws": 1})
     assert [place["place"] for place in record["places"]] == ["start", "end"]
     assert record["values"]["gradient_cosine_middle"] is None
     assert record["values"]["gradient_cosine_end"] is not None
-
-
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_null_values(tmp_path, status):
-    write_run(tmp_path, status, with_weights=False)
-    record = written(tmp_path, tmp_path)
-    assert record["status"] == status
-    assert record["values"] == dict.fromkeys(MEASURES["gradient_alignment"].columns_for(SETTINGS))

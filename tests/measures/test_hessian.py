@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.measures import hessian, sharpness
-from batchscope.measures.finished_run import FinishedRun
-from measured_run import COUNTS, RUN, write_run
+from measured_run import COUNTS, measured
 
 tensorflow_start.start()
 
@@ -294,9 +294,7 @@ def test_operation_without_a_second_derivative():
 # The file.
 
 
-def written(results, tmp_path, settings="default", name="out.json"):
-    measures.write("hessian", [FinishedRun(results, RUN)], settings, tmp_path / name)
-    return disk.read_json(tmp_path / name)
+written = functools.partial(measured, "hessian")
 
 
 def test_record(results, tmp_path):
@@ -312,15 +310,6 @@ def test_record(results, tmp_path):
     assert record["subset"]["examples"] == record["chunk"] == COUNTS["train"]
 
 
-def test_twice_the_same_bytes(results, tmp_path):
-    settings = measure_settings.settings_name(
-        "hessian", {"probes": 2, "iterations": 8, "examples": 30}
-    )
-    for name in ("one", "two"):
-        written(results, tmp_path, settings, name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
 def test_model_without_a_second_derivative_is_refused(results, tmp_path, monkeypatch):
     class Refusing:
         size = 3
@@ -331,11 +320,3 @@ def test_model_without_a_second_derivative_is_refused(results, tmp_path, monkeyp
     monkeypatch.setattr(sharpness, "objective", lambda *_: (Refusing(), {}))
     with pytest.raises(UserError, match=r"without a second derivative \(.*LRNGrad\)"):
         written(results, tmp_path)
-
-
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_null_values(tmp_path, status):
-    write_run(tmp_path, status, with_weights=False)
-    record = written(tmp_path, tmp_path)
-    assert record["status"] == status
-    assert record["values"] == dict.fromkeys(MEASURES["hessian"].columns_for(SETTINGS))

@@ -10,7 +10,7 @@ from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
-from measured_run import COUNTS, RUN, write_run
+from measured_run import COUNTS, RUN
 
 SETTINGS = measure_settings.parse_settings("landscape", "default")
 
@@ -386,12 +386,3 @@ def test_batch_normalisation_keeps_its_statistics(tmp_path):
     assert len(set(arrays["surface:0"].reshape(-1))) == 9
     for variable, value in zip(model.non_trainable_variables, before, strict=True):
         assert np.array_equal(variable.numpy(), value)
-
-
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_null_values(tmp_path, status):
-    write_run(tmp_path, status, with_weights=False)
-    record, arrays = measured(tmp_path, tmp_path / "out", "default")
-    assert record["status"] == status
-    assert record["values"] == {"landscape_rise": None}
-    assert arrays == {}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
+import measured_run
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.measures import sam_sharpness
-from batchscope.measures.finished_run import FinishedRun
-from measured_run import COUNTS, RUN, write_run
 
 SETTINGS = measure_settings.parse_settings("sam_sharpness", "default")
 
@@ -65,9 +65,7 @@ def test_columns_are_named_by_the_length_of_the_step():
     )
 
 
-def written(results, tmp_path, settings="default", name="out.json"):
-    measures.write("sam_sharpness", [FinishedRun(results, RUN)], settings, tmp_path / name)
-    return disk.read_json(tmp_path / name)
+written = functools.partial(measured_run.measured, "sam_sharpness")
 
 
 def test_record(results, tmp_path):
@@ -77,21 +75,5 @@ def test_record(results, tmp_path):
     rise = record["values"]["sam_sharpness_0.05"]
     # Away from a minimum, the first order dominates a small step.
     assert rise == pytest.approx(0.05 * record["gradient_norm"], rel=0.3)
-    assert record["subset"]["examples"] == COUNTS["train"]
-    assert record["chunk"] == COUNTS["train"]
-
-
-def test_twice_the_same_bytes(results, tmp_path):
-    settings = measure_settings.settings_name(
-        "sam_sharpness", {"rhos": (0.01, 0.1), "examples": 30}
-    )
-    for name in ("one", "two"):
-        written(results, tmp_path, settings, name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_null_values(tmp_path, status):
-    write_run(tmp_path, status, with_weights=False)
-    record = written(tmp_path, tmp_path)
-    assert (record["status"], record["values"]) == (status, {"sam_sharpness_0.05": None})
+    assert record["subset"]["examples"] == measured_run.COUNTS["train"]
+    assert record["chunk"] == measured_run.COUNTS["train"]

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from batchscope import disk, measures
 from batchscope.catalogue import measure_settings, parameters
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
-from batchscope.measures.finished_run import FinishedRun
-from measured_run import COUNTS, RUN, write_run
+from measured_run import COUNTS, measured
 
 SETTINGS = measure_settings.parse_settings("sharpness", "default")
 SHORT = {"iterations": 2, "starts": 3, "dimensions": 20}
@@ -395,15 +393,9 @@ def test_keras_model_against_all_corners():
         assert values[sharpness.column("full", epsilon)] == pytest.approx(expected, rel=1e-3)
 
 
-def measured(results, tmp_path, settings, name="out.json"):
-    measures.write("sharpness", [FinishedRun(results, RUN)], settings, tmp_path / name)
-    return disk.read_json(tmp_path / name)
-
-
 @pytest.mark.parametrize("settings", [SHORT, pytest.param({}, marks=pytest.mark.slow)])
 def test_record(results, tmp_path, settings):
-    name = measure_settings.settings_name("sharpness", settings)
-    record = measured(results, tmp_path, name)
+    record = measured("sharpness", results, tmp_path, settings)
     settings = SETTINGS | settings
     assert record["status"] == "finished"
     assert tuple(record["values"]) == MEASURES["sharpness"].columns_for(SETTINGS)
@@ -426,27 +418,9 @@ def test_record(results, tmp_path, settings):
             assert start["sharpness"] <= value
 
 
-def test_twice_the_same_bytes(results, tmp_path):
-    settings = measure_settings.settings_name("sharpness", {**SHORT, "examples": 50})
-    for name in ("one", "two"):
-        measured(results, tmp_path, settings, name)
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
 def test_batch_statistics(results, tmp_path):
-    settings = measure_settings.settings_name(
-        "sharpness", {**SHORT, "batch_norm": "batch", "spaces": ("full",)}
-    )
-    record = measured(results, tmp_path, settings)
+    settings = {**SHORT, "batch_norm": "batch", "spaces": ("full",)}
+    record = measured("sharpness", results, tmp_path, settings)
     assert record["settings"]["batch_norm"] == "batch"
     assert record["chunk"] == COUNTS["train"]
     assert all(value > 0 for value in record["values"].values())
-
-
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_null_values(tmp_path, status):
-    write_run(tmp_path, status, with_weights=False)
-    record = measured(tmp_path, tmp_path, "default")
-    assert record["status"] == status
-    assert set(record["values"]) == set(MEASURES["sharpness"].columns_for(SETTINGS))
-    assert set(record["values"].values()) == {None}

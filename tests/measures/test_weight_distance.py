@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
 from batchscope.errors import UserError
-from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from batchscope.training import distances
-from measured_run import RUN, write_record, write_run
+from measured_run import RUN, measured, write_record, write_run
 
 
 def arrays(**values):
@@ -58,9 +56,9 @@ def test_other_variables_are_refused():
         distances.distances(arrays(a__kernel=[1.0]), arrays(a__kernel=[1.0, 2.0]))
 
 
-def run_with(tmp_path, status="finished"):
+def run_with(tmp_path):
     folder = records.run_folder(tmp_path, RUN)
-    write_record(tmp_path, status=status)
+    write_record(tmp_path)
     return folder
 
 
@@ -71,10 +69,8 @@ def test_record_ignores_moving_statistics(tmp_path):
     moved = arrays(n__moving_mean=[9.0])
     records.write_weights(folder / "final.npz", arrays(n__gamma=[3.0]), moved)
     records.write_weights(folder / "best.npz", arrays(n__gamma=[6.0]), moved)
-    for settings, distance in (("default", 1.0), ("w=best", 4.0)):
-        output = records.measure_path(tmp_path, RUN, "weight_distance", settings)
-        measures.write("weight_distance", [FinishedRun(tmp_path, RUN)], settings, output)
-        record = disk.read_json(output)
+    for weights, distance in (("final", 1.0), ("best", 4.0)):
+        record = measured("weight_distance", tmp_path, tmp_path, {"weights": weights})
         assert record["status"] == "finished"
         assert record["values"] == {
             "weight_distance": distance,
@@ -83,28 +79,14 @@ def test_record_ignores_moving_statistics(tmp_path):
         assert record["layers"] == {"n": {"distance": distance, "relative": distance / 2}}
 
 
-@pytest.mark.parametrize("status", ["diverged", "out_of_memory"])
-def test_unfinished_run_has_null_values(tmp_path, status):
-    run_with(tmp_path, status)
-    output = tmp_path / "out.json"
-    measures.write("weight_distance", [FinishedRun(tmp_path, RUN)], "default", output)
-    record = disk.read_json(output)
-    assert record["status"] == status
-    assert record["values"] == {"weight_distance": None, "weight_distance_relative": None}
-
-
 def test_missing_weights_are_named(tmp_path):
     run_with(tmp_path)
     with pytest.raises(UserError, match=r"initial\.npz: missing"):
-        measures.write(
-            "weight_distance", [FinishedRun(tmp_path, RUN)], "default", tmp_path / "out.json"
-        )
+        measured("weight_distance", tmp_path, tmp_path)
 
 
 def test_real_run(tmp_path):
     write_run(tmp_path)
-    output = tmp_path / "out.json"
-    measures.write("weight_distance", [FinishedRun(tmp_path, RUN)], "default", output)
-    record = disk.read_json(output)
+    record = measured("weight_distance", tmp_path, tmp_path)
     assert record["values"]["weight_distance"] > 0
     assert all(layer["distance"] > 0 for layer in record["layers"].values())

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -82,6 +83,12 @@ def example(tmp_path_factory):
     output = results / "report.html"
     report.write(study, results, path, output, partial=True)
     return study, results, path, output.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Returns plan, results and configuration of a study without any trouble."""
+    return report_example.write(tmp_path_factory.mktemp("finished"), troubles=False)
 
 
 def test_page_is_well_formed_and_ordered(example):
@@ -192,8 +199,8 @@ def test_the_headline_stands_beside_the_report(example, tmp_path):
     assert empty == "30 training runs in 1 experiment: 30 missing."
 
 
-def test_headlines_tell_no_single_rate_where_rates_are_tuned(tmp_path):
-    study, results, path = report_example.write(tmp_path, troubles=False)
+def test_headlines_tell_no_single_rate_where_rates_are_tuned(finished):
+    study, results, path = finished
     inputs = replace(report.read(study, results, path), advice={})
     assert "As the batch size grows" in Page(report.build(study, inputs)).text
     assert "as the batch size grows" in report.headline(study, inputs)
@@ -202,8 +209,8 @@ def test_headlines_tell_no_single_rate_where_rates_are_tuned(tmp_path):
     assert report.headline(study, tuned).startswith("30 training runs in 1 experiment")
 
 
-def test_resolved_answers_are_told(tmp_path):
-    study, results, path = report_example.write(tmp_path, troubles=False)
+def test_resolved_answers_are_told(finished):
+    study, results, path = finished
     html = report.build(study, report.read(study, results, path))
     page = Page(html)
     assert (
@@ -234,8 +241,9 @@ def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
     assert "Measured of: final weights" in page.text
 
 
-def test_a_verdict_stands_with_its_effect_and_interval(tmp_path):
-    study, results, path = report_example.write(tmp_path, troubles=False)
+def test_a_verdict_stands_with_its_effect_and_interval(finished, tmp_path):
+    study, given, path = finished
+    results = shutil.copytree(given, tmp_path / "results")
     inputs = report.read(study, results, path)
     shown = claim_rows.build(inputs.claims, lambda *_: ("Figure 1", "#figure-1"))
     assert [row["word"] for row in shown] == ["Held", "Held", "Held"]
@@ -255,10 +263,11 @@ def test_a_verdict_stands_with_its_effect_and_interval(tmp_path):
     assert report.read(study, results, path, partial=True).claims == []
 
 
-def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(tmp_path):
+def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(finished, tmp_path):
     empty = Page(ledger_page.build(tmp_path, tmp_path))
     assert "No study has claims.csv yet" in empty.text and empty.open == []
-    study, results, path = report_example.write(tmp_path, troubles=False)
+    study, given, path = finished
+    results = shutil.copytree(given, tmp_path / "results")
     alone = ledger_page.build(results, results)
     assert "<a href" not in alone.partition("<main")[2]
     report.write(study, results, path, results / "studies" / "example" / "report.html")
@@ -302,6 +311,18 @@ def test_every_run_and_column_is_in_the_table(example):
         assert run in page.text
 
 
+def test_what_every_study_asks_about_is_shown_first(example):
+    study, results, path, _ = example
+    rows = runs_table.complete(study, report.read(study, results, path, partial=True).rows)
+    shown = [column.name for column in runs_table.build(rows)[0]["columns"] if column.usual]
+    found = shown[shown.index("status") + 1 : -1]  # the run's name is last
+    asked = [name for name in found if outcomes.outcome(name)]
+    assert found[: len(asked)] == asked
+    assert {"test_accuracy", "generalisation_gap", "sharpness_full_0.001"} <= {*asked}
+    others = [f"{split}_{what}" for split in records.SPLITS for what in ("loss", "accuracy")]
+    assert found[len(asked) :] == [name for name in others if name not in asked]
+
+
 def test_exact_numbers_stand_behind_rounded_ones(example):
     study, results, path, html = example
     inputs = report.read(study, results, path, partial=True)
@@ -322,8 +343,9 @@ def test_gaps_are_listed_with_what_mends_them(example):
     assert inputs.missing_measures == {"sharpness": {list(study.runs)[8]: ""}}
 
 
-def test_gaps_quote_the_logs_of_what_failed(tmp_path):
-    study, results, path = report_example.write(tmp_path)
+def test_gaps_quote_the_logs_of_what_failed(example, tmp_path):
+    study, given, path, _ = example
+    results = shutil.copytree(given, tmp_path / "results")
     lacking = list(study.runs)[8]
     (missing,) = report.read(study, results, path, partial=True).missing_runs
     logs = {
@@ -538,10 +560,11 @@ def test_five_times_the_runs_cost_at_most_five_times_as_much(tmp_path):
 
 
 @pytest.mark.slow
-def test_drawn_report_of_the_default_study_is_below_five_megabytes(tmp_path):
+def test_drawn_report_of_the_default_study_is_below_five_megabytes(finished, tmp_path):
     from batchscope import figures
 
-    study, results, path = report_example.write(tmp_path, troubles=False)
+    study, given, path = finished
+    results = shutil.copytree(given, tmp_path / "results")
     place = results / "studies" / "example" / "gap"
     figures.write(place, figures.drawn(study.experiments["gap"]), place / "figures")
     report.write(study, results, path, tmp_path / "report.html")

@@ -109,7 +109,7 @@ def test_every_figure_with_panels_for_numbers_is_drawn_and_has_columns():
 
 def test_the_table_has_a_row_per_number(tmp_path):
     planned = made([series(optimizer="adam", threads=2), series()])
-    run_table.write(tmp_path, planned, "gap", tmp_path)
+    synthetic.tabulate(tmp_path, planned, tmp_path, ["published"])
     frame = run_series.read(tmp_path / "published.csv")
     assert list(frame.columns) == list(run_table.PUBLISHED_COLUMNS)
     assert frame["batch_size"].tolist() == 2 * list(SIZES)
@@ -160,7 +160,7 @@ def drawn(folder, numbers, cases=({},), failed=None, sizes=(16, 32, 64)):
     published = {"published": {"accuracy": DOCUMENT}, "numbers": {"accuracy": numbers}}
     planned.experiments["gap"] = replace(planned.experiments["gap"], at_epochs=(), **published)
     synthetic.write(folder / "results", planned, dict.fromkeys(runs, failed) if failed else None)
-    run_table.write(folder / "results", planned, "gap", folder / "tables")
+    synthetic.tabulate(folder / "results", planned, folder / "tables", ["runs", "published"])
     figure = figures.FIGURES["accuracy"]
     frame = figure.select(figures.read(folder / "tables"))
     frame = run_series.read(io.StringIO(frame.to_csv(index=False)))

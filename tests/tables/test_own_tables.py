@@ -7,18 +7,21 @@ import pandas
 import pytest
 
 import own_table
+import synthetic
 from batchscope.analysis import largest_within_margin, run_series
 from batchscope.catalogue import columns
 from batchscope.study import planner
-from batchscope.tables import long_tables, run_table
+from batchscope.tables import long_tables
+
+BOTH = ("runs", "trajectories")
 
 
-def tables(folder, frame, **experiment):
+def tables(folder, frame, only=(), **experiment):
     """Returns runs.csv and trajectories.csv, read as figures and statistics read them."""
     own_table.write(folder, frame)
     study = planner.make(own_table.study(**experiment), folder=folder)
-    run_table.write(folder / "results", study, "a", folder)
-    return [run_series.read(folder / name) for name in ("runs.csv", "trajectories.csv")]
+    synthetic.tabulate(folder / "results", study, folder, only, "a")
+    return [run_series.read(folder / f"{name}.csv") for name in BOTH]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,7 @@ def test_a_column_of_ones_own_tells_series_apart_whatever_it_is_called(tmp_path)
 def test_factors_of_ours_keep_their_names_where_their_values_are_of_their_kind(tmp_path):
     frame = own_table.rows(("plain",), learning_rate="1e-1", momentum="high", optimizer="lamb")
     frame = frame.assign(nesterov="True", threads="", model="12345678")
-    runs, _ = tables(tmp_path, frame)
+    runs, _ = tables(tmp_path, frame, BOTH)
     assert (runs["learning_rate"] == 0.1).all() and (runs["optimizer"] == "lamb").all()
     assert runs["nesterov"].all() and (runs["model"] == "12345678").all()
     assert (runs["own_momentum"] == "high").all() and (runs["own_threads"] == "none").all()
@@ -96,7 +99,7 @@ def test_what_became_of_a_training(tmp_path):
     assert found["status"].tolist() == [*["diverged"] * 2, *["finished"] * 16]
     said = frame.assign(status="finished")
     said.loc[said["seed"] == 5, "status"] = "crashed"
-    runs, evaluations = tables(tmp_path, said)
+    runs, evaluations = tables(tmp_path, said, BOTH)
     assert runs["status"].tolist() == [*["finished"] * 5, "crashed"] * 3
     assert set(evaluations.loc[evaluations["seed"] == 5, "status"]) == {"crashed"}
 
@@ -119,7 +122,7 @@ def test_a_single_row_is_a_target_which_may_never_be_reached(tmp_path):
 
 def test_gaps_where_both_sides_are_known(tmp_path):
     frame = own_table.rows(("plain",), train_loss=0.25, test_loss=0.75, train_accuracy=1.0)
-    runs, trajectories = tables(tmp_path, frame)
+    runs, trajectories = tables(tmp_path, frame, BOTH)
     assert (runs["generalisation_gap"] == 0.5).all()
     assert np.allclose(runs["generalisation_gap_accuracy"], 1 - runs["test_accuracy"])
     assert (trajectories["train_accuracy"] == 1.0).all()

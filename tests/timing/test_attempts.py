@@ -132,7 +132,7 @@ print('{"outcome": "fits"}')
 """
 
 
-@pytest.mark.parametrize("end", ["answers", "killed"])
+@pytest.mark.parametrize("end", ["answers", pytest.param("killed", marks=pytest.mark.slow)])
 def test_what_a_child_uses_is_sampled_however_it_ends(end):
     found = attempts.attempt(script(BUSY, end), 8, ROOMY, cores=2)
     assert found.outcome == ("killed" if end == "killed" else "fits")
@@ -151,7 +151,8 @@ def test_what_a_child_uses_is_sampled_however_it_ends(end):
 def test_the_gpu_is_sampled_where_its_memory_is_tried(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     nvml = Nvml().install(monkeypatch)
-    found = attempts.attempt(script(BUSY), 8, Limits("gpu", 0, 4000.0))
+    code = """import time; time.sleep(0.5); print('{"outcome": "fits"}')"""
+    found = attempts.attempt(script(code), 8, Limits("gpu", 0, 4000.0))
     assert found.peak_mb is None  # what is resident says nothing of a GPU's memory
     assert found.utilisation["gpu_memory_peak_mb"] == 12_345
     assert set(found.samples["gpu_percent"]) == {63}

@@ -278,6 +278,7 @@ print(json.dumps(pairs))
 """
 
 
+@pytest.mark.slow
 def test_the_peak_is_about_numpy_s_own():
     library = str(project_files.WORKFLOW)
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}

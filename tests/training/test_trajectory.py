@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from digit_runs import arrays, assert_same_bits, door, record, run_name, step, train, with_digits
+from digit_runs import (
+    arrays,
+    assert_same_bits,
+    door,
+    record,
+    run_name,
+    step,
+    train,
+    wait_for_checkpoints,
+    with_digits,
+)
 
 EVERY = 250
 
@@ -166,13 +174,7 @@ def test_killed_and_resumed_keeps_every_row(dropout_run, evaluated, digits, tmp_
     arguments += ("--chunk-steps", "2", "--checkpoint-seconds", "0")
     for checkpoints in (4, 9):  # further into the training each time
         process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        seen, last, limit = 0, None, time.monotonic() + 600
-        while process.poll() is None and seen < checkpoints and time.monotonic() < limit:
-            path = folder / "checkpoint.npz"
-            now = os.stat(path).st_mtime_ns if path.exists() else None
-            if now is not None and now != last:
-                seen, last = seen + 1, now
-            time.sleep(0.001)
+        wait_for_checkpoints(process, folder, checkpoints)
         assert process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=300)

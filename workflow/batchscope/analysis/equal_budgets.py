@@ -34,7 +34,7 @@ class Budget(NamedTuple):
     """What is held equal.
 
     Attributes:
-        kind: One of `budget_kinds.KINDS`.
+        kind: One of those that `budget_kinds` names.
         value: How much of it; of a target the loss or accuracy; NaN of convergence.
         column: What the target is of; else empty.
         stated: Whether the experiment states it.

@@ -100,7 +100,10 @@ def series_factors(frame: pandas.DataFrame) -> list[str]:
     A factor that follows from batch size and the others (a learning rate that grows with the
     batch size, say) splits nothing and is left out.
     """
-    kept = varying(frame)
+    return _fewest(frame, varying(frame))
+
+
+def _fewest(frame: pandas.DataFrame, kept: list[str]) -> list[str]:
     # A factor that goes with others is described by them: numbers are dropped first.
     for factor in sorted(kept, key=lambda name: not _numeric(frame, name)):
         others = [name for name in kept if name != factor]
@@ -132,7 +135,8 @@ def coupled_factors(frame: pandas.DataFrame) -> dict[str, list[Any]]:
 
 def series(frame: pandas.DataFrame) -> list[Series]:
     """Returns the frame's series in their order of appearance."""
-    factors = series_factors(frame)
+    several = varying(frame)
+    factors = _fewest(frame, several)
     if not factors:
         return [Series("", {}, frame)]
     groups = [
@@ -143,13 +147,13 @@ def series(frame: pandas.DataFrame) -> list[Series]:
     for values in groups:
         mask = (frame[factors] == list(values.values())).all(axis=1)
         rows = frame[mask]
-        result.append(Series(describe(_constant(frame, rows)), values, rows))
+        result.append(Series(describe(_constant(several, rows)), values, rows))
     return result
 
 
-def _constant(frame: pandas.DataFrame, rows: pandas.DataFrame) -> dict[str, Any]:
+def _constant(several: list[str], rows: pandas.DataFrame) -> dict[str, Any]:
     """Returns what varies in the frame but not in the rows: all that a label may name."""
-    factors = [name for name in varying(frame) if rows[name].nunique() == 1]
+    factors = [name for name in several if rows[name].nunique() == 1]
     return {name: _scalar(rows[name].iloc[0]) for name in factors if _read(name, rows)}
 
 

@@ -7,7 +7,6 @@ from batchscope.catalogue.parameters import Parameter
 
 EPOCHS, UPDATES, SECONDS = "epochs", "updates", "seconds"
 TARGET, CONVERGENCE = "target", "convergence"
-KINDS = (EPOCHS, UPDATES, SECONDS, TARGET, CONVERGENCE)  # in the order of tables and figures
 # Kind -> the column of trajectories.csv that is equal.
 AXES = {EPOCHS: "epoch", UPDATES: "updates", SECONDS: "seconds"}
 SLOWER = 0.1  # share of the fastest size's seconds to a target by which one may take longer

@@ -86,6 +86,23 @@ Tables = make_dataclass(
 )
 Tables.__doc__ = "The tidy tables of one experiment, one {name}.csv each; empty where not given."
 
+
+class _Stored(Tables):
+    """The tables in a folder: a figure waits for no other than those that it shows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.__dict__["_folder"] = folder
+
+    def __getattr__(self, name: str) -> pandas.DataFrame:
+        """Reads a table, once."""
+        from batchscope.analysis import run_series
+
+        if name not in table_entries.TABLES:
+            raise AttributeError(name)
+        self.__dict__[name] = run_series.read(self._folder / f"{name}.csv")
+        return self.__dict__[name]
+
+
 FIGURES: dict[str, Figure] = {name: Figure(entry) for name, entry in figure_entries.FIGURES.items()}
 
 
@@ -164,10 +181,8 @@ def files(names: Iterable[str]) -> list[str]:
 
 
 def read(folder: Path | str) -> Tables:
-    """Reads the tables of an experiment."""
-    from batchscope.analysis import run_series
-
-    return Tables(*(run_series.read(Path(folder) / file) for file in table_entries.FILES))
+    """Returns the tables of an experiment, each of which is read when it is asked for."""
+    return _Stored(Path(folder))
 
 
 def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:

@@ -16,7 +16,7 @@ from batchscope import wording
 from batchscope.analysis import largest_within_margin, run_series
 from batchscope.analysis.advice_words import amount, span
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas
+from batchscope.figures.drawing import canvas, verdict_marks
 
 MEMORY, KNEE, CRITICAL, FASTEST = "memory", "knee", "critical_batch_size", "fastest_batch_size"
 SECONDS, OUTCOME, RANGE = "seconds", "outcome", "range"  # an outcome's row has its name
@@ -26,6 +26,7 @@ _ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS)
 _COLUMNS = ("row", "label", "batch_size", "low", "high", "verdict")
 _ROW = 0.3  # inches
 _MOST_SERIES = 6
+<<<<<<< ours
 _NEAR_END = 0.86  # share of the axis from which there is no room for a number on the right
 # Verdict -> marker, whether it is filled, words for the legend, in its order.
 _MARKS: dict[str, tuple[str, bool, str]] = {
@@ -34,9 +35,16 @@ _MARKS: dict[str, tuple[str, bool, str]] = {
     largest_within_margin.BEYOND: ("X", True, "beyond it"),
     largest_within_margin.FAILED: ("x", True, "a run failed or never got there"),
     largest_within_margin.FEW_SEEDS: (".", True, "fewer than 6 seeds: no verdict"),
+=======
+_VERDICTS = {
+    largest_within_margin.WITHIN: "within the margin",
+    largest_within_margin.NOT_RESOLVED: "not resolved",
+    largest_within_margin.BEYOND: "beyond it",
+    largest_within_margin.FAILED: "a run failed or never got there",
+    largest_within_margin.FEW_SEEDS: "fewer than 6 seeds: no verdict",
+>>>>>>> theirs
 }
-_BAD = (largest_within_margin.BEYOND, largest_within_margin.FAILED)
-_TESTED, _MACHINE, _FITTED = canvas.COLOURS[0], canvas.COLOURS[1], canvas.COLOURS[3]
+_MACHINE, _FITTED = canvas.COLOURS[1], canvas.COLOURS[3]
 _RECOMMENDED = canvas.COLOURS[2]
 
 
@@ -186,9 +194,9 @@ def _draw_series(
 
 def _draw_tested(axes: Axes, entries: pandas.DataFrame, height: int) -> None:
     for entry in entries.to_dict("records"):
-        if entry["verdict"] in _MARKS:
+        if entry["verdict"] in _VERDICTS:
             at = np.log2(float(entry["batch_size"]))
-            axes.plot(at, height, **_look(entry["verdict"]), linestyle="none", zorder=3)
+            axes.plot(at, height, **verdict_marks.look(entry["verdict"]), zorder=3)
 
 
 def _draw_range(axes: Axes, entry: pandas.Series, height: int) -> None:
@@ -260,23 +268,9 @@ def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
     )
 
 
-def _look(verdict: str) -> dict[str, Any]:
-    marker, filled, _ = _MARKS[verdict]
-    colour = canvas.FAILED_COLOUR if verdict in _BAD else _TESTED
-    return {
-        "marker": marker,
-        "markersize": 7,
-        "color": colour,
-        "markerfacecolor": colour if filled else "white",
-        "markeredgewidth": 1.4 if not filled or marker == "x" else 0.5,
-    }
-
-
 def _legend(frame: pandas.DataFrame) -> tuple[list[Any], list[str]]:
-    verdicts = set(frame["verdict"].dropna())
-    shown = [verdict for verdict in _MARKS if verdict in verdicts]
-    handles: list[Any] = [Line2D([], [], linestyle="none", **_look(each)) for each in shown]
-    labels = [_MARKS[each][2] for each in shown]
+    handles: list[Any]
+    handles, labels = verdict_marks.legend(frame["verdict"].dropna(), _VERDICTS)
     rows = set(frame["row"])
     if rows & {CRITICAL, FASTEST}:
         handles.append(Line2D([], [], color=_FITTED, marker="D", markersize=6))

@@ -20,7 +20,7 @@ from batchscope import wording
 from batchscope.analysis import largest_within_margin, run_series, step_cost
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, timings
+from batchscope.figures.drawing import canvas, timings, verdict_marks
 
 FITS, KNEE = "fits", "knee"
 NO_KNEE, RISES, NOISY = "no_knee", "still_rising", "too_noisy"
@@ -29,17 +29,12 @@ _LOOP_FACTORS = tuple(run_factors.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
 _LABEL = 34  # characters in a line
 _MOST_TOLD = 6  # series described one by one
-# Verdict -> marker, whether it is filled, words for the legend, in its order.
-_MARKS: dict[str, tuple[str, bool, str]] = {
-    largest_within_margin.WITHIN: ("o", True, "within the margin of every other"),
-    largest_within_margin.NOT_RESOLVED: ("o", False, "not resolved"),
-    largest_within_margin.BEYOND: ("X", True, "worse than another by more than the margin"),
-    largest_within_margin.FAILED: ("x", True, "a run did not finish"),
-    largest_within_margin.FEW_SEEDS: (".", True, "fewer than 6 pairs: no verdict"),
-}
-_COLOURS = {
-    largest_within_margin.BEYOND: canvas.FAILED_COLOUR,
-    largest_within_margin.FAILED: canvas.FAILED_COLOUR,
+_VERDICTS = {
+    largest_within_margin.WITHIN: "within the margin of every other",
+    largest_within_margin.NOT_RESOLVED: "not resolved",
+    largest_within_margin.BEYOND: "worse than another by more than the margin",
+    largest_within_margin.FAILED: "a run did not finish",
+    largest_within_margin.FEW_SEEDS: "fewer than 6 pairs: no verdict",
 }
 _MACHINE = canvas.COLOURS[1]
 
@@ -109,9 +104,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         canvas.empty(axes)
     sizes = sorted({round(size) for size in known})
     canvas.batch_size_axis(axes, sizes, room=0.05)
-    verdicts = set(frame["verdict"].dropna())
-    handles = [_handle(verdict) for verdict in _MARKS if verdict in verdicts]
-    labels = [words_ for verdict, (_, _, words_) in _MARKS.items() if verdict in verdicts]
+    handles, labels = verdict_marks.legend(frame["verdict"].dropna(), _VERDICTS)
     if any(row.limit for row in rows):
         handles.append(Line2D([], [], color=_MACHINE, linewidth=5, alpha=0.5))
         labels.append("limit of the machine")
@@ -275,13 +268,8 @@ def _draw_series(axes: Axes, row: _Row, height: int) -> None:
         axes.plot(ends, [height] * 2, color=row.colour, linewidth=6, alpha=0.3, zorder=1)
         _beside(axes, str(int(largest)), ends[1], height, row.colour)
     for entry in entries.to_dict("records"):
-        axes.plot(
-            np.log2(float(entry["batch_size"])),
-            height,
-            **_look(entry["verdict"], row.colour),
-            linestyle="none",
-            zorder=3,
-        )
+        at = np.log2(float(entry["batch_size"]))
+        axes.plot(at, height, **verdict_marks.look(entry["verdict"]), zorder=3)
 
 
 def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
@@ -295,22 +283,6 @@ def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
         color=colour,
         zorder=4,
     )
-
-
-def _look(verdict: str, colour: str) -> dict[str, Any]:
-    marker, filled, _ = _MARKS[verdict]
-    colour = _COLOURS.get(verdict, colour)
-    return {
-        "marker": marker,
-        "markersize": 6.5,
-        "color": colour,
-        "markerfacecolor": colour if filled else "white",
-        "markeredgewidth": 1.4 if not filled or marker == "x" else 0.5,
-    }
-
-
-def _handle(verdict: str) -> Line2D:
-    return Line2D([], [], linestyle="none", **_look(verdict, canvas.COLOURS[0]))
 
 
 def _words(outcome: str) -> str:
@@ -330,5 +302,5 @@ def _note(frame: pandas.DataFrame) -> str:
     if len(seeds):
         parts.append(f"paired seeds: {int(seeds.max())}")
     if (frame["verdict"] == largest_within_margin.FEW_SEEDS).any():
-        parts.append(_MARKS[largest_within_margin.FEW_SEEDS][2])
+        parts.append(_VERDICTS[largest_within_margin.FEW_SEEDS])
     return f"{wording.capital('; '.join(parts))}." if parts else ""

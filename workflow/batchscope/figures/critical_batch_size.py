@@ -202,12 +202,6 @@ def _noise(scaling: Scaling, frame: pandas.DataFrame, runs: pandas.DataFrame) ->
     return told
 
 
-def _noise_of(row: pandas.Series, place: str) -> tuple[float, float, float]:
-    """Returns the noise scale at one place of the training with its ends; NaN where unknown."""
-    value, low, high = (float(row[f"noise_scale_{place}{end}"]) for end in ("", "_low", "_high"))
-    return value, low, high
-
-
 def _marks(row: pandas.Series) -> Iterator[to_target.Mark]:
     for index, place in enumerate(_NOISE):
         value, low, high = (

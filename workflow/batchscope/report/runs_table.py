@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup, escape
 
 from batchscope import wording
-from batchscope.catalogue import columns, own_columns, run_factors, run_names
+from batchscope.catalogue import columns, outcomes, own_columns, run_factors, run_names
+from batchscope.catalogue.measures import MEASURES
 from batchscope.report.content import Rows
 from batchscope.report.text import common_decimals, marked, parsed, plain
 from batchscope.store import job_files, records
@@ -19,22 +20,6 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 PRINTED_COLUMNS = 11  # what an A4 page holds
-# Outcomes that are shown at first, in this order; the others wait in the list of columns.
-USUAL_OUTCOMES = (
-    "train_loss",
-    "test_loss",
-    "train_accuracy",
-    "test_accuracy",
-    "generalisation_gap",
-    "epochs_run",
-    "seconds_per_epoch",
-    "weight_distance",
-    "sharpness_full_0.001",
-    "validation_loss",
-    "validation_accuracy",
-    "best_validation_loss",
-    "train_seconds",
-)
 # What was given and is no outcome: stated once, above the table, where all runs share it.
 _GIVEN_COLUMNS = (
     *run_factors.FACTORS,
@@ -161,9 +146,7 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
         for name in ("experiment", "machine", *run_factors.FACTORS, *further)
         if len(filled.get(name, ())) > 1 or name == "batch_size"
     ]
-    sharpness = [name for name in present if name.startswith("sharpness_")]
-    outcomes = dict.fromkeys((*USUAL_OUTCOMES, *sharpness))
-    front = [*identity, "status", *(name for name in outcomes if filled.get(name))]
+    front = [*identity, "status", *(name for name in _usual(present) if filled.get(name))]
     middle = [name for name in present if name != "run" and name not in told]
     order = dict.fromkeys([*front, *middle, *(name for name in present if name in told), "run"])
     return [
@@ -171,6 +154,16 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
         for name in order
         if name in present
     ]
+
+
+def _usual(present: list[str]) -> list[str]:
+    """Returns the outcomes that are shown at first; the others wait in the list of columns.
+
+    What every study asks about, then the other losses and accuracies of the final weights.
+    """
+    evaluated = [name for name, column in MEASURES["evaluate"].columns.items() if column.label]
+    asked = [name for name in present if outcomes.outcome(name)]
+    return [*asked, *(name for name in evaluated if name not in asked)]
 
 
 def _column(name: str, filled: set[str], usual: bool) -> Column:

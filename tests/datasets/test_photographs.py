@@ -1,0 +1,180 @@
+"""Photographs: archives and folders of images, what is skipped, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from batchscope import datasets, disk
+from batchscope.datasets import photographs
+from batchscope.store import records
+from prepared_data import DATA, THIRDS, fault, prepared, real
+
+
+def picture(grey, size=(10, 6), mode="RGB", kind="JPEG"):
+    file = io.BytesIO()
+    Image.new(mode, size, grey if mode == "L" else (grey,) * len(mode)).save(file, kind)
+    return file.getvalue()
+
+
+def write_zip(path, members):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def cats(path, **more):
+    return {"source": "cats_vs_dogs", "path": str(path), "image_size": 4, "split": THIRDS, **more}
+
+
+def members(count=12):
+    """Returns a little archive whose pictures are as bright as their number."""
+    return {
+        f"PetImages/{name}/{number}.jpg": picture(base + number)
+        for base, name in ((0, "Cat"), (100, "Dog"))
+        for number in range(count)
+    }
+
+
+def test_cats_take_the_first_readable_of_each_class_in_numeric_order(tmp_path):
+    damaged = {
+        "PetImages/Cat/2.jpg": b"",
+        "PetImages/Dog/1.jpg": picture(0)[:200],
+        "PetImages/Dog/Thumbs.db": b"x",
+        "readme[1].txt": b"x",
+    }
+    path = write_zip(tmp_path / "cats.zip", members() | damaged)
+    data = prepared(tmp_path, cats(path, per_class=4))
+    assert data.record["class_names"] == ["Cat", "Dog"] and data.input_shape == (4, 4, 3)
+    assert data.record["class_counts"] == {"train": [2, 2], "validation": [1, 1], "test": [1, 1]}
+    assert data.record["skipped_count"] == 2
+    assert [entry["file"] for entry in data.record["skipped"]] == ["Cat/2.jpg", "Dog/1.jpg"]
+    assert data.record["skipped"][0]["reason"] == "cannot identify image file"
+    assert data.record["source_sha256"] == {"cats.zip": disk.file_sha256(path)}
+    found = {0: set(), 1: set()}
+    for split in records.SPLITS:
+        for image, label in zip(data.images(split), data.labels(split), strict=True):
+            found[int(label)].add(int(image.max()))
+    assert found == {0: {0, 1, 3, 4}, 1: {100, 102, 103, 104}}
+
+
+def test_all_that_is_skipped_is_counted_though_not_all_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets, "SKIPPED_LISTED", 3)
+    broken = {f"PetImages/Cat/9{number}.jpg": b"?" for number in range(7)}
+    record = prepared(tmp_path, cats(write_zip(tmp_path / "a.zip", members() | broken))).record
+    assert record["skipped_count"] == 7 and len(record["skipped"]) == 3
+
+
+def test_nothing_of_an_archive_leaves_its_folder(tmp_path):
+    evil = {
+        "../evil.txt": b"x",
+        "/evil.txt": b"x",
+        "PetImages/Cat/../../../evil.jpg": picture(1),
+        "PetImages/Cat/sub/evil.jpg": picture(1),
+    }
+    before = {path.name for path in tmp_path.iterdir()}
+    record = prepared(tmp_path, cats(write_zip(tmp_path / "a.zip", members(4) | evil))).record
+    assert {path.name for path in tmp_path.iterdir()} - before == {"a.zip", "results"}
+    assert record["counts"] == {"train": 4, "validation": 2, "test": 2}
+    assert not [path for path in tmp_path.parent.rglob("*evil*")]
+
+
+def test_faults_of_an_archive(tmp_path):
+    path = write_zip(tmp_path / "a.zip", members(3))
+    assert "received train 2, validation 1, test 1, for 3 examples" in fault(tmp_path, cats(path))
+    message = fault(tmp_path, cats(path, per_class=9))
+    assert message == "datasets.own.per_class: received 9, but Cat has only 3 readable images."
+    assert "Cat has no readable image" in fault(
+        tmp_path, cats(write_zip(tmp_path / "b.zip", {"x.txt": b""}))
+    )
+    (tmp_path / "c.zip").write_bytes(b"no zip")
+    assert "a zip file is expected" in fault(tmp_path, cats(tmp_path / "c.zip"))
+    assert "is a folder; the zip file is expected" in fault(tmp_path, cats(tmp_path))
+    (tmp_path / "d.zip").write_bytes(path.read_bytes()[:-9])
+    assert "a zip file is expected" in fault(tmp_path, cats(tmp_path / "d.zip"))
+    assert "image_size: received 0" in fault(tmp_path, cats(path, image_size=0))
+
+
+def test_photographs_are_stretched_to_the_square():
+    half = Image.new("RGB", (40, 10))
+    half.paste((200, 100, 50), (20, 0, 40, 10))
+    file = io.BytesIO()
+    half.save(file, "PNG")
+    pixels = photographs.decode(file.getvalue(), 8)
+    assert pixels.shape == (8, 8, 3) and pixels.dtype == np.uint8
+    assert (pixels[:, :3] == 0).all() and (pixels[:, 5:] == (200, 100, 50)).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("L", "PNG"), ("RGBA", "PNG"), ("CMYK", "JPEG"), ("RGB", "GIF")]
+)
+def test_every_kind_of_image_becomes_rgb(mode, kind):
+    assert photographs.decode(picture(7, mode=mode, kind=kind), 4).shape == (4, 4, 3)
+    assert photographs.decode(picture(7, mode=mode, kind=kind), 4, 1).shape == (4, 4, 1)
+
+
+def write_folder(folder, names=("b", "a"), count=4):
+    for base, name in enumerate(names):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            data = picture(50 * base + number, mode="L", kind="PNG")
+            (folder / name / f"img{number}.png").write_bytes(data)
+    return folder
+
+
+def test_image_folder(tmp_path):
+    folder = write_folder(tmp_path / "mine")
+    (folder / "a" / "notes.txt").write_text("no image")
+    (folder / "a" / ".hidden").write_text("not looked at")
+    (folder / ".git").mkdir()
+    definition = {
+        "source": "image_folder",
+        "path": str(folder),
+        "image_size": 4,
+        "channels": 1,
+        "split": THIRDS,
+    }
+    data = prepared(tmp_path, definition)
+    assert data.record["class_names"] == ["a", "b"] and data.input_shape == (4, 4, 1)
+    assert data.record["skipped"] == [
+        {"file": "a/notes.txt", "reason": "cannot identify image file"}
+    ]
+    assert {int(image.max()) for image in data.images("train")} <= set(range(60))
+    bright = [int(image.max()) >= 50 for image in data.images("train")]
+    assert bright == [label == 0 for label in data.labels("train")]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "has 0 folder(s)" in fault(tmp_path, definition | {"path": str(empty)})
+    assert "is a file; a folder is expected" in fault(
+        tmp_path, definition | {"path": str(folder / "a" / "notes.txt")}
+    )
+
+
+def test_numeric_order():
+    names = ["10.jpg", "9.jpg", "a2", "a10", "a", "1.jpg"]
+    assert sorted(names, key=photographs.numeric_order) == [
+        *["1.jpg", "9.jpg", "10.jpg"],
+        *["a", "a2", "a10"],
+    ]
+
+
+@real
+@pytest.mark.slow
+def test_the_real_cats_and_dogs(tmp_path):
+    path = max((Path(DATA) / "cats_vs_dogs").glob("*.zip"), key=lambda path: path.stat().st_size)
+    split = {"train": 600, "validation": 200, "test": 200, "seed": 0}
+    data = prepared(tmp_path, cats(path, image_size=32, per_class=1000, split=split))
+    assert data.record["class_counts"] == {
+        "train": [600, 600],
+        "validation": [200, 200],
+        "test": [200, 200],
+    }
+    assert [entry["file"] for entry in data.record["skipped"]] == ["Cat/666.jpg"]
+    means = data.images("train").mean((0, 1, 2))
+    assert ((means > 100) & (means < 140)).all()

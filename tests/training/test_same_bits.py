@@ -1,0 +1,153 @@
+"""The same bits again: from the same seed, in other chunks, after a kill at any point."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_trainer import history
+
+from digit_runs import (
+    assert_same_bits,
+    door,
+    train,
+    wait_for_checkpoints,
+    with_digits,
+)
+from project import ROOT
+
+
+@pytest.fixture
+def again(dropout_run, digits, tmp_path) -> Path:
+    """Results without the run, and with the note of what it keeps."""
+    shutil.copy(dropout_run[0] / "epochs_read.json", with_digits(digits, tmp_path))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_same_seed_gives_the_same_bits(dropout_run, again):
+    results, run, model = dropout_run
+    train(again, run, "--model-file", model)
+    assert_same_bits(results / "runs" / run, again / "runs" / run)
+    assert history(results / "runs" / run) == history(again / "runs" / run)
+
+
+@pytest.mark.slow
+def test_where_the_chunks_are_cut_does_not_change_a_bit(dropout_run, again):
+    results, run, model = dropout_run
+    train(again, run, "--model-file", model, "--chunk-steps", "3", "--checkpoint-seconds", "0")
+    assert_same_bits(results / "runs" / run, again / "runs" / run)
+    assert history(results / "runs" / run) == history(again / "runs" / run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again, kill):
+    results, run, model = dropout_run
+    folder = again / "runs" / run
+    arguments = (
+        "train",
+        "--results",
+        str(again),
+        "--run",
+        run,
+        "--model-file",
+        model,
+        "--chunk-steps",
+        "2",
+        "--checkpoint-seconds",
+        "0",
+    )
+    kills = 0
+    for checkpoints in (1, 5, 12):  # further into the training each time
+        process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        wait_for_checkpoints(process, folder, checkpoints)
+        if process.poll() is None:
+            process.send_signal(kill)
+            kills += 1
+        output, _ = process.communicate(timeout=300)
+        if kill == signal.SIGTERM:
+            assert process.returncode == 85, output
+        assert not (folder / "record.json").exists()
+    assert kills == 3
+    done = train(again, run, *arguments[5:])
+    assert done["resumed"] == 3
+    assert_same_bits(results / "runs" / run, folder)
+    assert history(results / "runs" / run) == history(folder)
+    assert not (folder / "checkpoint.npz").exists()
+    assert not (folder / "progress.json").exists()
+
+
+# Runs a step that dies, as by `kill -9`, when a function is called for the given time.
+DYING = """
+import os, signal, sys
+sys.path.insert(0, "workflow")
+import run
+
+owner, name, calls, *words = sys.argv[1:]
+left, start = int(calls), run._start
+
+def start_to_die(factors):
+    start(factors)
+    from batchscope import disk
+    from batchscope.training import trainer
+
+    place = {"disk": disk, "Training": trainer.Training}[owner]
+    whole = getattr(place, name)
+
+    def dying(*arguments, **options):
+        global left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(*arguments, **options)
+
+    setattr(place, name, dying)
+
+run._start = start_to_die
+run.main(words)
+"""
+PAUSE_IN_THE_FIRST_EPOCH = ("Training", "_pause", "4")  # every 1 or 2 steps; an epoch has 11
+WRITING_THE_HISTORY = ("disk", "write_rows", "1")  # after the weights, before the record
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "checkpoint_seconds", "left", "resumed"),
+    [
+        (PAUSE_IN_THE_FIRST_EPOCH, "1000", {"progress.json"}, 0),
+        (WRITING_THE_HISTORY, "1000", {"final.npz", "best.npz", "epochs"}, 0),
+        (WRITING_THE_HISTORY, "0", {"final.npz", "best.npz", "epochs", "checkpoint.npz"}, 1),
+    ],
+)
+def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
+    dropout_run, again, call, checkpoint_seconds, left, resumed
+):
+    results, run, model = dropout_run
+    folder = again / "runs" / run
+    words = ("train", "--results", str(again), "--run", run, "--model-file", model)
+    limits = ("--chunk-steps", "2", "--checkpoint-seconds", checkpoint_seconds)
+    command = [sys.executable, "-c", DYING, *call, *words, *limits]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    found = {path.name for path in folder.glob("*")}
+    assert found - {"initial.npz", "updates.npz", "training.lock"} == left
+    assert train(again, run, "--model-file", model)["resumed"] == resumed
+    assert_same_bits(results / "runs" / run, folder)
+    assert history(results / "runs" / run) == history(folder)
+    assert not (folder / "checkpoint.npz").exists()
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_something_else_is_ignored(dropout_run, again):
+    results, run, model = dropout_run
+    folder = again / "runs" / run
+    folder.mkdir(parents=True)
+    (folder / "checkpoint.npz").write_bytes(b"half a file")
+    done = train(again, run, "--model-file", model)
+    assert done["resumed"] == 0
+    assert_same_bits(results / "runs" / run, folder)
