@@ -142,6 +142,52 @@ def test_a_batch_above_the_training_set_is_refused_by_the_step():
             "rho",
             "received 0.1 with method conservative; it is expected of robust alone.",
         ),
+        (
+            {"beta_2": 0.99},
+            "beta_2",
+            "received 0.99 for sgd; it is expected of adam, adamax, adamw, lamb, lion and nadam "
+            "alone.",
+        ),
+        (
+            {"optimizer": "lion", "epsilon": 1e-8},
+            "epsilon",
+            "received 1e-08 for lion; it is expected of adadelta, adagrad, adam, adamax, adamw, "
+            "lamb, nadam and rmsprop alone.",
+        ),
+        (
+            {"optimizer": "ftrl", "weight_decay": 0.1},
+            "weight_decay",
+            "received 0.1 for ftrl; it is expected of adadelta, adafactor, adagrad, adam, adamax, "
+            "adamw, lamb, lion, nadam, rmsprop and sgd alone.",
+        ),
+        (
+            {"optimizer": "adam", "beta_1": 1.0},
+            "beta_1",
+            "received 1; a number below 1 is expected: at 1 nothing is forgotten.",
+        ),
+        (
+            {"beta_scaling": "half_life"},
+            "beta_scaling",
+            "received half_life for sgd; it is expected of adam, adamax, adamw, lamb, lion and "
+            "nadam alone.",
+        ),
+        (
+            {"optimizer": "lion", "beta_scaling": "square_root"},
+            "beta_scaling",
+            "received square_root for lion; it is expected of adam, adamax, adamw, lamb and nadam "
+            "alone.",
+        ),
+        (
+            {"optimizer": "adam", "beta_scaling": "square_root", "base_batch_size": 2},
+            "beta_scaling",
+            "received square_root at batch size 32 and base_batch_size 2, where beta_1 would be "
+            "-0.6; at least 0 is expected.",
+        ),
+        (
+            {"optimizer": "adam", "weight_decay_scaling": "linear"},
+            "weight_decay_scaling",
+            "received linear without a weight decay; weight_decay above 0 is expected.",
+        ),
     ],
 )
 def test_of_a_training(changes, factor, text):
@@ -183,6 +229,11 @@ def test_of_a_training(changes, factor, text):
             "received 'jax' with momentum 0.9; momentum 0 is expected.",
         ),
         (
+            {"framework": "jax", "optimizer": "adam", "weight_decay": 0.1},
+            "framework",
+            "received 'jax' with weight_decay 0.1; weight_decay 0 or default is expected.",
+        ),
+        (
             {"framework": "jax", "method": "robust", "timings": ("throughput", "profile")},
             "framework",
             "received 'jax' with method robust and profile; method plain and throughput or "
@@ -199,6 +250,8 @@ def test_what_holds_of_trainings_alone():
     crops = {"replicas": 2, "augmentation": "crop"}
     assert of_training(**crops) == of_timing(**crops) == []
     assert of_timing(loop="eager", input_pipeline="prefetch", delay_seconds=0.1) == []
+    assert of_training(weight_decay=0.1, weight_decay_scaling="linear") == []
+    assert of_training(optimizer="adamw", weight_decay_scaling="linear") == []
 
 
 # In a study.

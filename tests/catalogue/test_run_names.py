@@ -46,6 +46,16 @@ GOLDEN_RUNS = {
         "device": "gpu",
         "threads": 4,
     },
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=adamw+ep=40+seed=0+b1=0.8+b2=0.95+eps=1e-6+wd=0.1"
+    "+bsc=half_life+wds=linear": {
+        "optimizer": "adamw",
+        "beta_1": 0.8,
+        "beta_2": 0.95,
+        "epsilon": 1e-6,
+        "weight_decay": 0.1,
+        "beta_scaling": "half_life",
+        "weight_decay_scaling": "linear",
+    },
 }
 GOLDEN_SETTINGS = [
     ("evaluate", {}, "default"),

@@ -24,7 +24,7 @@ from batchscope.host import tensorflow_start
 tensorflow_start.start(replicas=4)
 import keras
 import numpy as np
-from batchscope.training import checkpoint, models, replicas, step_loop
+from batchscope.training import checkpoint, models, optimizers, replicas, step_loop
 from keras import layers
 
 random = np.random.default_rng(5)
@@ -52,7 +52,7 @@ def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
         with scope:
             model = build()
     with replicas.scope(given):
-        optimizer = step_loop.make_optimizer(given)
+        optimizer = optimizers.make_optimizer(given)
     examples = step_loop.Examples(images, labels, scale)
     batches = step_loop.Batches(given["batch_size"])
     steps = replicas.make_loop(given, model, optimizer, examples, batches, update_norms=True)

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from batchscope import damage, disk, wording
-from batchscope.catalogue import framework_names, own_columns, run_factors, sweep_names
+from batchscope.catalogue import (
+    framework_names,
+    optimizer_constants,
+    own_columns,
+    run_factors,
+    sweep_names,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -196,6 +202,8 @@ def _words(factor: str, value: Any) -> str:
         return "no scaling" if value == "none" else f"{value} scaling"
     if factor in ("threads", "replicas"):
         return wording.count(value, factor.removesuffix("s"))
+    if factor in optimizer_constants.NAMES and value == optimizer_constants.DEFAULT:
+        return f"default {name}"
     if isinstance(value, int | float):
         return f"{name} {wording.shortest(value)}"
     return f"{name} {str(value).replace('_', ' ')}"

@@ -13,6 +13,8 @@ from batchscope import wording
 from batchscope.catalogue import (
     dataset_definitions,
     framework_names,
+    optimizer_constants,
+    parameters,
     run_factors,
     run_names,
     sweep_names,
@@ -63,6 +65,7 @@ def of_training(factors: Factors, training_size: int | None, source: str | None)
     """
     yield from _step(factors, training_size)
     yield from _warmup(factors)
+    yield from _constants(factors)
     yield from _source(factors, source)
     yield from _threads(factors)
 
@@ -164,6 +167,39 @@ def _warmup(factors: Factors) -> Found:
         yield "warmup_epochs", f"{text}the rate rises to the scaled one."
 
 
+def _constants(factors: Factors) -> Found:
+    """What an optimizer has no constant for, and where a rule leads out of its range."""
+    optimizer, sound = factors["optimizer"], True
+    for name in optimizer_constants.NAMES:
+        value, having = factors[name], optimizer_constants.having(name)
+        if value == optimizer_constants.DEFAULT:
+            continue
+        if optimizer not in having:
+            text = f"received {value:g} for {optimizer}; it is expected of "
+            yield name, f"{text}{wording.listed(having)} alone."
+            sound = False
+        elif name.startswith("beta") and value == 1:
+            yield name, "received 1; a number below 1 is expected: at 1 nothing is forgotten."
+            sound = False
+    scaling = factors["beta_scaling"]
+    having = optimizer_constants.having(*optimizer_constants.SCALED.get(scaling, ()))
+    if optimizer not in having:
+        text = f"received {scaling} for {optimizer}; it is expected of "
+        yield "beta_scaling", f"{text}{wording.listed(having)} alone."
+    elif sound and scaling == "square_root":
+        found = optimizer_constants.effective(factors)
+        for name in ("beta_1", "beta_2"):
+            if found[name] < 0:
+                text = f"received square_root at batch size {factors['batch_size']} and "
+                text += f"base_batch_size {factors['base_batch_size']}, where {name} would be "
+                yield "beta_scaling", f"{text}{found[name]:.3g}; at least 0 is expected."
+                break
+    scaled = factors["weight_decay_scaling"] != "none"
+    if scaled and not optimizer_constants.unscaled(factors)["weight_decay"]:
+        text = "received linear without a weight decay; weight_decay above 0 is expected."
+        yield "weight_decay_scaling", text
+
+
 def _source(factors: Factors, source: str | None) -> Found:
     if source in dataset_definitions.TIMING_ONLY_SOURCES:
         name = run_names.split_token(factors["dataset"])[0]
@@ -206,12 +242,13 @@ def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:
         "optimizer": FRAMEWORK_OPTIMIZERS,
         **{name: (birth,) for name, birth in births.items()},
         **{"delay_seconds": (0,), "replicas": (1,), "momentum": (0,)},
+        "weight_decay": (0, optimizer_constants.DEFAULT),
     }
-    wrong = [
-        (f"{name} {factors[name]}", f"{name} {wording.listed(map(str, values), 'or')}")
-        for name, values in allowed.items()
-        if factors[name] not in values
-    ]
+    wrong = []
+    for name, values in allowed.items():
+        if factors[name] not in values:
+            words = [str(parameters.shown(sweep_names.FACTORS[name], one)) for one in values]
+            wrong.append((f"{name} {factors[name]}", f"{name} {wording.listed(words, 'or')}"))
     others = [name for name in timings if name not in FRAMEWORK_TIMINGS]
     if others:
         wrong.append(

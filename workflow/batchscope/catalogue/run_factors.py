@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchscope.catalogue import optimizer_constants
 from batchscope.catalogue.parameters import Parameter
 
 # Far above what anyone runs: more is a slip of the hand.
@@ -185,6 +186,62 @@ FACTORS: dict[str, Parameter] = {
             minimum=0,
             maximum=MOST_EXAMPLES,
         ),
+        Parameter(
+            "beta_1",
+            "b1",
+            "float",
+            optimizer_constants.DEFAULT,
+            "Decay per update of the optimizer's mean of gradients; default: Keras's.",
+            minimum=0,
+            maximum=1,
+            words=optimizer_constants.WORDS,
+        ),
+        Parameter(
+            "beta_2",
+            "b2",
+            "float",
+            optimizer_constants.DEFAULT,
+            "Decay per update of the optimizer's mean of squared gradients; default: Keras's.",
+            minimum=0,
+            maximum=1,
+            words=optimizer_constants.WORDS,
+        ),
+        Parameter(
+            "epsilon",
+            "eps",
+            "float",
+            optimizer_constants.DEFAULT,
+            "What the optimizer adds to the root of the squared gradients; default: Keras's.",
+            above=0,
+            words=optimizer_constants.WORDS,
+        ),
+        Parameter(
+            "weight_decay",
+            "wd",
+            "float",
+            optimizer_constants.DEFAULT,
+            "Every update takes rate * weight_decay * w off each weight, biases too; "
+            "default: Keras's, 0.004 of adamw and 0 of the others.",
+            minimum=0,
+            words=optimizer_constants.WORDS,
+        ),
+        Parameter(
+            "beta_scaling",
+            "bsc",
+            "str",
+            "none",
+            "How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into "
+            "beta_2^k; square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).",
+            choices=("none", "half_life", "square_root"),
+        ),
+        Parameter(
+            "weight_decay_scaling",
+            "wds",
+            "str",
+            "none",
+            "How the weight decay follows batch_size / base_batch_size.",
+            choices=("none", "linear"),
+        ),
     )
 }
 
@@ -205,6 +262,7 @@ TIMING_FACTORS = (
     "augmentation",
     "method",
     "inner_steps",
+    "weight_decay",
 )
 
 # What a timing experiment may vary besides: a training is always the loop in the graph, over

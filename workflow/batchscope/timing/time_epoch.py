@@ -165,12 +165,12 @@ def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
     Args:
         factors: Factors of the timing, by full name.
     """
-    from batchscope.training import replicas, step_loop
+    from batchscope.training import optimizers, replicas
 
     births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
     given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
     with replicas.scope(factors):
-        return step_loop.make_optimizer(given)
+        return optimizers.make_optimizer(given)
 
 
 def _blocks(

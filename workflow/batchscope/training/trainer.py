@@ -31,6 +31,7 @@ from batchscope.training import (
     distances,
     losses,
     models,
+    optimizers,
     replicas,
     run_files,
     trajectory,
@@ -41,9 +42,7 @@ from batchscope.training.step_loop import (
     Examples,
     Totals,
     epoch_order,
-    make_optimizer,
     steps_per_epoch,
-    warm_up,
 )
 from batchscope.training.update_methods import Method
 
@@ -123,9 +122,9 @@ class Training:
 
     def _place(self) -> None:
         """Puts the data on the device and builds the graphs: here memory may be refused."""
-        self.schedule = warm_up(self.factors, self.steps)
+        self.schedule = optimizers.warm_up(self.factors, self.steps)
         with replicas.scope(self.factors):
-            self.optimizer = make_optimizer(self.factors, self.schedule)
+            self.optimizer = optimizers.make_optimizer(self.factors, self.schedule)
         augment = augmentations.layer(self.factors["augmentation"], self.factors["seed"])
         self.loop = replicas.make_loop(
             self.factors,

@@ -1,0 +1,85 @@
+"""The optimizer of a run: its learning rate, update by update, and its other constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from batchscope.catalogue import optimizer_constants
+from batchscope.catalogue.optimizer_constants import DEFAULT
+
+# Registry names are Keras's class names in lower case.
+_OPTIMIZERS = {
+    value.__name__.lower(): value
+    for value in vars(keras.optimizers).values()
+    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer)
+}
+Schedule = keras.optimizers.schedules.LearningRateSchedule
+
+
+def effective_learning_rate(factors: dict[str, Any]) -> float:
+    """Returns the rate a run is trained with, after its scaling rule.
+
+    With k = batch_size / base_batch_size: `linear` multiplies by k (Goyal et al. 2017,
+    arXiv 1706.02677, section 2.1), `sqrt` by the square root of k (Krizhevsky 2014,
+    arXiv 1404.5997, section 5; of Adam Malladi et al. 2022, arXiv 2205.10287), `none` by 1.
+    """
+    k = factors["batch_size"] / factors["base_batch_size"]
+    power = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}[factors["learning_rate_scaling"]]
+    return factors["learning_rate"] * k**power
+
+
+def warm_up(factors: dict[str, Any], steps: int) -> Schedule | None:
+    """Returns the rate of every update of a run that warms up; None where the rate is constant.
+
+    Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the first
+    `warmup_epochs` epochs, the rate goes in equal steps, one per update, from the unscaled
+    `learning_rate` of update 0 to the effective one, and stays there.
+
+    Args:
+        factors: Every factor of the run.
+        steps: Updates of an epoch.
+    """
+    if not factors["warmup_epochs"]:
+        return None
+    # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
+    return keras.optimizers.schedules.PolynomialDecay(
+        initial_learning_rate=factors["learning_rate"],
+        decay_steps=factors["warmup_epochs"] * steps,
+        end_learning_rate=effective_learning_rate(factors),
+        power=1.0,
+    )
+
+
+def make_optimizer(
+    factors: dict[str, Any], schedule: Schedule | None = None
+) -> keras.optimizers.Optimizer:
+    """Returns the Keras optimizer of a run.
+
+    Args:
+        factors: Every factor of the run.
+        schedule: The rate of every update; None for the effective rate throughout.
+    """
+    options: dict[str, Any] = {"learning_rate": schedule or effective_learning_rate(factors)}
+    if factors["momentum"]:
+        options["momentum"] = factors["momentum"]
+    if factors["nesterov"]:
+        options["nesterov"] = True
+    options |= _constants(factors)
+    return _OPTIMIZERS[factors["optimizer"]](**options)
+
+
+def _constants(factors: dict[str, Any]) -> dict[str, float]:
+    """Returns the constants that Keras is given: those that are not what it has anyway."""
+    ruled = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
+    if factors["weight_decay_scaling"] != "none":
+        ruled.add("weight_decay")
+    given = {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
+    effective = optimizer_constants.effective(factors)
+    constants = {
+        name: effective[name] for name in optimizer_constants.NAMES if name in given | ruled
+    }
+    if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":
+        del constants["weight_decay"]  # a decay of nothing would be computed at every step
+    return constants
