@@ -143,6 +143,18 @@ def test_a_batch_above_the_training_set_is_refused_by_the_step():
             "received 0.1 with method conservative; it is expected of robust alone.",
         ),
         (
+            {"schedule": "linear", "method": "conservative"},
+            "schedule",
+            "received linear with method conservative, whose inner steps would count as updates; "
+            "constant is expected.",
+        ),
+        (
+            {"schedule": "cosine", "warmup_epochs": 4, "learning_rate_scaling": "sqrt"},
+            "schedule",
+            "received cosine with a warm-up of all 4 epochs; constant is expected, or a shorter "
+            "warm-up.",
+        ),
+        (
             {"beta_2": 0.99},
             "beta_2",
             "received 0.99 for sgd; it is expected of adam, adamax, adamw, lamb, lion and nadam "

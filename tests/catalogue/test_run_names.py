@@ -56,6 +56,9 @@ GOLDEN_RUNS = {
         "beta_scaling": "half_life",
         "weight_decay_scaling": "linear",
     },
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+sch=cosine": {
+        "schedule": "cosine",
+    },
 }
 GOLDEN_SETTINGS = [
     ("evaluate", {}, "default"),

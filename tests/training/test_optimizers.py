@@ -1,6 +1,7 @@
 """The optimizers that trainings are made with: their constants, against Keras and by hand."""
 
 import inspect
+import math
 
 import keras
 import numpy as np
@@ -48,6 +49,38 @@ def test_given_constants_reach_the_optimizer_after_their_rules():
     )
     assert (found.beta_1, found.epsilon, found.weight_decay) == (0.8, 1e-3, 0.2)
     assert found.beta_2 == pytest.approx(0.81)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("warm_up", [0, 1])
+def test_rates_fall_to_zero_at_the_horizon(schedule, warm_up):
+    """Four epochs of five updates, of which the first may rise from 0.1 to 0.4."""
+    scaled = {"learning_rate_scaling": "linear", "base_batch_size": 8, "batch_size": 32}
+    factors = run_names.parse_run(
+        run_name(
+            **{"learning_rate": 0.1, "epochs": 4, "schedule": schedule, "warmup_epochs": warm_up},
+            **(scaled if warm_up else {}),
+        )
+    )
+    top, rise = (0.4, 5) if warm_up else (0.1, 0)
+    rates = optimizers.schedule(factors, 5)
+    found = [float(rates(update)) for update in range(21)]
+    expected = [0.1 + 0.3 * update / 5 for update in range(rise)]
+    for update in range(21 - rise):
+        share = update / (20 - rise)
+        falling = 1 - share if schedule == "linear" else (1 + math.cos(math.pi * share)) / 2
+        expected.append(top * falling)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    in_graph = optimizers.make_optimizer(factors, rates)
+    variable = keras.Variable(0.0)
+    for update in range(8):  # as its own count of updates has it
+        before = float(variable.numpy())
+        in_graph.apply([keras.ops.ones(())], [variable])
+        assert before - float(variable.numpy()) == pytest.approx(expected[update], rel=1e-4)
+
+
+def test_a_constant_rate_is_no_schedule():
+    assert optimizers.schedule(run_names.parse_run(run_name()), 5) is None
 
 
 @pytest.mark.parametrize("name", optimizer_constants.having("weight_decay"))

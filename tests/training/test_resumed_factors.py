@@ -15,6 +15,10 @@ FACTORS = {
         **{"beta_scaling": "half_life", "weight_decay_scaling": "linear"},
     },
     "square root": {**ADAM, "beta_scaling": "square_root", "learning_rate_scaling": "sqrt"},
+    "cosine": {"schedule": "cosine"},
+    "line after warm-up": {
+        **{"schedule": "linear", "warmup_epochs": 1, "learning_rate_scaling": "sqrt"},
+    },
     "decay of sgd": {"weight_decay": 0.01},
 }
 

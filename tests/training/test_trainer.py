@@ -446,7 +446,7 @@ def test_every_update_of_a_warm_up_against_its_rate_by_hand():
     model.set_weights([w[:2, None].astype(np.float32), w[2:].astype(np.float32)])
     x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
     images = x.reshape(3, 1, 1, 2).astype(np.float32)
-    optimizer = optimizers.make_optimizer(factors, optimizers.warm_up(factors, 3))
+    optimizer = optimizers.make_optimizer(factors, optimizers.schedule(factors, 3))
     examples, batches = step_loop.Examples(images, labels, 1.0), step_loop.Batches(1)
     steps = step_loop.StepLoop(model, optimizer, examples, batches, update_norms=True)
     moves = []

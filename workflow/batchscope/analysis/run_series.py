@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from batchscope import damage, disk, wording
 from batchscope.catalogue import (
     framework_names,
+    horizons,
     optimizer_constants,
     own_columns,
     run_factors,
@@ -173,6 +174,13 @@ def _values(row: Iterable[Any]) -> list[Any]:
 
 def _scalar(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
+
+
+def falling(frame: pandas.DataFrame) -> bool:
+    """Returns whether the rate of a run falls towards its horizon, by the column of the factor."""
+    if "schedule" not in frame:
+        return False
+    return bool((frame["schedule"].fillna(horizons.CONSTANT) != horizons.CONSTANT).any())
 
 
 def describe(factors: dict[str, Any]) -> str:

@@ -43,6 +43,7 @@ _OF_SEVERAL = (
         ),
         trajectories=True,
         own=("validation_loss",),
+        prefixes=True,
     ),
     Figure(
         "best_losses",
@@ -164,6 +165,7 @@ _OF_SEVERAL = (
             "lies on the edge of those tried."
         ),
         batch_sizes=3,
+        prefixes=True,
     ),
     Figure(
         "critical_batch_size",
@@ -185,6 +187,7 @@ _OF_SEVERAL = (
             "evaluations."
         ),
         batch_sizes=3,
+        prefixes=True,
     ),
     Figure(
         "fastest_batch_size",
@@ -202,6 +205,7 @@ _OF_SEVERAL = (
         own=("seconds",),
         batch_sizes=3,
         timed=True,
+        prefixes=True,
     ),
     Figure(
         "training_time",

@@ -13,6 +13,7 @@ from batchscope import wording
 from batchscope.catalogue import (
     dataset_definitions,
     framework_names,
+    horizons,
     optimizer_constants,
     parameters,
     run_factors,
@@ -65,6 +66,7 @@ def of_training(factors: Factors, training_size: int | None, source: str | None)
     """
     yield from _step(factors, training_size)
     yield from _warmup(factors)
+    yield from _schedule(factors)
     yield from _constants(factors)
     yield from _source(factors, source)
     yield from _threads(factors)
@@ -165,6 +167,18 @@ def _warmup(factors: Factors) -> Found:
     elif warmup and factors["learning_rate_scaling"] == "none":
         text = f"received {warmup} without learning_rate_scaling; linear or sqrt is expected: "
         yield "warmup_epochs", f"{text}the rate rises to the scaled one."
+
+
+def _schedule(factors: Factors) -> Found:
+    """What a rate that falls towards the horizon needs."""
+    if not horizons.falling(factors):
+        return
+    if factors["method"] == "conservative":
+        text = f"received {factors['schedule']} with method conservative, whose inner steps would "
+        yield "schedule", f"{text}count as updates; {horizons.CONSTANT} is expected."
+    if factors["warmup_epochs"] == factors["epochs"]:
+        text = f"received {factors['schedule']} with a warm-up of all {factors['epochs']} epochs; "
+        yield "schedule", f"{text}{horizons.CONSTANT} is expected, or a shorter warm-up."
 
 
 def _constants(factors: Factors) -> Found:

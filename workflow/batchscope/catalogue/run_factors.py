@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchscope.catalogue import optimizer_constants
+from batchscope.catalogue import horizons, optimizer_constants
 from batchscope.catalogue.parameters import Parameter
 
 # Far above what anyone runs: more is a slip of the hand.
@@ -241,6 +241,15 @@ FACTORS: dict[str, Parameter] = {
             "none",
             "How the weight decay follows batch_size / base_batch_size.",
             choices=("none", "linear"),
+        ),
+        Parameter(
+            "schedule",
+            "sch",
+            "str",
+            horizons.CONSTANT,
+            "What the rate does after the warm-up: it stays, or falls to 0 at the horizon along "
+            "half a cosine or a line, update by update.",
+            choices=(horizons.CONSTANT, *horizons.FALLING),
         ),
     )
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from batchscope.catalogue import optimizer_constants
+from batchscope.catalogue import horizons, optimizer_constants
 from batchscope.catalogue.optimizer_constants import DEFAULT
 
 # Registry names are Keras's class names in lower case.
@@ -30,26 +30,56 @@ def effective_learning_rate(factors: dict[str, Any]) -> float:
     return factors["learning_rate"] * k**power
 
 
-def warm_up(factors: dict[str, Any], steps: int) -> Schedule | None:
-    """Returns the rate of every update of a run that warms up; None where the rate is constant.
+def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
+    """Returns the rate of every update of a run; None where it is constant from the first.
 
     Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the first
     `warmup_epochs` epochs, the rate goes in equal steps, one per update, from the unscaled
-    `learning_rate` of update 0 to the effective one, and stays there.
+    `learning_rate` of update 0 to the effective one r. Of the T updates from then to the horizon,
+    the one numbered t from 0 has the rate
+
+    - `constant`: r;
+    - `linear`: r (1 - t / T);
+    - `cosine`: r (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, arXiv 1608.03983,
+      equation 5, without restarts).
 
     Args:
         factors: Every factor of the run.
         steps: Updates of an epoch.
     """
-    if not factors["warmup_epochs"]:
-        return None
+    rate, rise = effective_learning_rate(factors), factors["warmup_epochs"] * steps
     # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
-    return keras.optimizers.schedules.PolynomialDecay(
+    warm_up = keras.optimizers.schedules.PolynomialDecay(
         initial_learning_rate=factors["learning_rate"],
-        decay_steps=factors["warmup_epochs"] * steps,
-        end_learning_rate=effective_learning_rate(factors),
+        decay_steps=max(rise, 1),
+        end_learning_rate=rate,
         power=1.0,
     )
+    if not horizons.falling(factors):
+        return warm_up if rise else None
+    fall = factors["epochs"] * steps - rise
+    if factors["schedule"] == "cosine":
+        decay = keras.optimizers.schedules.CosineDecay(rate, fall)
+    else:
+        decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
+    return _Then(warm_up, rise, decay) if rise else decay
+
+
+class _Then(Schedule):
+    """One schedule up to an update, and from there on another, which counts from it."""
+
+    def __init__(self, first: Schedule, update: int, second: Schedule) -> None:
+        super().__init__()
+        self.first, self.update, self.second = first, update, second
+
+    def __call__(self, step: Any) -> Any:
+        """Returns the rate of an update."""
+        after = keras.ops.maximum(step - self.update, 0)
+        return keras.ops.where(step < self.update, self.first(step), self.second(after))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what it is made from."""
+        return {"first": self.first, "update": self.update, "second": self.second}
 
 
 def make_optimizer(

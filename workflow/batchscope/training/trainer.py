@@ -122,7 +122,7 @@ class Training:
 
     def _place(self) -> None:
         """Puts the data on the device and builds the graphs: here memory may be refused."""
-        self.schedule = optimizers.warm_up(self.factors, self.steps)
+        self.schedule = optimizers.schedule(self.factors, self.steps)
         with replicas.scope(self.factors):
             self.optimizer = optimizers.make_optimizer(self.factors, self.schedule)
         augment = augmentations.layer(self.factors["augmentation"], self.factors["seed"])
@@ -172,8 +172,11 @@ class Training:
         """Signal handler: stops the training after the current call into the graph."""
         self.stopping = True
 
-    def fit(self) -> tuple[str, str, str]:
+    def fit(self, epochs: int | None = None) -> tuple[str, str, str]:
         """Trains to the end, from the last checkpoint where there is one.
+
+        Args:
+            epochs: Epochs after which it ends before its horizon; None for all.
 
         Returns:
             Status, the reason for the end, and a sentence for people.
@@ -183,14 +186,14 @@ class Training:
         """
         self._place()
         self._resume()
-        ended = self._train_epochs()
+        ended = self._train_epochs(epochs or self.factors["epochs"])
         if ended[0] == records.FINISHED:
             self._evaluate()
         return ended
 
-    def _train_epochs(self) -> tuple[str, str, str]:
+    def _train_epochs(self, epochs: int) -> tuple[str, str, str]:
         """Trains epoch by epoch; returns what `fit` does."""
-        while self.progress.epoch < self.factors["epochs"]:
+        while self.progress.epoch < epochs:
             if not self._train_epoch() or not self._end_epoch():
                 where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
                 return records.DIVERGED, "diverged", f"The loss was no longer finite at {where}."
