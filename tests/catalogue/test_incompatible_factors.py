@@ -70,6 +70,32 @@ def test_births_are_sound_together():
             "received robust with 2 replicas; plain is expected, or 1 replica.",
         ),
         (
+            {"micro_batch_size": 33},
+            "micro_batch_size",
+            "received 33; at most the batch size, 32, is expected.",
+        ),
+        (
+            {"micro_batch_size": 8, "method": "robust"},
+            "micro_batch_size",
+            "received 8 with method robust; 0 is expected, or method plain.",
+        ),
+        (
+            {"precision": "mixed_float16", "method": "robust"},
+            "precision",
+            "received mixed_float16 with method robust, which would use gradients of the scaled "
+            "loss; mixed_bfloat16 or float32 is expected, or method plain.",
+        ),
+        (
+            {"precision": "mixed_bfloat16", "replicas": 2},
+            "precision",
+            "received mixed_bfloat16 with 2 replicas; float32 is expected, or 1 replica.",
+        ),
+        (
+            {"micro_batch_size": 8, "replicas": 2},
+            "micro_batch_size",
+            "received 8 with 2 replicas; 0 is expected, or 1 replica.",
+        ),
+        (
             {"replicas": 2, "augmentation": "random"},
             "augmentation",
             "received random with 2 replicas; none is expected, or 1 replica.",
@@ -234,6 +260,21 @@ def test_of_a_training(changes, factor, text):
             {"loop": "function", "augmentation": "crop"},
             "augmentation",
             "received crop with loop function; none is expected, or loop graph.",
+        ),
+        (
+            {"loop": "fit", "precision": "mixed_bfloat16"},
+            "precision",
+            "received mixed_bfloat16 with loop fit; float32 is expected, or loop graph.",
+        ),
+        (
+            {"loop": "fit", "micro_batch_size": 8},
+            "micro_batch_size",
+            "received 8 with loop fit; 0 is expected, or loop graph.",
+        ),
+        (
+            {"framework": "jax", "micro_batch_size": 8},
+            "framework",
+            "received 'jax' with micro_batch_size 8; micro_batch_size 0 is expected.",
         ),
         (
             {"framework": "jax", "momentum": 0.9},

@@ -59,6 +59,13 @@ GOLDEN_RUNS = {
     "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+sch=cosine": {
         "schedule": "cosine",
     },
+    "digits-065f9c58+small_cnn+bs=256+lr=0.1+opt=sgd+ep=40+seed=0+mbs=32": {
+        "batch_size": 256,
+        "micro_batch_size": 32,
+    },
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+prec=mixed_bfloat16": {
+        "precision": "mixed_bfloat16",
+    },
 }
 GOLDEN_SETTINGS = [
     ("evaluate", {}, "default"),

@@ -24,6 +24,7 @@ from batchscope.host import tensorflow_start
 tensorflow_start.start(replicas=4)
 import keras
 import numpy as np
+from batchscope.catalogue import run_factors
 from batchscope.training import checkpoint, models, optimizers, replicas, step_loop
 from keras import layers
 
@@ -33,7 +34,8 @@ LABELS = random.integers(0, 3, 42)
 
 
 def factors(count, optimizer="sgd", rate=0.05, batch_size=10):
-    return {
+    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    return births | {
         "replicas": count, "device": "cpu", "batch_size": batch_size,
         "base_batch_size": batch_size, "learning_rate_scaling": "none", "learning_rate": rate,
         "momentum": 0.9 if optimizer == "sgd" else 0.0, "nesterov": False,

@@ -19,6 +19,9 @@ FACTORS = {
     "line after warm-up": {
         **{"schedule": "linear", "warmup_epochs": 1, "learning_rate_scaling": "sqrt"},
     },
+    "pieces": {**ADAM, "micro_batch_size": 48, "augmentation": "random"},
+    "bfloat16": {**ADAM, "precision": "mixed_bfloat16", "micro_batch_size": 48},
+    "float16": {**ADAM, "precision": "mixed_float16", "schedule": "cosine"},
     "decay of sgd": {"weight_decay": 0.01},
 }
 

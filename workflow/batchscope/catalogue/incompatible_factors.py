@@ -150,10 +150,25 @@ def _method(factors: Factors) -> Found:
                 text = f"received {show(factors[name])} with method {factors['method']}; "
                 yield name, f"{text}it is expected of {method} alone."
     if factors["replicas"] > 1:
-        for name, simple in (("method", "plain"), ("augmentation", "none")):
+        for name, simple in (
+            ("method", "plain"),
+            ("augmentation", "none"),
+            ("micro_batch_size", 0),
+            ("precision", "float32"),
+        ):
             if factors[name] not in (simple, "crop"):
                 text = f"received {factors[name]} with {factors['replicas']} replicas; "
                 yield name, f"{text}{simple} is expected, or 1 replica."
+    if factors["micro_batch_size"] > factors["batch_size"]:
+        text = f"received {factors['micro_batch_size']}; at most the batch size, "
+        yield "micro_batch_size", f"{text}{factors['batch_size']}, is expected."
+    if factors["micro_batch_size"] and factors["method"] != "plain":
+        text = f"received {factors['micro_batch_size']} with method {factors['method']}; 0 is "
+        yield "micro_batch_size", f"{text}expected, or method plain."
+    if factors["precision"] == "mixed_float16" and factors["method"] != "plain":
+        text = f"received mixed_float16 with method {factors['method']}, which would use gradients "
+        text += "of the scaled loss; mixed_bfloat16 or float32 is expected, or method plain."
+        yield "precision", text
     if factors["method"] == "conservative" and factors.get("warmup_epochs"):
         text = f"received {factors['warmup_epochs']} with method conservative, whose inner "
         yield "warmup_epochs", f"{text}steps would count as updates; 0 is expected."
@@ -238,7 +253,13 @@ def _loop(factors: Factors) -> Found:
             text = "received with loop graph, which cannot wait between steps; another loop is"
             yield "delay_seconds", f"{text} expected."
     else:
-        for name, simple in (("replicas", 1), ("method", "plain"), ("augmentation", "none")):
+        for name, simple in (
+            ("replicas", 1),
+            ("method", "plain"),
+            ("augmentation", "none"),
+            ("micro_batch_size", 0),
+            ("precision", "float32"),
+        ):
             if factors[name] != simple:
                 text = f"received {factors[name]} with loop {factors['loop']}; {simple} is "
                 yield name, f"{text}expected, or loop graph."
@@ -256,6 +277,8 @@ def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:
         "optimizer": FRAMEWORK_OPTIMIZERS,
         **{name: (birth,) for name, birth in births.items()},
         **{"delay_seconds": (0,), "replicas": (1,), "momentum": (0,)},
+        "micro_batch_size": (0,),
+        "precision": ("float32",),
         "weight_decay": (0, optimizer_constants.DEFAULT),
     }
     wrong = []

@@ -251,6 +251,25 @@ FACTORS: dict[str, Parameter] = {
             "half a cosine or a line, update by update.",
             choices=(horizons.CONSTANT, *horizons.FALLING),
         ),
+        Parameter(
+            "micro_batch_size",
+            "mbs",
+            "int",
+            0,
+            "Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches.",
+            "examples",
+            minimum=0,
+            maximum=MOST_EXAMPLES,
+        ),
+        Parameter(
+            "precision",
+            "prec",
+            "str",
+            "float32",
+            "What a training computes in: Keras's policies, of which the mixed ones keep weights, "
+            "loss and updates in float32, and mixed_float16 scales the loss.",
+            choices=("float32", "mixed_bfloat16", "mixed_float16"),
+        ),
     )
 }
 
@@ -272,6 +291,8 @@ TIMING_FACTORS = (
     "method",
     "inner_steps",
     "weight_decay",
+    "micro_batch_size",
+    "precision",
 )
 
 # What a timing experiment may vary besides: a training is always the loop in the graph, over

@@ -127,7 +127,8 @@ def measure(
     factors = configuration.factors
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
-    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    model = models.build(*given, factors["precision"])
     images, labels = augmentations.extended(
         factors["augmentation"], data.images("train"), data.labels("train")
     )
@@ -192,6 +193,7 @@ def _blocks(
             factors["batch_size"],
             augment=augmentations.layer(factors["augmentation"], 0),
             method=Method.of(factors),
+            piece=factors["micro_batch_size"],
         ),
     )
     steps.compile()

@@ -97,7 +97,21 @@ def make_optimizer(
     if factors["nesterov"]:
         options["nesterov"] = True
     options |= _constants(factors)
-    return _OPTIMIZERS[factors["optimizer"]](**options)
+    made = _OPTIMIZERS[factors["optimizer"]](**options)
+    if factors["precision"] == "mixed_float16":
+        return keras.optimizers.LossScaleOptimizer(made)
+    return made
+
+
+def scaled_loss(optimizer: keras.optimizers.Optimizer, loss: Any) -> Any:
+    """Returns the loss whose gradient the optimizer expects: with float16 the scaled one.
+
+    Gradients of float16 below 6e-8 are zero. The loss is multiplied by a power of two, which is
+    halved where a gradient overflows, with no update then, and doubled after 2,000 updates without
+    (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2).
+    """
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    return optimizer.scale_loss(loss) if scales else loss
 
 
 def _constants(factors: dict[str, Any]) -> dict[str, float]:

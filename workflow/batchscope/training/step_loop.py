@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope.training import losses
-from batchscope.training.update_methods import Method
+from batchscope.training import accumulation, losses, optimizers
+from batchscope.training.update_methods import Evaluate, Method
 
 # From a batch's examples, int32 of shape (b,), to the sum of its losses, float64, its hits, int64,
 # and the norm of the update, float32, where that is asked for.
@@ -49,12 +49,15 @@ class Batches:
         augment: Changes a batch of scaled images, shape (b, height, width, channels), before the
             model sees them; None for no change.
         method: How an update uses its batch.
+        piece: Examples of a piece of a batch, whose gradients are accumulated; 0 for whole
+            batches. A smaller batch than a piece is one piece.
     """
 
     size: int | tf.Variable
     whole: bool = False
     augment: keras.layers.Layer | None = None
     method: Method = PLAIN
+    piece: int = 0
 
 
 class Totals(NamedTuple):
@@ -109,8 +112,11 @@ class StepLoop:
         update_norms: bool = False,
     ) -> None:
         self.examples = len(examples.images)
+        if batches.piece and batches.method.name != "plain":
+            raise ValueError("Expected method plain with batches in pieces.")
         self.batches = batches
-        optimizer.build(model.trainable_variables)
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
         update = self._make_update(model, optimizer, examples, update_norms)
 
         @tf.function(
@@ -171,7 +177,7 @@ class StepLoop:
         all_labels = tf.constant(np.asarray(examples.labels, np.int32))
         per_example = losses.example_losses(model)
 
-        def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def evaluation(batch: tf.Tensor, share: tf.Tensor | None = None) -> Evaluate:
             images = losses.scaled(tf.gather(all_images, batch), scale)
             labels = tf.gather(all_labels, batch)
             if augment:
@@ -182,9 +188,18 @@ class StepLoop:
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(values)
                     example, hits = per_example(labels, model(images, training=True))
-                    loss = tf.add_n([tf.reduce_mean(example), *model.losses])
-                return loss, hits, tape.gradient(loss, values)
+                    loss = tf.add_n([tf.reduce_mean(example), *losses.penalties(model)])
+                    part = loss if share is None else share * loss
+                    part = optimizers.scaled_loss(optimizer, part)
+                return loss, hits, tape.gradient(part, values)
 
+            return evaluate
+
+        def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            if self.batches.piece:
+                evaluate = accumulation.in_pieces(evaluation, batch, self.batches.piece, variables)
+            else:
+                evaluate = evaluation(batch)
             # Reading costs nothing; the update then copies what is still held here.
             old = [tf.identity(variable.value) for variable in variables] if update_norms else []
             loss, hits = method.apply(evaluate, optimizer, model)

@@ -102,6 +102,7 @@ class Training:
             self.factors["seed"],
             model_file,
             replicas.scope(self.factors),
+            self.factors["precision"],
         )
         self.initial = models.weights(self.model)
         self.images, self.labels = augmentations.extended(
@@ -131,7 +132,12 @@ class Training:
             self.model,
             self.optimizer,
             Examples(self.images, self.labels, self.data.scale),
-            Batches(self.factors["batch_size"], augment=augment, method=Method.of(self.factors)),
+            Batches(
+                self.factors["batch_size"],
+                augment=augment,
+                method=Method.of(self.factors),
+                piece=self.factors["micro_batch_size"],
+            ),
             self.factors["update_norms"],
         )
         self.validation = losses.Objective(
