@@ -99,6 +99,23 @@ def test_a_run_that_did_not_finish_bounds_no_budget():
     assert equal_budgets.equal(rows[rows["status"] == "diverged"], {}) == []
 
 
+def test_before_its_end_a_training_whose_rate_falls_is_no_shorter_one():
+    runs, rows = (frame.assign(schedule="cosine", epochs=STEPS) for frame in frames())
+    stated = {"updates": 5, "target": {"validation_loss": 0.5}}
+    found = equal_budgets.equal(rows, stated)
+    assert [budget.kind for budget in found] == ["epochs", "convergence"]
+    assert found[0] == Budget("epochs", STEPS, "", False)
+    assert equal_budgets.target(equal_budgets.trained(runs, rows), stated) is None
+    constant = rows["batch_size"] > 8
+    mixed = rows.assign(schedule=rows["schedule"].mask(constant, "constant"))
+    assert equal_budgets.equal(mixed, {}) == found
+    _, rows = frames(steps={8: 8, 16: 8, 32: 12})
+    longer = rows.assign(schedule="linear", epochs=rows["batch_size"].map({8: 8, 16: 8, 32: 12}))
+    assert [budget.kind for budget in equal_budgets.equal(longer, {})] == ["convergence"]
+    stopped = rows[rows["epoch"] <= 8].assign(schedule="linear", epochs=12)
+    assert [budget.kind for budget in equal_budgets.equal(stopped, {})] == ["convergence"]
+
+
 def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget():
     runs, rows = frames()
     series = equal_budgets.trained(runs, rows)

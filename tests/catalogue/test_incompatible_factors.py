@@ -70,6 +70,32 @@ def test_births_are_sound_together():
             "received robust with 2 replicas; plain is expected, or 1 replica.",
         ),
         (
+            {"micro_batch_size": 33},
+            "micro_batch_size",
+            "received 33; at most the batch size, 32, is expected.",
+        ),
+        (
+            {"micro_batch_size": 8, "method": "robust"},
+            "micro_batch_size",
+            "received 8 with method robust; 0 is expected, or method plain.",
+        ),
+        (
+            {"precision": "mixed_float16", "method": "robust"},
+            "precision",
+            "received mixed_float16 with method robust, which would use gradients of the scaled "
+            "loss; mixed_bfloat16 or float32 is expected, or method plain.",
+        ),
+        (
+            {"precision": "mixed_bfloat16", "replicas": 2},
+            "precision",
+            "received mixed_bfloat16 with 2 replicas; float32 is expected, or 1 replica.",
+        ),
+        (
+            {"micro_batch_size": 8, "replicas": 2},
+            "micro_batch_size",
+            "received 8 with 2 replicas; 0 is expected, or 1 replica.",
+        ),
+        (
             {"replicas": 2, "augmentation": "random"},
             "augmentation",
             "received random with 2 replicas; none is expected, or 1 replica.",
@@ -142,6 +168,64 @@ def test_a_batch_above_the_training_set_is_refused_by_the_step():
             "rho",
             "received 0.1 with method conservative; it is expected of robust alone.",
         ),
+        (
+            {"schedule": "linear", "method": "conservative"},
+            "schedule",
+            "received linear with method conservative, whose inner steps would count as updates; "
+            "constant is expected.",
+        ),
+        (
+            {"schedule": "cosine", "warmup_epochs": 4, "learning_rate_scaling": "sqrt"},
+            "schedule",
+            "received cosine with a warm-up of all 4 epochs; constant is expected, or a shorter "
+            "warm-up.",
+        ),
+        (
+            {"beta_2": 0.99},
+            "beta_2",
+            "received 0.99 for sgd; it is expected of adam, adamax, adamw, lamb, lion and nadam "
+            "alone.",
+        ),
+        (
+            {"optimizer": "lion", "epsilon": 1e-8},
+            "epsilon",
+            "received 1e-08 for lion; it is expected of adadelta, adagrad, adam, adamax, adamw, "
+            "lamb, nadam and rmsprop alone.",
+        ),
+        (
+            {"optimizer": "ftrl", "weight_decay": 0.1},
+            "weight_decay",
+            "received 0.1 for ftrl; it is expected of adadelta, adafactor, adagrad, adam, adamax, "
+            "adamw, lamb, lion, nadam, rmsprop and sgd alone.",
+        ),
+        (
+            {"optimizer": "adam", "beta_1": 1.0},
+            "beta_1",
+            "received 1; a number below 1 is expected: at 1 nothing is forgotten.",
+        ),
+        (
+            {"beta_scaling": "half_life"},
+            "beta_scaling",
+            "received half_life for sgd; it is expected of adam, adamax, adamw, lamb, lion and "
+            "nadam alone.",
+        ),
+        (
+            {"optimizer": "lion", "beta_scaling": "square_root"},
+            "beta_scaling",
+            "received square_root for lion; it is expected of adam, adamax, adamw, lamb and nadam "
+            "alone.",
+        ),
+        (
+            {"optimizer": "adam", "beta_scaling": "square_root", "base_batch_size": 2},
+            "beta_scaling",
+            "received square_root at batch size 32 and base_batch_size 2, where beta_1 would be "
+            "-0.6; at least 0 is expected.",
+        ),
+        (
+            {"optimizer": "adam", "weight_decay_scaling": "linear"},
+            "weight_decay_scaling",
+            "received linear without a weight decay; weight_decay above 0 is expected.",
+        ),
     ],
 )
 def test_of_a_training(changes, factor, text):
@@ -178,9 +262,29 @@ def test_of_a_training(changes, factor, text):
             "received crop with loop function; none is expected, or loop graph.",
         ),
         (
+            {"loop": "fit", "precision": "mixed_bfloat16"},
+            "precision",
+            "received mixed_bfloat16 with loop fit; float32 is expected, or loop graph.",
+        ),
+        (
+            {"loop": "fit", "micro_batch_size": 8},
+            "micro_batch_size",
+            "received 8 with loop fit; 0 is expected, or loop graph.",
+        ),
+        (
+            {"framework": "jax", "micro_batch_size": 8},
+            "framework",
+            "received 'jax' with micro_batch_size 8; micro_batch_size 0 is expected.",
+        ),
+        (
             {"framework": "jax", "momentum": 0.9},
             "framework",
             "received 'jax' with momentum 0.9; momentum 0 is expected.",
+        ),
+        (
+            {"framework": "jax", "optimizer": "adam", "weight_decay": 0.1},
+            "framework",
+            "received 'jax' with weight_decay 0.1; weight_decay 0 or default is expected.",
         ),
         (
             {"framework": "jax", "method": "robust", "timings": ("throughput", "profile")},
@@ -199,6 +303,8 @@ def test_what_holds_of_trainings_alone():
     crops = {"replicas": 2, "augmentation": "crop"}
     assert of_training(**crops) == of_timing(**crops) == []
     assert of_timing(loop="eager", input_pipeline="prefetch", delay_seconds=0.1) == []
+    assert of_training(weight_decay=0.1, weight_decay_scaling="linear") == []
+    assert of_training(optimizer="adamw", weight_decay_scaling="linear") == []
 
 
 # In a study.

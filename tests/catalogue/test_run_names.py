@@ -46,6 +46,26 @@ GOLDEN_RUNS = {
         "device": "gpu",
         "threads": 4,
     },
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=adamw+ep=40+seed=0+b1=0.8+b2=0.95+eps=1e-6+wd=0.1"
+    "+bsc=half_life+wds=linear": {
+        "optimizer": "adamw",
+        "beta_1": 0.8,
+        "beta_2": 0.95,
+        "epsilon": 1e-6,
+        "weight_decay": 0.1,
+        "beta_scaling": "half_life",
+        "weight_decay_scaling": "linear",
+    },
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+sch=cosine": {
+        "schedule": "cosine",
+    },
+    "digits-065f9c58+small_cnn+bs=256+lr=0.1+opt=sgd+ep=40+seed=0+mbs=32": {
+        "batch_size": 256,
+        "micro_batch_size": 32,
+    },
+    "digits-065f9c58+small_cnn+bs=32+lr=0.1+opt=sgd+ep=40+seed=0+prec=mixed_bfloat16": {
+        "precision": "mixed_bfloat16",
+    },
 }
 GOLDEN_SETTINGS = [
     ("evaluate", {}, "default"),

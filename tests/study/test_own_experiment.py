@@ -134,6 +134,18 @@ def test_a_budget_takes_its_column(tmp_path, budgets, what):
     assert planned(tmp_path, timed, budgets=budgets).experiments["a"].trainings.budgets == budgets
 
 
+def test_a_table_of_falling_rates_serves_no_budget(tmp_path):
+    frame = own_table.rows(schedule="cosine")
+    (problem,) = refused(tmp_path, frame, budgets={"updates": 100})
+    assert problem.startswith("experiments.a.budgets.updates: received with schedule cosine, whose")
+    experiment = planned(tmp_path, frame).experiments["a"]
+    assert figures.drawn(experiment) == [
+        *("best_losses", "accuracy", "verdict_matrix"),
+    ]
+    single = frame.groupby(["variant", "batch_size", "seed"], as_index=False).last()
+    assert "critical_batch_size" in figures.drawn(planned(tmp_path, single).experiments["a"])
+
+
 def test_a_single_row_of_each_training_is_a_target_and_takes_no_budget(tmp_path):
     frame = own_table.rows().groupby(["variant", "batch_size", "seed"], as_index=False).last()
     (problem,) = refused(tmp_path, frame, budgets={"updates": 100})

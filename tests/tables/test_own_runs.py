@@ -153,6 +153,12 @@ def test_a_file_that_is_not_there(tmp_path):
         own_runs.read(tmp_path / "bytes.csv")
 
 
+def test_rates_that_fall_towards_the_horizon(tmp_path):
+    falling = [f"{GOOD[0]},schedule", *(f"{line},linear" for line in GOOD[1:])]
+    with pytest.raises(UserError, match="column schedule: received 'linear', whose rate falls"):
+        own_runs.read(written(tmp_path, falling))
+
+
 def test_targets(tmp_path):
     runs = own_runs.read(written(tmp_path, GOOD))
     found = own_runs.target("validation_loss=0.2", runs)

@@ -242,6 +242,8 @@ FACTORS = {
     "augmentation": "none",
     "method": "plain",
     "inner_steps": 5,
+    "micro_batch_size": 0,
+    "precision": "float32",
 }
 
 
@@ -264,11 +266,11 @@ def large(tmp_path_factory) -> Path:
     return results
 
 
-def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float = 1024):
+def try_batch(results: Path, size: int, memory_mb: float | None, slack_mb: float = 1024, **factors):
     code = (
         f"import sys; sys.path.insert(0, {str(LIBRARY)!r})\n"
         "from batchscope.timing.largest import attempt_child\n"
-        f"attempt_child.run({str(results)!r}, {FACTORS!r}, {size}, {memory_mb!r}, None,"
+        f"attempt_child.run({str(results)!r}, {FACTORS | factors!r}, {size}, {memory_mb!r}, None,"
         f" {slack_mb!r})"
     )
     return script(code)
@@ -290,6 +292,17 @@ def test_tensorflow_may_crash_where_memory_is_refused(large):
     found = attempts.attempt(command, 512, ROOMY)
     assert found.outcome == "out_of_memory"
     assert "ran out of memory" in found.message or "OOM when allocating" in found.message
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_batch_in_pieces_is_that_of_a_piece(large):
+    whole, pieces, piece = (
+        attempts.attempt(try_batch(large, size, None, micro_batch_size=of), size, ROOMY)
+        for size, of in ((512, 0), (512, 8), (8, 0))
+    )
+    assert whole.outcome == pieces.outcome == piece.outcome == "fits", pieces.message
+    # The examples themselves are held in either case, as bytes.
+    assert pieces.peak_mb - piece.peak_mb < 0.3 * (whole.peak_mb - piece.peak_mb)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from batchscope.errors import UserError
 from batchscope.timing import profile
 from batchscope.timing.instruments import trace
 from batchscope.timing.largest import fates
-from batchscope.training import models, step_loop
+from batchscope.training import models, optimizers, step_loop
 from handmade_trace import Space, check_shares
 
 
@@ -62,7 +62,7 @@ def graph(arrays, tmp_path_factory):
     factors = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
     factors |= {"optimizer": "sgd", "learning_rate": 1e-6, "batch_size": 1}
     examples, batches = step_loop.Examples(*arrays, 1 / 255), step_loop.Batches(1)
-    steps = step_loop.StepLoop(model, step_loop.make_optimizer(factors), examples, batches)
+    steps = step_loop.StepLoop(model, optimizers.make_optimizer(factors), examples, batches)
     order = step_loop.epoch_order(0, 0, steps.examples)
 
     @timed

@@ -24,7 +24,8 @@ from batchscope.host import tensorflow_start
 tensorflow_start.start(replicas=4)
 import keras
 import numpy as np
-from batchscope.training import checkpoint, models, replicas, step_loop
+from batchscope.catalogue import run_factors
+from batchscope.training import checkpoint, models, optimizers, replicas, step_loop
 from keras import layers
 
 random = np.random.default_rng(5)
@@ -33,7 +34,8 @@ LABELS = random.integers(0, 3, 42)
 
 
 def factors(count, optimizer="sgd", rate=0.05, batch_size=10):
-    return {
+    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    return births | {
         "replicas": count, "device": "cpu", "batch_size": batch_size,
         "base_batch_size": batch_size, "learning_rate_scaling": "none", "learning_rate": rate,
         "momentum": 0.9 if optimizer == "sgd" else 0.0, "nesterov": False,
@@ -52,7 +54,7 @@ def made(count, build=None, images=IMAGES, labels=LABELS, scale=1 / 16, **more):
         with scope:
             model = build()
     with replicas.scope(given):
-        optimizer = step_loop.make_optimizer(given)
+        optimizer = optimizers.make_optimizer(given)
     examples = step_loop.Examples(images, labels, scale)
     batches = step_loop.Batches(given["batch_size"])
     steps = replicas.make_loop(given, model, optimizer, examples, batches, update_norms=True)

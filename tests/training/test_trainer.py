@@ -208,19 +208,19 @@ def test_a_batch_above_the_training_set_is_refused(results):
 @pytest.mark.parametrize(("scaling", "expected"), [("none", 0.05), ("linear", 0.2), ("sqrt", 0.1)])
 def test_learning_rate_scaling(scaling, expected):
     from batchscope.catalogue import run_names
-    from batchscope.training import step_loop
+    from batchscope.training import optimizers
 
     factors = run_names.parse_run(
         run_name(batch_size=128, base_batch_size=32, learning_rate_scaling=scaling)
     )
-    assert step_loop.effective_learning_rate(factors) == pytest.approx(expected, rel=1e-12)
+    assert optimizers.effective_learning_rate(factors) == pytest.approx(expected, rel=1e-12)
 
 
 def test_every_optimizer_is_a_plain_keras_one_and_none_is_left_out():
     import keras
 
     from batchscope.catalogue import run_factors, run_names
-    from batchscope.training import step_loop
+    from batchscope.training import optimizers
 
     known = {
         value.__name__.lower()
@@ -232,10 +232,10 @@ def test_every_optimizer_is_a_plain_keras_one_and_none_is_left_out():
     special = {"optimizer", "lossscaleoptimizer", "multioptimizer", "muon", "schedulefreeadamw"}
     assert known - set(run_factors.OPTIMIZERS) <= special
     for optimizer in run_factors.OPTIMIZERS:
-        made = step_loop.make_optimizer(run_names.parse_run(run_name(optimizer=optimizer)))
+        made = optimizers.make_optimizer(run_names.parse_run(run_name(optimizer=optimizer)))
         assert type(made).__name__.lower() == optimizer
         assert float(made.learning_rate.numpy()) == pytest.approx(0.05)
-    sgd = step_loop.make_optimizer(run_names.parse_run(run_name(momentum=0.9, nesterov=True)))
+    sgd = optimizers.make_optimizer(run_names.parse_run(run_name(momentum=0.9, nesterov=True)))
     assert (sgd.momentum, sgd.nesterov) == (0.9, True)
 
 
@@ -285,7 +285,7 @@ def test_every_update_of_a_warm_up_against_its_rate_by_hand():
     import keras
 
     from batchscope.catalogue import run_names
-    from batchscope.training import step_loop
+    from batchscope.training import optimizers, step_loop
 
     factors = run_names.parse_run(
         run_name(
@@ -303,7 +303,7 @@ def test_every_update_of_a_warm_up_against_its_rate_by_hand():
     model.set_weights([w[:2, None].astype(np.float32), w[2:].astype(np.float32)])
     x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
     images = x.reshape(3, 1, 1, 2).astype(np.float32)
-    optimizer = step_loop.make_optimizer(factors, step_loop.warm_up(factors, 3))
+    optimizer = optimizers.make_optimizer(factors, optimizers.schedule(factors, 3))
     examples, batches = step_loop.Examples(images, labels, 1.0), step_loop.Batches(1)
     steps = step_loop.StepLoop(model, optimizer, examples, batches, update_norms=True)
     moves = []
@@ -323,7 +323,7 @@ def test_every_update_of_a_warm_up_against_its_rate_by_hand():
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer):
     from batchscope.catalogue import run_names
-    from batchscope.training import models, step_loop
+    from batchscope.training import models, optimizers, step_loop
 
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (44, 8, 8, 1), np.uint8)
@@ -333,7 +333,7 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer)
     def made(update_norms: bool) -> tuple:
         model = models.build("small_cnn", (8, 8, 1), 3, 0)
         given = (step_loop.Examples(images, labels, 1 / 255), step_loop.Batches(4), update_norms)
-        return model, step_loop.StepLoop(model, step_loop.make_optimizer(factors), *given)
+        return model, step_loop.StepLoop(model, optimizers.make_optimizer(factors), *given)
 
     order = step_loop.epoch_order(0, 0, 44)
     model, steps = made(update_norms=False)
@@ -375,14 +375,14 @@ def test_norms_end_with_the_update_whose_loss_is_not_finite():
     import keras
 
     from batchscope.catalogue import run_names
-    from batchscope.training import step_loop
+    from batchscope.training import optimizers, step_loop
 
     inputs = keras.Input((1, 1, 2))
     outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
     model = keras.Model(inputs, outputs)
     images = np.full((6, 1, 1, 2), 0.5, np.float32)
     images[2:4] = np.nan
-    optimizer = step_loop.make_optimizer(run_names.parse_run(run_name()))
+    optimizer = optimizers.make_optimizer(run_names.parse_run(run_name()))
     examples, batches = step_loop.Examples(images, np.zeros(6, int), 1.0), step_loop.Batches(2)
     steps = step_loop.StepLoop(model, optimizer, examples, batches, update_norms=True)
     done, _, _, norms = steps.run(np.arange(6, dtype=np.int32), 0, 3, step_loop.Totals())

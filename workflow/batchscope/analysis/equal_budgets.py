@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import chosen_rates, trajectories
+from batchscope.analysis import chosen_rates, run_series, trajectories
 from batchscope.analysis.updates_to_target import Target
-from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, TAKEN, TARGET
+from batchscope.catalogue.budget_kinds import AXES, CONVERGENCE, EPOCHS, TAKEN, TARGET
 
 CHOSEN_BY = "validation_loss"
 # Outcomes of a budget: on test data, or where those are not known on validation data.
@@ -152,13 +152,16 @@ def equal(evaluations: pandas.DataFrame, stated: dict[str, Any]) -> list[Budget]
     """Returns the budgets of an experiment, without the target, which is of a series.
 
     Each is as stated, or the largest that every finished run of the experiment reached; one that
-    is not known of any run, such as seconds without a timing, is left out.
+    is not known of any run, such as seconds without a timing, is left out. Where a rate falls
+    towards the horizon, equal horizons are the only equal epochs, and nothing else is equal.
 
     Args:
         evaluations: Rows of trajectories.csv.
         stated: What the experiment states: kind -> value.
     """
     finished = evaluations[evaluations["status"] == _FINISHED]
+    if run_series.falling(evaluations):
+        return _at_the_end(finished)
     found = []
     for kind, axis in AXES.items():
         last = finished.groupby(["machine", "run"])[axis].max().dropna()
@@ -166,6 +169,15 @@ def equal(evaluations: pandas.DataFrame, stated: dict[str, Any]) -> list[Budget]
             value = float(stated.get(kind, last.min()))
             found.append(Budget(kind, value, "", kind in stated))
     return [*found, Budget(CONVERGENCE, math.nan)] if len(finished) else found
+
+
+def _at_the_end(finished: pandas.DataFrame) -> list[Budget]:
+    """Returns the budgets of trainings that are no shorter ones before their end."""
+    if not len(finished):
+        return []
+    ends = {*finished.groupby(["machine", "run"])[AXES[EPOCHS]].max(), *finished[EPOCHS]}
+    equal_horizons = [Budget(EPOCHS, float(ends.pop()))] if len(ends) == 1 else []
+    return [*equal_horizons, Budget(CONVERGENCE, math.nan)]
 
 
 def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
@@ -180,6 +192,8 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
         stated: What the experiment states.
     """
     if any(rows["updates"].isna().any() for rows in series.finished):
+        return None
+    if any(map(run_series.falling, series.finished)):
         return None
     if TARGET in stated:
         [(column, value)] = stated[TARGET].items()

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from batchscope import damage, disk, wording
-from batchscope.catalogue import framework_names, own_columns, run_factors, sweep_names
+from batchscope.catalogue import (
+    framework_names,
+    horizons,
+    optimizer_constants,
+    own_columns,
+    run_factors,
+    sweep_names,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -173,6 +180,13 @@ def _scalar(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
+def falling(frame: pandas.DataFrame) -> bool:
+    """Returns whether the rate of a run falls towards its horizon, by the column of the factor."""
+    if "schedule" not in frame:
+        return False
+    return bool((frame["schedule"].fillna(horizons.CONSTANT) != horizons.CONSTANT).any())
+
+
 def describe(factors: dict[str, Any]) -> str:
     """Returns words for some factors: `learning rate 0.1, adam`."""
     return ", ".join(_words(factor, _scalar(value)) for factor, value in factors.items())
@@ -200,6 +214,8 @@ def _words(factor: str, value: Any) -> str:
         return "no scaling" if value == "none" else f"{value} scaling"
     if factor in ("threads", "replicas"):
         return wording.count(value, factor.removesuffix("s"))
+    if factor in optimizer_constants.NAMES and value == optimizer_constants.DEFAULT:
+        return f"default {name}"
     if isinstance(value, int | float):
         return f"{name} {wording.shortest(value)}"
     return f"{name} {str(value).replace('_', ' ')}"

@@ -97,6 +97,8 @@ class Figure:
         trajectories: Whether it is drawn unasked only where all runs have `evaluate_every`.
         batch_sizes: At how many batch sizes it must train to be drawn unasked.
         timed: Whether it is drawn unasked only where the time of its steps is known.
+        prefixes: Whether it reads a training before its end as a shorter one, which it is not where
+            the rate depends on the horizon.
         columns: Columns of runs.csv to draw against batch size, each with its heading and the
             label of its axis; a figure that has them needs no module.
         over: Caption of the same figure over updates, examples or time in place of epochs, where
@@ -118,6 +120,7 @@ class Figure:
     trajectories: bool = False
     batch_sizes: int = 0
     timed: bool = False
+    prefixes: bool = False
     columns: dict[str, tuple[str, str]] = field(default_factory=dict)
     over: str = ""
     along: str = ""

@@ -44,6 +44,7 @@ _OF_SEVERAL = (
         ),
         trajectories=True,
         own=("validation_loss",),
+        prefixes=True,
     ),
     Figure(
         "best_losses",
@@ -166,6 +167,7 @@ _OF_SEVERAL = (
             "lies on the edge of those tried."
         ),
         batch_sizes=3,
+        prefixes=True,
     ),
     Figure(
         "critical_batch_size",
@@ -187,6 +189,7 @@ _OF_SEVERAL = (
             "evaluations."
         ),
         batch_sizes=3,
+        prefixes=True,
     ),
     Figure(
         "fastest_batch_size",
@@ -204,6 +207,7 @@ _OF_SEVERAL = (
         own=("seconds",),
         batch_sizes=3,
         timed=True,
+        prefixes=True,
     ),
     Figure(
         "training_time",

@@ -13,6 +13,9 @@ from batchscope import wording
 from batchscope.catalogue import (
     dataset_definitions,
     framework_names,
+    horizons,
+    optimizer_constants,
+    parameters,
     run_factors,
     run_names,
     sweep_names,
@@ -63,6 +66,8 @@ def of_training(factors: Factors, training_size: int | None, source: str | None)
     """
     yield from _step(factors, training_size)
     yield from _warmup(factors)
+    yield from _schedule(factors)
+    yield from _constants(factors)
     yield from _source(factors, source)
     yield from _threads(factors)
 
@@ -145,10 +150,25 @@ def _method(factors: Factors) -> Found:
                 text = f"received {show(factors[name])} with method {factors['method']}; "
                 yield name, f"{text}it is expected of {method} alone."
     if factors["replicas"] > 1:
-        for name, simple in (("method", "plain"), ("augmentation", "none")):
+        for name, simple in (
+            ("method", "plain"),
+            ("augmentation", "none"),
+            ("micro_batch_size", 0),
+            ("precision", "float32"),
+        ):
             if factors[name] not in (simple, "crop"):
                 text = f"received {factors[name]} with {factors['replicas']} replicas; "
                 yield name, f"{text}{simple} is expected, or 1 replica."
+    if factors["micro_batch_size"] > factors["batch_size"]:
+        text = f"received {factors['micro_batch_size']}; at most the batch size, "
+        yield "micro_batch_size", f"{text}{factors['batch_size']}, is expected."
+    if factors["micro_batch_size"] and factors["method"] != "plain":
+        text = f"received {factors['micro_batch_size']} with method {factors['method']}; 0 is "
+        yield "micro_batch_size", f"{text}expected, or method plain."
+    if factors["precision"] == "mixed_float16" and factors["method"] != "plain":
+        text = f"received mixed_float16 with method {factors['method']}, which would use gradients "
+        text += "of the scaled loss; mixed_bfloat16 or float32 is expected, or method plain."
+        yield "precision", text
     if factors["method"] == "conservative" and factors.get("warmup_epochs"):
         text = f"received {factors['warmup_epochs']} with method conservative, whose inner "
         yield "warmup_epochs", f"{text}steps would count as updates; 0 is expected."
@@ -162,6 +182,51 @@ def _warmup(factors: Factors) -> Found:
     elif warmup and factors["learning_rate_scaling"] == "none":
         text = f"received {warmup} without learning_rate_scaling; linear or sqrt is expected: "
         yield "warmup_epochs", f"{text}the rate rises to the scaled one."
+
+
+def _schedule(factors: Factors) -> Found:
+    """What a rate that falls towards the horizon needs."""
+    if not horizons.falling(factors):
+        return
+    if factors["method"] == "conservative":
+        text = f"received {factors['schedule']} with method conservative, whose inner steps would "
+        yield "schedule", f"{text}count as updates; {horizons.CONSTANT} is expected."
+    if factors["warmup_epochs"] == factors["epochs"]:
+        text = f"received {factors['schedule']} with a warm-up of all {factors['epochs']} epochs; "
+        yield "schedule", f"{text}{horizons.CONSTANT} is expected, or a shorter warm-up."
+
+
+def _constants(factors: Factors) -> Found:
+    """What an optimizer has no constant for, and where a rule leads out of its range."""
+    optimizer, sound = factors["optimizer"], True
+    for name in optimizer_constants.NAMES:
+        value, having = factors[name], optimizer_constants.having(name)
+        if value == optimizer_constants.DEFAULT:
+            continue
+        if optimizer not in having:
+            text = f"received {value:g} for {optimizer}; it is expected of "
+            yield name, f"{text}{wording.listed(having)} alone."
+            sound = False
+        elif name.startswith("beta") and value == 1:
+            yield name, "received 1; a number below 1 is expected: at 1 nothing is forgotten."
+            sound = False
+    scaling = factors["beta_scaling"]
+    having = optimizer_constants.having(*optimizer_constants.SCALED.get(scaling, ()))
+    if optimizer not in having:
+        text = f"received {scaling} for {optimizer}; it is expected of "
+        yield "beta_scaling", f"{text}{wording.listed(having)} alone."
+    elif sound and scaling == "square_root":
+        found = optimizer_constants.effective(factors)
+        for name in ("beta_1", "beta_2"):
+            if found[name] < 0:
+                text = f"received square_root at batch size {factors['batch_size']} and "
+                text += f"base_batch_size {factors['base_batch_size']}, where {name} would be "
+                yield "beta_scaling", f"{text}{found[name]:.3g}; at least 0 is expected."
+                break
+    scaled = factors["weight_decay_scaling"] != "none"
+    if scaled and not optimizer_constants.unscaled(factors)["weight_decay"]:
+        text = "received linear without a weight decay; weight_decay above 0 is expected."
+        yield "weight_decay_scaling", text
 
 
 def _source(factors: Factors, source: str | None) -> Found:
@@ -188,7 +253,13 @@ def _loop(factors: Factors) -> Found:
             text = "received with loop graph, which cannot wait between steps; another loop is"
             yield "delay_seconds", f"{text} expected."
     else:
-        for name, simple in (("replicas", 1), ("method", "plain"), ("augmentation", "none")):
+        for name, simple in (
+            ("replicas", 1),
+            ("method", "plain"),
+            ("augmentation", "none"),
+            ("micro_batch_size", 0),
+            ("precision", "float32"),
+        ):
             if factors[name] != simple:
                 text = f"received {factors[name]} with loop {factors['loop']}; {simple} is "
                 yield name, f"{text}expected, or loop graph."
@@ -206,12 +277,15 @@ def _framework(factors: Factors, timings: tuple[str, ...]) -> Found:
         "optimizer": FRAMEWORK_OPTIMIZERS,
         **{name: (birth,) for name, birth in births.items()},
         **{"delay_seconds": (0,), "replicas": (1,), "momentum": (0,)},
+        "micro_batch_size": (0,),
+        "precision": ("float32",),
+        "weight_decay": (0, optimizer_constants.DEFAULT),
     }
-    wrong = [
-        (f"{name} {factors[name]}", f"{name} {wording.listed(map(str, values), 'or')}")
-        for name, values in allowed.items()
-        if factors[name] not in values
-    ]
+    wrong = []
+    for name, values in allowed.items():
+        if factors[name] not in values:
+            words = [str(parameters.shown(sweep_names.FACTORS[name], one)) for one in values]
+            wrong.append((f"{name} {factors[name]}", f"{name} {wording.listed(words, 'or')}"))
     others = [name for name in timings if name not in FRAMEWORK_TIMINGS]
     if others:
         wrong.append(

@@ -95,6 +95,11 @@ class Parameter:
         return f"a {noun}"
 
 
+def shown(parameter: Parameter, value: Any) -> Any:
+    """Returns the word of the configuration that stands for a value, or the value itself."""
+    return next((word for word, meant in parameter.words if meant == value), value)
+
+
 def _short(limit: float) -> str:
     """Returns `100`, or `10^8` for a large power of ten."""
     text = f"{limit:.0f}"

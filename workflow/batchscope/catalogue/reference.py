@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from batchscope.catalogue import columns, figures, run_factors, tables
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.measures import MEASURES
-from batchscope.catalogue.parameters import Parameter, format_value
+from batchscope.catalogue.parameters import Parameter, format_value, shown
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS, TIMINGS
 from batchscope.errors import UserError
 from batchscope.problems import nearest
@@ -93,13 +93,21 @@ def _parameters(noun: str, parameters: Iterable[Parameter]) -> str:
         (
             f"`{item.name}`",
             f"`{item.alias}`",
-            "-" if item.birth is None else f"`{format_value(item, item.birth)}`",
+            _left_out(item),
             item.doc,
             item.expected.replace("|", "\\|"),
         )
         for item in parameters
     ]
     return _table((noun, "alias", "if left out", "what it is", "expected"), rows)
+
+
+def _left_out(item: Parameter) -> str:
+    """Returns the value of a parameter that is left out, as a study may write it."""
+    word = shown(item, item.birth)
+    if word is None:
+        return "-"
+    return f"`{word}`" if word != item.birth else f"`{format_value(item, item.birth)}`"
 
 
 def _columns(found: dict[str, Column]) -> str:

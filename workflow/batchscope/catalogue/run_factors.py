@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchscope.catalogue import horizons, optimizer_constants
 from batchscope.catalogue.parameters import Parameter
 
 # Far above what anyone runs: more is a slip of the hand.
@@ -185,6 +186,90 @@ FACTORS: dict[str, Parameter] = {
             minimum=0,
             maximum=MOST_EXAMPLES,
         ),
+        Parameter(
+            "beta_1",
+            "b1",
+            "float",
+            optimizer_constants.DEFAULT,
+            "Decay per update of the optimizer's mean of gradients; default: Keras's.",
+            minimum=0,
+            maximum=1,
+            words=optimizer_constants.WORDS,
+        ),
+        Parameter(
+            "beta_2",
+            "b2",
+            "float",
+            optimizer_constants.DEFAULT,
+            "Decay per update of the optimizer's mean of squared gradients; default: Keras's.",
+            minimum=0,
+            maximum=1,
+            words=optimizer_constants.WORDS,
+        ),
+        Parameter(
+            "epsilon",
+            "eps",
+            "float",
+            optimizer_constants.DEFAULT,
+            "What the optimizer adds to the root of the squared gradients; default: Keras's.",
+            above=0,
+            words=optimizer_constants.WORDS,
+        ),
+        Parameter(
+            "weight_decay",
+            "wd",
+            "float",
+            optimizer_constants.DEFAULT,
+            "Every update takes rate * weight_decay * w off each weight, biases too; "
+            "default: Keras's, 0.004 of adamw and 0 of the others.",
+            minimum=0,
+            words=optimizer_constants.WORDS,
+        ),
+        Parameter(
+            "beta_scaling",
+            "bsc",
+            "str",
+            "none",
+            "How the betas follow k = batch_size / base_batch_size: half_life makes beta_2 into "
+            "beta_2^k; square_root both into 1 - k (1 - beta), and epsilon into epsilon / sqrt(k).",
+            choices=("none", "half_life", "square_root"),
+        ),
+        Parameter(
+            "weight_decay_scaling",
+            "wds",
+            "str",
+            "none",
+            "How the weight decay follows batch_size / base_batch_size.",
+            choices=("none", "linear"),
+        ),
+        Parameter(
+            "schedule",
+            "sch",
+            "str",
+            horizons.CONSTANT,
+            "What the rate does after the warm-up: it stays, or falls to 0 at the horizon along "
+            "half a cosine or a line, update by update.",
+            choices=(horizons.CONSTANT, *horizons.FALLING),
+        ),
+        Parameter(
+            "micro_batch_size",
+            "mbs",
+            "int",
+            0,
+            "Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches.",
+            "examples",
+            minimum=0,
+            maximum=MOST_EXAMPLES,
+        ),
+        Parameter(
+            "precision",
+            "prec",
+            "str",
+            "float32",
+            "What a training computes in: Keras's policies, of which the mixed ones keep weights, "
+            "loss and updates in float32, and mixed_float16 scales the loss.",
+            choices=("float32", "mixed_bfloat16", "mixed_float16"),
+        ),
     )
 }
 
@@ -205,6 +290,9 @@ TIMING_FACTORS = (
     "augmentation",
     "method",
     "inner_steps",
+    "weight_decay",
+    "micro_batch_size",
+    "precision",
 )
 
 # What a timing experiment may vary besides: a training is always the loop in the graph, over

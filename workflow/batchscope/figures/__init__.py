@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchscope.catalogue import entries, figure_names, run_names
+from batchscope.catalogue import entries, figure_names, horizons, run_names
 from batchscope.catalogue import figures as figure_entries
 from batchscope.catalogue import tables as table_entries
 from batchscope.catalogue.timings import OF_SWEEPS
@@ -114,6 +114,7 @@ def available(
     evaluated: bool = False,
     batch_sizes: int = 0,
     timed: bool = False,
+    falling: bool = False,
     own: Collection[str] | None = None,
 ) -> list[str]:
     """Returns the figures of an experiment, in the registry's order.
@@ -126,6 +127,7 @@ def available(
         evaluated: Whether all its trainings have `evaluate_every`.
         batch_sizes: At how many batch sizes it trains.
         timed: Whether the time of its steps is known.
+        falling: Whether a training's rate depends on its horizon.
         own: Columns of a table of trainings that were made elsewhere; None for trainings here.
     """
     measures, varied = set(measures), set(varied)
@@ -143,6 +145,7 @@ def available(
         and (evaluated or not figure.trajectories)
         and batch_sizes >= figure.batch_sizes
         and (timed or not figure.timed)
+        and not (falling and figure.prefixes)
         and (own is None or not figure_names.of_own_runs(name, {*own, *varied}))
     ]
 
@@ -160,6 +163,7 @@ def drawn(experiment: Experiment) -> list[str]:
             evaluated=own.evaluated,
             batch_sizes=len(experiment.vary["batch_size"]),
             timed="seconds" in own.columns,
+            falling=own.falling,
             own=own.columns,
         )
     measured = {**experiment.trainings.measures, **experiment.times.timings}
@@ -172,6 +176,7 @@ def drawn(experiment: Experiment) -> list[str]:
         evaluated=all(run["evaluate_every"] for run in runs),
         batch_sizes=len({run["batch_size"] for run in runs}),
         timed="time_epoch" in measured or bool(experiment.trainings.beside),
+        falling=any(map(horizons.falling, runs)),
     )
 
 

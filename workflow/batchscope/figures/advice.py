@@ -26,23 +26,13 @@ _ROWS = (MEMORY, KNEE, CRITICAL, FASTEST, SECONDS)
 _COLUMNS = ("row", "label", "batch_size", "low", "high", "verdict")
 _ROW = 0.3  # inches
 _MOST_SERIES = 6
-<<<<<<< ours
 _NEAR_END = 0.86  # share of the axis from which there is no room for a number on the right
-# Verdict -> marker, whether it is filled, words for the legend, in its order.
-_MARKS: dict[str, tuple[str, bool, str]] = {
-    largest_within_margin.WITHIN: ("o", True, "within the margin"),
-    largest_within_margin.NOT_RESOLVED: ("o", False, "not resolved"),
-    largest_within_margin.BEYOND: ("X", True, "beyond it"),
-    largest_within_margin.FAILED: ("x", True, "a run failed or never got there"),
-    largest_within_margin.FEW_SEEDS: (".", True, "fewer than 6 seeds: no verdict"),
-=======
 _VERDICTS = {
     largest_within_margin.WITHIN: "within the margin",
     largest_within_margin.NOT_RESOLVED: "not resolved",
     largest_within_margin.BEYOND: "beyond it",
     largest_within_margin.FAILED: "a run failed or never got there",
     largest_within_margin.FEW_SEEDS: "fewer than 6 seeds: no verdict",
->>>>>>> theirs
 }
 _MACHINE, _FITTED = canvas.COLOURS[1], canvas.COLOURS[3]
 _RECOMMENDED = canvas.COLOURS[2]

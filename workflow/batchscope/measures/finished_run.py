@@ -87,7 +87,7 @@ class FinishedRun:
         return disk.file_sha256(self._weights_file(which))
 
     def model(self, which: str) -> keras.Model:
-        """Returns its network with its weights.
+        """Returns its network with its weights, in float32 whatever precision it was trained in.
 
         Args:
             which: As in `weights`.

@@ -79,7 +79,8 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     if without:
         parts.append(
             f"No advice for {wording.listed(without)}: it takes finished trainings at three batch "
-            "sizes or more that differ in nothing else."
+            "sizes or more that differ in nothing else, at a rate that does not fall towards the "
+            "horizon."
         )
     if not trained:
         parts.append("No advice: this study trains nothing.")

@@ -15,8 +15,9 @@ from batchscope.catalogue.claim_tables import FACTORS, TABLES
 from batchscope.catalogue.coercion import as_map
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.problems import Findings, Place, Problem, received, unknown
-from batchscope.study import experiment_kinds
+from batchscope.study import experiment_kinds, horizons
 from batchscope.study.experiment_kinds import TRAINING
 
 if TYPE_CHECKING:
@@ -158,6 +159,9 @@ def read(
         if test is None:
             continue
         experiment = experiments[test.experiment]
+        if test.table == "trajectories" and (why := _falling(experiment)):
+            findings.report(Problem((*place, "test", "table"), why))
+            continue
         figure = _figure(findings, place, body, experiment, test)
         claim = Claim(
             *(body[key] for key in ("id", "document", "place", "sentence")),
@@ -247,6 +251,16 @@ def _test(
         text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
         findings.report(Problem((*place, "cells"), text))
     return None if len(findings.problems) > before else test
+
+
+def _falling(experiment: Experiment) -> str:
+    """Returns why trainings cannot be read at a budget; empty if they can."""
+    factors = [run_names.parse_run(run) for run in experiment.trainings.runs]
+    schedule = horizons.falling_schedule(factors)
+    if not schedule:
+        return ""
+    expected = f"schedule {CONSTANT} is expected, or another table"
+    return f"received trajectories with schedule {schedule}, {REASON}; {expected}."
 
 
 def _budgets(test: Test) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from batchscope import project_files
-from batchscope.catalogue import coercion, measure_settings, run_factors, sweep_names
+from batchscope.catalogue import coercion, measure_settings, parameters, run_factors, sweep_names
 from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter
@@ -241,7 +241,8 @@ def parameter_schema(parameter: Parameter, **said: str) -> dict[str, Any]:
     item |= {"description": parameter.doc + unit, "expected": parameter.expected}
     item |= {"alias": parameter.alias, **said}
     if parameter.birth is not None:
-        item["default"] = list(parameter.birth) if parameter.many else parameter.birth
+        birth = parameters.shown(parameter, parameter.birth)
+        item["default"] = list(birth) if parameter.many else birth
     return item
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from batchscope.catalogue import budget_kinds, figure_names, own_columns
 from batchscope.errors import ConfigError, UserError
 from batchscope.problems import Findings, Place, Problem, received
-from batchscope.study import own_runs, plan
+from batchscope.study import horizons, own_runs, plan
 from batchscope.study.own_runs import Table
 
 _IN_COLUMNS = "in whose columns the factors of each training stand; one of the two is expected."
@@ -67,6 +67,7 @@ def problems(
 ) -> Iterator[Problem]:
     """Yields what an experiment asks for and its table does not give."""
     filled = columns(table)
+    yield from horizons.of_budgets(place, budgets, horizons.of_own_runs(table))
     for outcome in margins:
         if outcome not in filled:
             known = [name for name in filled if name in own_columns.OUTCOMES]
@@ -113,6 +114,7 @@ def runs(table: Table) -> plan.OwnRuns:
         series=len(table.series),
         columns=columns(table),
         evaluated=not table.single,
+        falling=bool(horizons.of_own_runs(table)),
     )
 
 

@@ -84,6 +84,7 @@ class OwnRuns:
         series: How many series.
         columns: Columns of our tables that it fills, beside factors.
         evaluated: Whether a training has several evaluations, and not one row at its target.
+        falling: Whether a rate falls towards the horizon, so that these serve no shorter training.
     """
 
     path: str = ""
@@ -94,6 +95,7 @@ class OwnRuns:
     series: int = 0
     columns: tuple[str, ...] = ()
     evaluated: bool = False
+    falling: bool = False
 
 
 @dataclass(frozen=True)

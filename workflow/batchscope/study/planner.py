@@ -34,6 +34,7 @@ from batchscope.study import (
     experiment_keys,
     experiment_kinds,
     grids,
+    horizons,
     model_files,
     own_experiment,
     reduced_form,
@@ -313,11 +314,12 @@ class _Planner:
         if not runs:
             return None
         self._check_needs(place, runs, measures)
-        horizons = {self.runs[run].factors["epochs"] for run in runs}
-        unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, horizons)
+        epochs = {self.runs[run].factors["epochs"] for run in runs}
+        unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, epochs)
         self.findings.report(*unkept)
         factors = [self.runs[run].factors for run in runs]
         self.findings.report(*experiment_keys.beyond(place, budgets, factors))
+        self.findings.report(*horizons.problems(place, body, factors))
         self.findings.report(*experiment_keys.without_outcomes(place, body, measures, factors))
         trainings = Trainings(
             runs=tuple(runs),

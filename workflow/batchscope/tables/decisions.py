@@ -11,6 +11,7 @@ from batchscope.analysis import (
     largest_within_margin,
     run_series,
     to_target_tables,
+    updates_to_target,
     verdict_matrix,
 )
 from batchscope.analysis.updates_to_target import Target
@@ -41,6 +42,17 @@ def budgets(
     return verdict_matrix.table(runs, trajectories, found.budgets, found.margins)
 
 
+def _served(trajectories: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the evaluations by which a training serves targets before its end; else none.
+
+    A training whose rate falls towards its horizon serves none: one that was to end there would
+    have had lower rates before.
+    """
+    falling = run_series.falling(trajectories)
+    own_targets = updates_to_target.at_own_targets(trajectories)
+    return trajectories.iloc[:0] if falling and not own_targets else trajectories
+
+
 def to_target(
     _: Path | str,
     study: Study,
@@ -51,7 +63,7 @@ def to_target(
     """Returns what each batch size takes to a target: the fits, and the trainings behind them."""
     stated = study.experiments[experiment].trainings.budgets.get("target", {})
     targets = [Target(column, value) for column, value in stated.items()]
-    scalings = to_target_tables.of_study(trajectories, runs, targets)
+    scalings = to_target_tables.of_study(_served(trajectories), runs, targets)
     constant = to_target_tables.constants(runs)
     return {
         "critical_batch_size": to_target_tables.fits(scalings, constant),
@@ -73,7 +85,7 @@ def advice(
     asked = found.trainings
     told = advice_evidence.told(
         runs,
-        trajectories,
+        _served(trajectories),
         limits,
         budgets,
         asked.budgets,

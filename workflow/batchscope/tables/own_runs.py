@@ -11,8 +11,9 @@ import pandas
 from batchscope import problems, wording
 from batchscope.analysis import updates_to_target
 from batchscope.analysis.updates_to_target import ACCURACIES, LOSSES, Target
+from batchscope.catalogue.horizons import REASON
 from batchscope.errors import UserError
-from batchscope.study import own_runs
+from batchscope.study import horizons, own_runs
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,17 @@ class OwnRuns:
 
 
 def read(path: Path | str) -> OwnRuns:
-    """Reads a table of one's own trainings; raises as `study.own_runs.read` does."""
+    """Reads a table of one's own trainings; raises as `study.own_runs.read` does.
+
+    Raises:
+        UserError: If rates fall towards the horizon and trainings have rows before it, too.
+    """
     found = own_runs.read(path)
+    if schedule := horizons.of_own_runs(found):
+        raise UserError(
+            f"{path}, column schedule: received {problems.show(schedule)}, {REASON}; a single row "
+            "of each training is expected, at the target that it was trained to."
+        )
     frame = pandas.DataFrame(found.rows, columns=found.columns)
     if any(found.statuses):
         frame["status"] = found.statuses

@@ -127,7 +127,8 @@ def measure(
     factors = configuration.factors
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
-    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    model = models.build(*given, factors["precision"])
     images, labels = augmentations.extended(
         factors["augmentation"], data.images("train"), data.labels("train")
     )
@@ -165,12 +166,12 @@ def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
     Args:
         factors: Factors of the timing, by full name.
     """
-    from batchscope.training import replicas, step_loop
+    from batchscope.training import optimizers, replicas
 
     births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
     given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
     with replicas.scope(factors):
-        return step_loop.make_optimizer(given)
+        return optimizers.make_optimizer(given)
 
 
 def _blocks(
@@ -192,6 +193,7 @@ def _blocks(
             factors["batch_size"],
             augment=augmentations.layer(factors["augmentation"], 0),
             method=Method.of(factors),
+            piece=factors["micro_batch_size"],
         ),
     )
     steps.compile()

@@ -1,7 +1,6 @@
 """A finished run's weights after an epoch before its last: as kept, or by training to it again.
 
-Nothing in a training depends on its horizon: the weights after epoch 2 of 5 are, bit for bit,
-those of a training of 2 epochs.
+It is trained with its own horizon, on which its rate may depend, and stopped there.
 """
 
 from __future__ import annotations
@@ -71,11 +70,11 @@ def _train_again(
     tensorflow_start.start(factors["threads"], factors["device"], factors["replicas"])
     from batchscope.training import models, trainer
 
-    shorter = run_names.run_name({**factors, "epochs": epoch, "evaluate_every": 0})
+    plain = run_names.run_name({**factors, "evaluate_every": 0})
     scratch = path.with_suffix(".training")  # with its checkpoint
-    again = trainer.Training(shorter, results, model_file, limits, scratch)
+    again = trainer.Training(plain, results, model_file, limits, scratch)
     again.stop_on_signals()
-    again.fit()
+    again.fit(epoch)
     _check_same(run, epoch, results, again.progress.history)
     records.write_weights(path, *models.weights(again.model))
     shutil.rmtree(scratch, ignore_errors=True)

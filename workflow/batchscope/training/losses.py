@@ -39,10 +39,20 @@ def logits(outputs: tf.Tensor) -> tf.Tensor:
     """
     kept = private_interfaces.kept_logits(outputs)
     if kept is not None:
-        return kept
+        return full_precision(kept)
     if tf.is_symbolic_tensor(outputs) and outputs.op.type in ("Softmax", "Sigmoid"):
-        return outputs.op.inputs[0]
-    return outputs
+        return full_precision(outputs.op.inputs[0])
+    return full_precision(outputs)
+
+
+def full_precision(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns what a mixed precision computed as float32; any other tensor as it is."""
+    return tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor
+
+
+def penalties(model: keras.Model) -> list[tf.Tensor]:
+    """Returns what the layers of a model added to its loss when it was called last."""
+    return [full_precision(tf.convert_to_tensor(each)) for each in model.losses]
 
 
 def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
@@ -188,8 +198,8 @@ class Objective:
         # Each penalty is the weights' own or a mean over the chunk: times the chunk's
         # size, it becomes its weighted mean over the chunks once all is divided.
         count = tf.cast(tf.shape(labels)[0], losses.dtype)
-        penalties = count * tf.add_n(self.model.losses) if self.model.losses else tf.zeros(())
-        return losses, hits, penalties
+        added = penalties(self.model)
+        return losses, hits, count * tf.add_n(added) if added else tf.zeros(())
 
     def _sums_in_graph(self, images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         losses, hits, penalties = self._parts(images, labels)

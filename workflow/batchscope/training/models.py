@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import keras
@@ -23,6 +24,7 @@ def build(
     seed: int,
     model_file: Path | str | None = None,
     scope: AbstractContextManager | None = None,
+    precision: str = "float32",
 ) -> keras.Model:
     """Returns a freshly initialised network; the same one for the same arguments.
 
@@ -37,6 +39,8 @@ def build(
         seed: Fixes the initial weights.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
+        precision: Keras's policy for layers that state none: `float32`, or `mixed_bfloat16` or
+            `mixed_float16`, whose weights are float32 all the same.
 
     Raises:
         UserError: If the network is unknown or does not fit the data, or the file is not the
@@ -46,6 +50,28 @@ def build(
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed)
     shape = (int(input_shape[0]), int(input_shape[1]), int(input_shape[2]))
+    with _policy(precision):
+        return _build(name, digest, shape, classes, model_file, scope)
+
+
+@contextmanager
+def _policy(precision: str) -> Iterator[None]:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(precision)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _build(
+    name: str,
+    digest: str | None,
+    shape: Shape,
+    classes: int,
+    model_file: Path | str | None,
+    scope: AbstractContextManager | None,
+) -> keras.Model:
     if digest is not None:
         return user_models.build(name, digest, model_file, shape, classes, scope)
     if name not in BUILDERS:

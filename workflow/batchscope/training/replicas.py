@@ -313,11 +313,14 @@ def make_loop(
         update_norms: As `StepLoop` takes it.
 
     Raises:
-        ValueError: If a batch that is divided is to be augmented, or used more than once.
+        ValueError: If a batch that is divided is to be augmented, cut into pieces, or used more
+            than once.
     """
     divided = factors["replicas"] > 1
-    if divided and (batches.method.name != "plain" or batches.augment):
-        raise ValueError("Expected method plain and no augmentation with several replicas.")
+    if divided and (batches.method.name != "plain" or batches.augment or batches.piece):
+        raise ValueError(
+            "Expected method plain, no augmentation and whole batches with several replicas."
+        )
     with scope(factors):  # the optimizer's own variables are made here
         made = ReplicaLoop if divided else StepLoop
         return made(model, optimizer, examples, batches, update_norms)

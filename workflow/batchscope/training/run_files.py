@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import kept_epochs
+from batchscope.catalogue import kept_epochs, optimizer_constants
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import description
 from batchscope.store import memory_kills, records
 from batchscope.training import models, replicas
-from batchscope.training.step_loop import effective_learning_rate
+from batchscope.training.optimizers import effective_learning_rate
 
 if TYPE_CHECKING:
     from batchscope.training.trainer import Training
@@ -66,6 +66,7 @@ def write(training: Training, status: str, reason: str, message: str) -> None:
             "best_monitor": progress.best_value,
             "best_validation_loss": min(validation_losses, default=None),
             "effective_learning_rate": effective_learning_rate(training.factors),
+            "optimizer_constants": optimizer_constants.effective(training.factors),
             "contended_seconds": progress.contended_seconds,
             "resumed": progress.resumed,
             "threads": training.factors["threads"],

@@ -6,24 +6,15 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from batchscope.training import losses
-from batchscope.training.update_methods import Method
+from batchscope.training import accumulation, losses, optimizers
+from batchscope.training.update_methods import Evaluate, Method
 
-# Registry names are Keras's class names in lower case.
-_OPTIMIZERS = {
-    value.__name__.lower(): value
-    for value in vars(keras.optimizers).values()
-    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer)
-}
-
-
-Schedule = keras.optimizers.schedules.LearningRateSchedule
 # From a batch's examples, int32 of shape (b,), to the sum of its losses, float64, its hits, int64,
 # and the norm of the update, float32, where that is asked for.
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
@@ -58,12 +49,15 @@ class Batches:
         augment: Changes a batch of scaled images, shape (b, height, width, channels), before the
             model sees them; None for no change.
         method: How an update uses its batch.
+        piece: Examples of a piece of a batch, whose gradients are accumulated; 0 for whole
+            batches. A smaller batch than a piece is one piece.
     """
 
     size: int | tf.Variable
     whole: bool = False
     augment: keras.layers.Layer | None = None
     method: Method = PLAIN
+    piece: int = 0
 
 
 class Totals(NamedTuple):
@@ -71,57 +65,6 @@ class Totals(NamedTuple):
 
     loss: float = 0.0
     hits: int = 0
-
-
-def effective_learning_rate(factors: dict[str, Any]) -> float:
-    """Returns the rate a run is trained with, after its scaling rule.
-
-    With k = batch_size / base_batch_size: `linear` multiplies by k (Goyal et al. 2017,
-    arXiv 1706.02677, section 2.1), `sqrt` by the square root of k (Krizhevsky 2014,
-    arXiv 1404.5997, section 5), `none` by 1.
-    """
-    k = factors["batch_size"] / factors["base_batch_size"]
-    power = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}[factors["learning_rate_scaling"]]
-    return factors["learning_rate"] * k**power
-
-
-def warm_up(factors: dict[str, Any], steps: int) -> Schedule | None:
-    """Returns the rate of every update of a run that warms up; None where the rate is constant.
-
-    Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the first
-    `warmup_epochs` epochs, the rate goes in equal steps, one per update, from the unscaled
-    `learning_rate` of update 0 to the effective one, and stays there.
-
-    Args:
-        factors: Every factor of the run.
-        steps: Updates of an epoch.
-    """
-    if not factors["warmup_epochs"]:
-        return None
-    # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
-    return keras.optimizers.schedules.PolynomialDecay(
-        initial_learning_rate=factors["learning_rate"],
-        decay_steps=factors["warmup_epochs"] * steps,
-        end_learning_rate=effective_learning_rate(factors),
-        power=1.0,
-    )
-
-
-def make_optimizer(
-    factors: dict[str, Any], schedule: Schedule | None = None
-) -> keras.optimizers.Optimizer:
-    """Returns the Keras optimizer of a run.
-
-    Args:
-        factors: Every factor of the run.
-        schedule: The rate of every update; None for the effective rate throughout.
-    """
-    options: dict[str, Any] = {"learning_rate": schedule or effective_learning_rate(factors)}
-    if factors["momentum"]:
-        options["momentum"] = factors["momentum"]
-    if factors["nesterov"]:
-        options["nesterov"] = True
-    return _OPTIMIZERS[factors["optimizer"]](**options)
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> np.ndarray:
@@ -169,8 +112,11 @@ class StepLoop:
         update_norms: bool = False,
     ) -> None:
         self.examples = len(examples.images)
+        if batches.piece and batches.method.name != "plain":
+            raise ValueError("Expected method plain with batches in pieces.")
         self.batches = batches
-        optimizer.build(model.trainable_variables)
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
         update = self._make_update(model, optimizer, examples, update_norms)
 
         @tf.function(
@@ -231,7 +177,7 @@ class StepLoop:
         all_labels = tf.constant(np.asarray(examples.labels, np.int32))
         per_example = losses.example_losses(model)
 
-        def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def evaluation(batch: tf.Tensor, share: tf.Tensor | None = None) -> Evaluate:
             images = losses.scaled(tf.gather(all_images, batch), scale)
             labels = tf.gather(all_labels, batch)
             if augment:
@@ -242,9 +188,18 @@ class StepLoop:
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(values)
                     example, hits = per_example(labels, model(images, training=True))
-                    loss = tf.add_n([tf.reduce_mean(example), *model.losses])
-                return loss, hits, tape.gradient(loss, values)
+                    loss = tf.add_n([tf.reduce_mean(example), *losses.penalties(model)])
+                    part = loss if share is None else share * loss
+                    part = optimizers.scaled_loss(optimizer, part)
+                return loss, hits, tape.gradient(part, values)
 
+            return evaluate
+
+        def update(batch: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            if self.batches.piece:
+                evaluate = accumulation.in_pieces(evaluation, batch, self.batches.piece, variables)
+            else:
+                evaluate = evaluation(batch)
             # Reading costs nothing; the update then copies what is still held here.
             old = [tf.identity(variable.value) for variable in variables] if update_norms else []
             loss, hits = method.apply(evaluate, optimizer, model)

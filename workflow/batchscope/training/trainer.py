@@ -31,6 +31,7 @@ from batchscope.training import (
     distances,
     losses,
     models,
+    optimizers,
     replicas,
     run_files,
     trajectory,
@@ -41,9 +42,7 @@ from batchscope.training.step_loop import (
     Examples,
     Totals,
     epoch_order,
-    make_optimizer,
     steps_per_epoch,
-    warm_up,
 )
 from batchscope.training.update_methods import Method
 
@@ -103,6 +102,7 @@ class Training:
             self.factors["seed"],
             model_file,
             replicas.scope(self.factors),
+            self.factors["precision"],
         )
         self.initial = models.weights(self.model)
         self.images, self.labels = augmentations.extended(
@@ -123,16 +123,21 @@ class Training:
 
     def _place(self) -> None:
         """Puts the data on the device and builds the graphs: here memory may be refused."""
-        self.schedule = warm_up(self.factors, self.steps)
+        self.schedule = optimizers.schedule(self.factors, self.steps)
         with replicas.scope(self.factors):
-            self.optimizer = make_optimizer(self.factors, self.schedule)
+            self.optimizer = optimizers.make_optimizer(self.factors, self.schedule)
         augment = augmentations.layer(self.factors["augmentation"], self.factors["seed"])
         self.loop = replicas.make_loop(
             self.factors,
             self.model,
             self.optimizer,
             Examples(self.images, self.labels, self.data.scale),
-            Batches(self.factors["batch_size"], augment=augment, method=Method.of(self.factors)),
+            Batches(
+                self.factors["batch_size"],
+                augment=augment,
+                method=Method.of(self.factors),
+                piece=self.factors["micro_batch_size"],
+            ),
             self.factors["update_norms"],
         )
         self.validation = losses.Objective(
@@ -173,8 +178,11 @@ class Training:
         """Signal handler: stops the training after the current call into the graph."""
         self.stopping = True
 
-    def fit(self) -> tuple[str, str, str]:
+    def fit(self, epochs: int | None = None) -> tuple[str, str, str]:
         """Trains to the end, from the last checkpoint where there is one.
+
+        Args:
+            epochs: Epochs after which it ends before its horizon; None for all.
 
         Returns:
             Status, the reason for the end, and a sentence for people.
@@ -184,14 +192,14 @@ class Training:
         """
         self._place()
         self._resume()
-        ended = self._train_epochs()
+        ended = self._train_epochs(epochs or self.factors["epochs"])
         if ended[0] == records.FINISHED:
             self._evaluate()
         return ended
 
-    def _train_epochs(self) -> tuple[str, str, str]:
+    def _train_epochs(self, epochs: int) -> tuple[str, str, str]:
         """Trains epoch by epoch; returns what `fit` does."""
-        while self.progress.epoch < self.factors["epochs"]:
+        while self.progress.epoch < epochs:
             if not self._train_epoch() or not self._end_epoch():
                 where = f"epoch {self.progress.epoch + 1}, step {self.progress.step}"
                 return records.DIVERGED, "diverged", f"The loss was no longer finite at {where}."

@@ -104,7 +104,8 @@ def _prepared(
 
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
-    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    model = models.build(*given, factors["precision"])
 
     def train(batch_size: int) -> None:
         optimizer = make_optimizer(factors)
@@ -117,6 +118,7 @@ def _prepared(
                 batch_size,
                 augment=augmentations.layer(factors["augmentation"], 0),
                 method=Method.of(factors),
+                piece=factors["micro_batch_size"],
             ),
         )
         order = np.arange(batch_size, dtype=np.int32)

@@ -60,7 +60,13 @@ class Subject:
         self._data = data
         scope = replicas.scope(factors)
         self.model = models.build(
-            factors["model"], data.input_shape, data.classes, 0, model_file, scope
+            factors["model"],
+            data.input_shape,
+            data.classes,
+            0,
+            model_file,
+            scope,
+            factors["precision"],
         )
         self._optimizer = make_optimizer(factors)
         self._arrays = augmentations.extended(
@@ -114,6 +120,7 @@ class Subject:
                     whole=True,
                     augment=augmentations.layer(factors["augmentation"], 0),
                     method=Method.of(factors),
+                    piece=factors["micro_batch_size"],
                 ),
                 loops.Source(
                     None if pipeline == "plain" else pipeline,

@@ -1,0 +1,25 @@
+"""Tables of trainings whose rate falls towards the horizon: nothing is read before their ends."""
+
+import pandas
+import pytest
+
+import synthetic
+from batchscope.tables import decisions, long_tables, run_table
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_what_is_decided(tmp_path, schedule):
+    study = synthetic.study(synthetic.grid(schedule=schedule))
+    synthetic.write(tmp_path, study)
+    runs = run_table.collect(tmp_path, study, "gap")
+    given = (tmp_path, study, "gap", runs, long_tables.trajectories(tmp_path, study, "gap"))
+    budgets = decisions.budgets(*given)
+    found = decisions.to_target(*given)
+    advice = decisions.advice(*given, pandas.DataFrame(), budgets)
+    if schedule == "cosine":
+        assert set(budgets["budget"]) == {"epochs", "convergence"}
+        assert set(budgets.loc[budgets["budget"] == "epochs", "budget_value"]) == {40}
+        assert all(frame.empty for frame in (*found.values(), *advice.values()))
+    else:
+        assert {"updates", "target"} <= set(budgets["budget"])
+        assert not any(frame.empty for frame in (*found.values(), *advice.values()))

@@ -1,0 +1,94 @@
+"""The optimizers that trainings are made with: their constants, against Keras and by hand."""
+
+import inspect
+import math
+
+import keras
+import numpy as np
+import pytest
+
+from batchscope.catalogue import optimizer_constants, run_names
+from batchscope.training import optimizers
+from digit_runs import run_name
+
+
+def made(**factors):
+    return optimizers.make_optimizer(run_names.parse_run(run_name(**factors)))
+
+
+@pytest.mark.parametrize("name", optimizer_constants.CONSTANTS)
+def test_the_constants_are_those_of_keras(name):
+    of_keras = inspect.signature(type(made(optimizer=name)).__init__).parameters
+    assert "weight_decay" in of_keras
+    has = {each for each in optimizer_constants.NAMES if each in of_keras} - {"weight_decay"}
+    own = dict(optimizer_constants.CONSTANTS[name])
+    assert (of_keras["weight_decay"].default or 0) == own.pop("weight_decay", 0)
+    assert own == {each: of_keras[each].default for each in has}
+
+
+@pytest.mark.parametrize("name", optimizer_constants.CONSTANTS)
+def test_what_is_left_out_is_made_as_keras_makes_it(name):
+    plain = {"sgd": "SGD", "rmsprop": "RMSprop"}.get(name)
+    by_name = {each.lower(): each for each in dir(keras.optimizers)}
+    own = getattr(keras.optimizers, plain or by_name[name])(learning_rate=0.05)
+    for factors in ({}, {"weight_decay": 0} if name != "adamw" else {"weight_decay": 0.004}):
+        config = made(optimizer=name, **factors).get_config()
+        assert config == {**own.get_config(), "name": config["name"]}
+
+
+def test_given_constants_reach_the_optimizer_after_their_rules():
+    found = made(
+        batch_size=64,
+        optimizer="adamw",
+        beta_1=0.8,
+        beta_2=0.9,
+        epsilon=1e-3,
+        weight_decay=0.1,
+        beta_scaling="half_life",
+        weight_decay_scaling="linear",
+    )
+    assert (found.beta_1, found.epsilon, found.weight_decay) == (0.8, 1e-3, 0.2)
+    assert found.beta_2 == pytest.approx(0.81)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("warm_up", [0, 1])
+def test_rates_fall_to_zero_at_the_horizon(schedule, warm_up):
+    """Four epochs of five updates, of which the first may rise from 0.1 to 0.4."""
+    scaled = {"learning_rate_scaling": "linear", "base_batch_size": 8, "batch_size": 32}
+    factors = run_names.parse_run(
+        run_name(
+            **{"learning_rate": 0.1, "epochs": 4, "schedule": schedule, "warmup_epochs": warm_up},
+            **(scaled if warm_up else {}),
+        )
+    )
+    top, rise = (0.4, 5) if warm_up else (0.1, 0)
+    rates = optimizers.schedule(factors, 5)
+    found = [float(rates(update)) for update in range(21)]
+    expected = [0.1 + 0.3 * update / 5 for update in range(rise)]
+    for update in range(21 - rise):
+        share = update / (20 - rise)
+        falling = 1 - share if schedule == "linear" else (1 + math.cos(math.pi * share)) / 2
+        expected.append(top * falling)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    in_graph = optimizers.make_optimizer(factors, rates)
+    variable = keras.Variable(0.0)
+    for update in range(8):  # as its own count of updates has it
+        before = float(variable.numpy())
+        in_graph.apply([keras.ops.ones(())], [variable])
+        assert before - float(variable.numpy()) == pytest.approx(expected[update], rel=1e-4)
+
+
+def test_a_constant_rate_is_no_schedule():
+    assert optimizers.schedule(run_names.parse_run(run_name()), 5) is None
+
+
+@pytest.mark.parametrize("name", optimizer_constants.having("weight_decay"))
+def test_weight_decay_takes_its_share_off_the_weights_before_the_update(name):
+    """With a gradient of zero, w becomes w - rate * decay * w, whatever else an optimizer does."""
+    kernel = np.array([2.0, -3.0, 1.0], np.float32)
+    for decay in (0.0, 0.1):
+        variable = keras.Variable(kernel)
+        found = made(optimizer=name, learning_rate=0.5, weight_decay=decay)
+        found.apply([keras.ops.zeros(3)], [variable])
+        np.testing.assert_allclose(variable.numpy(), kernel * (1 - 0.5 * decay), rtol=1e-6)

@@ -1,0 +1,78 @@
+"""The constants of the optimizers beside their learning rate, and how they follow the batch size.
+
+With k = batch_size / base_batch_size:
+
+- `beta_scaling: half_life` makes beta_2 into beta_2^k, so that the second moment forgets after the
+  same number of examples (M. Marek et al. 2025, "Small Batch Size Training for Language Models",
+  arXiv 2507.07101, section 3).
+- `beta_scaling: square_root` makes both betas into 1 - k (1 - beta) and epsilon into
+  epsilon / sqrt(k). With `learning_rate_scaling: sqrt` that is the square-root scaling rule of Adam
+  (S. Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms",
+  arXiv 2205.10287, definition 5.1 [SRS]).
+- `weight_decay_scaling: linear` multiplies the weight decay by k, so that at the same learning rate
+  the weights decay as much per example (S. Bergsma et al. 2025, "Power Lines", arXiv 2505.13738).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Stands for a constant that is left to the optimizer.
+DEFAULT = -1.0
+WORDS = (("default", DEFAULT),)
+
+_ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7}
+# Keras's defaults; of weight decay 0 where nothing stands.
+CONSTANTS: dict[str, dict[str, float]] = {
+    "adadelta": {"epsilon": 1e-7},
+    "adafactor": {},
+    "adagrad": {"epsilon": 1e-7},
+    "adam": _ADAM,
+    "adamax": _ADAM,
+    "adamw": {**_ADAM, "weight_decay": 0.004},
+    "ftrl": {},
+    "lamb": _ADAM,
+    "lion": {"beta_1": 0.9, "beta_2": 0.99},
+    "nadam": _ADAM,
+    "rmsprop": {"epsilon": 1e-7},
+    "sgd": {},
+}
+NAMES = ("beta_1", "beta_2", "epsilon", "weight_decay")
+# What an optimizer must have for its betas to be scaled.
+SCALED = {"half_life": ("beta_2",), "square_root": ("beta_1", "beta_2", "epsilon")}
+
+
+def having(*names: str) -> tuple[str, ...]:
+    """Returns the optimizers that have all of some constants.
+
+    Weight decay every one has but ftrl, which makes the weights anew from sums over the gradients.
+    """
+    decaying = {*CONSTANTS} - {"ftrl"} if "weight_decay" in names else {*CONSTANTS}
+    wanted = {*names} - {"weight_decay"}
+    return tuple(name for name, own in CONSTANTS.items() if name in decaying and wanted <= {*own})
+
+
+def unscaled(factors: dict[str, Any]) -> dict[str, float]:
+    """Returns every constant of a run's optimizer, as given or as Keras has it."""
+    own = {"weight_decay": 0.0, **CONSTANTS[factors["optimizer"]]}
+    given = {name: factors[name] for name in own if factors[name] != DEFAULT}
+    return {**own, **given}
+
+
+def effective(factors: dict[str, Any]) -> dict[str, float]:
+    """Returns every constant that a run is trained with, after the scaling rules.
+
+    Args:
+        factors: Every factor of the run, sound together.
+    """
+    found = unscaled(factors)
+    k = factors["batch_size"] / factors["base_batch_size"]
+    if factors["beta_scaling"] == "half_life":
+        found["beta_2"] **= k
+    elif factors["beta_scaling"] == "square_root":
+        for name in ("beta_1", "beta_2"):
+            found[name] = 1 - k * (1 - found[name])
+        found["epsilon"] /= k**0.5
+    if factors["weight_decay_scaling"] == "linear":
+        found["weight_decay"] *= k
+    return found

@@ -1,0 +1,70 @@
+"""What an experiment may not ask for where the rate of its trainings falls towards the horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from batchscope.catalogue import coercion, figure_names
+from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue.horizons import CONSTANT, FALLING, REASON, falling
+from batchscope.problems import Place, Problem
+
+if TYPE_CHECKING:
+    from batchscope.study.own_runs import Table
+
+
+def falling_schedule(runs: list[dict[str, Any]]) -> str:
+    """Returns the first schedule of some runs that falls towards the horizon; empty if none."""
+    return next((run["schedule"] for run in runs if falling(run)), "")
+
+
+def of_own_runs(table: Table) -> str:
+    """Returns the schedule by which trainings made elsewhere are read at their ends alone.
+
+    Empty where there is none, and where the single row of each training is its target.
+    """
+    found = (row.get("schedule") for row in table.rows)
+    return next((each for each in found if each in FALLING and not table.single), "")
+
+
+def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Problem]:
+    """Yields that budgets are stated of trainings whose rate falls towards the horizon.
+
+    Args:
+        place: Where the experiment stands.
+        kinds: The budgets.
+        schedule: The schedule; empty for one that is constant.
+    """
+    for kind in kinds if schedule else ():
+        text = f"received with schedule {schedule}, {REASON}; schedule {CONSTANT} is expected, or "
+        text += "no budgets: equal horizons are compared anyway."
+        yield Problem((*place, "budgets", kind), text)
+
+
+def problems(place: Place, body: dict[str, Any], runs: list[dict[str, Any]]) -> Iterator[Problem]:
+    """Yields where an experiment reads trainings before their end, or merges their horizons.
+
+    Args:
+        place: Where the experiment stands.
+        body: The experiment.
+        runs: Factors of its runs.
+    """
+    schedule = falling_schedule(runs)
+    if not schedule:
+        return
+    why, expected = f"with schedule {schedule}, {REASON}", f"schedule {CONSTANT} is expected"
+    if body.get("at_epochs"):
+        text = f"received {why}; {expected}, or a run for each number of epochs."
+        yield Problem((*place, "at_epochs"), text)
+    yield from of_budgets(place, coercion.as_map(body.get("budgets")), schedule)
+    for at, name in figure_names.named(place, body):
+        if name in FIGURES and FIGURES[name].prefixes:
+            yield Problem(at, f"received '{name}' {why}; {expected}, or another figure.")
+    horizons: dict[int, set[int]] = {}
+    for run in runs:
+        horizons.setdefault(run["batch_size"], set()).add(run["epochs"])
+    first, *others = horizons.values()
+    if any(other != first for other in others):
+        text = f"received epochs that follow the batch size, {why}; {expected}, or the same "
+        yield Problem((*place, "cases"), f"{text}epochs at every batch size.")

@@ -1,0 +1,129 @@
+"""The optimizer of a run: its learning rate, update by update, and its other constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from batchscope.catalogue import horizons, optimizer_constants
+from batchscope.catalogue.optimizer_constants import DEFAULT
+
+# Registry names are Keras's class names in lower case.
+_OPTIMIZERS = {
+    value.__name__.lower(): value
+    for value in vars(keras.optimizers).values()
+    if isinstance(value, type) and issubclass(value, keras.optimizers.Optimizer)
+}
+Schedule = keras.optimizers.schedules.LearningRateSchedule
+
+
+def effective_learning_rate(factors: dict[str, Any]) -> float:
+    """Returns the rate a run is trained with, after its scaling rule.
+
+    With k = batch_size / base_batch_size: `linear` multiplies by k (Goyal et al. 2017,
+    arXiv 1706.02677, section 2.1), `sqrt` by the square root of k (Krizhevsky 2014,
+    arXiv 1404.5997, section 5; of Adam Malladi et al. 2022, arXiv 2205.10287), `none` by 1.
+    """
+    k = factors["batch_size"] / factors["base_batch_size"]
+    power = {"none": 0.0, "sqrt": 0.5, "linear": 1.0}[factors["learning_rate_scaling"]]
+    return factors["learning_rate"] * k**power
+
+
+def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
+    """Returns the rate of every update of a run; None where it is constant from the first.
+
+    Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the first
+    `warmup_epochs` epochs, the rate goes in equal steps, one per update, from the unscaled
+    `learning_rate` of update 0 to the effective one r. Of the T updates from then to the horizon,
+    the one numbered t from 0 has the rate
+
+    - `constant`: r;
+    - `linear`: r (1 - t / T);
+    - `cosine`: r (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, arXiv 1608.03983,
+      equation 5, without restarts).
+
+    Args:
+        factors: Every factor of the run.
+        steps: Updates of an epoch.
+    """
+    rate, rise = effective_learning_rate(factors), factors["warmup_epochs"] * steps
+    # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
+    warm_up = keras.optimizers.schedules.PolynomialDecay(
+        initial_learning_rate=factors["learning_rate"],
+        decay_steps=max(rise, 1),
+        end_learning_rate=rate,
+        power=1.0,
+    )
+    if not horizons.falling(factors):
+        return warm_up if rise else None
+    fall = factors["epochs"] * steps - rise
+    if factors["schedule"] == "cosine":
+        decay = keras.optimizers.schedules.CosineDecay(rate, fall)
+    else:
+        decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
+    return _Then(warm_up, rise, decay) if rise else decay
+
+
+class _Then(Schedule):
+    """One schedule up to an update, and from there on another, which counts from it."""
+
+    def __init__(self, first: Schedule, update: int, second: Schedule) -> None:
+        super().__init__()
+        self.first, self.update, self.second = first, update, second
+
+    def __call__(self, step: Any) -> Any:
+        """Returns the rate of an update."""
+        after = keras.ops.maximum(step - self.update, 0)
+        return keras.ops.where(step < self.update, self.first(step), self.second(after))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what it is made from."""
+        return {"first": self.first, "update": self.update, "second": self.second}
+
+
+def make_optimizer(
+    factors: dict[str, Any], schedule: Schedule | None = None
+) -> keras.optimizers.Optimizer:
+    """Returns the Keras optimizer of a run.
+
+    Args:
+        factors: Every factor of the run.
+        schedule: The rate of every update; None for the effective rate throughout.
+    """
+    options: dict[str, Any] = {"learning_rate": schedule or effective_learning_rate(factors)}
+    if factors["momentum"]:
+        options["momentum"] = factors["momentum"]
+    if factors["nesterov"]:
+        options["nesterov"] = True
+    options |= _constants(factors)
+    made = _OPTIMIZERS[factors["optimizer"]](**options)
+    if factors["precision"] == "mixed_float16":
+        return keras.optimizers.LossScaleOptimizer(made)
+    return made
+
+
+def scaled_loss(optimizer: keras.optimizers.Optimizer, loss: Any) -> Any:
+    """Returns the loss whose gradient the optimizer expects: with float16 the scaled one.
+
+    Gradients of float16 below 6e-8 are zero. The loss is multiplied by a power of two, which is
+    halved where a gradient overflows, with no update then, and doubled after 2,000 updates without
+    (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2).
+    """
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    return optimizer.scale_loss(loss) if scales else loss
+
+
+def _constants(factors: dict[str, Any]) -> dict[str, float]:
+    """Returns the constants that Keras is given: those that are not what it has anyway."""
+    ruled = {*optimizer_constants.SCALED.get(factors["beta_scaling"], ())}
+    if factors["weight_decay_scaling"] != "none":
+        ruled.add("weight_decay")
+    given = {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
+    effective = optimizer_constants.effective(factors)
+    constants = {
+        name: effective[name] for name in optimizer_constants.NAMES if name in given | ruled
+    }
+    if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":
+        del constants["weight_decay"]  # a decay of nothing would be computed at every step
+    return constants
