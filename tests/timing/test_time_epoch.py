@@ -138,7 +138,7 @@ def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
         process = door(step, *words, word, name, stderr=subprocess.PIPE)
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 1 and not output.exists()
-        text = "received 1088; at most 1087 is expected, the training images of digits."
+        text = "received 1088; at most 1087 is expected, the training examples of digits."
         assert errors.splitlines()[-1] == f"batch_size: {text}"
 
 

@@ -251,11 +251,11 @@ BODY = "def build(input_shape, classes):\n    return "
         (
             f"{HEAD}class Net(keras.Model):\n    def call(self, images):\n        "
             f"return images @ 7\n{BODY}Net()\n",
-            r"own.py:5: cannot be built for images \(8, 8, 1\): \w+Error: ",
+            r"own.py:5: cannot be built for examples \(8, 8, 1\): \w+Error: ",
         ),
         (
             SUBCLASSED.replace("        return", "        assert not training\n        return", 1),
-            r"own.py:14: cannot be called on images \(8, 8, 1\): AssertionError$",
+            r"own.py:14: cannot be called on examples \(8, 8, 1\): AssertionError$",
         ),
         (
             f"{HEAD}class Net(keras.Model):\n    pass\n{BODY}Net()\n",

@@ -55,6 +55,7 @@ _NETWORKS: dict[str, list[Layer]] = {
     "keskar_f1": [*_DENSE_NORM, ("output",)],
     "keskar_f1_plain": [*[("dense", 512)] * 5, ("output",)],
     "tutorial_cnn": [("conv", 32, 3), ("pool",), ("output",)],
+    "mlp": [("dense", 128), ("dense", 128), ("output",)],
 }
 
 
@@ -63,7 +64,7 @@ def stored(model: str, input_shape: Shape, classes: int) -> int | None:
 
     Args:
         model: Token of the model.
-        input_shape: Height, width, channels of the images.
+        input_shape: Of an example.
         classes: Classes of the data set.
     """
     if model not in _NETWORKS:

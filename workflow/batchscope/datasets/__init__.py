@@ -3,7 +3,7 @@
 `prepare` makes one folder per data set, whose name carries the digest of its definition, and
 `load` maps its arrays into memory. A definition is a map with these keys:
 
-- `source`: `digits`, `mnist`, `cats_vs_dogs`, `image_folder`, `npz` or `patches`;
+- `source`: one of `SOURCES`, such as `digits`, `image_folder`, `npz` or `csv`;
 - `path`: the user's file or folder, relative to where snakemake runs; what has a public
   source is downloaded without it;
 - `sha256`: the expected SHA-256 of that file, or of the download;
@@ -12,6 +12,8 @@
 - `per_class`: the first so many readable photographs of each class, in numeric file order
   (`mnist`: training images, in the file's order; `patches`: so many patches of each photograph);
 - `scale`: an image's numbers are multiplied by it before the network sees them;
+- `kind`: of an npz, what its arrays are: `images` or `rows` of numbers;
+- `label`, `ignore`: of a CSV file, the column of the classes, and those that are left out;
 - `split`: `train`, `validation`, `test` and `seed` (see `batchscope.datasets.splits`).
 
 What a definition leaves out has the default of `batchscope.catalogue.dataset_definitions`.
@@ -32,7 +34,17 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, run_names
-from batchscope.datasets import arrays, checksums, looks, patches, photographs, splits
+from batchscope.datasets import (
+    arrays,
+    checksums,
+    csv_file,
+    looks,
+    own_arrays,
+    patches,
+    photographs,
+    rows,
+    splits,
+)
 from batchscope.datasets.raw import Images, Raw, Request
 from batchscope.errors import UserError
 from batchscope.store import data_warnings, records
@@ -43,7 +55,10 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "mnist": arrays.mnist,
     "cats_vs_dogs": photographs.cats_vs_dogs,
     "image_folder": photographs.image_folder,
-    "npz": arrays.npz,
+    "npz": own_arrays.npz,
+    "csv": csv_file.csv_file,
+    "breast_cancer": rows.breast_cancer,
+    "wine": rows.wine,
     "patches": patches.patches,
 }
 
@@ -71,13 +86,12 @@ class Dataset:
         return int(self.record["classes"])
 
     @cached_property
-    def input_shape(self) -> tuple[int, int, int]:
-        """Height, width, channels."""
-        height, width, channels = self.record["input_shape"]
-        return (height, width, channels)
+    def input_shape(self) -> tuple[int, ...]:
+        """Height, width, channels of images; features of rows."""
+        return tuple(self.record["input_shape"])
 
     def images(self, split: str) -> np.ndarray:
-        """Returns images of a split, shape (n, height, width, channels), read-only."""
+        """Returns the examples of a split, shape (n, *input_shape), read-only."""
         return self._array(split, "images", (*self._count(split), *self.input_shape))
 
     def labels(self, split: str) -> np.ndarray:
@@ -114,7 +128,7 @@ def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
 
 
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.Look | None:
-    """Returns the shape of a data set's images and the number of its classes.
+    """Returns the shape of a data set's examples and the number of its classes.
 
     Where it is not prepared yet, what its definition and its files' headers state, or None.
 
@@ -186,13 +200,23 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
-    rows = splits.assign(
+    drawn = splits.assign(
         request.where, raw.labels, len(raw.class_names), request.split, raw.drawn, raw.stratified
     )
     chosen = {
-        split: (raw.images, raw.labels, rows[split]) if split in rows else (*raw.given[split], None)
+        split: (raw.images, raw.labels, drawn[split])
+        if split in drawn
+        else (*raw.given[split], None)
         for split in records.SPLITS
     }
+    standard = {}
+    if raw.kind == dataset_definitions.ROWS:
+        mean, deviation = rows.moments(raw.images[drawn["train"]])
+        standard = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
+        chosen = {
+            split: (rows.standardised(examples, mean, deviation), labels, picked)
+            for split, (examples, labels, picked) in chosen.items()
+        }
     scale = request.scale(1 / 255 if raw.images.dtype == np.uint8 else 1.0, raw.scale)
     counts, class_counts, total = {}, {}, 0
     for split, (images, labels, picked) in chosen.items():
@@ -206,6 +230,7 @@ def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
         "classes": len(raw.class_names),
         "class_names": list(raw.class_names),
         "input_shape": list(raw.images.shape[1:]),
+        **standard,
         "counts": counts,
         "class_counts": class_counts,
         "source": raw.source,

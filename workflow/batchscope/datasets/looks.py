@@ -1,4 +1,4 @@
-"""What the images of a data set look like, as far as it is known before they are prepared."""
+"""What the examples of a data set look like, as far as it is known before they are prepared."""
 
 from __future__ import annotations
 
@@ -7,33 +7,37 @@ from typing import IO, Any
 
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions
+from batchscope.catalogue import dataset_definitions, npz_header
 from batchscope.datasets import arrays, photographs
+from batchscope.datasets import labels as own_labels
+from batchscope.errors import UserError
 
-# Shape of an image (height, width, channels) and number of classes.
-Look = tuple[tuple[int, int, int], int]
+# Shape of an example (height, width, channels; or features) and number of classes.
+Look = tuple[tuple[int, ...], int]
 
 
 def known(definition: dict[str, Any]) -> Look | None:
-    """Returns the shape of an image and the number of classes, without reading any image.
+    """Returns the shape of an example and the number of classes, without reading any example.
 
     None where only its preparation finds it, or finds an error.
 
     Args:
         definition: A resolved definition.
     """
-    find = {"image_folder": _image_folder, "npz": _npz}.get(definition["source"], _constant)
+    ways = {"image_folder": _image_folder, "npz": _npz, "csv": _unknown}
+    find = ways.get(definition["source"], _constant)
     return find(definition)
 
 
 def _constant(definition: dict[str, Any]) -> Look | None:
-    source = definition["source"]
-    if source == "digits":
-        return (8, 8, 1), 10
-    if source == "mnist":  # files of the user's own may hold another data set of its kind
-        return None if definition["path"] else ((28, 28, 1), 10)
-    size = definition["image_size"]
-    return (size, size, 3), 2
+    if definition["source"] == "mnist" and definition["path"]:
+        return None  # files of the user's own may hold another data set of its kind
+    size = definition.get("image_size")
+    return dataset_definitions.examples(definition) or ((size, size, 3), 2)
+
+
+def _unknown(definition: dict[str, Any]) -> None:
+    return None
 
 
 def _image_folder(definition: dict[str, Any]) -> Look | None:
@@ -48,23 +52,28 @@ def _image_folder(definition: dict[str, Any]) -> Look | None:
 def _npz(definition: dict[str, Any]) -> Look | None:
     try:
         with zipfile.ZipFile(dataset_definitions.expanded(definition["path"])) as archive:
-            given = "x_train.npy" in archive.namelist()
-            images, labels = ("x_train", "y_train") if given else ("images", "labels")
-            with archive.open(f"{labels}.npy") as file:
-                classes = len(np.unique(np.lib.format.read_array(file, allow_pickle=False)))
-            with archive.open(f"{images}.npy") as file:
-                shape = _shape(file)
-    except arrays.DAMAGED:
+            names = archive.namelist()
+            key = next((key for key in npz_header.EXAMPLES if f"{key}.npy" in names), "")
+            with archive.open(f"{'y_train' if key == 'x_train' else 'labels'}.npy") as file:
+                labels = np.lib.format.read_array(file, allow_pickle=False)
+            with archive.open(f"{key}.npy") as file:
+                shape, letter = _header(file)
+        classes = len(own_labels.numbered(("labels", labels), {})[2])
+    except (*arrays.DAMAGED, UserError):
         return None
-    if len(shape) not in (3, 4) or classes < 2:
+    kind = definition.get("kind") or dataset_definitions.kind_of_array(len(shape), letter)
+    if kind == dataset_definitions.ROWS and len(shape) == 2:
+        return shape[1:], classes
+    if kind != dataset_definitions.IMAGES or len(shape) not in (3, 4):
         return None
-    height, width, *channels = shape[1:]
-    return (height, width, channels[0] if channels else 1), classes
+    return (*shape[1:], 1)[:3], classes
 
 
-def _shape(file: IO[bytes]) -> tuple[int, ...]:
-    """Returns the shape of an array in a file, whose numbers are not read."""
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], str]:
+    """Returns the shape of an array in a file, whose numbers are not read, and their kind."""
     version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)[0]
-    return np.lib.format.read_array_header_2_0(file)[0]
+    first = version == (1, 0)
+    formats = np.lib.format
+    read = formats.read_array_header_1_0 if first else formats.read_array_header_2_0
+    shape, _, dtype = read(file)
+    return shape, dtype.kind

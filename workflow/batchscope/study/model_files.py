@@ -26,6 +26,7 @@ BUILT_IN_MODELS = (
     "keskar_f1",
     "keskar_f1_plain",
     "lheureux_cnn",
+    "mlp",
     "small_cnn",
     "tutorial_cnn",
 )

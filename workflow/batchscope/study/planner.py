@@ -177,6 +177,7 @@ class _Planner:
         self.sizes: dict[str, int | None] = {}  # training images by data set
         self.sources: dict[str, str] = {}
         self.sides: dict[str, int | None] = {}  # height and width of images by data set
+        self.kinds: dict[str, str | None] = {}  # what its examples are, by data set
         self.reader = Reader(self.findings, self.datasets, self.models)
 
     # Sections.
@@ -244,6 +245,7 @@ class _Planner:
                 )
                 self.sources[token] = definition["source"]
                 self.sides[token] = dataset_definitions.image_side(definition)
+                self.kinds[token] = dataset_definitions.kind(definition)
 
     def _read_models(self) -> None:
         built_in = model_files.BUILT_IN_MODELS
@@ -419,7 +421,7 @@ class _Planner:
         timed = not OF_TRAININGS.keys().isdisjoint(measures)
         for index, factors, find in grid.combinations():
             size, source = (of.get(factors["dataset"]) for of in (self.sizes, self.sources))
-            self._check_images(factors, find)
+            self._check_examples(factors, find)
             self._check(incompatible_factors.of_training(factors, size, source), find)
             for seed in grid.seeds:
                 run = {**factors, "seed": seed}
@@ -440,7 +442,7 @@ class _Planner:
         found = []
         for _, factors, find in grid.combinations():
             size = self.sizes.get(factors["dataset"])
-            self._check_images(factors, find)
+            self._check_examples(factors, find)
             self._check(incompatible_factors.of_timing(factors, size, timings), find)
             found.append(factors)
         grouped = tuple(sweep_names.group(found))
@@ -459,9 +461,9 @@ class _Planner:
         """Reports what is wrong with one combination."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
 
-    def _check_images(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
-        side = self.sides.get(factors["dataset"])
-        self._check(incompatible_factors.of_images(factors, side), find)
+    def _check_examples(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        kind, side = (of.get(factors["dataset"]) for of in (self.kinds, self.sides))
+        self._check(incompatible_factors.of_examples(factors, kind, side), find)
 
     def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
         try:

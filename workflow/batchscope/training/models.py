@@ -32,7 +32,7 @@ def build(
 
     Args:
         token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        input_shape: Height, width, channels.
+        input_shape: Of an example: height, width, channels of an image; features of a row.
         classes: Number of classes.
         seed: Fixes the initial weights.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
@@ -45,7 +45,7 @@ def build(
     name, digest = run_names.split_token(token)
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed)
-    shape = (int(input_shape[0]), int(input_shape[1]), int(input_shape[2]))
+    shape = tuple(int(size) for size in input_shape)
     if digest is not None:
         return user_models.build(name, digest, model_file, shape, classes, scope)
     if name not in BUILDERS:
@@ -56,7 +56,7 @@ def build(
             return BUILDERS[name](shape, classes)
     except Exception as error:  # Keras raises nearly anything for images that are too small
         what = user_models.said(error)
-        raise UserError(f"model {name}: cannot be built for images {shape}: {what}") from error
+        raise UserError(f"model {name}: cannot be built for examples {shape}: {what}") from error
 
 
 def weights(model: keras.Model) -> tuple[Arrays, Arrays]:

@@ -39,13 +39,13 @@ def build(
         name: The model's name in the configuration.
         digest: Of the file and its modules, when the runs were planned.
         model_file: The file; it defines `build(input_shape, classes) -> keras.Model`.
-        input_shape: Height, width, channels.
+        input_shape: Of an example: height, width, channels of an image; features of a row.
         classes: Number of classes.
         scope: Where variables are to be made.
 
     Raises:
         UserError: If the file is not there, is not the one that was planned with, fails, or its
-            model is no classifier of such images.
+            model is no classifier of such examples.
     """
     if model_file is None or not Path(model_file).is_file():
         raise UserError(f"models.{name}: received {model_file}; expected an existing .py file.")
@@ -57,11 +57,11 @@ def build(
     builder = getattr(_import(Path(model_file)), "build", None)
     if not callable(builder):
         raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
-    doing = f"cannot be built for images {input_shape}"
+    doing = f"cannot be built for examples {input_shape}"
     with _telling(model_file, doing), scope or nullcontext():
         model = _with_input(builder(input_shape, classes), input_shape)
     _check(model, str(model_file), input_shape, classes)
-    with _telling(model_file, f"cannot be called on images {input_shape}"):
+    with _telling(model_file, f"cannot be called on examples {input_shape}"):
         wrong = _wrong_outputs(model, input_shape)
     if wrong:
         raise UserError(f"{model_file}: {wrong}")
@@ -188,7 +188,8 @@ def _check(model: object, where: str, input_shape: Shape, classes: int) -> None:
 
 def _fits(shape: object, input_shape: Shape) -> bool:
     """Tells whether a model's input shape, with None for any size, takes `input_shape`."""
-    if not isinstance(shape, tuple) or len(shape) != 4 or shape[0] is not None:
+    rank = len(input_shape) + 1
+    if not isinstance(shape, tuple) or len(shape) != rank or shape[0] is not None:
         return False
     return all(size in (None, wanted) for size, wanted in zip(shape[1:], input_shape, strict=True))
 

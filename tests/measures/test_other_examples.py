@@ -1,0 +1,109 @@
+"""Every measure, and a training itself, on examples that are no images: rows of numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from batchscope import datasets, disk, measures
+from batchscope.catalogue import dataset_definitions, kept_epochs, measure_settings, run_names
+from batchscope.catalogue.measures import MEASURES
+from batchscope.host import tensorflow_start
+from batchscope.measures import FinishedRun
+from batchscope.store import records
+
+tensorflow_start.start()
+
+from batchscope.training import trainer
+
+# Fewer and smaller than what a study would measure.
+SETTINGS = {
+    "sharpness": {"examples": 20, "iterations": 2, "starts": 2, "dimensions": 4},
+    "gradient_alignment": {"examples": 8, "draws": 2},
+    "noise_scale": {"examples": 16},
+    "hessian": {"examples": 20, "probes": 3, "iterations": 6},
+    "sam_sharpness": {"examples": 20},
+    "landscape": {"examples": 20, "points": 5, "lines": 1},
+    "line": {"points": 4},
+}
+DATA = {"rows": {"source": "wine"}}
+MODELS = {"rows": "mlp"}
+
+
+def run_name(kind, **factors):
+    definition = dataset_definitions.resolve(DATA[kind])
+    return run_names.run_name(
+        {
+            "dataset": dataset_definitions.token(kind, definition),
+            "model": MODELS[kind],
+            "batch_size": 16,
+            "learning_rate": 0.1,
+            "optimizer": "sgd",
+            "epochs": 2,
+            "seed": 0,
+            "update_norms": True,
+            "evaluate_every": 40,
+            **factors,
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=DATA)
+def trained(request, tmp_path_factory):
+    """The kind of the examples, and a folder with two runs on them of different batch sizes."""
+    results = tmp_path_factory.mktemp(request.param)
+    definition = dataset_definitions.resolve(DATA[request.param])
+    token = dataset_definitions.token(request.param, definition)
+    datasets.prepare(token, definition, results)
+    runs = [run_name(request.param, batch_size=size) for size in (16, 32)]
+    disk.write_json(results / "epochs_read.json", {run: [kept_epochs.MIDDLE] for run in runs})
+    for run in runs:
+        assert trainer.train(run, results) == records.FINISHED
+    return request.param, results
+
+
+def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp_path):
+    kind, results = trained
+    (tmp_path / "data").symlink_to(results / "data")
+    run = run_name(kind)
+    limits = trainer.Limits(chunk_steps=1, checkpoint_seconds=0.0)
+    stopped = trainer.Training(run, tmp_path, limits=limits)
+    teller, told = stopped.teller.tell, []
+
+    def tell(*progress):
+        teller(*progress)
+        told.append(progress)
+        stopped.stopping = len(told) == 3  # inside the first epoch
+
+    stopped.teller.tell = tell
+    with pytest.raises(trainer.Interrupted):
+        stopped.fit()
+    assert stopped.checkpoint.exists()
+    assert trainer.train(run, tmp_path, limits=limits) == records.FINISHED
+    one, other = (records.run_folder(folder, run) for folder in (results, tmp_path))
+    assert disk.read_json(records.run_record(other))["resumed"] == 1
+    for name in ("initial.npz", "final.npz", "best.npz", "updates.npz"):
+        left, right = (disk.read_arrays(folder / name) for folder in (one, other))
+        assert list(left) == list(right)
+        assert all(left[key].tobytes() == right[key].tobytes() for key in left), name
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_every_measure_has_finite_values(measure, trained, tmp_path):
+    kind, results = trained
+    settings = measure_settings.settings_name(measure, SETTINGS.get(measure, {}))
+    sizes = (16, 32) if MEASURES[measure].pairs else (16,)
+    runs = [FinishedRun(results, run_name(kind, batch_size=size)) for size in sizes]
+    output = tmp_path / f"{settings}.json"
+    measures.write(measure, runs, settings, output)
+    record = disk.read_json(output)
+    assert record["status"] == records.FINISHED
+    values = record["values"]
+    unresolved = {"gradient_noise_scale", "gradient_noise_scale_error"}  # of few examples
+    missing = {name for name, value in values.items() if value is None}
+    assert missing <= {name for name in values if name.removesuffix("_start") in unresolved}
+    assert all(math.isfinite(value) for value in values.values() if value is not None)
+    if measure == "line":
+        assert np.isfinite(record["train_loss"]).all()
