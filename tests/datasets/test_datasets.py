@@ -396,8 +396,8 @@ LABELS = np.arange(40) % 2
         ({"images": IMAGES}, "images has no labels; both are expected"),
         ({"images": IMAGES, "labels": LABELS, "x_train": IMAGES}, "received images and x_train"),
         (
-            {"images": IMAGES[0, 0], "labels": LABELS},
-            "images: received uint8 of shape (4, 1); images of shape (n, height",
+            {"images": IMAGES[0, 0, 0], "labels": LABELS},
+            "images: received uint8 of shape (1,); images of shape (n, height",
         ),
         ({"images": IMAGES, "labels": LABELS[:9]}, "labels: received labels of shape (9,); (40,)"),
         ({"images": IMAGES, "labels": LABELS / 2}, "labels: received 0.5 in row 1; whole numbers"),

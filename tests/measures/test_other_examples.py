@@ -1,4 +1,4 @@
-"""Every measure, and a training itself, on examples that are no images: rows of numbers."""
+"""Every measure, and a training itself, on what is no image: rows of numbers, and tokens."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ SETTINGS = {
     "landscape": {"examples": 20, "points": 5, "lines": 1},
     "line": {"points": 4},
 }
-DATA = {"rows": {"source": "wine"}}
-MODELS = {"rows": "mlp"}
+MODELS = {"rows": "mlp", "tokens": "tiny_transformer"}
+TEXT = "the quick brown fox jumps over the lazy dog; " * 50
 
 
-def run_name(kind, **factors):
-    definition = dataset_definitions.resolve(DATA[kind])
+def run_name(token, **factors):
     return run_names.run_name(
         {
-            "dataset": dataset_definitions.token(kind, definition),
-            "model": MODELS[kind],
+            "dataset": token,
+            "model": MODELS[run_names.split_token(token)[0]],
             "batch_size": 16,
             "learning_rate": 0.1,
             "optimizer": "sgd",
@@ -50,24 +49,27 @@ def run_name(kind, **factors):
     )
 
 
-@pytest.fixture(scope="module", params=DATA)
+@pytest.fixture(scope="module", params=MODELS)
 def trained(request, tmp_path_factory):
-    """The kind of the examples, and a folder with two runs on them of different batch sizes."""
+    """The data set's token, and a folder with two runs on it of different batch sizes."""
     results = tmp_path_factory.mktemp(request.param)
-    definition = dataset_definitions.resolve(DATA[request.param])
+    (results / "text.txt").write_text(TEXT)
+    text = {"source": "text", "path": str(results / "text.txt"), "length": 12}
+    given = {"rows": {"source": "wine"}, "tokens": text}[request.param]
+    definition = dataset_definitions.resolve(given)
     token = dataset_definitions.token(request.param, definition)
     datasets.prepare(token, definition, results)
-    runs = [run_name(request.param, batch_size=size) for size in (16, 32)]
+    runs = [run_name(token, batch_size=size) for size in (16, 32)]
     disk.write_json(results / "epochs_read.json", {run: [kept_epochs.MIDDLE] for run in runs})
     for run in runs:
         assert trainer.train(run, results) == records.FINISHED
-    return request.param, results
+    return token, results
 
 
 def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp_path):
-    kind, results = trained
+    token, results = trained
     (tmp_path / "data").symlink_to(results / "data")
-    run = run_name(kind)
+    run = run_name(token)
     limits = trainer.Limits(chunk_steps=1, checkpoint_seconds=0.0)
     stopped = trainer.Training(run, tmp_path, limits=limits)
     teller, told = stopped.teller.tell, []
@@ -92,10 +94,10 @@ def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_every_measure_has_finite_values(measure, trained, tmp_path):
-    kind, results = trained
+    token, results = trained
     settings = measure_settings.settings_name(measure, SETTINGS.get(measure, {}))
     sizes = (16, 32) if MEASURES[measure].pairs else (16,)
-    runs = [FinishedRun(results, run_name(kind, batch_size=size)) for size in sizes]
+    runs = [FinishedRun(results, run_name(token, batch_size=size)) for size in sizes]
     output = tmp_path / f"{settings}.json"
     measures.write(measure, runs, settings, output)
     record = disk.read_json(output)

@@ -19,15 +19,19 @@ from batchscope.problems import Place, Problem, missing, received, unmet
 REQUIRED = object()
 
 # What the examples of a data set are; each built-in network takes some of them.
-IMAGES, ROWS = "images", "rows"
-KINDS = {IMAGES: "images", ROWS: "rows of numbers"}
+IMAGES, ROWS, TOKENS = "images", "rows", "tokens"
+KINDS = {IMAGES: "images", ROWS: "rows of numbers", TOKENS: "sequences of tokens"}
 
 _SPLIT = {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED, "seed": 0}
 _SPLITS: dict[str, dict[str, Any]] = {
     "mnist": {"validation": 10000, "validation_from": "train", "seed": 0},
     # Parts that the file itself has need no number.
     "npz": {"train": None, "validation": None, "test": None, "seed": 0},
+    "text": {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED},
 }
+# Of a text by position: in its order, without a seed.
+_TENTHS = {"train": 0.8, "validation": 0.1, "test": 0.1}
+TEXT_LENGTH = 32
 _FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 
 # Keys and defaults of each source. A default of None stands for "not given".
@@ -52,6 +56,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "csv": {"path": REQUIRED, "sha256": None, "label": None, "ignore": None, "split": REQUIRED},
     "breast_cancer": {"split": _FIFTHS},
     "wine": {"split": _FIFTHS},
+    "text": {"path": None, "sha256": None, "length": TEXT_LENGTH, "split": _TENTHS},
     "patches": {
         "image_size": REQUIRED,
         "per_class": 500,
@@ -68,6 +73,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "mnist": {"source": "mnist"},
     "breast_cancer": {"source": "breast_cancer"},
     "wine": {"source": "wine"},
+    "numpy_docs": {"source": "text"},
 }
 
 # Members of each class, and numbers of an example, of what comes with scikit-learn.
@@ -182,6 +188,8 @@ def kind(definition: dict[str, Any]) -> str | None:
         return definition.get("kind") or npz_header.kind(
             expanded(definition["path"]), kind_of_array
         )
+    if definition["source"] == "text":
+        return TOKENS
     return ROWS if definition["source"] in ("csv", "breast_cancer", "wine") else IMAGES
 
 
@@ -194,6 +202,8 @@ def kind_of_array(dimensions: int, letter: str) -> str | None:
     """
     if dimensions in (3, 4):
         return IMAGES
+    if dimensions == 2 and letter in "iu":
+        return TOKENS
     return ROWS if dimensions == 2 and letter == "f" else None
 
 

@@ -40,6 +40,7 @@ MODEL_KINDS = {
         ("mlp", "keskar_f1", "keskar_f1_plain"),
         (dataset_definitions.IMAGES, dataset_definitions.ROWS),
     ),
+    "tiny_transformer": (dataset_definitions.TOKENS,),
 }
 
 Factors = dict[str, Any]

@@ -12,7 +12,8 @@
 - `per_class`: the first so many readable photographs of each class, in numeric file order
   (`mnist`: training images, in the file's order; `patches`: so many patches of each photograph);
 - `scale`: an image's numbers are multiplied by it before the network sees them;
-- `kind`: of an npz, what its arrays are: `images` or `rows` of numbers;
+- `kind`: of an npz, what its arrays are: `images`, `rows` of numbers or `tokens`;
+- `length`: of a text, the characters of a window;
 - `label`, `ignore`: of a CSV file, the column of the classes, and those that are left out;
 - `split`: `train`, `validation`, `test` and `seed` (see `batchscope.datasets.splits`).
 
@@ -44,6 +45,7 @@ from batchscope.datasets import (
     photographs,
     rows,
     splits,
+    tokens,
 )
 from batchscope.datasets.raw import Images, Raw, Request
 from batchscope.errors import UserError
@@ -59,6 +61,7 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "csv": csv_file.csv_file,
     "breast_cancer": rows.breast_cancer,
     "wine": rows.wine,
+    "text": tokens.text,
     "patches": patches.patches,
 }
 
@@ -87,16 +90,26 @@ class Dataset:
 
     @cached_property
     def input_shape(self) -> tuple[int, ...]:
-        """Height, width, channels of images; features of rows."""
+        """Height, width, channels of images; features of rows; length of sequences of tokens."""
         return tuple(self.record["input_shape"])
+
+    @cached_property
+    def kind(self) -> str:
+        """What its examples are, of `dataset_definitions.KINDS`."""
+        return self.record.get("kind", dataset_definitions.IMAGES)
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """Shape of the labels of an example: () for one, (length,) for one of each position."""
+        return self.input_shape if self.kind == dataset_definitions.TOKENS else ()
 
     def images(self, split: str) -> np.ndarray:
         """Returns the examples of a split, shape (n, *input_shape), read-only."""
         return self._array(split, "images", (*self._count(split), *self.input_shape))
 
     def labels(self, split: str) -> np.ndarray:
-        """Returns classes of a split, int32 of shape (n,), read-only."""
-        return self._array(split, "labels", self._count(split))
+        """Returns classes of a split, int32 of shape (n, *label_shape), read-only."""
+        return self._array(split, "labels", (*self._count(split), *self.label_shape))
 
     def _count(self, split: str) -> tuple[int]:
         return (int(self.record["counts"][split]),)
@@ -128,7 +141,7 @@ def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
 
 
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.Look | None:
-    """Returns the shape of a data set's examples and the number of its classes.
+    """Returns the shape of a data set's examples, the number of its classes, and what they are.
 
     Where it is not prepared yet, what its definition and its files' headers state, or None.
 
@@ -138,7 +151,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.L
     if not (records.dataset_folder(results, token) / "record.json").exists():
         return looks.known(definition)
     dataset = load(results, token)
-    return dataset.input_shape, dataset.classes
+    return looks.Look(dataset.input_shape, dataset.classes, dataset.kind)
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:
@@ -200,8 +213,15 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
+    sequences = raw.kind == dataset_definitions.TOKENS
     drawn = splits.assign(
-        request.where, raw.labels, len(raw.class_names), request.split, raw.drawn, raw.stratified
+        request.where,
+        # Sequences have no class by which they could be drawn.
+        np.zeros(len(raw.labels), np.int32) if sequences else raw.labels,
+        1 if sequences else len(raw.class_names),
+        request.split,
+        raw.drawn,
+        raw.stratified and not sequences,
     )
     chosen = {
         split: (raw.images, raw.labels, drawn[split])
@@ -222,7 +242,8 @@ def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
     for split, (images, labels, picked) in chosen.items():
         labels = labels if picked is None else labels[picked]
         counts[split] = len(labels)
-        class_counts[split] = np.bincount(labels, minlength=len(raw.class_names)).tolist()
+        if not sequences:
+            class_counts[split] = np.bincount(labels, minlength=len(raw.class_names)).tolist()
         np.save(request.scratch / f"{split}_labels.npy", labels.astype(np.int32))
         total += _write_images(request.scratch / f"{split}_images.npy", images, picked)
     return {
@@ -230,6 +251,7 @@ def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
         "classes": len(raw.class_names),
         "class_names": list(raw.class_names),
         "input_shape": list(raw.images.shape[1:]),
+        **({} if raw.kind == dataset_definitions.IMAGES else {"kind": raw.kind}),
         **standard,
         "counts": counts,
         "class_counts": class_counts,

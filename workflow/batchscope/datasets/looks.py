@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import zipfile
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from batchscope.catalogue import dataset_definitions, npz_header
-from batchscope.datasets import arrays, photographs
+from batchscope.datasets import arrays, own_arrays, photographs, tokens
 from batchscope.datasets import labels as own_labels
 from batchscope.errors import UserError
 
-# Shape of an example (height, width, channels; or features) and number of classes.
-Look = tuple[tuple[int, ...], int]
+
+class Look(NamedTuple):
+    """What a model is built for.
+
+    Attributes:
+        input_shape: Height, width, channels; features; or length of a sequence.
+        classes: Number of classes.
+        kind: What the examples are, of `dataset_definitions.KINDS`.
+    """
+
+    input_shape: tuple[int, ...]
+    classes: int
+    kind: str = dataset_definitions.IMAGES
 
 
 def known(definition: dict[str, Any]) -> Look | None:
-    """Returns the shape of an example and the number of classes, without reading any example.
+    """Returns the shape of an example, the number of classes and what the examples are.
+
+    No example is read, but for tokens, which are the classes.
 
     None where only its preparation finds it, or finds an error.
 
     Args:
         definition: A resolved definition.
     """
-    ways = {"image_folder": _image_folder, "npz": _npz, "csv": _unknown}
+    ways = {"image_folder": _image_folder, "npz": _npz, "csv": _unknown, "text": _text}
     find = ways.get(definition["source"], _constant)
     return find(definition)
 
@@ -33,7 +46,16 @@ def _constant(definition: dict[str, Any]) -> Look | None:
     if definition["source"] == "mnist" and definition["path"]:
         return None  # files of the user's own may hold another data set of its kind
     size = definition.get("image_size")
-    return dataset_definitions.examples(definition) or ((size, size, 3), 2)
+    found = dataset_definitions.examples(definition) or ((size, size, 3), 2)
+    return Look(*found, dataset_definitions.kind(definition))
+
+
+def _text(definition: dict[str, Any]) -> Look | None:
+    try:
+        characters = tokens.text_path(definition["path"]).read_text("utf-8-sig")
+    except (OSError, ValueError):
+        return None
+    return Look((definition["length"],), len(set(characters)), dataset_definitions.TOKENS)
 
 
 def _unknown(definition: dict[str, Any]) -> None:
@@ -46,34 +68,38 @@ def _image_folder(definition: dict[str, Any]) -> Look | None:
     except OSError:
         return None
     size = definition["image_size"]
-    return ((size, size, definition["channels"]), len(folders)) if len(folders) > 1 else None
+    return Look((size, size, definition["channels"]), len(folders)) if len(folders) > 1 else None
 
 
 def _npz(definition: dict[str, Any]) -> Look | None:
+    path = dataset_definitions.expanded(definition["path"])
+    kind = dataset_definitions.kind(definition)
     try:
-        with zipfile.ZipFile(dataset_definitions.expanded(definition["path"])) as archive:
+        if kind == dataset_definitions.TOKENS:
+            parts = own_arrays.sequences("npz", arrays.read_npz("npz", path))
+            tokens_in, _ = parts["train"]
+            classes = tokens.count(parts)
+            return Look(tokens_in.shape[1:], classes, kind)
+        with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             key = next((key for key in npz_header.EXAMPLES if f"{key}.npy" in names), "")
             with archive.open(f"{'y_train' if key == 'x_train' else 'labels'}.npy") as file:
                 labels = np.lib.format.read_array(file, allow_pickle=False)
             with archive.open(f"{key}.npy") as file:
-                shape, letter = _header(file)
+                shape = _shape(file)
         classes = len(own_labels.numbered(("labels", labels), {})[2])
     except (*arrays.DAMAGED, UserError):
         return None
-    kind = definition.get("kind") or dataset_definitions.kind_of_array(len(shape), letter)
     if kind == dataset_definitions.ROWS and len(shape) == 2:
-        return shape[1:], classes
+        return Look(shape[1:], classes, kind)
     if kind != dataset_definitions.IMAGES or len(shape) not in (3, 4):
         return None
-    return (*shape[1:], 1)[:3], classes
+    return Look((*shape[1:], 1)[:3], classes)
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], str]:
-    """Returns the shape of an array in a file, whose numbers are not read, and their kind."""
+def _shape(file: IO[bytes]) -> tuple[int, ...]:
+    """Returns the shape of an array in a file, whose numbers are not read."""
     version = np.lib.format.read_magic(file)
-    first = version == (1, 0)
-    formats = np.lib.format
-    read = formats.read_array_header_1_0 if first else formats.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype.kind
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)[0]
+    return np.lib.format.read_array_header_2_0(file)[0]

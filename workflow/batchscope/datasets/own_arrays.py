@@ -1,4 +1,4 @@
-"""The user's own arrays: images or rows of numbers in an npz file."""
+"""The user's own arrays: images, rows of numbers or sequences of tokens in an npz file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import arrays, download, rows
+from batchscope.datasets import arrays, download, rows, tokens
 from batchscope.datasets import labels as classes
 from batchscope.datasets.raw import Raw, Request
 from batchscope.errors import UserError
@@ -26,8 +26,9 @@ def npz(request: Request) -> Raw:
     Keys `images` (or `inputs`) and `labels`, or `x_train`, `y_train` and, each with its labels,
     `x_validation` and `x_test`; a split that is not in the file is drawn from the training
     part. Images have shape (n, height, width[, channels]) and are bytes, or floats kept as
-    float32; rows of numbers have shape (n, features) and are standardised. Labels are whole
-    numbers, words or one-hot rows.
+    float32; rows of numbers have shape (n, features) and are standardised; sequences of tokens
+    are whole numbers of shape (n, length). Labels are whole numbers, words or one-hot rows; those
+    of tokens one for each position, or none, where the next token is to be predicted.
 
     Raises:
         UserError: If the file is no npz, an array is missing or is not what it should be.
@@ -38,6 +39,8 @@ def npz(request: Request) -> Raw:
     found = arrays.read_npz(request.where, path)
     keys = _keys(where, found)
     kind = _kind(request, f"{where}: {keys['train'][0]}", found[keys["train"][0]])
+    if kind == dataset_definitions.TOKENS:
+        return tokens.from_arrays(request, path, sequences(where, found))
     checked = {
         name: _examples(f"{where}: {key}", kind, found[key]) for name, (key, _) in keys.items()
     }
@@ -57,6 +60,24 @@ def npz(request: Request) -> Raw:
         {path.name: disk.file_sha256(path)},
         given={name: (examples, others[name]) for name, examples in checked.items()},
         kind=kind,
+    )
+
+
+def sequences(where: str, found: dict[str, np.ndarray]) -> dict[str, tokens.Pair]:
+    """Returns the tokens and labels of each part of a file of sequences.
+
+    Args:
+        where: The file, for errors.
+        found: Its arrays.
+
+    Raises:
+        UserError: If an array is missing or is not what it should be.
+    """
+    return tokens.pairs(
+        {
+            name: (f"{where}: {key}", found[key], f"{where}: {labels}", found.get(labels))
+            for name, (key, labels) in _keys(where, found).items()
+        }
     )
 
 
@@ -87,7 +108,8 @@ def _kind(request: Request, where: str, examples: np.ndarray) -> str:
     if kind is None:
         raise UserError(
             f"{where}: received {examples.dtype} of shape {examples.shape}; images of shape (n, "
-            "height, width[, channels]) or rows of numbers of shape (n, features) are expected."
+            "height, width[, channels]), rows of numbers of shape (n, features) or tokens of shape "
+            "(n, length) are expected."
         )
     if kind != dataset_definitions.IMAGES and request.definition.get("scale") is not None:
         raise UserError(

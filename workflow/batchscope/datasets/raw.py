@@ -112,8 +112,9 @@ class Raw:
 
     Attributes:
         images: Examples to be split: images of shape (n, height, width, channels), uint8 or
-            float32, or rows of numbers of shape (n, features), float64 and not yet standardised.
-        labels: Their classes, integers of shape (n,).
+            float32; rows of numbers of shape (n, features), float64 and not yet standardised; or
+            tokens of shape (n, length), int32.
+        labels: Their classes, integers of shape (n,); of tokens one for each position, (n, length).
         class_names: Name of each class.
         source: Where they come from, for people.
         source_sha256: SHA-256 of each file that was read, by its name.

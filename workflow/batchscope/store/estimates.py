@@ -192,6 +192,9 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
     if source in ("breast_cancer", "wine"):
         shape, _ = dataset_definitions.examples(definition) or ((0,), 0)
         return 4.0 * (shape[0] + 1) * sum(dataset_definitions.class_members(definition) or ())
+    if source == "text":  # a character is a token and a label, and a byte or more in its file
+        path = definition["path"]
+        return 8.0 * os.path.getsize(dataset_definitions.expanded(path)) if path else None
     image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
         members = definition["per_class"] or dataset_definitions.CATS_PER_CLASS

@@ -63,6 +63,17 @@ def training_images(results: Path | str, dataset: str) -> int | None:
     return train if isinstance(train, int) else None
 
 
+def sequence_length(results: Path | str, dataset: str) -> int | None:
+    """Returns the tokens of an example of a prepared data set; None where it has no sequences.
+
+    Raises:
+        UserError: If its record is damaged.
+    """
+    path = dataset_folder(results, dataset) / "record.json"
+    record = disk.read_json(path) if path.exists() else {}
+    return record["input_shape"][0] if record.get("kind") == "tokens" else None
+
+
 def run_folder(results: Path | str, run: str) -> Path:
     """Returns the folder of one training run."""
     return Path(results) / "runs" / run

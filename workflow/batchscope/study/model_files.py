@@ -28,6 +28,7 @@ BUILT_IN_MODELS = (
     "lheureux_cnn",
     "mlp",
     "small_cnn",
+    "tiny_transformer",
     "tutorial_cnn",
 )
 

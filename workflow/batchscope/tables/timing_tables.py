@@ -103,11 +103,21 @@ def _absent(sweep: sweep_names.Sweep, status: str) -> dict[str, Any]:
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per machine, sweep and batch size: medians and quartiles of its blocks."""
     rows = [
-        {**timing.first, **_speed(size, timing.record.get("train_examples"))}
+        {**timing.first, **_tokens(results, timing, size)}
         for timing in find(results, study, experiment, "throughput")
         for size in timing.record["sizes"]
     ]
     return _frame(COLUMNS["throughput.csv"], rows)
+
+
+def _tokens(results: Path | str, timing: Timing, size: dict[str, Any]) -> Row:
+    """Returns a row of a batch size, with tokens where the examples are sequences of them."""
+    row = _speed(size, timing.record.get("train_examples"))
+    length = records.sequence_length(results, timing.sweep.factors["dataset"])
+    if length and row.get("images_per_second"):
+        row["tokens_per_second"] = length * row["images_per_second"]
+        row["tokens_per_update"] = length * size["batch_size"]
+    return row
 
 
 def _speed(size: dict[str, Any], examples: int | None) -> Row:

@@ -127,7 +127,8 @@ def measure(
     factors = configuration.factors
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
-    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    look = data.input_shape, data.classes
+    model = models.build(factors["model"], *look, 0, model_file, scope, data.kind)
     images, labels = augmentations.extended(
         factors["augmentation"], data.images("train"), data.labels("train")
     )

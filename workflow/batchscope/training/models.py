@@ -8,7 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import dataset_definitions, run_names
 from batchscope.errors import UserError
 from batchscope.training import user_models
 from batchscope.training.networks import BUILDERS, Shape
@@ -23,6 +23,7 @@ def build(
     seed: int,
     model_file: Path | str | None = None,
     scope: AbstractContextManager | None = None,
+    kind: str = dataset_definitions.IMAGES,
 ) -> keras.Model:
     """Returns a freshly initialised network; the same one for the same arguments.
 
@@ -32,11 +33,13 @@ def build(
 
     Args:
         token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        input_shape: Of an example: height, width, channels of an image; features of a row.
+        input_shape: Of an example: height, width, channels of an image; features of a row;
+            length of a sequence.
         classes: Number of classes.
         seed: Fixes the initial weights.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
+        kind: What the examples are, of `dataset_definitions.KINDS`.
 
     Raises:
         UserError: If the network is unknown or does not fit the data, or the file is not the
@@ -47,7 +50,7 @@ def build(
     keras.utils.set_random_seed(seed)
     shape = tuple(int(size) for size in input_shape)
     if digest is not None:
-        return user_models.build(name, digest, model_file, shape, classes, scope)
+        return user_models.build(name, digest, model_file, shape, classes, scope, kind)
     if name not in BUILDERS:
         known = ", ".join(BUILDERS)
         raise UserError(f"model: received {name!r}; expected one of {known}, or a file.")

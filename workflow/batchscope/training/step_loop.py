@@ -37,8 +37,8 @@ class Examples:
     """What is trained on.
 
     Attributes:
-        images: Shape (n, height, width, channels), any dtype.
-        labels: Integer classes, shape (n,).
+        images: Shape (n, *input_shape), any dtype; tokens are int32.
+        labels: Integer classes, shape (n,), or (n, length) where each position has one.
         scale: Factor that turns the images into what the model is trained on.
     """
 
@@ -67,7 +67,7 @@ class Batches:
 
 
 class Totals(NamedTuple):
-    """Sums over the examples of an epoch so far: of their losses, and of the correct ones."""
+    """Sums over the examples of an epoch so far: of their losses, and of correct predictions."""
 
     loss: float = 0.0
     hits: int = 0
@@ -243,7 +243,7 @@ class StepLoop:
                     tape.watch(values)
                     example, hits = per_example(labels, model(images, training=True))
                     loss = tf.add_n([tf.reduce_mean(example), *model.losses])
-                return loss, hits, tape.gradient(loss, values)
+                return loss, hits, losses.dense(tape.gradient(loss, values))
 
             # Reading costs nothing; the update then copies what is still held here.
             old = [tf.identity(variable.value) for variable in variables] if update_norms else []

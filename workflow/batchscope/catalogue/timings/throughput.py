@@ -55,6 +55,10 @@ ENTRY = Timing(
                 "images_per_second": Column("Images per second: median of the blocks."),
                 "images_per_second_q1": Column("Images per second: lower quartile of the blocks."),
                 "images_per_second_q3": Column("Images per second: upper quartile of the blocks."),
+                "tokens_per_second": Column(
+                    "images_per_second times the tokens of a sequence; empty of other examples."
+                ),
+                "tokens_per_update": Column("Tokens of a batch; empty of other examples."),
                 "train_examples": Column("Images of an epoch."),
                 "seconds_per_epoch": Column(
                     "train_examples over images_per_second, whole batches throughout, s."

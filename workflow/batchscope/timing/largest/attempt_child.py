@@ -104,7 +104,9 @@ def _prepared(
 
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
-    model = models.build(factors["model"], data.input_shape, data.classes, 0, model_file, scope)
+    model = models.build(
+        factors["model"], data.input_shape, data.classes, 0, model_file, scope, data.kind
+    )
 
     def train(batch_size: int) -> None:
         optimizer = make_optimizer(factors)
