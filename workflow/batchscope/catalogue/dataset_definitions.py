@@ -303,7 +303,7 @@ def _split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
         limits = {"per_class": definition.get("per_class"), "the archive's": _archive(definition)}
         for what, limit in limits.items():
             if limit is not None and sum(parts) > limit:
-                text = f"received {sum(parts)} images per class; at most {limit} ({what}) are"
+                text = f"received {sum(parts)} examples per class; at most {limit} ({what}) are"
                 return Problem(place, f"{text} expected.")
     return _known_size_problem(place, definition)
 
@@ -317,13 +317,14 @@ def _known_size_problem(place: Place, definition: dict[str, Any]) -> Problem | N
         total = sum(split[part] for part in _PARTS)
         return Problem(
             place,
-            f"received {total} images per class; at most {min(members)} are expected, the "
+            f"received {total} examples per class; at most {min(members)} are expected, the "
             "members of the smallest class.",
         )
     counts = [split_counts(split, count) for count in members]
     for index, part in enumerate(_PARTS):
         if sum(count[index] for count in counts) == 0:
             return Problem(
-                (*place, part), f"received {split[part]}; a part of at least one image is expected."
+                (*place, part),
+                f"received {split[part]}; a part of at least one example is expected.",
             )
     return None

@@ -131,7 +131,7 @@ def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
     Args:
         factors: Every factor but perhaps the batch size; the data set is a token.
         batch_size: Images that a step is to have.
-        examples: Images of an epoch.
+        examples: Examples of an epoch.
 
     Raises:
         UserError: If the batch is larger.

@@ -28,7 +28,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 def built_in_text() -> Path:
     """Returns the text that comes with NumPy: the docstrings of its compiled functions.
 
-    216,000 ASCII characters of English prose and short examples in NumPy 2.2, under NumPy's own
+    216,000 ASCII characters of English prose and short examples in NumPy 2.4, under NumPy's own
     licence (BSD 3-Clause). NumPy's version is pinned, and so is this text.
     """
     spec = importlib.util.find_spec("numpy")

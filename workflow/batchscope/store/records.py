@@ -50,7 +50,7 @@ def dataset_folder(results: Path | str, dataset: str) -> Path:
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:
-    """Returns the training images of a prepared data set; None where none is prepared.
+    """Returns the training examples of a prepared data set; None where none is prepared.
 
     Raises:
         UserError: If its record is damaged.

@@ -50,7 +50,7 @@ _RUN_COUNT = Parameter(
 )
 
 
-# From a data set's token to its training images, where it is prepared.
+# From a data set's token to its training examples, where it is prepared.
 Recorded = Callable[[str], int | None]
 
 
@@ -69,7 +69,7 @@ def make(
     Args:
         config: As `config.load` returns it.
         scale: `full`, or `reduced` for the smaller form.
-        recorded: Gives the training images of a data set that is prepared.
+        recorded: Gives the training examples of a data set that is prepared.
         folder: Where the file lies: tables of one's own runs lie beside it.
 
     Raises:
@@ -174,7 +174,7 @@ class _Planner:
         self.runs: dict[str, Run] = {}
         self.datasets: dict[str, tuple[str, dict[str, Any]] | None] = {}
         self.models: dict[str, tuple[str, str | None] | None] = {}
-        self.sizes: dict[str, int | None] = {}  # training images by data set
+        self.sizes: dict[str, int | None] = {}  # training examples by data set
         self.sources: dict[str, str] = {}
         self.sides: dict[str, int | None] = {}  # height and width of images by data set
         self.kinds: dict[str, str | None] = {}  # what its examples are, by data set

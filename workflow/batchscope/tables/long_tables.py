@@ -345,8 +345,8 @@ def _timed(place: job_files.Place, timing: str, experiment: Experiment, column: 
 
 
 def _speeds(place: job_files.Place, study: Study, experiment: Experiment) -> Callable[[str], float]:
-    """Returns a function of a run: images per second of the timing job of its configuration."""
-    found: dict[str, float] = {}  # timing configuration -> images per second
+    """Returns a function of a run: examples per second of the timing job of its configuration."""
+    found: dict[str, float] = {}  # timing configuration -> examples per second
     beside = _speeds_beside(place, study, experiment)
 
     def speed(run: str) -> float:
@@ -362,7 +362,7 @@ def _speeds(place: job_files.Place, study: Study, experiment: Experiment) -> Cal
 def _speeds_beside(
     place: job_files.Place, study: Study, experiment: Experiment
 ) -> dict[str, float]:
-    """Returns timing configuration -> images per second, of the experiments of times beside one.
+    """Returns timing configuration -> examples per second, of the experiments of times beside one.
 
     Of a sweep whose steps are driven as a training's are: the median of its blocks.
     """

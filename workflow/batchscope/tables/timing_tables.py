@@ -302,7 +302,7 @@ def _peak_of(timing: Timing) -> tuple[Any, ...]:
 
 
 def _ceiling(timing: Timing, peaks: Peaks) -> Row:
-    """Returns peak, operations and their ratio: the images per second that the peak allows.
+    """Returns peak, operations and their ratio: the examples per second that the peak allows.
 
     A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
     2204.02311, appendix B), against a measured peak.

@@ -88,7 +88,7 @@ def time_blocks(
 
 
 def summary(blocks: list[dict[str, float]], examples: int) -> dict[str, float]:
-    """Returns the median and the quartiles of the blocks, and images per second."""
+    """Returns the median and the quartiles of the blocks, and examples per second."""
     seconds = [block["seconds_per_epoch"] for block in blocks]
     low, median, high = np.percentile(seconds, [25, 50, 75])
     return {

@@ -45,7 +45,7 @@ _WITHOUT_PRODUCTS = (
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations per image, 2 per multiply-add.
+    """Floating-point operations per example, 2 per multiply-add.
 
     Attributes:
         forward_products: Of the products of the forward pass.

@@ -129,7 +129,7 @@ def _prepared(
 
 
 def _batch(data: Dataset, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns images and labels of one batch, with the training images repeated as needed."""
+    """Returns images and labels of one batch, with the training examples repeated as needed."""
     labels = data.labels("train")
     rows = np.arange(batch_size) % len(labels)
     return data.images("train")[rows], labels[rows]

@@ -159,7 +159,7 @@ class Subject:
         return peak.matmul_peak()
 
     def counted(self) -> dict[str, Any]:
-        """Returns the operations per image, and the layers that are not counted."""
+        """Returns the operations per example, and the layers that are not counted."""
         return asdict(flops.per_image(self.model))
 
     def reset_peak(self) -> bool:
