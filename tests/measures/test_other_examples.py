@@ -13,6 +13,8 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.host import tensorflow_start
 from batchscope.measures import FinishedRun
 from batchscope.store import records
+from batchscope.study import planner
+from batchscope.tables import run_table
 
 tensorflow_start.start()
 
@@ -90,6 +92,30 @@ def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp
         left, right = (disk.read_arrays(folder / name) for folder in (one, other))
         assert list(left) == list(right)
         assert all(left[key].tobytes() == right[key].tobytes() for key in left), name
+
+
+def test_a_table_has_tokens_where_examples_are_sequences(trained):
+    token, results = trained
+    name = run_names.split_token(token)[0]
+    record = disk.read_json(records.dataset_folder(results, token) / "record.json")
+    definition = {key: value for key, value in record["definition"].items() if value is not None}
+    factors = run_names.parse_run(run_name(token))
+    given = ("model", "learning_rate", "optimizer", "epochs", "update_norms", "evaluate_every")
+    study = planner.make(
+        {
+            "study": "s",
+            "datasets": {name: definition},
+            "defaults": {"dataset": name, **{key: factors[key] for key in given}},
+            "experiments": {
+                "e": {"vary": {"batch_size": [16, 32]}, "seeds": [0], "measure": ["evaluate"]}
+            },
+        }
+    )
+    found = run_table.collect(results, study, "e")
+    assert found["status"].tolist() == ["finished"] * 2
+    tokens = found["tokens_per_update"]
+    assert tokens.tolist() == [12 * 16, 12 * 32] if name == "tokens" else tokens.isna().all()
+    assert found["tokens_per_second"].isna().all()  # nothing was timed
 
 
 @pytest.mark.parametrize("measure", MEASURES)
