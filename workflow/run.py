@@ -61,7 +61,10 @@ def check_models(arguments: argparse.Namespace) -> None:
         try:
             look = datasets.look(arguments.results, dataset, study.datasets[dataset])
             if look is not None:
-                models.build(model, *look, 0, study.models[model])
+                models.build(
+                    *(model, look.input_shape, look.classes, 0, study.models[model]),
+                    kind=look.kind,
+                )
         except UserError as error:
             problems.append(str(error))
     if problems:

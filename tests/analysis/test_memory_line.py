@@ -1,4 +1,4 @@
-"""Memory per image against lines that were made with a known slope."""
+"""Memory per example against lines that were made with a known slope."""
 
 import numpy as np
 import pytest

@@ -55,7 +55,7 @@ def test_blocks_count_by_their_median():
 
 
 def made(generator, sizes, count, noise=0.02, strays=0.0, drift=0.0, spikes=0.0):
-    """Returns blocks of 10 ms + 0.1 ms per image, shape (sizes, rounds).
+    """Returns blocks of 10 ms + 0.1 ms per example, shape (sizes, rounds).
 
     Args:
         generator: The source of all chances.
@@ -202,7 +202,7 @@ def test_a_delay_without_noise_comes_back_whole_whatever_the_curve():
 
 
 def test_a_recovered_delay_by_hand():
-    # The differences of two sizes give a line exactly: 1 and 3 at no image, round by round.
+    # The differences of two sizes give a line exactly: 1 and 3 at no example, round by round.
     without = [[1.0, 1.0], [1.0, 1.0]]
     delayed = [[3.0, 5.0], [4.0, 6.0]]  # differences 2 and 3, then 4 and 5, at sizes 1 and 2
     delay = step_cost.delay_recovered([1, 2], without, delayed)

@@ -13,7 +13,7 @@ DENSE = np.arange(1.0, 67.0)
 
 
 def stairs(sizes, q, fixed=10.0):
-    """Returns timings that grow by 1 per image on average, in steps of q."""
+    """Returns timings that grow by 1 per example on average, in steps of q."""
     return fixed + q * np.ceil(sizes / q)
 
 
@@ -32,7 +32,7 @@ def test_stairs_are_found(sizes, q, noise, draws):
     found = many[0]
     assert found.best.residual < 1.3 * noise < found.line_residual
     assert found.p_holm == pytest.approx(3 * found.best.p)
-    assert f"fits stairs of {q} images" in step_stairs.verdict(found)
+    assert f"fits stairs of {q} examples" in step_stairs.verdict(found)
 
 
 @pytest.mark.parametrize("sizes", [DENSE, SPARSE], ids=["dense", "sparse"])
@@ -92,12 +92,12 @@ def test_curves_without_stairs_are_no_staircase(name, sizes):
 def test_a_line_and_its_verdict():
     found = alone(SPARSE, 20 + SPARSE)
     assert found.winner == "line" and found.line_residual < 1e-12
-    assert step_stairs.verdict(found).startswith("No stairs of 8, 16 and 32 images: a straight")
+    assert step_stairs.verdict(found).startswith("No stairs of 8, 16 and 32 examples: a straight")
     # Multiples of 16 lie on one line for stairs of 8 and 16: only 32 can be asked.
     sizes = np.arange(16.0, 161.0, 16)
     found = alone(sizes, 20 + sizes)
     assert (found.winner, found.told) == ("line", (32,))
-    assert step_stairs.verdict(found).startswith("No stairs of 32 images: a straight line")
+    assert step_stairs.verdict(found).startswith("No stairs of 32 examples: a straight line")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_sizes_that_show_no_stairs_say_so(sizes):
     found = alone(np.asarray(sizes), stairs(np.asarray(sizes, float), 8))
     assert (found.winner, found.best, found.told) == ("not resolved", None, ())
     assert math.isnan(found.p_holm)
-    assert "cannot show stairs of 8, 16 and 32 images" in step_stairs.verdict(found)
+    assert "cannot show stairs of 8, 16 and 32 examples" in step_stairs.verdict(found)
 
 
 def test_one_batch_size_is_refused():

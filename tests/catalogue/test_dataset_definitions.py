@@ -69,7 +69,7 @@ def test_training_size(raw, size):
         ({"per_class": 20000}, ["d.per_class: received 20000; at most 12500, the archive's, are"]),
         (
             {"split": {"train": 12499, "validation": 1, "test": 1}},
-            ["d.split: received 12501 images per class; at most 12500 (the archive's) are"],
+            ["d.split: received 12501 examples per class; at most 12500 (the archive's) are"],
         ),
     ],
 )

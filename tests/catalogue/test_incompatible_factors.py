@@ -37,7 +37,7 @@ def test_births_are_sound_together():
         (
             {"size": 31},
             "batch_size",
-            "received 32; at most 31 is expected, the training images of mine.",
+            "received 32; at most 31 is expected, the training examples of mine.",
         ),
         (
             {"optimizer": "adam", "momentum": 0.5},
@@ -110,7 +110,7 @@ def test_of_a_step(found, changes, factor, text):
 def test_a_batch_of_crops_may_have_every_image_twice(found):
     assert found(size=16, augmentation="crop") == []
     ((_, text),) = found(size=15, augmentation="crop")
-    assert text == "received 32; at most 30 is expected, the training images of mine."
+    assert text == "received 32; at most 30 is expected, the training examples of mine."
 
 
 def test_the_search_for_the_largest_batch_may_name_any():
@@ -122,7 +122,7 @@ def test_a_batch_above_the_training_set_is_refused_by_the_step():
     incompatible_factors.check_batch_size(TRAINING, 31, 31)
     with pytest.raises(UserError) as raised:
         incompatible_factors.check_batch_size(TRAINING, 32, 31)
-    text = "received 32; at most 31 is expected, the training images of mine."
+    text = "received 32; at most 31 is expected, the training examples of mine."
     assert str(raised.value) == f"batch_size: {text}"
 
 

@@ -2,17 +2,27 @@
 
 import pytest
 
-from batchscope.catalogue import weight_counts
+from batchscope.catalogue import dataset_definitions, incompatible_factors, weight_counts
 from batchscope.study import model_files
 from batchscope.training import models
 
+TOKENS = dataset_definitions.TOKENS
+OF_TOKENS = [name for name, kinds in incompatible_factors.MODEL_KINDS.items() if TOKENS in kinds]
 
-@pytest.mark.parametrize("model", model_files.BUILT_IN_MODELS)
+
+@pytest.mark.parametrize("model", sorted({*model_files.BUILT_IN_MODELS} - {*OF_TOKENS}))
 @pytest.mark.parametrize(("shape", "classes"), [((32, 32, 3), 2), ((37, 41, 1), 10)])
 def test_counts_are_those_of_keras(model, shape, classes):
     built = models.build(model, shape, classes, 0)
     stored = sum(value.size for part in models.weights(built) for value in part.values())
     assert weight_counts.stored(model, shape, classes) == stored
+
+
+@pytest.mark.parametrize("model", OF_TOKENS)
+def test_counts_of_networks_for_tokens_are_those_of_keras(model):
+    built = models.build(model, (12,), 37, 0, kind=TOKENS)
+    stored = sum(value.size for part in models.weights(built) for value in part.values())
+    assert weight_counts.stored(model, (12,), 37) == stored
 
 
 def test_nothing_is_told_of_a_users_model():

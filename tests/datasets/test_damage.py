@@ -249,6 +249,7 @@ OTHERS = {
     "framework_environments.py",
     "own_runs.py",
     "arrays.py",
+    "csv_file.py",
     "warm_process.py",
     "attempts.py",
     "check.py",

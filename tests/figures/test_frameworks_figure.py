@@ -46,8 +46,8 @@ def sweep(framework, sizes=SIZES, base=20, memory=600, speed=50, status="", lost
         framework: Name of the framework.
         sizes: Batch sizes.
         base: Utilisation at batch size 1, %; 5 more per doubling, quartiles 2 below and 3 above.
-        memory: Peak memory at batch size 0, MB; 1 MB more per image.
-        speed: Images per second and image, less for large batches; quartiles 5 % around it.
+        memory: Peak memory at batch size 0, MB; 1 MB more per example.
+        speed: Examples per second and image, less for large batches; quartiles 5 % around it.
         status: Of every batch size, if not finished.
         lost: Batch sizes that ran out of memory.
         given: Machine and factors.
@@ -135,14 +135,14 @@ def test_three_panels_with_medians_and_quartiles():
         assert np.allclose(bars(speed.containers[index])[:, 0], 0.95 * heights)
     assert busy.get_ylabel() == "CPU utilisation (%)" and busy.get_ylim()[0] == 0
     assert memory.get_ylabel() == "peak resident memory (MB)" and memory.get_ylim()[0] == 0
-    assert speed.get_ylabel() == "images/s" and speed.get_yscale() == "log"
+    assert speed.get_ylabel() == "examples/s" and speed.get_yscale() == "log"
     assert "Machine: laptop." in note(drawing) and "resident memory" in note(drawing)
     assert found == (
         "Median CPU utilisation was highest with PyTorch (40.0 %) and lowest with TensorFlow "
         "(30.0 %) at batch size 4, and highest with PyTorch (70.0 %) and lowest with TensorFlow "
         "(60.0 %) at 256. Peak resident memory changed from batch size 4 to 256 by a factor of "
-        "1.42 (TensorFlow), 1.83 (PyTorch). Highest median throughput of the CPU was 1280 images/s "
-        "at batch size 256 (PyTorch)."
+        "1.42 (TensorFlow), 1.83 (PyTorch). Highest median throughput of the CPU was 1280 "
+        "examples/s at batch size 256 (PyTorch)."
     )
     assert {"machine", "device", "framework", "batch_size", "status"} <= set(frame.columns)
 
@@ -218,7 +218,7 @@ def test_one_framework_and_one_batch_size():
     assert len(drawing.axes[0].containers[0].lines[0].get_xdata()) == 1
     assert found == (
         "Median CPU utilisation was 45.0 % in all 2 series at batch size 32. Highest median "
-        "throughput of the CPU was 339 images/s at batch size 32 (JAX)."
+        "throughput of the CPU was 339 examples/s at batch size 32 (JAX)."
     )
 
 
@@ -258,7 +258,7 @@ def test_two_machines_are_never_compared():
     assert drawing.axes[0].get_ylabel() == "utilisation (%)"
     assert found.startswith("Median CPU utilisation on laptop was highest with PyTorch (40.0 %)")
     assert "; median GPU utilisation on cluster was highest with TensorFlow (30.0 %)" in found
-    assert "Highest median throughput of the CPU on laptop was 1280 images/s" in found
+    assert "Highest median throughput of the CPU on laptop was 1280 examples/s" in found
     assert found.count(". ") == 2
 
 

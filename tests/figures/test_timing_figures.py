@@ -47,7 +47,7 @@ def sweep(sizes=POWERS, time=None, machine="laptop", lost=(), disturbed=(), **ot
 
     Args:
         sizes: Batch sizes.
-        time: Batch size -> seconds per step, 2 ms + 0.5 ms per image unless given; quartiles lie
+        time: Batch size -> seconds per step, 2 ms + 0.5 ms per example unless given; quartiles lie
             1 % around it.
         machine: Name of the machine.
         lost: Batch sizes that ran out of memory.
@@ -156,7 +156,7 @@ def test_medians_and_quartiles_of_both_panels():
         ends = bars(axes.containers[0])
         assert ends[:, 0, 1] == pytest.approx(0.99 * expected)
         assert ends[:, 1, 1] == pytest.approx(1.01 * expected)
-    assert left.get_ylabel() == "iterations/s" and right.get_ylabel() == "images/s"
+    assert left.get_ylabel() == "iterations/s" and right.get_ylabel() == "examples/s"
     assert "quartiles of these blocks" in note(drawing) and "Machine: laptop." in note(drawing)
 
 
@@ -216,9 +216,9 @@ def test_the_two_limits():
     assert {"36", "ceiling", "90 % of the plateau (number: knee)"} <= texts(drawing)
     assert "Noise floor: a batch size differs from itself by up to 3.4 %." in note(drawing)
     assert found == (
-        "Throughput tends to a plateau of 1900 images/s, and reaches 90 % of it at batch size 36 "
+        "Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at batch size 36 "
         "(95 % interval 32 to 40.5) by the fit, from batch size 48 on as timed. "
-        "The highest is 76.0 % of the ceiling of 2500 images/s. "
+        "The highest is 76.0 % of the ceiling of 2500 examples/s. "
         "No steps seen: a straight line, 0.50% residual. "
         "A batch size differs from itself by up to 3.4 % (noise floor)."
     )
@@ -230,11 +230,11 @@ def test_a_ceiling_far_above_is_told_and_does_not_squash_the_data():
     axes = drawing.axes[1]
     # The ceiling lies on the upper edge, in the axes' own coordinates.
     assert levels(axes) == pytest.approx([1, 0.9 * 1900])
-    assert {"ceiling, above the panel", "\N{UPWARDS ARROW} 90000 images/s"} <= texts(drawing)
+    assert {"ceiling, above the panel", "\N{UPWARDS ARROW} 90000 examples/s"} <= texts(drawing)
     highest = points(axes)[0][1].max()
     assert axes.get_ylim()[1] < 1.2 * highest
-    assert "Ceiling far above the panel: 90000 images/s (2.1 % of it reached)." in note(drawing)
-    assert "2.1 % of the ceiling of 90000 images/s" in found
+    assert "Ceiling far above the panel: 90000 examples/s (2.1 % of it reached)." in note(drawing)
+    assert "2.1 % of the ceiling of 90000 examples/s" in found
 
 
 NO_KNEE = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
@@ -242,7 +242,7 @@ RISING = {**NO_KNEE, "still_rising": True}
 
 
 def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
-    """64 images take 34 ms, which is 1880 images/s."""
+    """64 images take 34 ms, which is 1880 examples/s."""
     far = {**LIMITS, **RISING, "plateau_images_per_second": 2600.0}
     drawing, _, found = drawn("throughput", sweep(**far))
     axes = drawing.axes[1]
@@ -250,7 +250,7 @@ def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
     assert axes.get_ylim()[1] > 2500
     assert not any(text.get_text().isdigit() for text in axes.texts)
     assert found.startswith(
-        "Throughput still rises at the largest batch size, 64: 1880 images/s. The highest is"
+        "Throughput still rises at the largest batch size, 64: 1880 examples/s. The highest is"
     )
 
 
@@ -263,7 +263,8 @@ def test_still_rises_names_the_largest_size_with_its_own_value():
     given = sweep((*POWERS[:-1], 48, 64), time, **{**LIMITS, **RISING})
     _, frame, found = drawn("throughput", given)
     assert frame.set_index("batch_size")["images_per_second"].idxmax() == 48
-    assert found.startswith("Throughput still rises at the largest batch size, 64: 1850 images/s.")
+    told = "Throughput still rises at the largest batch size, 64: 1850 examples/s."
+    assert found.startswith(told)
 
 
 NOISY = {
@@ -302,7 +303,7 @@ def test_a_ceiling_that_was_exceeded_is_none(count):
     assert "No ceiling, since more than it was reached" in note(drawing)
     if count < 3:
         assert (
-            "The highest is 102.6 % of the 1830 images/s that the measured peak of a matrix "
+            "The highest is 102.6 % of the 1830 examples/s that the measured peak of a matrix "
             "product allows: that is no ceiling."
         ) in found
 
@@ -311,12 +312,14 @@ def test_a_line_that_is_not_drawn_is_said_to_be_missing():
     above = {**LIMITS, **RISING, "plateau_images_per_second": 90000.0}
     drawing, _, _ = drawn("throughput", sweep(**above))
     assert levels(drawing.axes[1]) == pytest.approx([2500])
-    assert "90 % of the plateau, by the fit, lies above the panel: 81000 images/s." in note(drawing)
+    told = "90 % of the plateau, by the fit, lies above the panel: 81000 examples/s."
+    assert told in note(drawing)
     none = {**LIMITS, **RISING, "plateau_images_per_second": math.nan}
     drawing, _, found = drawn("throughput", sweep(**none))
     assert levels(drawing.axes[1]) == pytest.approx([2500])
     assert "No plateau within the batch sizes, so no line at 90 %." in note(drawing)
-    assert found.startswith("Throughput still rises at the largest batch size, 64: 1880 images/s.")
+    told = "Throughput still rises at the largest batch size, 64: 1880 examples/s."
+    assert found.startswith(told)
 
 
 def test_a_plateau_that_no_batch_size_holds():
@@ -326,7 +329,7 @@ def test_a_plateau_that_no_batch_size_holds():
     assert 0.9 * 1900 in levels(drawing.axes[1])
     assert "90 % of the plateau" in texts(drawing)
     assert found.startswith(
-        "Throughput tends to a plateau of 1900 images/s, and reaches 90 % of it at no batch size "
+        "Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at no batch size "
         "from which on it stays there."
     )
 
@@ -344,7 +347,7 @@ def test_two_machines_each_have_their_limits():
     assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500, 5000])
     assert {"laptop", "gpu_box"} <= texts(drawing)
     assert "Machine" not in note(drawing)
-    assert found.startswith("laptop: Throughput tends to a plateau of 1900 images/s")
+    assert found.startswith("laptop: Throughput tends to a plateau of 1900 examples/s")
     rising = sweep(**{**LIMITS, **RISING})
     _, frame, found = drawn("throughput", rising, other)
     assert frame["still_rising"].dtype == object
@@ -383,8 +386,8 @@ def test_more_series_have_a_ring_on_each_knee_and_one_ceiling():
     assert {"eager", "Keras fit, 32 steps per execution"} <= texts(drawing)
     assert {"90 % of the plateau (ring: knee)", "ceiling"} <= texts(drawing)
     assert found == (  # 64 images in 37 and in 33 ms
-        "Highest throughput of 5 series: from 1730 images/s (eager) to 1940 images/s (loop in the "
-        "graph). Noise floor: a batch size differs from itself by up to 3.4 %."
+        "Highest throughput of 5 series: from 1730 examples/s (eager) to 1940 examples/s (loop in "
+        "the graph). Noise floor: a batch size differs from itself by up to 3.4 %."
     )
     drawing, _, found = drawn("throughput", *many()[:3])
     assert levels(drawing.axes[1]) == pytest.approx([*[1710] * 3, 2500])
@@ -402,11 +405,11 @@ def test_ceilings_of_more_series_that_differ():
     far = {"ceiling_images_per_second": 90000.0}
     drawing, _, _ = drawn("throughput", *many(eager=far))
     assert levels(drawing.axes[1]) == pytest.approx([*SHARES, *[2500] * 4])
-    assert "Ceilings, some far above the panel: from 2500 images/s (" in note(drawing)
-    assert "to 90000 images/s (eager)." in note(drawing)
+    assert "Ceilings, some far above the panel: from 2500 examples/s (" in note(drawing)
+    assert "to 90000 examples/s (eager)." in note(drawing)
     drawing, _, _ = drawn("throughput", *many(**dict.fromkeys(LOOPS, far)))
     assert levels(drawing.axes[1]) == pytest.approx(SHARES)
-    assert "Ceiling far above the panel: 90000 images/s." in note(drawing)
+    assert "Ceiling far above the panel: 90000 examples/s." in note(drawing)
     none = {"ceiling_images_per_second": math.nan, "plateau_images_per_second": math.nan}
     drawing, _, _ = drawn("throughput", *many(**dict.fromkeys(LOOPS, none)))
     assert levels(drawing.axes[1]) == rings(drawing.axes[1]) == []
@@ -456,7 +459,7 @@ def test_nothing_timed(name):
 def test_one_batch_size(name):
     drawing, _, found = drawn(name, sweep((16,)))
     assert len(points(drawing.axes[0])[0][0]) == 1
-    expected = {"throughput": "One batch size was timed, 16: 1600 images/s.", "step_time": ""}
+    expected = {"throughput": "One batch size was timed, 16: 1600 examples/s.", "step_time": ""}
     assert found == expected[name]
 
 
@@ -527,7 +530,7 @@ def test_one_row_per_series_with_its_interval():
     assert colours == [container.lines[0].get_color() for container in drawing.axes[0].containers]
     assert found.startswith(
         "loop in the graph: Fixed cost per step 1 ms (95 % interval 0.9 ms to 1.1 ms), cost per "
-        "image 0.2 ms (95 % interval 0.18 ms to 0.22 ms); half of a step is fixed cost at batch "
+        "example 0.2 ms (95 % interval 0.18 ms to 0.22 ms); half of a step is fixed cost at batch "
         "size 5. eager: Fixed cost per step 6 ms"
     )
     assert found.count("Fixed cost per step") == 5
@@ -564,7 +567,7 @@ def test_a_fit_without_an_interval_and_no_fit_at_all():
     assert (value, row) == pytest.approx((2, 0)) and low == high == pytest.approx(2)
     assert "no fit" in texts(drawing)
     assert found == (
-        "loop in the graph: Fixed cost per step 2 ms, cost per image 0.5 ms; half of a step is "
+        "loop in the graph: Fixed cost per step 2 ms, cost per example 0.5 ms; half of a step is "
         "fixed cost at batch size 4."
     )
 
@@ -580,7 +583,7 @@ def test_many_series_are_told_by_their_ends():
     assert len(costs(drawing.axes[1])) == 10
     assert found == (
         "Fixed cost per step of 10 series: from 0.1 ms (loop in the graph, gpu_box) to 6 ms "
-        "(eager, laptop). Cost per image: from 0.01 ms (loop in the graph, gpu_box) to 0.5 ms "
+        "(eager, laptop). Cost per example: from 0.01 ms (loop in the graph, gpu_box) to 0.5 ms "
         "(Keras fit, laptop)."
     )
 

@@ -258,5 +258,5 @@ def test_a_batch_above_the_training_set_is_refused(subject, tmp_path):
 
     with pytest.raises(UserError) as raised:
         subjects.open_subject(tmp_path, sweep_names.Sweep(subject.sweep.factors, (16, 101)))
-    text = "received 101; at most 100 is expected, the training images of some."
+    text = "received 101; at most 100 is expected, the training examples of some."
     assert str(raised.value) == f"batch_size: {text}"

@@ -54,8 +54,8 @@ TIMED = {
 
 def test_numbers_with_units_and_intervals():
     found = answer(row(**TIMED))
-    assert found["Highest throughput"] == ["850.6 images/s"]
-    assert found["Plateau"] == ["900 images/s; 90 % of it: 810"]
+    assert found["Highest throughput"] == ["850.6 examples/s"]
+    assert found["Plateau"] == ["900 examples/s; 90 % of it: 810"]
     assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 48 the smallest timed"]
     assert found["Fixed cost of a step"][0].startswith("5.6")
     assert "ms [4.9" in found["Fixed cost of a step"][0]
@@ -69,7 +69,7 @@ def test_a_knee_that_is_not_there_is_said_so():
     none = {name: None for name in TIMED if name.startswith("knee_")}
     rising = answer(row(**{**TIMED, **none, "still_rising": True}))
     assert rising[KNEE] == ["not reached: still rising at the largest batch size"]
-    assert rising["Plateau"] == ["900 images/s; 90 % of it: 810, beyond the sizes by the fit"]
+    assert rising["Plateau"] == ["900 examples/s; 90 % of it: 810, beyond the sizes by the fit"]
     assert answer(row(**{**TIMED, **none}))[KNEE][0].startswith("not resolved")
     no_line = {**none, "knee_batch_size": 48}
     assert answer(row(**{**TIMED, **no_line}))[KNEE] == ["48 the smallest timed"]
@@ -108,11 +108,11 @@ def test_throughput_is_told_at_some_sizes_from_the_smallest_to_the_largest():
     )
     label = "Throughput by batch size"
     told = answer(row(), throughput=frame)[label]
-    assert told == ["1: 10, 4: 40, 16: 160, 64: 640, 256: 2560 images/s"]
+    assert told == ["1: 10, 4: 40, 16: 160, 64: 640, 256: 2560 examples/s"]
     # Another machine's are not its own, and what ran out of memory has none.
     assert answer(row(machine="other"), throughput=frame) == {}
     frame.loc[frame["batch_size"] > 2, "images_per_second"] = np.nan
-    assert answer(row(), throughput=frame)[label] == ["1: 10, 2: 20 images/s"]
+    assert answer(row(), throughput=frame)[label] == ["1: 10, 2: 20 examples/s"]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_ceiling_is_told_with_the_range_of_its_peaks():
         "flops_per_image": 1e7,
         "share_of_ceiling": 0.5,
     }
-    told = "12700 images/s (127 GFLOP/s{} over 10 MFLOP per image); 50 % of it reached"
+    told = "12700 examples/s (127 GFLOP/s{} over 10 MFLOP per example); 50 % of it reached"
     assert answer(row(**ceiling))["Ceiling"] == [told.format(" (measured from 32 on)")]
     one = {**ceiling, "matmul_flops_per_second_lowest": 1.27e11}
     assert answer(row(**one))["Ceiling"] == [told.format("")]

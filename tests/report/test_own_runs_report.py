@@ -82,7 +82,7 @@ def test_the_text_has_the_numbers(own):
     assert float(low) < 40 < float(high) and float(value) == pytest.approx(40, rel=0.05)
     base, twenty = re.search(r"batch size (\d+) \(B_20\): ([\d.]+)", first).groups()
     assert float(twenty) == pytest.approx(0.2 * float(value) + 1.2 * int(base), rel=0.01)
-    assert "a step takes 2 ms + 0.1 ms per image (B_half 20)" in first
+    assert "a step takes 2 ms + 0.1 ms per example (B_half 20)" in first
     best = float(re.search(r"closed form: B\* ([\d.]+) ", first)[1])
     assert best == pytest.approx(math.sqrt(40 * 20), rel=0.03)
     assert re.search(r"^ +8 .* perfect scaling$", wide, re.M)
@@ -120,7 +120,7 @@ def test_what_never_reached_is_told_and_not_fitted(tmp_path):
         *(tmp_path / "own.csv", "--target", "validation_loss=0.2"),
         *("--step-seconds", "0.004,0.0001"),
     )
-    assert "a step takes 4 ms + 0.1 ms per image (B_half 40)" in stated
+    assert "a step takes 4 ms + 0.1 ms per example (B_half 40)" in stated
     few = door(tmp_path / "own.csv", "--target", "validation_loss=1e-80")
     assert "0 batch sizes reach the target with every seed; a fit needs 3" in few
     assert re.search(r"^ +256 +never +never  0/3", few, re.M)

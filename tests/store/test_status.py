@@ -345,7 +345,7 @@ def test_a_prepared_data_set_says_which_batch_is_too_large(tmp_path):
     disk.write_json(record, {"counts": {"train": 50000}})
     with pytest.raises(UserError) as raised:
         status.main(path, "full", results)
-    text = "received 50001; at most 50000 is expected, the training images of local."
+    text = "received 50001; at most 50000 is expected, the training examples of local."
     assert str(raised.value) == f"experiments.a.vary.batch_size[2]: {text}"
 
 

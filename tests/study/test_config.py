@@ -218,7 +218,12 @@ def test_schema_has_the_sources_and_defaults_that_the_plan_uses():
     defs = schema["$defs"]
     assert defs["dataset"]["properties"]["source"]["enum"] == list(dataset_definitions.SOURCES)
     for source, keys in dataset_definitions.SOURCES.items():
-        rule = defs[source]
+        (then,) = [
+            each["then"]["$ref"].rpartition("/")[2]
+            for each in defs["dataset"]["allOf"]
+            if each["if"]["properties"]["source"]["const"] == source
+        ]
+        rule = defs[then]
         assert set(rule["properties"]) == {"source", *keys}
         needed = [key for key, default in keys.items() if default is dataset_definitions.REQUIRED]
         assert rule.get("required", []) == needed

@@ -198,10 +198,12 @@ def test_benchmark_cnn_by_hand():
 
 @pytest.mark.parametrize("name", networks.BUILDERS)
 def test_every_network_is_counted_whole_and_nothing_changes(name):
-    model = models.build(name, (32, 32, 3), 2, 0)
+    of_tokens = name == "tiny_transformer"
+    look = ((16,), 20) if of_tokens else ((32, 32, 3), 2)
+    model = models.build(name, *look, 0, kind="tokens" if of_tokens else "images")
     before = [variable.numpy() for variable in model.variables]
     forward, training = products(model)
-    assert 2 < training / forward < 3
+    assert 2 < training / forward < 3 or of_tokens  # what is before its first product is trained
     for old, variable in zip(before, model.variables, strict=True):
         np.testing.assert_array_equal(old, variable.numpy())
 
@@ -253,6 +255,30 @@ def test_products_that_are_not_finite_are_no_peak(monkeypatch):
 def test_peak_refuses_what_it_cannot_measure(arguments):
     with pytest.raises(ValueError, match="expected"):
         peak.matmul_peak(*arguments)
+
+
+def test_attention_has_its_kernels_and_the_products_of_all_pairs():
+    """A head's kernels are width x 4 each, of queries, keys, values, and back; 5 positions."""
+    inputs = keras.Input((5, 8))
+    outputs = keras.layers.MultiHeadAttention(2, 4)(inputs, inputs, use_causal_mask=True)
+    found = flops.per_image(keras.Model(inputs, outputs))
+    kernels, pairs = 2 * 5 * 4 * 8 * 8, 2 * 2 * (5 * 5) * 2 * 4
+    assert found.forward_products == kernels + pairs
+    assert found.training_products == 2 * kernels + 3 * pairs  # nothing before it is trained
+    assert found.not_counted == ()
+    other = keras.Input((7, 8))
+    across = keras.Model([inputs, other], keras.layers.MultiHeadAttention(2, 4)(inputs, other))
+    assert len(flops.per_image(across).not_counted) == 1
+
+
+def test_the_transformer_is_counted_whole():
+    model = models.build("tiny_transformer", (32,), 93, 0, kind="tokens")
+    found = flops.per_image(model)
+    weights = 2 * (4 * 96 * 96 + 2 * 96 * 384) + 96 * 93  # of the products; 2 layers
+    pairs = 2 * 2 * 32 * 32 * 96 * 2
+    assert found.forward_products == 2 * 32 * weights + pairs
+    assert found.training_products == 3 * found.forward_products
+    assert found.not_counted == ()
 
 
 BESIDE_NUMPY = """

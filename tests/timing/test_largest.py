@@ -1,4 +1,4 @@
-"""The search for the largest batch that fits, and memory per image."""
+"""The search for the largest batch that fits, and memory per example."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_timing_of_the_digits(tmp_path):
 
 @pytest.mark.slow
 def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
-    """A time per step of fewer images would overstate the images per second."""
+    """A time per step of fewer images would overstate the examples per second."""
     from batchscope.catalogue import run_names
 
     dataset = run_name().split("+")[0]
@@ -138,7 +138,7 @@ def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
         process = door(step, *words, word, name, stderr=subprocess.PIPE)
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 1 and not output.exists()
-        text = "received 1088; at most 1087 is expected, the training images of digits."
+        text = "received 1088; at most 1087 is expected, the training examples of digits."
         assert errors.splitlines()[-1] == f"batch_size: {text}"
 
 

@@ -200,7 +200,7 @@ def test_a_batch_above_the_training_set_is_refused(results):
     run = run_name(batch_size=1088, epochs=1)
     status, output = step("train", "--results", str(results), "--run", run)
     assert status == 1
-    text = "received 1088; at most 1087 is expected, the training images of digits."
+    text = "received 1088; at most 1087 is expected, the training examples of digits."
     assert output.splitlines()[-1] == f"batch_size: {text}"
     assert not any((results / "runs" / run).glob("*"))  # its lock needed the folder
 

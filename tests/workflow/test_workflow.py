@@ -348,7 +348,8 @@ def test_own_models_are_built_before_their_data_are_prepared(edited):
     assert done.returncode == 1
     lines = done.stdout[done.stdout.index("division.py") :].strip().splitlines()
     assert lines == [
-        "division.py:2: cannot be built for images (8, 8, 1): ZeroDivisionError: division by zero",
+        "division.py:2: cannot be built for examples (8, 8, 1): "
+        "ZeroDivisionError: division by zero",
         "units.py: gives output (None, 11); expected (None, 10).",
     ]
     assert set(edited.glob("results/**/*")) == before

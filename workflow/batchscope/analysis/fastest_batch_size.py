@@ -54,7 +54,7 @@ def seconds_to_target(
         updates_min: S_min.
         examples_min: E_min.
         fixed: The fixed cost of a step a, s.
-        per_image: The cost per image b, s.
+        per_image: The cost per example b, s.
     """
     sizes = np.asarray(batch_sizes, float)
     return (updates_min + examples_min / sizes) * (fixed + per_image * sizes)
@@ -74,7 +74,7 @@ def fastest(
         updates_min: S_min.
         examples_min: E_min.
         fixed: The fixed cost of a step a, s.
-        per_image: The cost per image b, s.
+        per_image: The cost per example b, s.
         log_error: Half-width of the 95 % interval of log B*, see `log_error`; NaN where there is
             none.
         slower: Share of the least time by which a size of the range may take longer.

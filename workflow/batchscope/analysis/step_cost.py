@@ -41,7 +41,7 @@ class Fit(NamedTuple):
 
     Attributes:
         fixed: The fixed cost per step a, s; may be negative.
-        per_image: The cost per image b, s.
+        per_image: The cost per example b, s.
         half_batch: The batch size a / b at which half the time is fixed cost; NaN unless both
             are positive. Its interval is the delta method's for log(a / b), so that it has no
             end below 0.
@@ -59,7 +59,7 @@ class Fit(NamedTuple):
 
 
 def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
-    """Fits the fixed cost of a step and the cost per image.
+    """Fits the fixed cost of a step and the cost per example.
 
     The intervals join two independent errors by the root of the sum of their squared half-widths
     (Howe 1974, Journal of the American Statistical Association 69, 789). One is that of weighted
@@ -130,7 +130,7 @@ def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[
     """Returns what a delay added to the fixed cost of a step, in seconds.
 
     Both are timed in the same rounds. The differences of a round give a line over the batch
-    sizes, weighted as all fits here; its value at no image is what came back in that round. How
+    sizes, weighted as all fits here; its value at no example is what came back in that round. How
     the time of a step strays from a line, and how the machine drifts from round to round,
     cancels in the differences. One round among disturbances hardly moves the estimate.
 
@@ -191,7 +191,7 @@ class Knee(NamedTuple):
     """Where throughput levels off.
 
     Attributes:
-        plateau: Throughput that it tends to, images/s: 1 / b where the line t = a + b * B fits,
+        plateau: Throughput that it tends to, examples/s: 1 / b where the line t = a + b * B fits,
             or else the median of the sizes from half the largest on; NaN where these still rise.
         fitted: The batch size at which the line reaches the share of the plateau, a / b times
             share / (1 - share); NaN unless the line fits and it lies within the sizes.

@@ -1,4 +1,4 @@
-"""Does the time of a step rise in stairs? A straight line against stairs of 8, 16 and 32 images.
+"""Does the time of a step rise in stairs? A straight line against stairs of 8, 16 and 32 examples.
 
 These sizes are what documents name, so that nothing is searched for. Fits are weighted as those
 of `step_cost`.
@@ -17,7 +17,7 @@ from batchscope import wording
 from batchscope.analysis import paired_tests
 from batchscope.analysis.step_cost import LEVEL, NAN, medians_of, weighted_line
 
-STAIRS = (8, 16, 32)  # images
+STAIRS = (8, 16, 32)  # examples
 LEAST_LEVELS = 3  # two levels are one jump, which shows no period
 LEAST_TREADS = 2  # levels of two batch sizes or more: with fewer, stairs are a kink
 FINEST = 1e-6  # relative residual below which no timing means anything
@@ -27,7 +27,7 @@ class Stairs(NamedTuple):
     """Stairs t = a + b * ceil(B / q) against the line t = a + b * B.
 
     Attributes:
-        q: Images per stair.
+        q: Examples per stair.
         residual: Relative root-mean-square residual of the stairs.
         p: How often a line with this noise shows so much growth in stairs: Student's t.
         p_line: How often stairs with this noise show so much growth between them.
@@ -47,7 +47,7 @@ class Comparison(NamedTuple):
         best: The stairs with the smallest residual; None where the batch sizes show none.
         p_holm: Its p, adjusted by Holm's method for all stairs of all that was compared together.
         line_residual: Relative root-mean-square residual of the line.
-        told: Images per stair of all stairs that the batch sizes show.
+        told: Examples per stair of all stairs that the batch sizes show.
     """
 
     winner: str
@@ -116,13 +116,13 @@ def _compared(line_residual: float, found: list[Stairs], adjusted: list[float]) 
 def verdict(found: Comparison) -> str:
     """Returns one sentence about the stairs, with its numbers."""
     if found.best is None:
-        return f"Not resolved: these batch sizes cannot show stairs of {_words(STAIRS)} images."
+        return f"Not resolved: these batch sizes cannot show stairs of {_words(STAIRS)} examples."
     line = f"a straight line ({found.line_residual:.2%} residual)"
     if found.winner == "line":
         return (
-            f"No stairs of {_words(found.told)} images: {line} fits better, and all are rejected."
+            f"No stairs of {_words(found.told)} examples: {line} fits better, and all are rejected."
         )
-    stairs = f"stairs of {found.best.q} images ({found.best.residual:.2%} residual)"
+    stairs = f"stairs of {found.best.q} examples ({found.best.residual:.2%} residual)"
     p = "< 0.001" if found.p_holm < 0.001 else f"= {found.p_holm:.3f}"
     chance = f"p {p}, adjusted for all stairs and configurations compared"
     if found.winner == "staircase":

@@ -45,7 +45,7 @@ COLUMNS: dict[str, str] = {
     "nothing does.",
     "fixed_seconds": "Fixed cost a of a step, s, from the line a + b * B through the seconds per "
     "step of the timing jobs; empty unless both costs are positive.",
-    "seconds_per_image": "Cost per image b, s.",
+    "seconds_per_image": "Cost per example b, s.",
     "half_batch": "Batch size a / b at which half of a step is fixed cost.",
     "half_batch_low": "Lower end of its 95 % interval.",
     "half_batch_high": "Upper end.",

@@ -114,7 +114,7 @@ class Scaling:
             (sizes,).
         fit: The critical batch size of the fitted sizes; None where they are fewer than three.
         cost: Time of a step, from the seconds of the trainings; None where they are not known.
-        step: Fixed cost of a step and cost per image, s; None where they are not known.
+        step: Fixed cost of a step and cost per example, s; None where they are not known.
         fastest: The fastest batch size in closed form; None where a constant is missing or not
             positive.
         seeds: Seeds, in the order of `measured`.
@@ -151,7 +151,7 @@ def scalings(
         frame: Evaluations, as the module says.
         factors: Columns that may tell series apart.
         targets: What to reach; by default of each series what `default_targets` finds.
-        step_seconds: Fixed cost of a step and cost per image, s; by default fitted to the
+        step_seconds: Fixed cost of a step and cost per example, s; by default fitted to the
             seconds of the trainings, where there are any.
     """
     found, targets = [], list(targets)

@@ -90,6 +90,14 @@ _EXAMPLES = {
     "validation_examples": Column("Examples in the validation split.", "examples", "int"),
     "test_examples": Column("Examples in the test split.", "examples", "int"),
 }
+# Empty where examples are no sequences.
+_TOKENS = {
+    "tokens_per_update": Column("Tokens of a batch: its sequences times their length.", kind="int"),
+    "tokens_per_second": Column(
+        "Training tokens per second in the timing job: images_per_second times the length.",
+        unit="tokens/s",
+    ),
+}
 # Columns of history.csv beside run, factors and status.
 HISTORY: dict[str, Column] = {
     "epoch": Column("Epoch, from 1.", "epochs", "int"),
@@ -156,6 +164,7 @@ COLUMNS: dict[str, Column] = {
     **OF_RECORD,
     **_DERIVED,
     **_EXAMPLES,
+    **_TOKENS,
 }
 PATTERNS = {
     name: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>[a-z0-9.-]+)", re.escape(name)))

@@ -13,21 +13,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from batchscope.catalogue import coercion, run_names
+from batchscope.catalogue import coercion, npz_header, run_names
 from batchscope.problems import Place, Problem, missing, received, unmet
 
 REQUIRED = object()
+
+# What the examples of a data set are; each built-in network takes some of them.
+IMAGES, ROWS, TOKENS = "images", "rows", "tokens"
+KINDS = {IMAGES: "images", ROWS: "rows of numbers", TOKENS: "sequences of tokens"}
 
 _SPLIT = {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED, "seed": 0}
 _SPLITS: dict[str, dict[str, Any]] = {
     "mnist": {"validation": 10000, "validation_from": "train", "seed": 0},
     # Parts that the file itself has need no number.
     "npz": {"train": None, "validation": None, "test": None, "seed": 0},
+    "text": {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED},
 }
+# Of a text by position: in its order, without a seed.
+_TENTHS = {"train": 0.8, "validation": 0.1, "test": 0.1}
+TEXT_LENGTH = 32
+_FIFTHS = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 
 # Keys and defaults of each source. A default of None stands for "not given".
 SOURCES: dict[str, dict[str, Any]] = {
-    "digits": {"split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}},
+    "digits": {"split": _FIFTHS},
     "mnist": {"path": None, "sha256": None, "per_class": None, "split": {}},
     "cats_vs_dogs": {
         "path": None,
@@ -43,11 +52,15 @@ SOURCES: dict[str, dict[str, Any]] = {
         "per_class": None,
         "split": REQUIRED,
     },
-    "npz": {"path": REQUIRED, "sha256": None, "scale": None, "split": None},
+    "npz": {"path": REQUIRED, "sha256": None, "scale": None, "split": None, "kind": None},
+    "csv": {"path": REQUIRED, "sha256": None, "label": None, "ignore": None, "split": REQUIRED},
+    "breast_cancer": {"split": _FIFTHS},
+    "wine": {"split": _FIFTHS},
+    "text": {"path": None, "sha256": None, "length": TEXT_LENGTH, "split": _TENTHS},
     "patches": {
         "image_size": REQUIRED,
         "per_class": 500,
-        "split": {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0},
+        "split": _FIFTHS,
     },
 }
 
@@ -58,14 +71,25 @@ TIMING_ONLY_SOURCES = ("patches",)
 BUILT_IN: dict[str, dict[str, Any]] = {
     "digits": {"source": "digits"},
     "mnist": {"source": "mnist"},
+    "breast_cancer": {"source": "breast_cancer"},
+    "wine": {"source": "wine"},
+    "numpy_docs": {"source": "text"},
 }
 
-_DIGITS_CLASSES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
+# Members of each class, and numbers of an example, of what comes with scikit-learn.
+_SCIKIT_LEARN = {
+    "digits": ((178, 182, 177, 183, 181, 182, 181, 179, 174, 180), (8, 8, 1)),
+    "breast_cancer": ((212, 357), (30,)),
+    "wine": ((59, 71, 48), (13,)),
+}
 _SIDES = {"digits": 8, "mnist": 28}
 _MNIST = {"train": 60000, "test": 10000}
 _MNIST_CLASSES = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)  # of train
 CATS_PER_CLASS = 12500  # photographs in the archive; a few cannot be read
 _PARTS = ("train", "validation", "test")
+# Keys that a source gained later: where they are not given, its definition is what it was.
+_LATER = ("kind",)
+_AS_WRITTEN = ("path", "sha256", "label", "ignore")
 _EXPECTED_PATH = {"image_folder": "an existing folder", "mnist": "an existing file or folder"}
 
 
@@ -79,9 +103,11 @@ def resolve(raw: dict[str, Any]) -> dict[str, Any]:
     definition: dict[str, Any] = {"source": source}
     for key, default in SOURCES[source].items():
         value = raw.get(key, default)
+        if key in _LATER and value is None:
+            continue
         if key == "split":
             value = None if value is None else _resolve_split(source, value)
-        definition[key] = value if key in ("path", "sha256") else _whole(value)
+        definition[key] = value if key in _AS_WRITTEN else _whole(value)
     return definition
 
 
@@ -133,26 +159,56 @@ def split_counts(split: dict[str, Any], members: int) -> tuple[int, int, int]:
 
 def class_members(definition: dict[str, Any]) -> tuple[int, ...] | None:
     """Returns the members of each class before the split, or None where only the files know."""
-    if definition["source"] == "digits":
-        return _DIGITS_CLASSES
+    if definition["source"] in _SCIKIT_LEARN:
+        return _SCIKIT_LEARN[definition["source"]][0]
     two_classes = definition["source"] in ("cats_vs_dogs", "patches")
     if two_classes and definition["per_class"] is not None:
         return (definition["per_class"],) * 2
     return None
 
 
-def images(definition: dict[str, Any]) -> tuple[tuple[int, int, int], int] | None:
-    """Returns height, width, channels of the images and the classes; None where only files know."""
-    if definition["source"] in ("digits", "mnist"):
-        side = 8 if definition["source"] == "digits" else 28
-        return (side, side, 1), 10
+def examples(definition: dict[str, Any]) -> tuple[tuple[int, ...], int] | None:
+    """Returns the shape of an example and the number of classes; None where only files know."""
+    if definition["source"] in _SCIKIT_LEARN:
+        members, shape = _SCIKIT_LEARN[definition["source"]]
+        return shape, len(members)
+    if definition["source"] == "mnist":
+        return (28, 28, 1), 10
     if definition["source"] == "cats_vs_dogs":
         return (definition["image_size"], definition["image_size"], 3), 2
     return None
 
 
+def kind(definition: dict[str, Any]) -> str | None:
+    """Returns what the examples are, of `KINDS`; None where only a file that cannot be read knows.
+
+    Of an npz the header of its training array is read, and nothing else.
+    """
+    if definition["source"] == "npz":
+        return definition.get("kind") or npz_header.kind(
+            expanded(definition["path"]), kind_of_array
+        )
+    if definition["source"] == "text":
+        return TOKENS
+    return ROWS if definition["source"] in ("csv", "breast_cancer", "wine") else IMAGES
+
+
+def kind_of_array(dimensions: int, letter: str) -> str | None:
+    """Returns what an array holds that no definition says more of, or None where nothing does.
+
+    Args:
+        dimensions: Of the array, that of the examples among them.
+        letter: NumPy's for the kind of its numbers: `f` for floats, `i` and `u` for whole ones.
+    """
+    if dimensions in (3, 4):
+        return IMAGES
+    if dimensions == 2 and letter in "iu":
+        return TOKENS
+    return ROWS if dimensions == 2 and letter == "f" else None
+
+
 def training_size(definition: dict[str, Any]) -> int | None:
-    """Returns the number of training images, or None where only the files know.
+    """Returns the number of training examples, or None where only the files know.
 
     Where all photographs of an archive are taken it is their number, had each been readable.
     """
@@ -247,7 +303,7 @@ def _split_problem(place: Place, definition: dict[str, Any]) -> Problem | None:
         limits = {"per_class": definition.get("per_class"), "the archive's": _archive(definition)}
         for what, limit in limits.items():
             if limit is not None and sum(parts) > limit:
-                text = f"received {sum(parts)} images per class; at most {limit} ({what}) are"
+                text = f"received {sum(parts)} examples per class; at most {limit} ({what}) are"
                 return Problem(place, f"{text} expected.")
     return _known_size_problem(place, definition)
 
@@ -261,13 +317,14 @@ def _known_size_problem(place: Place, definition: dict[str, Any]) -> Problem | N
         total = sum(split[part] for part in _PARTS)
         return Problem(
             place,
-            f"received {total} images per class; at most {min(members)} are expected, the "
+            f"received {total} examples per class; at most {min(members)} are expected, the "
             "members of the smallest class.",
         )
     counts = [split_counts(split, count) for count in members]
     for index, part in enumerate(_PARTS):
         if sum(count[index] for count in counts) == 0:
             return Problem(
-                (*place, part), f"received {split[part]}; a part of at least one image is expected."
+                (*place, part),
+                f"received {split[part]}; a part of at least one example is expected.",
             )
     return None

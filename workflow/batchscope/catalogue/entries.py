@@ -27,8 +27,8 @@ OVER = {
     "examples": ("examples", "the examples used (each as often as it was used)"),
     "seconds": (
         "training time",
-        "training time (examples over the images per second of a timing job that had the machine "
-        "to itself, validation apart)",
+        "training time (examples used over the examples per second of a timing job that had the "
+        "machine to itself, validation apart)",
     ),
 }
 

@@ -37,8 +37,8 @@ _OF_SEVERAL = (
             "are means over the seeds that still train, with a 95 % interval (Student's t, on a "
             "logarithmic axis of the mean's logarithm); thin ones are runs that did not finish. "
             "The dotted line is the lowest loss that every run reached: where it is crossed first, "
-            "that batch size gets there first. Times are examples over the images per second of a "
-            "timing job that had the machine to itself, evaluations apart; of trainings made "
+            "that batch size gets there first. Times are examples over the examples per second of "
+            "a timing job that had the machine to itself, evaluations apart; of trainings made "
             "elsewhere, the means over seeds of what they state. A cross marks where a run "
             "diverged."
         ),
@@ -198,11 +198,11 @@ _OF_SEVERAL = (
         caption=(
             "Seconds that each batch size takes to a target. Squares are geometric means over "
             "seeds with a 95 % interval (Student's t of the logarithm). The line is the closed "
-            "form: the fitted updates times the time of a step, a fixed cost and a cost per image, "
-            "which the timing jobs give. It is least at the square root of the critical batch size "
-            "times the batch size at which half of a step is fixed cost. Both stand at the foot "
-            "with 95 % intervals, where an arrow is an open end, or one beyond the panel. Within "
-            "the shade the closed form takes at most 10 % longer than at its best."
+            "form: the fitted updates times the time of a step, a fixed cost and a cost per "
+            "example, which the timing jobs give. It is least at the square root of the critical "
+            "batch size times the batch size at which half of a step is fixed cost. Both stand at "
+            "the foot with 95 % intervals, where an arrow is an open end, or one beyond the panel. "
+            "Within the shade the closed form takes at most 10 % longer than at its best."
         ),
         own=("seconds",),
         batch_sizes=3,
@@ -230,7 +230,7 @@ _OF_SEVERAL = (
         "Usage by framework",
         "Machine",
         caption=(
-            "How busy the machine was, what memory was held and how many images were "
+            "How busy the machine was, what memory was held and how many examples were "
             "trained on per second, against batch size, with one line per framework and "
             "whatever else is varied. On a GPU utilisation is NVML's: the percentage of "
             "time in which a kernel ran, and memory what all processes held on that GPU. On "
@@ -238,7 +238,7 @@ _OF_SEVERAL = (
             "and the process's peak resident memory: that is not what a document measured "
             "on a GPU, and the two cannot be set against each other. Points are medians, of "
             "samples within one training for utilisation and of blocks that were timed in "
-            "turns for images per second; bars are quartiles of these, and no interval over "
+            "turns for examples per second; bars are quartiles of these, and no interval over "
             "repetitions. Memory is one peak, which a framework's allocator need not give "
             "back for a smaller batch. A framework that is not installed has no line. Where "
             "a document's numbers are known, a second, shaded row of panels has them as "

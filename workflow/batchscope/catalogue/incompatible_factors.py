@@ -37,18 +37,28 @@ LEAST_SIDES = {
     "lheureux_cnn": 2,
     "tutorial_cnn": 4,
 }
+# What a built-in network takes; those that are not here take images alone.
+MODEL_KINDS = {
+    **dict.fromkeys(
+        ("mlp", "keskar_f1", "keskar_f1_plain"),
+        (dataset_definitions.IMAGES, dataset_definitions.ROWS),
+    ),
+    "tiny_transformer": (dataset_definitions.TOKENS,),
+}
 
 Factors = dict[str, Any]
 Found = Iterator[tuple[str, str]]
 
 
-def of_images(factors: Factors, side: int | None) -> Found:
-    """Yields what is wrong with the images of a training or a timing for its network.
+def of_examples(factors: Factors, kind: str | None, side: int | None) -> Found:
+    """Yields what is wrong with the examples of a training or a timing for what it does with them.
 
     Args:
         factors: Every factor, each sound by itself; data set and model are tokens.
-        side: Height and width of the images in pixels; None where only the files know.
+        kind: What the examples are; None where only the files know.
+        side: Height and width of images in pixels; None where only the files know.
     """
+    yield from _kind(factors, kind)
     model, least = factors["model"], LEAST_SIDES.get(factors["model"], 1)
     if side is not None and side < least:
         name = run_names.split_token(factors["dataset"])[0]
@@ -56,12 +66,37 @@ def of_images(factors: Factors, side: int | None) -> Found:
         yield "model", f"{text}at least {least}x{least} are expected, or another model."
 
 
+def _kind(factors: Factors, kind: str | None) -> Found:
+    """What a network does not take, and what is done to images alone."""
+    images = dataset_definitions.IMAGES
+    model, name = factors["model"], run_names.split_token(factors["dataset"])[0]
+    own = run_names.split_token(model)[1] is not None
+    taken = tuple(dataset_definitions.KINDS) if own else MODEL_KINDS.get(model, (images,))
+    if kind is None:
+        return
+    what = dataset_definitions.KINDS[kind]
+    if kind not in taken:
+        expected = wording.listed((dataset_definitions.KINDS[each] for each in taken), "or")
+        fitting = [each for each, kinds in MODEL_KINDS.items() if kind in kinds]
+        others = f"such as {fitting[0]}" if fitting else "of your own"
+        text = f"received {model} for {name}, which has {what}; {expected} are expected, or another"
+        yield "model", f"{text} model, {others}."
+    if kind != images and factors["augmentation"] != "none":
+        text = (
+            f"received {factors['augmentation']} for {name}, which has {what}; none is expected: "
+        )
+        yield "augmentation", f"{text}images alone are changed."
+    if kind != images and factors.get("input_pipeline") == "jpeg":
+        text = f"received jpeg for {name}, which has {what}; another pipeline is expected: images "
+        yield "input_pipeline", f"{text}alone are JPEG files."
+
+
 def of_training(factors: Factors, training_size: int | None, source: str | None) -> Found:
     """Yields what is wrong with the factors of a training.
 
     Args:
         factors: Every factor but the seed, each sound by itself; data set and model are tokens.
-        training_size: Training images of the data set; None where only its files know.
+        training_size: Training examples of the data set; None where only its files know.
         source: Source of the data set.
     """
     yield from _step(factors, training_size)
@@ -77,7 +112,7 @@ def of_timing(factors: Factors, training_size: int | None, timings: Iterable[str
 
     Args:
         factors: Every factor, each sound by itself; data set and model are tokens.
-        training_size: Training images of the data set; None where only its files know.
+        training_size: Training examples of the data set; None where only its files know.
         timings: What is asked for of it.
     """
     # The search for the largest batch repeats the images where a batch has more.
@@ -101,7 +136,7 @@ def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
     Args:
         factors: Every factor but perhaps the batch size; the data set is a token.
         batch_size: Images that a step is to have.
-        examples: Images of an epoch.
+        examples: Examples of an epoch.
 
     Raises:
         UserError: If the batch is larger.
@@ -120,7 +155,9 @@ def _batch_size(factors: Factors, training_size: int | None) -> Found:
 
 def _too_large(factors: Factors, batch_size: int, examples: int) -> str:
     name = run_names.split_token(factors["dataset"])[0]
-    return f"received {batch_size}; at most {examples} is expected, the training images of {name}."
+    return (
+        f"received {batch_size}; at most {examples} is expected, the training examples of {name}."
+    )
 
 
 def _momentum(factors: Factors) -> Found:

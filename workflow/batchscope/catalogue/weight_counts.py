@@ -2,7 +2,9 @@
 
 One line of layers for each network of `batchscope.training.networks`: `conv` filters, side of the
 kernel, stride and padding; `pool`; `norm`, whose moving statistics are stored too; `dense`;
-`output`, one unit for two classes where the network has a sigmoid there. Tests hold them against
+`output`, one unit for two classes where the network has a sigmoid there; of sequences `embedding`
+of tokens and positions, `scale` and shift of a layer normalisation, `attention`, and `each`, a
+dense layer at each position. Tests hold them against
 Keras.
 """
 
@@ -55,6 +57,17 @@ _NETWORKS: dict[str, list[Layer]] = {
     "keskar_f1": [*_DENSE_NORM, ("output",)],
     "keskar_f1_plain": [*[("dense", 512)] * 5, ("output",)],
     "tutorial_cnn": [("conv", 32, 3), ("pool",), ("output",)],
+    "tiny_transformer": [
+        ("embedding", 96),
+        *(
+            layer
+            for _ in range(2)
+            for layer in (("scale",), ("attention",), ("scale",), ("each", 384), ("each", 96))
+        ),
+        ("scale",),
+        ("each",),
+    ],
+    "mlp": [("dense", 128), ("dense", 128), ("output",)],
 }
 
 
@@ -63,7 +76,7 @@ def stored(model: str, input_shape: Shape, classes: int) -> int | None:
 
     Args:
         model: Token of the model.
-        input_shape: Height, width, channels of the images.
+        input_shape: Of an example.
         classes: Classes of the data set.
     """
     if model not in _NETWORKS:
@@ -77,6 +90,17 @@ def stored(model: str, input_shape: Shape, classes: int) -> int | None:
             shape = (shape[0] // 2, shape[1] // 2, shape[2])
         elif kind == "norm":
             count += 4 * shape[-1]
+        elif kind == "embedding":
+            count += (classes + shape[0]) * rest[0]
+            shape = (shape[0], rest[0])
+        elif kind == "scale":
+            count += 2 * shape[-1]
+        elif kind == "attention":  # query, key, value, and what joins the heads
+            count += 4 * (shape[-1] + 1) * shape[-1]
+        elif kind == "each":
+            units = rest[0] if rest else classes
+            count += (shape[-1] + 1) * units
+            shape = (*shape[:-1], units)
         else:
             units = rest[0] if kind == "dense" else _outputs(classes, *rest)
             count += (math.prod(shape) + 1) * units

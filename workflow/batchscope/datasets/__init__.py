@@ -3,7 +3,7 @@
 `prepare` makes one folder per data set, whose name carries the digest of its definition, and
 `load` maps its arrays into memory. A definition is a map with these keys:
 
-- `source`: `digits`, `mnist`, `cats_vs_dogs`, `image_folder`, `npz` or `patches`;
+- `source`: one of `SOURCES`, such as `digits`, `image_folder`, `npz` or `csv`;
 - `path`: the user's file or folder, relative to where snakemake runs; what has a public
   source is downloaded without it;
 - `sha256`: the expected SHA-256 of that file, or of the download;
@@ -12,6 +12,9 @@
 - `per_class`: the first so many readable photographs of each class, in numeric file order
   (`mnist`: training images, in the file's order; `patches`: so many patches of each photograph);
 - `scale`: an image's numbers are multiplied by it before the network sees them;
+- `kind`: of an npz, what its arrays are: `images`, `rows` of numbers or `tokens`;
+- `length`: of a text, the characters of a window;
+- `label`, `ignore`: of a CSV file, the column of the classes, and those that are left out;
 - `split`: `train`, `validation`, `test` and `seed` (see `batchscope.datasets.splits`).
 
 What a definition leaves out has the default of `batchscope.catalogue.dataset_definitions`.
@@ -32,7 +35,18 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions, run_names
-from batchscope.datasets import arrays, checksums, looks, patches, photographs, splits
+from batchscope.datasets import (
+    arrays,
+    checksums,
+    csv_file,
+    looks,
+    own_arrays,
+    patches,
+    photographs,
+    rows,
+    splits,
+    tokens,
+)
 from batchscope.datasets.raw import Images, Raw, Request
 from batchscope.errors import UserError
 from batchscope.store import data_warnings, records
@@ -43,7 +57,11 @@ SOURCES: dict[str, Callable[[Request], Raw]] = {
     "mnist": arrays.mnist,
     "cats_vs_dogs": photographs.cats_vs_dogs,
     "image_folder": photographs.image_folder,
-    "npz": arrays.npz,
+    "npz": own_arrays.npz,
+    "csv": csv_file.csv_file,
+    "breast_cancer": rows.breast_cancer,
+    "wine": rows.wine,
+    "text": tokens.text,
     "patches": patches.patches,
 }
 
@@ -71,18 +89,27 @@ class Dataset:
         return int(self.record["classes"])
 
     @cached_property
-    def input_shape(self) -> tuple[int, int, int]:
-        """Height, width, channels."""
-        height, width, channels = self.record["input_shape"]
-        return (height, width, channels)
+    def input_shape(self) -> tuple[int, ...]:
+        """Height, width, channels of images; features of rows; length of sequences of tokens."""
+        return tuple(self.record["input_shape"])
+
+    @cached_property
+    def kind(self) -> str:
+        """What its examples are, of `dataset_definitions.KINDS`."""
+        return self.record.get("kind", dataset_definitions.IMAGES)
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """Shape of the labels of an example: () for one, (length,) for one of each position."""
+        return self.input_shape if self.kind == dataset_definitions.TOKENS else ()
 
     def images(self, split: str) -> np.ndarray:
-        """Returns images of a split, shape (n, height, width, channels), read-only."""
+        """Returns the examples of a split, shape (n, *input_shape), read-only."""
         return self._array(split, "images", (*self._count(split), *self.input_shape))
 
     def labels(self, split: str) -> np.ndarray:
-        """Returns classes of a split, int32 of shape (n,), read-only."""
-        return self._array(split, "labels", self._count(split))
+        """Returns classes of a split, int32 of shape (n, *label_shape), read-only."""
+        return self._array(split, "labels", (*self._count(split), *self.label_shape))
 
     def _count(self, split: str) -> tuple[int]:
         return (int(self.record["counts"][split]),)
@@ -114,7 +141,7 @@ def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
 
 
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.Look | None:
-    """Returns the shape of a data set's images and the number of its classes.
+    """Returns the shape of a data set's examples, the number of its classes, and what they are.
 
     Where it is not prepared yet, what its definition and its files' headers state, or None.
 
@@ -124,7 +151,7 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.L
     if not (records.dataset_folder(results, token) / "record.json").exists():
         return looks.known(definition)
     dataset = load(results, token)
-    return dataset.input_shape, dataset.classes
+    return looks.Look(dataset.input_shape, dataset.classes, dataset.kind)
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:
@@ -186,19 +213,37 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
-    rows = splits.assign(
-        request.where, raw.labels, len(raw.class_names), request.split, raw.drawn, raw.stratified
+    sequences = raw.kind == dataset_definitions.TOKENS
+    drawn = splits.assign(
+        request.where,
+        # Sequences have no class by which they could be drawn.
+        np.zeros(len(raw.labels), np.int32) if sequences else raw.labels,
+        1 if sequences else len(raw.class_names),
+        request.split,
+        raw.drawn,
+        raw.stratified and not sequences,
     )
     chosen = {
-        split: (raw.images, raw.labels, rows[split]) if split in rows else (*raw.given[split], None)
+        split: (raw.images, raw.labels, drawn[split])
+        if split in drawn
+        else (*raw.given[split], None)
         for split in records.SPLITS
     }
+    standard = {}
+    if raw.kind == dataset_definitions.ROWS:
+        mean, deviation = rows.moments(raw.images[drawn["train"]])
+        standard = {"feature_means": mean.tolist(), "feature_deviations": deviation.tolist()}
+        chosen = {
+            split: (rows.standardised(examples, mean, deviation), labels, picked)
+            for split, (examples, labels, picked) in chosen.items()
+        }
     scale = request.scale(1 / 255 if raw.images.dtype == np.uint8 else 1.0, raw.scale)
     counts, class_counts, total = {}, {}, 0
     for split, (images, labels, picked) in chosen.items():
         labels = labels if picked is None else labels[picked]
         counts[split] = len(labels)
-        class_counts[split] = np.bincount(labels, minlength=len(raw.class_names)).tolist()
+        if not sequences:
+            class_counts[split] = np.bincount(labels, minlength=len(raw.class_names)).tolist()
         np.save(request.scratch / f"{split}_labels.npy", labels.astype(np.int32))
         total += _write_images(request.scratch / f"{split}_images.npy", images, picked)
     return {
@@ -206,6 +251,8 @@ def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
         "classes": len(raw.class_names),
         "class_names": list(raw.class_names),
         "input_shape": list(raw.images.shape[1:]),
+        **({} if raw.kind == dataset_definitions.IMAGES else {"kind": raw.kind}),
+        **standard,
         "counts": counts,
         "class_counts": class_counts,
         "source": raw.source,

@@ -1,4 +1,4 @@
-"""Sources that are arrays already: scikit-learn's digits, MNIST, the user's npz."""
+"""Sources that are arrays of images already: scikit-learn's digits, MNIST."""
 
 from __future__ import annotations
 
@@ -78,15 +78,15 @@ def mnist(request: Request) -> Raw:
     reader = _idx_folder if path.is_dir() else _mnist_npz
     sets, checksums = reader(request.where, path)
     for name, (images, labels) in sets.items():
-        _check_images(f"{request.where}: {path}: {name}", images)
+        check_images(f"{request.where}: {path}: {name}", images)
         _check_labels(f"{request.where}: {path}: {name}", labels, len(images))
     (images, labels), (test_images, test_labels) = sets["train"], sets["test"]
     classes = _classes(f"{request.where}: {path}: train", labels, [test_labels])
     rows = _first_of_each_class(request, labels, classes)
-    test = (_stored(test_images, str(path)), test_labels.astype(np.int32))
+    test = (stored(test_images, str(path)), test_labels.astype(np.int32))
     from_test = request.split.get("validation_from") == "test"
     return Raw(
-        _stored(images[rows], str(path)),
+        stored(images[rows], str(path)),
         labels[rows].astype(np.int32),
         [str(index) for index in range(classes)],
         _source(request, MNIST_URL),
@@ -120,7 +120,7 @@ def _source(request: Request, url: str) -> str:
 
 
 def _mnist_npz(where: str, path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    arrays = _read_npz(where, path)
+    arrays = read_npz(where, path)
     keys = ("x_train", "y_train", "x_test", "y_test")
     missing = [key for key in keys if key not in arrays]
     if missing:
@@ -172,75 +172,12 @@ def _read_idx(where: str, path: Path, dimensions: int) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
-def npz(request: Request) -> Raw:
-    """Returns the user's own arrays.
+def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of an npz file.
 
-    Keys `images` and `labels`, or `x_train`, `y_train` and, each with its labels,
-    `x_validation` and `x_test`; a split that is not in the file is drawn from the training
-    part. Images of shape (n, height, width[, channels]): bytes, or floats kept as float32.
-    Labels are integers from 0 on.
+    Raises:
+        UserError: If it is none, is damaged or holds Python objects.
     """
-    path = request.needed_path("an npz file")
-    where = f"{request.where}: {path}"
-    download.check_local(request, path)
-    arrays = _read_npz(request.where, path)
-    pairs = {name: keys for name, keys in _NPZ_KEYS.items() if keys[0] in arrays}
-    if "both" in pairs and "train" in pairs:
-        raise UserError(f"{where}: received images and x_train; expected one of them.")
-    if "both" in pairs:
-        pairs = {"train": pairs["both"]}
-    if "train" not in pairs:
-        raise UserError(
-            f"{where}: received {', '.join(arrays) or 'nothing'}; expected images and labels, or "
-            "x_train and y_train."
-        )
-    sets = {name: _pair(where, arrays, *keys) for name, keys in pairs.items()}
-    images, labels = sets.pop("train")
-    for name, (other, _) in sets.items():
-        if other.shape[1:] != images.shape[1:] or other.dtype != images.dtype:
-            raise UserError(
-                f"{where}: {pairs[name][0]}: received {_look(other)}; expected the look of "
-                f"{pairs['train'][0]}, {_look(images)}."
-            )
-    classes = _classes(
-        f"{where}: {pairs['train'][1]}", labels, [labels for _, labels in sets.values()]
-    )
-    return Raw(
-        images,
-        labels.astype(np.int32),  # now that none is too large for it
-        [str(index) for index in range(classes)],
-        str(request.definition["path"]),
-        {path.name: disk.file_sha256(path)},
-        given={name: (other, labels.astype(np.int32)) for name, (other, labels) in sets.items()},
-    )
-
-
-_NPZ_KEYS = {
-    "both": ("images", "labels"),
-    "train": ("x_train", "y_train"),
-    "validation": ("x_validation", "y_validation"),
-    "test": ("x_test", "y_test"),
-}
-
-
-def _pair(
-    where: str, arrays: dict[str, np.ndarray], images_key: str, labels_key: str
-) -> tuple[np.ndarray, np.ndarray]:
-    if labels_key not in arrays:
-        raise UserError(f"{where}: {images_key} has no {labels_key}; both are expected.")
-    images, labels = arrays[images_key], arrays[labels_key]
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    _check_images(f"{where}: {images_key}", images)
-    _check_labels(f"{where}: {labels_key}", labels, len(images))
-    return _stored(images, f"{where}: {images_key}"), labels
-
-
-def _look(images: np.ndarray) -> str:
-    return f"{images.dtype} {images.shape[1:]}"
-
-
-def _read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -282,7 +219,12 @@ def _check_members(archive: zipfile.ZipFile, stored: int) -> None:
             raise ValueError(f"{info.filename} claims {size} bytes and has fewer")
 
 
-def _check_images(where: str, images: np.ndarray) -> None:
+def check_images(where: str, images: np.ndarray) -> None:
+    """Refuses what is no array of images.
+
+    Raises:
+        UserError: If shape, type or a number is none of an image's.
+    """
     if images.ndim not in (3, 4) or 0 in images.shape:
         raise UserError(
             f"{where}: received shape {images.shape}; (n, height, width[, channels]) is expected."
@@ -295,10 +237,8 @@ def _check_images(where: str, images: np.ndarray) -> None:
 
 def _check_labels(where: str, labels: np.ndarray, count: int) -> None:
     if labels.shape != (count,):
-        one_hot = labels.ndim == 2 and len(labels) == count
-        hint = " One-hot labels become numbers with labels.argmax(axis=1)." if one_hot else ""
         raise UserError(
-            f"{where}: received labels of shape {labels.shape}; ({count},) is expected.{hint}"
+            f"{where}: received labels of shape {labels.shape}; ({count},) is expected."
         )
     if labels.dtype.kind not in "ui":
         raise UserError(f"{where}: received {labels.dtype} labels; integers are expected.")
@@ -326,7 +266,7 @@ def _classes(where: str, labels: np.ndarray, others: list[np.ndarray]) -> int:
     return len(present)
 
 
-def _stored(images: np.ndarray, where: str) -> np.ndarray:
+def stored(images: np.ndarray, where: str) -> np.ndarray:
     """Returns images as they are kept: with channels, as bytes or float32."""
     if images.ndim == 3:
         images = images[..., None]

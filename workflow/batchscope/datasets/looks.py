@@ -1,39 +1,65 @@
-"""What the images of a data set look like, as far as it is known before they are prepared."""
+"""What the examples of a data set look like, as far as it is known before they are prepared."""
 
 from __future__ import annotations
 
 import zipfile
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions
-from batchscope.datasets import arrays, photographs
+from batchscope.catalogue import dataset_definitions, npz_header
+from batchscope.datasets import arrays, own_arrays, photographs, tokens
+from batchscope.datasets import labels as own_labels
+from batchscope.errors import UserError
 
-# Shape of an image (height, width, channels) and number of classes.
-Look = tuple[tuple[int, int, int], int]
+
+class Look(NamedTuple):
+    """What a model is built for.
+
+    Attributes:
+        input_shape: Height, width, channels; features; or length of a sequence.
+        classes: Number of classes.
+        kind: What the examples are, of `dataset_definitions.KINDS`.
+    """
+
+    input_shape: tuple[int, ...]
+    classes: int
+    kind: str = dataset_definitions.IMAGES
 
 
 def known(definition: dict[str, Any]) -> Look | None:
-    """Returns the shape of an image and the number of classes, without reading any image.
+    """Returns the shape of an example, the number of classes and what the examples are.
+
+    No example is read, but for tokens, which are the classes.
 
     None where only its preparation finds it, or finds an error.
 
     Args:
         definition: A resolved definition.
     """
-    find = {"image_folder": _image_folder, "npz": _npz}.get(definition["source"], _constant)
+    ways = {"image_folder": _image_folder, "npz": _npz, "csv": _unknown, "text": _text}
+    find = ways.get(definition["source"], _constant)
     return find(definition)
 
 
 def _constant(definition: dict[str, Any]) -> Look | None:
-    source = definition["source"]
-    if source == "digits":
-        return (8, 8, 1), 10
-    if source == "mnist":  # files of the user's own may hold another data set of its kind
-        return None if definition["path"] else ((28, 28, 1), 10)
-    size = definition["image_size"]
-    return (size, size, 3), 2
+    if definition["source"] == "mnist" and definition["path"]:
+        return None  # files of the user's own may hold another data set of its kind
+    size = definition.get("image_size")
+    found = dataset_definitions.examples(definition) or ((size, size, 3), 2)
+    return Look(*found, dataset_definitions.kind(definition))
+
+
+def _text(definition: dict[str, Any]) -> Look | None:
+    try:
+        characters = tokens.text_path(definition["path"]).read_text("utf-8-sig")
+    except (OSError, ValueError):
+        return None
+    return Look((definition["length"],), len(set(characters)), dataset_definitions.TOKENS)
+
+
+def _unknown(definition: dict[str, Any]) -> None:
+    return None
 
 
 def _image_folder(definition: dict[str, Any]) -> Look | None:
@@ -42,24 +68,33 @@ def _image_folder(definition: dict[str, Any]) -> Look | None:
     except OSError:
         return None
     size = definition["image_size"]
-    return ((size, size, definition["channels"]), len(folders)) if len(folders) > 1 else None
+    return Look((size, size, definition["channels"]), len(folders)) if len(folders) > 1 else None
 
 
 def _npz(definition: dict[str, Any]) -> Look | None:
+    path = dataset_definitions.expanded(definition["path"])
+    kind = dataset_definitions.kind(definition)
     try:
-        with zipfile.ZipFile(dataset_definitions.expanded(definition["path"])) as archive:
-            given = "x_train.npy" in archive.namelist()
-            images, labels = ("x_train", "y_train") if given else ("images", "labels")
-            with archive.open(f"{labels}.npy") as file:
-                classes = len(np.unique(np.lib.format.read_array(file, allow_pickle=False)))
-            with archive.open(f"{images}.npy") as file:
+        if kind == dataset_definitions.TOKENS:
+            parts = own_arrays.sequences("npz", arrays.read_npz("npz", path))
+            tokens_in, _ = parts["train"]
+            classes = tokens.count(parts)
+            return Look(tokens_in.shape[1:], classes, kind)
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            key = next((key for key in npz_header.EXAMPLES if f"{key}.npy" in names), "")
+            with archive.open(f"{'y_train' if key == 'x_train' else 'labels'}.npy") as file:
+                labels = np.lib.format.read_array(file, allow_pickle=False)
+            with archive.open(f"{key}.npy") as file:
                 shape = _shape(file)
-    except arrays.DAMAGED:
+        classes = len(own_labels.numbered(("labels", labels), {})[2])
+    except (*arrays.DAMAGED, UserError):
         return None
-    if len(shape) not in (3, 4) or classes < 2:
+    if kind == dataset_definitions.ROWS and len(shape) == 2:
+        return Look(shape[1:], classes, kind)
+    if kind != dataset_definitions.IMAGES or len(shape) not in (3, 4):
         return None
-    height, width, *channels = shape[1:]
-    return (height, width, channels[0] if channels else 1), classes
+    return Look((*shape[1:], 1)[:3], classes)
 
 
 def _shape(file: IO[bytes]) -> tuple[int, ...]:

@@ -111,8 +111,10 @@ class Raw:
     """A data set as its source gives it, not yet split.
 
     Attributes:
-        images: Examples to be split, shape (n, height, width, channels), uint8 or float32.
-        labels: Their classes, integers of shape (n,).
+        images: Examples to be split: images of shape (n, height, width, channels), uint8 or
+            float32; rows of numbers of shape (n, features), float64 and not yet standardised; or
+            tokens of shape (n, length), int32.
+        labels: Their classes, integers of shape (n,); of tokens one for each position, (n, length).
         class_names: Name of each class.
         source: Where they come from, for people.
         source_sha256: SHA-256 of each file that was read, by its name.
@@ -120,6 +122,7 @@ class Raw:
         scale: Factor for the images, where it is not the usual one.
         stratified: Whether the split is drawn class by class.
         skipped: Files that could not be read: maps of `file` and `reason`.
+        kind: What the examples are, of `dataset_definitions.KINDS`.
     """
 
     images: Images
@@ -131,6 +134,7 @@ class Raw:
     scale: float | None = None
     stratified: bool = True
     skipped: list[dict[str, str]] = field(default_factory=list)
+    kind: str = dataset_definitions.IMAGES
 
     @property
     def drawn(self) -> tuple[str, ...]:

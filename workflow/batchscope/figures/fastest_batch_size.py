@@ -126,7 +126,7 @@ def _handles(scalings: list[Scaling]) -> tuple[list, list[str]]:
 def _notes(every: list[Scaling], scalings: list[Scaling], elsewhere: bool) -> Iterator[str]:
     if len(every) > len(scalings):
         yield "Of each series the lowest target; all others are in critical_batch_size.csv."
-    timed = "examples over the images per second of a timing job, evaluations apart"
+    timed = "examples used over the examples per second of a timing job, evaluations apart"
     yield f"Seconds: {'those of the file' if elsewhere else timed}."
     yield from critical_batch_size.rate_notes(scalings)
 

@@ -61,12 +61,12 @@ PANELS = (
         "memory (MB)",
         {"cpu": "peak resident memory (MB)", "gpu": "peak memory of the GPU (MB)"},
     ),
-    Panel(IMAGES, "Throughput", "images/s"),
+    Panel(IMAGES, "Throughput", "examples/s"),
 )
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns one row per series and batch size: utilisation, memory and images per second.
+    """Returns one row per series and batch size: utilisation, memory and examples per second.
 
     Below them stand the numbers of a document, where the study has some.
     """

@@ -92,7 +92,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the largest batch size, the limit, and memory per image."""
+    """Returns the largest batch size, the limit, and memory per example."""
     parts = [
         utilisation.by_series(frame, "The largest batch size that fits", "is", _largest_words),
         utilisation.by_series(frame, "Memory", "is", _memory_words),
@@ -133,7 +133,7 @@ def _memory_words(rows: pandas.DataFrame) -> str:
     fixed, per_image = (timings.one_number(rows, name) for name in _SUMMARY[3:])
     if not (math.isfinite(fixed) and math.isfinite(per_image)):
         return ""
-    return f"{_megabytes(fixed)}, and {wording.number(per_image)} MB more per image"
+    return f"{_megabytes(fixed)}, and {wording.number(per_image)} MB more per example"
 
 
 def _megabytes(value: float) -> str:
@@ -173,7 +173,7 @@ def _scale(axes: Axes, values: np.ndarray) -> None:
 
 
 def _draw_fit(axes: Axes, rows: pandas.DataFrame) -> None:
-    """Draws fixed memory and memory per image as a line, within the axis."""
+    """Draws fixed memory and memory per example as a line, within the axis."""
     fixed, per_image = (timings.one_number(rows, name) for name in _SUMMARY[3:])
     if not (math.isfinite(fixed) and math.isfinite(per_image)):
         return
@@ -280,7 +280,7 @@ def _legend(figure: Figure, frame: pandas.DataFrame) -> None:
     if frame["memory_limit_mb"].notna().any():
         entries.append((Line2D([], [], **_LIMIT), "limit"))
     if frame["memory_mb_per_image"].notna().any():
-        entries.append((Line2D([], [], **_FIT), "fixed + per image"))
+        entries.append((Line2D([], [], **_FIT), "fixed + per example"))
     canvas.legend(figure, [handle for handle, _ in entries], [word for _, word in entries])
 
 

@@ -1,4 +1,4 @@
-"""Seconds per step against batch size, its fixed cost and its cost per image."""
+"""Seconds per step against batch size, its fixed cost and its cost per example."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     _draw_costs(per_image, groups, _PER_IMAGE, [""] * len(groups), {})
     left.set(title="Time per step", ylabel="time per step (ms)")
     fixed.set(title="Fixed cost per step", xlabel="a (ms)")
-    per_image.set(title="Cost per image", xlabel="b (ms)")
+    per_image.set(title="Cost per example", xlabel="b (ms)")
     timings.notes(
         figure,
         timings.machine_note(frame),
@@ -97,7 +97,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns fixed cost per step and cost per image, and what came back of a delay."""
+    """Returns fixed cost per step and cost per example, and what came back of a delay."""
     groups = timings.series(frame)
     told = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
     if len(told) <= _MOST_TOLD:
@@ -128,7 +128,7 @@ def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
 
 def _sentence(rows: pandas.DataFrame) -> str:
     fixed, per_image = (_told(_estimate(rows, name)) for name in (_FIXED, _PER_IMAGE))
-    text = f"Fixed cost per step {fixed}, cost per image {per_image}"
+    text = f"Fixed cost per step {fixed}, cost per example {per_image}"
     half_batch = timings.one_number(rows, "half_batch")
     if math.isfinite(half_batch):
         text += f"; half of a step is fixed cost at batch size {wording.number(half_batch)}"
@@ -142,7 +142,7 @@ def _extremes(told: list[run_series.Series], column: str, what: str) -> str:
         f"{_ms(timings.one_number(group.frame, column))} ({group.label})"
         for group in (ordered[0], ordered[-1])
     ]
-    what = f"{what} of {len(told)} series" if what else "Cost per image"
+    what = f"{what} of {len(told)} series" if what else "Cost per example"
     return f"{what}: from {ends[0]} to {ends[1]}."
 
 
@@ -194,7 +194,7 @@ def _draw_steps(axes: Axes, frame: pandas.DataFrame, groups: list[run_series.Ser
         sizes = timings.timed(group.frame, _STEP)["batch_size"].to_numpy(float)
         if not np.isfinite(fit).all() or not len(sizes):
             continue
-        # Where the axis starts at no image, so does the line: it begins at the fixed cost.
+        # Where the axis starts at no example, so does the line: it begins at the fixed cost.
         places = np.linspace(0, sizes[-1], 200) if dense else np.geomspace(*sizes[[0, -1]], 200)
         line = _MS * (fit[0] + fit[1] * places)
         if axes.get_yscale() == "log":

@@ -1,4 +1,4 @@
-"""Steps and images per second against batch size, beside the plateau and the ceiling."""
+"""Steps and examples per second against batch size, beside the plateau and the ceiling."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     handles = _draw_panel(left, frame, groups, _STEPS, by_peaks=False)
     _draw_panel(right, frame, groups, _IMAGES, by_peaks=timings.is_dense(frame["batch_size"]))
     left.set(title="Iterations per second", ylabel="iterations/s")
-    right.set(title="Images per second", ylabel="images/s")
+    right.set(title="Examples per second", ylabel="examples/s")
     shares, missing = _draw_shares(right, frame, groups)
     draw_ceilings = _draw_ceilings if len(groups) <= _MOST_LIMITS else _draw_ceilings_of_many
     ceilings, outside = draw_ceilings(right, frame, groups)

@@ -99,7 +99,7 @@ PANELS = (
     ),
     Panel("Energy per epoch", "GPU energy (J)", (Line("joules_per_epoch", "", _MAIN),)),
 )
-# What memory per image is read from, best first: what a process holds, its allocators keep.
+# What memory per example is read from, best first: what a process holds, its allocators keep.
 _MEMORY = {
     "tensorflow_peak_mb": "what TensorFlow's tensors hold at most",
     "gpu_memory_peak_mb": "peak memory of the GPU",
@@ -159,7 +159,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns utilisation at both ends of the batch sizes, and memory per image where resolved."""
+    """Returns utilisation at both ends of the batch sizes, and resolved memory per example."""
     disturbed = timings.disturbed_sizes(frame)
     parts = [
         _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.percent, 0.01),
@@ -294,7 +294,7 @@ def _ends_sentence(
 
 
 def _memory_sentence(frame: pandas.DataFrame) -> str:
-    """Returns memory per image, from the best count that is resolved for any series."""
+    """Returns memory per example, from the best count that is resolved for any series."""
     for column, what in _MEMORY.items():
 
         def tell(rows: pandas.DataFrame, column: str = column) -> str:
@@ -306,7 +306,7 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
                 return ""
             return f"{wording.number(value)} MB, {wording.interval(low, high)}"
 
-        text = by_series(frame, f"Memory per image ({what}, slope over batch size)", "was", tell)
+        text = by_series(frame, f"Memory per example ({what}, slope over batch size)", "was", tell)
         if text:
             return text
     return ""

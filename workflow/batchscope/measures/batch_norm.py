@@ -38,7 +38,7 @@ def estimator(
     Args:
         model: A built classifier, the caller's own: its dropout is switched off for good and
             its momenta are lost.
-        images: Examples, shape (n, height, width, channels), any dtype.
+        images: Examples, shape (n, *input_shape), any dtype.
         scale: Factor that turns the images into what the model was trained on.
         chunk: Examples per forward pass; by the images' size where None.
     """
@@ -46,7 +46,7 @@ def estimator(
     losses.switch_off_dropout(model)
     for layer in found:
         layer.momentum = 0.0  # what a chunk leaves behind is its own statistics
-    chunk = chunk or even_chunk(len(images), losses.chunk_size(images.shape[1:]))
+    chunk = chunk or even_chunk(len(images), losses.chunk_size(images.shape[1:], images.dtype))
 
     @tf.function(
         autograph=False, input_signature=[tf.TensorSpec([None, *images.shape[1:]], images.dtype)]

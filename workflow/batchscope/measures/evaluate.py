@@ -60,14 +60,14 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     from batchscope.training import losses
 
     per_example = losses.example_losses(model)
-    size = losses.chunk_size(model.input_shape[1:])
+    size = losses.chunk_size(model.input_shape[1:], dtype)
 
     # One trace for every chunk of every split, whatever its length.
     @tf.function(
         autograph=False,
         input_signature=[
             tf.TensorSpec(model.input_shape, dtype),
-            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, *losses.label_shape(model)], tf.int32),
         ],
     )
     def sums(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -87,7 +87,7 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
             )
             total += float(chunk_total) + len(chunk) * float(penalty)
             hits += int(chunk_hits)
-        return total / len(images), hits / len(images)
+        return total / len(images), hits / labels.size
 
     return evaluate
 

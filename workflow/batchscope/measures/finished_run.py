@@ -99,8 +99,10 @@ class FinishedRun:
         from batchscope.training import models
 
         shape, classes = self.data.input_shape, self.data.classes
-        seed = int(self.factors["seed"])
-        model = models.build(self.factors["model"], shape, classes, seed, self.model_file)
+        seed, kind = int(self.factors["seed"]), self.data.kind
+        model = models.build(
+            self.factors["model"], shape, classes, seed, self.model_file, kind=kind
+        )
         try:
             models.set_weights(model, *self.weights(which))
         except UserError as error:

@@ -205,12 +205,12 @@ def objective(
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.training import losses
 
-    labels = run.data.labels("train")
+    images, labels = run.data.images("train"), run.data.labels("train")
     indices = subset(len(labels), settings["examples"])
-    chunk = chunk or even_chunk(len(indices), losses.chunk_size(run.data.input_shape))
+    chunk = chunk or even_chunk(len(indices), losses.chunk_size(run.data.input_shape, images.dtype))
     found = losses.Objective(
         run.model(settings.get("weights", "final")),
-        run.data.images("train")[indices],
+        images[indices],
         labels[indices],
         run.data.scale,
         chunk,

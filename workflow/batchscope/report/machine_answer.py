@@ -15,20 +15,20 @@ from batchscope.report.text import format_interval
 
 READING = (
     "Throughput is the median of timed blocks, alone on the machine, in turns over all batch "
-    "sizes. The time of a step is fitted as fixed cost + cost per image \N{MULTIPLICATION SIGN} "
+    "sizes. The time of a step is fitted as fixed cost + cost per example \N{MULTIPLICATION SIGN} "
     "batch size, by relative errors; intervals are 95 % (Student's t over batch sizes, joined with "
     "that over rounds of turns) and say how well the line fits these sizes on this machine, not "
     "how another machine would do. The plateau is what throughput tends to: one over the cost per "
-    "image where the line fits, or else the median of the largest sizes. The knee is where it "
-    "reaches 90 % of that: 9 times fixed cost over cost per image by the fit (interval: delta "
+    "example where the line fits, or else the median of the largest sizes. The knee is where it "
+    "reaches 90 % of that: 9 times fixed cost over cost per example by the fit (interval: delta "
     "method for its logarithm), and the smallest timed size after which no upper quartile of the "
     "blocks falls short. The ceiling is the peak of a matrix product over the operations that the "
-    "model takes per image. It is a bound, and every job measures it once: the highest of the "
+    "model takes per example. It is a bound, and every job measures it once: the highest of the "
     "experiment on the same machine, device, threads and type counts. A difference below the noise "
     "floor, by which a batch size differs from itself, means nothing; above a noise floor of "
     f"{wording.percent(step_cost.MOST_NOISE - 1, 0)} no plateau, knee, ceiling or batch size of "
     "half a step is stated. Steps in the batch size, asked for at "
-    f"{wording.listed(step_stairs.STAIRS)} images, are seen only where their p, adjusted by "
+    f"{wording.listed(step_stairs.STAIRS)} examples, are seen only where their p, adjusted by "
     "Holm's method over the configurations of the experiment and these steps, is below "
     f"{step_cost.LEVEL:g}."
 )
@@ -77,7 +77,7 @@ def build(frame: pandas.DataFrame, throughput: pandas.DataFrame) -> dict[str, An
 
 
 def _by_size(throughput: pandas.DataFrame, row: Row) -> dict[int, float]:
-    """Returns batch size -> images/s of a configuration, where it was timed, in order of size."""
+    """Returns batch size -> examples/s of a configuration, where it was timed, in order of size."""
     same = throughput["machine"].eq(row["machine"]) & throughput["sweep"].eq(row["sweep"])
     known = throughput[same].dropna(subset="images_per_second").sort_values("batch_size")
     return dict(zip(known["batch_size"], known["images_per_second"], strict=True))
@@ -91,18 +91,18 @@ def _throughput(row: Row) -> str:
     last, parts = len(sizes) - 1, _MOST_SIZES - 1
     places = dict.fromkeys(round(last * part / parts) for part in range(parts + 1))
     told = [f"{sizes[place]}: {_number(row['by_size'][sizes[place]])}" for place in places]
-    return f"{', '.join(told)} images/s"
+    return f"{', '.join(told)} examples/s"
 
 
 def _highest(row: Row) -> str:
-    return _with_unit(row.get("highest_images_per_second"), "images/s")
+    return _with_unit(row.get("highest_images_per_second"), "examples/s")
 
 
 def _plateau(row: Row) -> str:
     plateau = row.get("plateau_images_per_second")
     if plateau is None:
         return _noisy(row)
-    share = f"{_with_unit(plateau, 'images/s')}; {_SHARE} of it: {_number(_SHARE_OF * plateau)}"
+    share = f"{_with_unit(plateau, 'examples/s')}; {_SHARE} of it: {_number(_SHARE_OF * plateau)}"
     return f"{share}, beyond the sizes by the fit" if _rises(row) else share
 
 
@@ -195,8 +195,8 @@ def _ceiling(row: Row) -> str:
     lowest = row.get("matmul_flops_per_second_lowest", peak)
     others = f" (measured from {wording.cell(lowest / 1e9, 3)} on)" if lowest < peak else ""
     return (
-        f"{_with_unit(ceiling, 'images/s')} ({wording.cell(peak / 1e9, 3)} GFLOP/s{others} over "
-        f"{wording.cell(flops / 1e6, 3)} MFLOP per image){reached}"
+        f"{_with_unit(ceiling, 'examples/s')} ({wording.cell(peak / 1e9, 3)} GFLOP/s{others} over "
+        f"{wording.cell(flops / 1e6, 3)} MFLOP per example){reached}"
     )
 
 
@@ -205,7 +205,7 @@ def _memory(row: Row) -> str:
     if per_image is None:
         return ""
     fixed = wording.cell(row["memory_fixed_mb"], 3)
-    return f"{wording.cell(per_image, 3)} MB per image, beside {fixed} MB"
+    return f"{wording.cell(per_image, 3)} MB per example, beside {fixed} MB"
 
 
 def _largest(row: Row) -> str:
@@ -225,7 +225,7 @@ _ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("Plateau", _plateau),
     (f"Knee: batch size of {_SHARE} of the plateau", _knee),
     ("Fixed cost of a step", _fixed),
-    ("Cost per image", _per_image),
+    ("Cost per example", _per_image),
     ("Half of a step is fixed cost at batch size", _half),
     ("Steps in the batch size", _steps),
     ("Ceiling", _ceiling),

@@ -134,12 +134,13 @@ def _told_of_seconds(scaling: Scaling) -> Iterator[str]:
                     parts.append(f"{size}: {ratio.mean:.2f}{ends}")
             yield f"    {', '.join(parts)}"
     if scaling.step is None and scaling.cost is not None:
-        yield "  no fastest size in closed form: the fitted cost of a step or image is not positive"
+        cost = "the fitted cost of a step or example is not positive"
+        yield f"  no fastest size in closed form: {cost}"
     if scaling.step is None:
         return
     fixed, per_image = (wording.number(1e3 * each) for each in scaling.step)
     half = wording.number(scaling.step[0] / scaling.step[1])
-    yield f"  a step takes {fixed} ms + {per_image} ms per image (B_half {half})"
+    yield f"  a step takes {fixed} ms + {per_image} ms per example (B_half {half})"
     if scaling.fastest:
         best = scaling.fastest
         yield (

@@ -40,7 +40,7 @@ def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
     counts = record.get("counts") or {}
     splits = list(counts)
     pairs = [("Name in paths", token), ("Source", plain(record.get("source")))]
-    pairs += [(f"Images, {split}", plain(counts[split])) for split in splits]
+    pairs += [(f"Examples, {split}", plain(counts[split])) for split in splits]
     if record.get("input_shape"):
         pairs.append(("Shape", " \N{MULTIPLICATION SIGN} ".join(map(str, record["input_shape"]))))
     for key, label in _DATASET_LABELS.items():
@@ -76,7 +76,7 @@ def _dataset_value(key: str, value: Any) -> str:
 
 
 def _balance(record: dict[str, Any], splits: list[str]) -> list[tuple[str, list[int]]]:
-    """Returns class -> images per split."""
+    """Returns class -> examples per split."""
     per_split = record.get("class_counts") or {}
     lists = [per_split.get(split) or [] for split in splits]
     labels = record.get("class_names") or []

@@ -35,7 +35,7 @@ def warnings(token: str, record: dict[str, Any]) -> Iterator[str]:
     if lacking:
         text = wording.count(len(lacking), "class has", "classes have")
         named = _some(lacking, len(lacking))
-        yield f"{where}: {text} no image in the validation or test set: {named}."
+        yield f"{where}: {text} no example in the validation or test set: {named}."
 
 
 def _lacking(record: dict[str, Any]) -> Iterator[str]:

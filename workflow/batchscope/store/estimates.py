@@ -86,18 +86,16 @@ class History:
             definition: Of its data set.
         """
         found = self._bytes.get(subject(factors))
-        if found is None and (images := self._images(factors["dataset"], definition)):
-            count = weight_counts.stored(factors["model"], *images)
+        if found is None and (look := self._look(factors["dataset"], definition)):
+            count = weight_counts.stored(factors["model"], *look)
             found = None if count is None else _FLOAT_BYTES * count
         return found
 
-    def _images(
-        self, dataset: str, definition: dict[str, Any]
-    ) -> tuple[tuple[int, int, int], int] | None:
-        """Returns the shape of a data set's images and its classes; None where unknown."""
+    def _look(self, dataset: str, definition: dict[str, Any]) -> tuple[tuple[int, ...], int] | None:
+        """Returns the shape of a data set's examples and its classes; None where unknown."""
         path = records.dataset_folder(self._results, dataset) / "record.json"
         if not path.exists():
-            return dataset_definitions.images(definition)
+            return dataset_definitions.examples(definition)
         record = disk.read_json(path)
         known = "input_shape" in record and "classes" in record
         return (tuple(record["input_shape"]), record["classes"]) if known else None
@@ -192,8 +190,14 @@ def data_bytes(definition: dict[str, Any]) -> float | None:
         return sum(dataset_definitions.class_members(definition) or ()) * (8 * 8 + 4)
     if source == "mnist":
         return sum(dataset_definitions.mnist_images(definition).values()) * (28 * 28 + 4)
-    if source == "npz":
+    if source in ("npz", "csv"):  # a number of a table has about as many bytes as its text
         return float(os.path.getsize(dataset_definitions.expanded(definition["path"])))
+    if source in ("breast_cancer", "wine"):
+        shape, _ = dataset_definitions.examples(definition) or ((0,), 0)
+        return 4.0 * (shape[0] + 1) * sum(dataset_definitions.class_members(definition) or ())
+    if source == "text":  # a character is a token and a label, and a byte or more in its file
+        path = definition["path"]
+        return 8.0 * os.path.getsize(dataset_definitions.expanded(path)) if path else None
     image = definition["image_size"] ** 2 * definition.get("channels", 3)
     if source in ("cats_vs_dogs", "patches"):
         members = definition["per_class"] or dataset_definitions.CATS_PER_CLASS

@@ -50,7 +50,7 @@ def dataset_folder(results: Path | str, dataset: str) -> Path:
 
 
 def training_images(results: Path | str, dataset: str) -> int | None:
-    """Returns the training images of a prepared data set; None where none is prepared.
+    """Returns the training examples of a prepared data set; None where none is prepared.
 
     Raises:
         UserError: If its record is damaged.
@@ -61,6 +61,17 @@ def training_images(results: Path | str, dataset: str) -> int | None:
     counts = disk.read_json(path).get("counts")
     train = counts.get("train") if isinstance(counts, dict) else None
     return train if isinstance(train, int) else None
+
+
+def sequence_length(results: Path | str, dataset: str) -> int | None:
+    """Returns the tokens of an example of a prepared data set; None where it has no sequences.
+
+    Raises:
+        UserError: If its record is damaged.
+    """
+    path = dataset_folder(results, dataset) / "record.json"
+    record = disk.read_json(path) if path.exists() else {}
+    return record["input_shape"][0] if record.get("kind") == "tokens" else None
 
 
 def run_folder(results: Path | str, run: str) -> Path:

@@ -379,7 +379,7 @@ def study(
     Args:
         path: The file.
         scale: `full`, or `reduced` for the smaller form.
-        recorded: Gives the training images of a data set that is prepared.
+        recorded: Gives the training examples of a data set that is prepared.
 
     Raises:
         ConfigError: With every problem of structure and of meaning.

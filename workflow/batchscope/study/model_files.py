@@ -26,7 +26,9 @@ BUILT_IN_MODELS = (
     "keskar_f1",
     "keskar_f1_plain",
     "lheureux_cnn",
+    "mlp",
     "small_cnn",
+    "tiny_transformer",
     "tutorial_cnn",
 )
 

@@ -51,7 +51,7 @@ _RUN_COUNT = Parameter(
 )
 
 
-# From a data set's token to its training images, where it is prepared.
+# From a data set's token to its training examples, where it is prepared.
 Recorded = Callable[[str], int | None]
 
 
@@ -70,7 +70,7 @@ def make(
     Args:
         config: As `config.load` returns it.
         scale: `full`, or `reduced` for the smaller form.
-        recorded: Gives the training images of a data set that is prepared.
+        recorded: Gives the training examples of a data set that is prepared.
         folder: Where the file lies: tables of one's own runs lie beside it.
 
     Raises:
@@ -175,9 +175,10 @@ class _Planner:
         self.runs: dict[str, Run] = {}
         self.datasets: dict[str, tuple[str, dict[str, Any]] | None] = {}
         self.models: dict[str, tuple[str, str | None] | None] = {}
-        self.sizes: dict[str, int | None] = {}  # training images by data set
+        self.sizes: dict[str, int | None] = {}  # training examples by data set
         self.sources: dict[str, str] = {}
         self.sides: dict[str, int | None] = {}  # height and width of images by data set
+        self.kinds: dict[str, str | None] = {}  # what its examples are, by data set
         self.reader = Reader(self.findings, self.datasets, self.models)
 
     # Sections.
@@ -245,6 +246,7 @@ class _Planner:
                 )
                 self.sources[token] = definition["source"]
                 self.sides[token] = dataset_definitions.image_side(definition)
+                self.kinds[token] = dataset_definitions.kind(definition)
 
     def _read_models(self) -> None:
         built_in = model_files.BUILT_IN_MODELS
@@ -425,7 +427,7 @@ class _Planner:
         timed = not OF_TRAININGS.keys().isdisjoint(measures)
         for index, factors, find in grid.combinations():
             size, source = (of.get(factors["dataset"]) for of in (self.sizes, self.sources))
-            self._check_images(factors, find)
+            self._check_examples(factors, find)
             self._check(incompatible_factors.of_training(factors, size, source), find)
             for seed in grid.seeds:
                 run = {**factors, "seed": seed}
@@ -446,7 +448,7 @@ class _Planner:
         found = []
         for _, factors, find in grid.combinations():
             size = self.sizes.get(factors["dataset"])
-            self._check_images(factors, find)
+            self._check_examples(factors, find)
             self._check(incompatible_factors.of_timing(factors, size, timings), find)
             found.append(factors)
         grouped = tuple(sweep_names.group(found))
@@ -465,9 +467,9 @@ class _Planner:
         """Reports what is wrong with one combination."""
         self.findings.report(*(Problem(find(factor), text) for factor, text in wrong))
 
-    def _check_images(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
-        side = self.sides.get(factors["dataset"])
-        self._check(incompatible_factors.of_images(factors, side), find)
+    def _check_examples(self, factors: dict[str, Any], find: Callable[[str], Place]) -> None:
+        kind, side = (of.get(factors["dataset"]) for of in (self.kinds, self.sides))
+        self._check(incompatible_factors.of_examples(factors, kind, side), find)
 
     def _run_name(self, place: Place, factors: dict[str, Any], timed: bool) -> str | None:
         try:

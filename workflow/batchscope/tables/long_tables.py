@@ -341,11 +341,11 @@ def _timed(
 
 
 def _speeds(place: job_files.Place, study: Study, experiment: Experiment) -> Callable[[str], float]:
-    """Returns a function of a run: images per second of its timing job.
+    """Returns a function of a run: examples per second of its timing job.
 
     The n-th seed's is the n-th job of its configuration, so that seeds share no error of a time.
     """
-    found: dict[tuple[str, int], float] = {}  # timing configuration and seed -> images per second
+    found: dict[tuple[str, int], float] = {}  # timing configuration and seed -> examples per second
     beside = _speeds_beside(place, study, experiment)
 
     def speed(run: str) -> float:
@@ -364,7 +364,7 @@ def _speeds(place: job_files.Place, study: Study, experiment: Experiment) -> Cal
 def _speeds_beside(
     place: job_files.Place, study: Study, experiment: Experiment
 ) -> dict[tuple[str, int], float]:
-    """Returns the images per second of the experiments of times beside one.
+    """Returns the examples per second of the experiments of times beside one.
 
     Of a sweep whose steps are driven as a training's are: the median of its blocks, by timing
     configuration and number of the job.

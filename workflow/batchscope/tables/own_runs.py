@@ -94,7 +94,7 @@ def check_default_targets(runs: OwnRuns) -> None:
 
 
 def step_seconds(text: str) -> tuple[float, float]:
-    """Returns the fixed cost of a step and the cost per image that `0.002,0.0001` states, in s.
+    """Returns the fixed cost of a step and the cost per example that `0.002,0.0001` states, in s.
 
     Raises:
         UserError: If these are not two numbers above 0.
@@ -106,6 +106,6 @@ def step_seconds(text: str) -> tuple[float, float]:
     if not (0 < fixed < math.inf and 0 < per_image < math.inf):
         raise UserError(
             f"--step-seconds: received {problems.show(text)}; two numbers above 0 are expected: "
-            "the fixed cost of a step and the cost per image in seconds, as 0.002,0.0001."
+            "the fixed cost of a step and the cost per example in seconds, as 0.002,0.0001."
         )
     return fixed, per_image

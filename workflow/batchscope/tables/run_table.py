@@ -110,6 +110,9 @@ class _Reader:
         for measure in experiment.trainings.measures:
             row.update(self._measure(run, measure, experiment))
         row["train_seconds"] = _product(row.get("epochs_run"), row.get("seconds_per_epoch"))
+        length = records.sequence_length(self.results, run.partition("+")[0])
+        row["tokens_per_update"] = length and length * run_names.parse_run(run)["batch_size"]
+        row["tokens_per_second"] = _product(length, row.get("images_per_second"))
         return row
 
     def _measure(self, run: str, measure: str, experiment: Experiment) -> dict[str, Any]:
@@ -137,8 +140,8 @@ class _Reader:
         return self._shared[path]
 
 
-def _product(epochs: float | None, seconds: float | None) -> float:
-    return NAN if epochs is None or seconds is None else epochs * seconds
+def _product(count: float | None, each: float | None) -> float:
+    return NAN if count is None or each is None else count * each
 
 
 def _lowest(rows: list[dict[str, float]], column: str) -> float:

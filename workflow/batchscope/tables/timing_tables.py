@@ -120,11 +120,21 @@ def over_jobs(
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns one row per timing job and batch size: medians and quartiles of its blocks."""
     rows = [
-        {**timing.first, **_speed(size, timing.record.get("train_examples"))}
+        {**timing.first, **_tokens(results, timing, size)}
         for timing in find(results, study, experiment, "throughput")
         for size in timing.record["sizes"]
     ]
     return _frame(COLUMNS["throughput_by_job.csv"], rows)
+
+
+def _tokens(results: Path | str, timing: Timing, size: dict[str, Any]) -> Row:
+    """Returns a row of a batch size, with tokens where the examples are sequences of them."""
+    row = _speed(size, timing.record.get("train_examples"))
+    length = records.sequence_length(results, timing.sweep.factors["dataset"])
+    if length and row.get("images_per_second"):
+        row["tokens_per_second"] = length * row["images_per_second"]
+        row["tokens_per_update"] = length * size["batch_size"]
+    return row
 
 
 def _speed(size: dict[str, Any], examples: int | None) -> Row:
@@ -313,7 +323,7 @@ def _peak_of(timing: Timing) -> tuple[Any, ...]:
 
 
 def _ceiling(timing: Timing, peaks: Peaks) -> Row:
-    """Returns peak, operations and their ratio: the images per second that the peak allows.
+    """Returns peak, operations and their ratio: the examples per second that the peak allows.
 
     A throughput over it is the model FLOPs utilisation of Chowdhery et al. 2022 (arXiv
     2204.02311, appendix B), against a measured peak.

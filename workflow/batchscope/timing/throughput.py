@@ -1,4 +1,4 @@
-"""Steps and images per second over batch sizes, timed in turns, alone on the machine.
+"""Steps and examples per second over batch sizes, timed in turns, alone on the machine.
 
 Short blocks of every batch size are timed round after round, each round in a random order of
 its own: what drifts or disturbs the machine then falls on all batch sizes alike. A block during
@@ -175,7 +175,7 @@ def measure(
 
     Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
     process, where that is TensorFlow's: the peak of a matrix product, and the operations that
-    the model takes per image. A sweep with a delay has the blocks without it as well.
+    the model takes per example. A sweep with a delay has the blocks without it as well.
 
     Args:
         results: The folder of all results.

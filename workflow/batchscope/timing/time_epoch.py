@@ -88,7 +88,7 @@ def time_blocks(
 
 
 def summary(blocks: list[dict[str, float]], examples: int) -> dict[str, float]:
-    """Returns the median and the quartiles of the blocks, and images per second."""
+    """Returns the median and the quartiles of the blocks, and examples per second."""
     seconds = [block["seconds_per_epoch"] for block in blocks]
     low, median, high = np.percentile(seconds, [25, 50, 75])
     return {
@@ -128,7 +128,7 @@ def measure(
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    model = models.build(*given, factors["precision"])
+    model = models.build(*given, factors["precision"], data.kind)
     images, labels = augmentations.extended(
         factors["augmentation"], data.images("train"), data.labels("train")
     )

@@ -79,7 +79,7 @@ def joules_per_epoch(joules: float, images: int, examples: int) -> float:
     Args:
         joules: Energy over a training, or a part of one.
         images: Images that it trained on.
-        examples: Images of an epoch.
+        examples: Examples of an epoch.
     """
     return joules * examples / images
 

@@ -18,15 +18,23 @@ from batchscope import private_interfaces
 # network stay well under 1 GB.
 CHUNK_VALUES = 2**22
 FEWEST, MOST = 64, 2048
+# Numbers that a token stands for: a network makes a vector of it at once, and logits in the end.
+TOKEN_VALUES = 512
 
 
-def chunk_size(input_shape: tuple[int, ...]) -> int:
-    """Returns the examples of a forward pass, by the shape of one example."""
-    return max(FEWEST, min(MOST, CHUNK_VALUES // math.prod(input_shape)))
+def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
+    """Returns the examples of a forward pass, by the shape and type of one example."""
+    values = math.prod(input_shape) * (TOKEN_VALUES if dtype == np.int32 else 1)
+    return max(FEWEST, min(MOST, CHUNK_VALUES // values))
 
 
 def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
-    """Returns images as float32 times `scale`: bytes become numbers inside the graph."""
+    """Returns images as float32 times `scale`: bytes become numbers inside the graph.
+
+    Tokens, the only examples that are int32, stay what they are.
+    """
+    if images.dtype == tf.int32:
+        return images
     return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
 
 
@@ -58,6 +66,9 @@ def penalties(model: keras.Model) -> list[tf.Tensor]:
 def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple]:
     """Returns a function (labels, outputs) -> (loss, hit) per example for a classifier.
 
+    Of a model that predicts each position of a sequence the loss of an example is the mean over
+    its positions, and every position has a hit: labels and hits have shape (n, length).
+
     One output unit means binary cross-entropy, several mean categorical cross-entropy, both
     computed from the logits. `outputs` must be what the model returned, untouched.
     """
@@ -72,9 +83,23 @@ def example_losses(model: keras.Model) -> Callable[[tf.Tensor, tf.Tensor], tuple
         numbers = logits(outputs)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=numbers)
         predicted = tf.argmax(numbers, axis=-1, output_type=labels.dtype)
+        if labels.shape.rank == 2:
+            losses = tf.reduce_mean(losses, axis=-1)
         return losses, tf.equal(predicted, labels)
 
     return binary if model.output_shape[-1] == 1 else categorical
+
+
+def label_shape(model: keras.Model) -> tuple[int | None, ...]:
+    """Returns the shape of an example's labels: (), or (length,) where each position has one."""
+    return tuple(model.output_shape[1:-1])
+
+
+def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
+    """Returns gradients as tensors: that of an embedding is one of the rows that were looked up."""
+    return [
+        tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients
+    ]
 
 
 def switch_off_dropout(model: keras.Model) -> None:
@@ -105,7 +130,8 @@ def _graph(
 def _gradients(
     tape: tf.GradientTape, target: tf.Tensor, values: list[tf.Tensor]
 ) -> list[tf.Tensor]:
-    return tape.gradient(target, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    none = tf.UnconnectedGradients.ZERO
+    return dense(tape.gradient(target, values, unconnected_gradients=none))
 
 
 def _flat(tensors: list[tf.Tensor]) -> tf.Tensor:
@@ -122,10 +148,10 @@ class Objective:
 
     Args:
         model: A built classifier.
-        images: Examples, shape (n, height, width, channels), any dtype.
-        labels: Integer classes, shape (n,).
+        images: Examples, shape (n, *input_shape), any dtype.
+        labels: Integer classes, shape (n,), or (n, length) where each position has one.
         scale: Factor that turns the images into what the model was trained on.
-        chunk: Examples per forward pass; by the images' size where None.
+        chunk: Examples per forward pass; by the examples' size where None.
         batch_statistics: Normalise by the statistics of each chunk in place of the moving
             ones. The model's dropout layers are switched off for good, and its moving
             statistics drift (they play no part), so the model must be the caller's own.
@@ -152,12 +178,12 @@ class Objective:
         self._example_losses = example_losses(model)
         if batch_statistics:
             switch_off_dropout(model)
-        self._chunk = chunk or chunk_size(images.shape[1:])
+        self._chunk = chunk or chunk_size(images.shape[1:], images.dtype)
         self.place(images, labels)
         # One trace for all chunks, the last and smaller one too.
         examples = [
             tf.TensorSpec([None, *images.shape[1:]], self._chunks[0][0].dtype),
-            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, *np.shape(labels)[1:]], tf.int32),
         ]
         vector = tf.TensorSpec([self.size], tf.float64)
         attributes = {"_noinline": True} if whole else None
@@ -170,10 +196,11 @@ class Objective:
         """Puts the examples on the device, once: every later call only computes.
 
         Args:
-            images: Examples of the same shape and dtype, shape (n, height, width, channels).
-            labels: Integer classes, shape (n,).
+            images: Examples of the same shape and dtype, shape (n, *input_shape).
+            labels: Their classes, of the same shape.
         """
         self.examples = len(images)
+        self.predictions = np.size(labels)
         self.evaluations = 0  # of loss and gradient
         self._chunks = [
             (
@@ -260,7 +287,7 @@ class Objective:
         sums = [self._sums(images, labels) for images, labels in self._chunks]
         loss = sum(float(total) for total, _ in sums) / self.examples
         hits = sum(int(hits) for _, hits in sums)
-        return loss, hits / self.examples
+        return loss, hits / self.predictions
 
     def totals(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """Returns the summed loss and the hits of each chunk, at the current weights.
@@ -361,7 +388,7 @@ def together(objectives: Sequence[Objective]) -> Callable[[], list[tuple[float, 
 
     def evaluate() -> list[tuple[float, float]]:
         return [
-            (sum(sums.numpy().tolist()) / each.examples, int(hits.numpy().sum()) / each.examples)
+            (sum(sums.numpy().tolist()) / each.examples, int(hits.numpy().sum()) / each.predictions)
             for each, (sums, hits) in zip(objectives, graph(), strict=True)
         ]
 

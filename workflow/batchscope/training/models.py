@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from batchscope.catalogue import run_names
+from batchscope.catalogue import dataset_definitions, run_names
 from batchscope.errors import UserError
 from batchscope.training import user_models
 from batchscope.training.networks import BUILDERS, Shape
@@ -25,6 +25,7 @@ def build(
     model_file: Path | str | None = None,
     scope: AbstractContextManager | None = None,
     precision: str = "float32",
+    kind: str = dataset_definitions.IMAGES,
 ) -> keras.Model:
     """Returns a freshly initialised network; the same one for the same arguments.
 
@@ -34,13 +35,15 @@ def build(
 
     Args:
         token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        input_shape: Height, width, channels.
+        input_shape: Of an example: height, width, channels of an image; features of a row;
+            length of a sequence.
         classes: Number of classes.
         seed: Fixes the initial weights.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
         precision: Keras's policy for layers that state none: `float32`, or `mixed_bfloat16` or
             `mixed_float16`, whose weights are float32 all the same.
+        kind: What the examples are, of `dataset_definitions.KINDS`.
 
     Raises:
         UserError: If the network is unknown or does not fit the data, or the file is not the
@@ -49,9 +52,9 @@ def build(
     name, digest = run_names.split_token(token)
     keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(seed)
-    shape = (int(input_shape[0]), int(input_shape[1]), int(input_shape[2]))
+    shape = tuple(int(size) for size in input_shape)
     with _policy(precision):
-        return _build(name, digest, shape, classes, model_file, scope)
+        return _build(name, digest, shape, classes, model_file, scope, kind)
 
 
 @contextmanager
@@ -71,9 +74,10 @@ def _build(
     classes: int,
     model_file: Path | str | None,
     scope: AbstractContextManager | None,
+    kind: str,
 ) -> keras.Model:
     if digest is not None:
-        return user_models.build(name, digest, model_file, shape, classes, scope)
+        return user_models.build(name, digest, model_file, shape, classes, scope, kind)
     if name not in BUILDERS:
         known = ", ".join(BUILDERS)
         raise UserError(f"model: received {name!r}; expected one of {known}, or a file.")
@@ -82,7 +86,7 @@ def _build(
             return BUILDERS[name](shape, classes)
     except Exception as error:  # Keras raises nearly anything for images that are too small
         what = user_models.said(error)
-        raise UserError(f"model {name}: cannot be built for images {shape}: {what}") from error
+        raise UserError(f"model {name}: cannot be built for examples {shape}: {what}") from error
 
 
 def weights(model: keras.Model) -> tuple[Arrays, Arrays]:

@@ -196,7 +196,7 @@ def _compute(
         parts = [tf.math.multiply_no_nan(mean, present)]
         parts += [tf.math.multiply_no_nan(penalty, share) for penalty in penalties]
         loss = tf.add_n(parts)
-    gradients = tape.gradient(loss, weights)
+    gradients = losses.dense(tape.gradient(loss, weights))
     state = [
         _state_move(value, was, after.get_current_value(variable), share)
         for variable, value, was in zip(model.non_trainable_variables, old, given, strict=True)

@@ -28,8 +28,8 @@ class Examples:
     """What is trained on.
 
     Attributes:
-        images: Shape (n, height, width, channels), any dtype.
-        labels: Integer classes, shape (n,).
+        images: Shape (n, *input_shape), any dtype; tokens are int32.
+        labels: Integer classes, shape (n,), or (n, length) where each position has one.
         scale: Factor that turns the images into what the model is trained on.
     """
 
@@ -61,7 +61,7 @@ class Batches:
 
 
 class Totals(NamedTuple):
-    """Sums over the examples of an epoch so far: of their losses, and of the correct ones."""
+    """Sums over the examples of an epoch so far: of their losses, and of correct predictions."""
 
     loss: float = 0.0
     hits: int = 0
@@ -191,7 +191,7 @@ class StepLoop:
                     loss = tf.add_n([tf.reduce_mean(example), *losses.penalties(model)])
                     part = loss if share is None else share * loss
                     part = optimizers.scaled_loss(optimizer, part)
-                return loss, hits, tape.gradient(part, values)
+                return loss, hits, losses.dense(tape.gradient(part, values))
 
             return evaluate
 

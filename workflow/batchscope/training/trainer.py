@@ -103,6 +103,7 @@ class Training:
             model_file,
             replicas.scope(self.factors),
             self.factors["precision"],
+            self.data.kind,
         )
         self.initial = models.weights(self.model)
         self.images, self.labels = augmentations.extended(
@@ -286,7 +287,7 @@ class Training:
             "step": steps,
             "learning_rate": self._learning_rate(steps - 1),
             "train_loss": progress.loss / self.examples,
-            "train_accuracy": progress.hits / self.examples,
+            "train_accuracy": progress.hits / self.labels.size,
             "validation_loss": loss,
             "validation_accuracy": accuracy,
             "seconds": progress.epoch_seconds,

@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from batchscope import private_interfaces, wording
+from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
 from batchscope.study import model_files
 from batchscope.training.networks import Shape
@@ -32,6 +33,7 @@ def build(
     input_shape: Shape,
     classes: int,
     scope: AbstractContextManager | None = None,
+    kind: str = dataset_definitions.IMAGES,
 ) -> keras.Model:
     """Returns the model of a user's file; a functional one of what has no input of its own.
 
@@ -39,13 +41,16 @@ def build(
         name: The model's name in the configuration.
         digest: Of the file and its modules, when the runs were planned.
         model_file: The file; it defines `build(input_shape, classes) -> keras.Model`.
-        input_shape: Height, width, channels.
+        input_shape: Of an example: height, width, channels of an image; features of a row;
+            length of a sequence.
         classes: Number of classes.
         scope: Where variables are to be made.
+        kind: What the examples are, of `dataset_definitions.KINDS`; of tokens each position is
+            predicted.
 
     Raises:
         UserError: If the file is not there, is not the one that was planned with, fails, or its
-            model is no classifier of such images.
+            model is no classifier of such examples.
     """
     if model_file is None or not Path(model_file).is_file():
         raise UserError(f"models.{name}: received {model_file}; expected an existing .py file.")
@@ -57,12 +62,13 @@ def build(
     builder = getattr(_import(Path(model_file)), "build", None)
     if not callable(builder):
         raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
-    doing = f"cannot be built for images {input_shape}"
+    dtype = "int32" if kind == dataset_definitions.TOKENS else "float32"
+    doing = f"cannot be built for examples {input_shape}"
     with _telling(model_file, doing), scope or nullcontext():
-        model = _with_input(builder(input_shape, classes), input_shape)
-    _check(model, str(model_file), input_shape, classes)
-    with _telling(model_file, f"cannot be called on images {input_shape}"):
-        wrong = _wrong_outputs(model, input_shape)
+        model = _with_input(builder(input_shape, classes), input_shape, dtype)
+    _check(model, str(model_file), input_shape, classes, kind)
+    with _telling(model_file, f"cannot be called on examples {input_shape}"):
+        wrong = _wrong_outputs(model, input_shape, dtype)
     if wrong:
         raise UserError(f"{model_file}: {wrong}")
     return model
@@ -160,16 +166,16 @@ def _input_shape(model: keras.Model) -> object:
         return None
 
 
-def _with_input(model: object, input_shape: Shape) -> object:
+def _with_input(model: object, input_shape: Shape, dtype: str) -> object:
     """Returns a functional model of one that has no input yet; this makes its weights."""
     if not isinstance(model, keras.Model) or _input_shape(model) is not None:
         return model
-    inputs = keras.Input(input_shape, name="images")
+    inputs = keras.Input(input_shape, name="images", dtype=dtype)
     # The same name: it is no part of the names of weights (see models.weights).
     return keras.Model(inputs, model(inputs), name=model.name)
 
 
-def _check(model: object, where: str, input_shape: Shape, classes: int) -> None:
+def _check(model: object, where: str, input_shape: Shape, classes: int, kind: str) -> None:
     if not isinstance(model, keras.Model):
         raise UserError(
             f"{where}: received {type(model).__name__}; build must return a keras.Model."
@@ -179,8 +185,11 @@ def _check(model: object, where: str, input_shape: Shape, classes: int) -> None:
             f"{where}: takes input {model.input_shape}; expected one input {(None, *input_shape)}."
         )
     units = (classes, 1) if classes == 2 else (classes,)
-    if model.output_shape not in [(None, number) for number in units]:
-        wanted = wording.listed((str((None, number)) for number in units), "or")
+    expected = [(None, number) for number in units]
+    if kind == dataset_definitions.TOKENS:  # one output for each position
+        expected = [(None, *input_shape, classes)]
+    if model.output_shape not in expected:
+        wanted = wording.listed(map(str, expected), "or")
         raise UserError(f"{where}: gives output {model.output_shape}; expected {wanted}.")
     if not model.trainable_variables:
         raise UserError(f"{where}: has no trainable weights; expected at least one layer of them.")
@@ -188,19 +197,20 @@ def _check(model: object, where: str, input_shape: Shape, classes: int) -> None:
 
 def _fits(shape: object, input_shape: Shape) -> bool:
     """Tells whether a model's input shape, with None for any size, takes `input_shape`."""
-    if not isinstance(shape, tuple) or len(shape) != 4 or shape[0] is not None:
+    rank = len(input_shape) + 1
+    if not isinstance(shape, tuple) or len(shape) != rank or shape[0] is not None:
         return False
     return all(size in (None, wanted) for size, wanted in zip(shape[1:], input_shape, strict=True))
 
 
-def _wrong_outputs(model: keras.Model, input_shape: Shape) -> str | None:
+def _wrong_outputs(model: keras.Model, input_shape: Shape, dtype: str) -> str | None:
     """Returns why outputs cannot be trained on with a cross-entropy, or None.
 
     Probabilities whose logits Keras has lost would be taken for logits, and the logits behind
     several sigmoids for those of a softmax.
     """
     several = model.output_shape[-1] > 1
-    images = tf.ones((2, *input_shape))
+    images = tf.ones((2, *input_shape), dtype)
     last = []  # of the graphs of training and inference, which are made and not run
 
     @tf.function(autograph=False)

@@ -64,7 +64,7 @@ ENTRY = Timing(
                 "a size does not fit and then halves the gap, until it is within the "
                 "resolution. The dashed line is the limit; for a GPU without one it is the "
                 "GPU's own memory, and not drawn. The solid line is fixed memory plus memory "
-                "per image, fitted by least squares to the sizes that fit and stand out of the "
+                "per example, fitted by least squares to the sizes that fit and stand out of the "
                 "lowest peak. Memory is resident memory on a CPU and that of TensorFlow's "
                 "allocator on a GPU. A ring stands on the largest size that fits."
             ),

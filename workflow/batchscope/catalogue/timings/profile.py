@@ -20,7 +20,7 @@ ENTRY = Timing(
         "profiles": Table(
             "timing_tables.profiles",
             {
-                "batch_size": Column("Images per step."),
+                "batch_size": Column("Examples per step."),
                 "status": shared_columns.STATUS,
                 "compute": Column("Share of the time in which an operation computes."),
                 "input": Column("Share in which training waits for data and nothing computes."),

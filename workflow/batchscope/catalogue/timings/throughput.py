@@ -10,7 +10,8 @@ ENTRY = Timing(
     name="throughput",
     version="throughput-v3",
     doc=(
-        "Steps and images per second of every batch size, in short blocks that are timed in turns."
+        "Steps and examples per second of every batch size, in short blocks that are timed in "
+        "turns."
     ),
     settings=(
         Parameter("blocks", "bl", "int", 7, "Timed blocks of every batch size.", minimum=4),
@@ -37,7 +38,7 @@ ENTRY = Timing(
         "throughput": Table(
             "timing_tables.throughput",
             {
-                "batch_size": Column("Images per step."),
+                "batch_size": Column("Examples per step."),
                 "status": shared_columns.STATUS,
                 "steps": Column("Steps of a block."),
                 "blocks": Column("Timed blocks."),
@@ -53,10 +54,18 @@ ENTRY = Timing(
                 "iterations_per_second_q3": Column(
                     "Steps per second: upper quartile of the blocks."
                 ),
-                "images_per_second": Column("Images per second: median of the blocks."),
-                "images_per_second_q1": Column("Images per second: lower quartile of the blocks."),
-                "images_per_second_q3": Column("Images per second: upper quartile of the blocks."),
-                "train_examples": Column("Images of an epoch."),
+                "images_per_second": Column("Examples per second: median of the blocks."),
+                "images_per_second_q1": Column(
+                    "Examples per second: lower quartile of the blocks."
+                ),
+                "images_per_second_q3": Column(
+                    "Examples per second: upper quartile of the blocks."
+                ),
+                "tokens_per_second": Column(
+                    "images_per_second times the tokens of a sequence; empty of other examples."
+                ),
+                "tokens_per_update": Column("Tokens of a batch; empty of other examples."),
+                "train_examples": Column("Examples of an epoch."),
                 "seconds_per_epoch": Column(
                     "train_examples over images_per_second, whole batches throughout, s."
                 ),
@@ -74,7 +83,7 @@ ENTRY = Timing(
                 "used_threads": Column(
                     "Threads that the framework used: what `all` (0) stood for."
                 ),
-                "train_examples": Column("Images of an epoch."),
+                "train_examples": Column("Examples of an epoch."),
                 "sizes": Column("Batch sizes that were timed."),
                 "blocks": Column("Timed blocks of all of them."),
                 "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
@@ -83,7 +92,7 @@ ENTRY = Timing(
                 ),
                 "fixed_seconds_low": Column("Lower end of its 95 % interval."),
                 "fixed_seconds_high": Column("Upper end of its 95 % interval."),
-                "seconds_per_image": Column("Cost per image: b of the fit, s."),
+                "seconds_per_image": Column("Cost per example: b of the fit, s."),
                 "seconds_per_image_low": Column("Lower end of its 95 % interval."),
                 "seconds_per_image_high": Column("Upper end of its 95 % interval."),
                 "fixed_seconds_error": Column(
@@ -96,7 +105,7 @@ ENTRY = Timing(
                 ),
                 "recovered_delay_seconds": Column(
                     "What the delay added to the fixed cost of the fit: lines through the "
-                    "differences of a round at no image, their Hodges-Lehmann estimate over "
+                    "differences of a round at no example, their Hodges-Lehmann estimate over "
                     "rounds, s."
                 ),
                 "recovered_delay_seconds_low": Column(
@@ -140,7 +149,9 @@ ENTRY = Timing(
                 "step_winner": Column(
                     "line, staircase or not resolved: how the time of a step rises."
                 ),
-                "step_q": Column("Images per step of the staircase of 8, 16 or 32 that fits best."),
+                "step_q": Column(
+                    "Examples per step of the staircase of 8, 16 or 32 that fits best."
+                ),
                 "step_p": Column(
                     "How often a line with this noise shows so much growth in its steps."
                 ),
@@ -154,8 +165,8 @@ ENTRY = Timing(
                 ),
                 "matmul_flops_per_second_lowest": Column("The lowest of these."),
                 "flops_per_image": Column(
-                    "Operations of the model's dense layers and convolutions per image and update; "
-                    "empty where it has other layers with products."
+                    "Operations of the model's dense layers, convolutions and attention, per "
+                    "example and update; empty where it has other layers with products."
                 ),
                 "flops_not_counted": Column("These layers, whose operations are not counted."),
                 "ceiling_images_per_second": Column("The one over the other."),
@@ -171,13 +182,13 @@ ENTRY = Timing(
                 "memory_fixed_mb": Column(
                     "Memory beside the batch: a fit over the sizes that were tried, MB."
                 ),
-                "memory_mb_per_image": Column("Memory per image: the same fit, MB."),
+                "memory_mb_per_image": Column("Memory per example: the same fit, MB."),
             },
         ),
         "training_times": Table(
             "timing_tables.training_times",
             {
-                "batch_size": Column("Images per step."),
+                "batch_size": Column("Examples per step."),
                 "status": Column("finished, diverged or out_of_memory."),
                 "at_epoch": Column("Number of epochs, as the experiment asks for."),
                 "train_seconds": Column(
@@ -195,7 +206,7 @@ ENTRY = Timing(
             "Throughput",
             "Time",
             caption=(
-                "Left: training steps per second against batch size. Right: images per second. "
+                "Left: training steps per second against batch size. Right: examples per second. "
                 "Points are medians of blocks of steps that were timed in turns over all batch "
                 "sizes, alone on the machine; bars are quartiles of these blocks, and no "
                 "interval over repetitions. Open markers stand where other processes disturbed "
@@ -203,7 +214,7 @@ ENTRY = Timing(
                 "throughput tends to by the fitted time of a step, or else the median of the "
                 "largest sizes; it stands on the knee, the batch size that reaches it. The "
                 "dotted line is the ceiling: the peak of a matrix product, measured in the same "
-                "process, over the operations that the model takes per image; where it is far "
+                "process, over the operations that the model takes per example; where it is far "
                 "above, it stands at the upper edge with its value, and where more than it was "
                 "reached there is none. Of more series the knee is a ring, and ceilings that "
                 "agree are one line. The noise floor is the 95 % quantile, over batch sizes, of "
@@ -222,7 +233,7 @@ ENTRY = Timing(
                 "with the line a + b × batch size that fits the medians best by relative "
                 "errors. Where batch sizes span much both axes are logarithmic, and the fixed "
                 "cost a is the floor on the left. Right: fixed cost per step a and cost per "
-                "image b of every series with 95 % intervals (Student's t over batch sizes, "
+                "example b of every series with 95 % intervals (Student's t over batch sizes, "
                 "joined with that over rounds of turns), which say how well a line fits these "
                 "sizes and not how another machine would do. Series are jobs of their own, one "
                 "after the other: how the machine drifts within a job is in the intervals, how "

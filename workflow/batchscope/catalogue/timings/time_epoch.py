@@ -32,7 +32,7 @@ ENTRY = Timing(
         "seconds_per_epoch_q1": Column("Lower quartile of the timing job's blocks.", unit="s"),
         "seconds_per_epoch_q3": Column("Upper quartile of the timing job's blocks.", unit="s"),
         "images_per_second": Column(
-            "Training images per second in the timing job.", unit="images/s"
+            "Training examples per second in the timing job.", unit="examples/s"
         ),
     },
     trains=True,

@@ -23,7 +23,7 @@ ENTRY = Timing(
         "utilisation": Table(
             "timing_tables.utilisation",
             {
-                "batch_size": Column("Images per step."),
+                "batch_size": Column("Examples per step."),
                 "status": shared_columns.STATUS,
                 "steps": Column("Steps of the training."),
                 "seconds": Column("Its time, s."),
@@ -64,7 +64,7 @@ ENTRY = Timing(
                 ),
                 "gpu_power_watts": Column("Mean power of the GPU, W."),
                 "gpu_energy_joules": Column("Energy of the GPU over the training, J."),
-                "joules_per_epoch": Column("The same for the images of an epoch, J."),
+                "joules_per_epoch": Column("The same for the examples of an epoch, J."),
             },
         ),
         "samples": Table(

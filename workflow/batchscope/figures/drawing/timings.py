@@ -338,4 +338,4 @@ def start(label: str) -> str:
 
 def rate(value: float) -> str:
     """Returns a throughput in words."""
-    return f"{wording.number(value)} images/s"
+    return f"{wording.number(value)} examples/s"

@@ -1,9 +1,10 @@
 """Floating-point operations of a training step's products, from the shapes of the layers.
 
-A multiply-add is two operations. Dense layers and convolutions alone are counted, because a
+A multiply-add is two operations. Dense layers, convolutions and attention are counted, because a
 matrix product's measured peak bounds only products; all else is small beside them in the
 built-in networks. A convolution counts every tap of its kernel at every position, those on the
-padding too.
+padding too; attention the products of its kernels, and those of its queries with its keys and of
+its weights with its values, over all pairs of positions, masked or not.
 
 A layer takes its product once forward, again for the gradient by its weights where they are
 trained, and again for the gradient by its input where anything before it is trained: not so for
@@ -15,11 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 from keras import layers
 
 from batchscope import private_interfaces
+from batchscope.training import networks
 
 # Layers with one product -> the sizes of their kernel that every number of the output multiplies;
 # a depthwise kernel's last two are channels, each with its own product, and the filters of one.
@@ -29,6 +32,7 @@ _COUNTED = {
 }
 _WITHOUT_PRODUCTS = (
     *(layers.Flatten, layers.Reshape, layers.Permute, layers.Rescaling),
+    *(layers.Embedding, networks.AddPositions),  # rows are looked up and added
     *(layers.Activation, layers.ReLU, layers.LeakyReLU, layers.ELU, layers.PReLU, layers.Softmax),
     *(layers.Dropout, layers.SpatialDropout2D, layers.GaussianNoise, layers.GaussianDropout),
     *(layers.BatchNormalization, layers.LayerNormalization, layers.GroupNormalization),
@@ -41,7 +45,7 @@ _WITHOUT_PRODUCTS = (
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations per image, 2 per multiply-add.
+    """Floating-point operations per example, 2 per multiply-add.
 
     Attributes:
         forward_products: Of the products of the forward pass.
@@ -94,8 +98,28 @@ def _products(model: keras.Model, trained: bool) -> Iterator[tuple[str, int, int
             sizes = (*layer.kernel.shape[_COUNTED[type(layer)]], *node.outputs[0].shape[1:])
             forward = 0 if None in sizes else 2 * math.prod(sizes)
             yield _name(layer), forward, 1 + (id(layer.kernel) in own) + before
+        elif type(layer) is layers.MultiHeadAttention and _of_itself(node):
+            trained_here = bool(own)
+            for products, sides in zip(_attention(layer, node), (1, 2), strict=True):
+                # Both sides of a product of pairs come from what is trained.
+                times = 1 + (trained_here + before if sides == 1 else 2 * (trained_here or before))
+                yield _name(layer), products, times
         elif type(layer) not in _WITHOUT_PRODUCTS:
             yield _name(layer), 0, 0
+
+
+def _of_itself(node: Any) -> bool:
+    """Whether a call of attention is of one sequence of known length on itself."""
+    shapes = {tuple(tensor.shape) for tensor in node.input_tensors}
+    return len(shapes) == 1 and len(shape := shapes.pop()) == 3 and None not in shape[1:]
+
+
+def _attention(layer: layers.MultiHeadAttention, node: Any) -> tuple[int, int]:
+    """Returns the operations of attention's kernels, and of the products of pairs of positions."""
+    length = node.outputs[0].shape[1]
+    kernels = sum(math.prod(each.shape) for each in layer.weights if each.name == "kernel")
+    pairs = length**2 * layer.num_heads * (layer.key_dim + layer.value_dim)
+    return 2 * length * kernels, 2 * pairs
 
 
 def _has_graph(layer: keras.Operation) -> bool:

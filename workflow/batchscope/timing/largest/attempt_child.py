@@ -105,7 +105,7 @@ def _prepared(
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    model = models.build(*given, factors["precision"])
+    model = models.build(*given, factors["precision"], data.kind)
 
     def train(batch_size: int) -> None:
         optimizer = make_optimizer(factors)
@@ -129,7 +129,7 @@ def _prepared(
 
 
 def _batch(data: Dataset, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns images and labels of one batch, with the training images repeated as needed."""
+    """Returns images and labels of one batch, with the training examples repeated as needed."""
     labels = data.labels("train")
     rows = np.arange(batch_size) % len(labels)
     return data.images("train")[rows], labels[rows]

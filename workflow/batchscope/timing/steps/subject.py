@@ -67,6 +67,7 @@ class Subject:
             model_file,
             scope,
             factors["precision"],
+            data.kind,
         )
         self._optimizer = make_optimizer(factors)
         self._arrays = augmentations.extended(
@@ -166,7 +167,7 @@ class Subject:
         return peak.matmul_peak()
 
     def counted(self) -> dict[str, Any]:
-        """Returns the operations per image, and the layers that are not counted."""
+        """Returns the operations per example, and the layers that are not counted."""
         return asdict(flops.per_image(self.model))
 
     def reset_peak(self) -> bool:

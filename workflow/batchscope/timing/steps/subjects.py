@@ -17,7 +17,7 @@ class Subject(Protocol):
     Attributes:
         sweep: The sweep.
         threads: Threads that its steps use.
-        examples: Training images of an epoch.
+        examples: Training examples of an epoch.
         fates: Errors of a step that are the result of its batch size and not a failure of the
             job, each with its status word.
     """
@@ -47,7 +47,7 @@ class Subject(Protocol):
         the fates. After a change of batch size it runs some steps untimed first.
 
         Args:
-            batch_size: Images per step.
+            batch_size: Examples per step.
             delayed: Whether the sweep's delay, where it has one, comes before every step.
         """
         ...
@@ -61,7 +61,7 @@ class Subject(Protocol):
         ...
 
     def counted(self) -> dict[str, Any] | None:
-        """Returns the operations per image, and the layers that are not counted."""
+        """Returns the operations per example, and the layers that are not counted."""
         ...
 
     def reset_peak(self) -> bool:

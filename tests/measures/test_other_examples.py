@@ -1,0 +1,137 @@
+"""Every measure, and a training itself, on what is no image: rows of numbers, and tokens."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from batchscope import datasets, disk, measures
+from batchscope.catalogue import dataset_definitions, kept_epochs, measure_settings, run_names
+from batchscope.catalogue.measures import MEASURES
+from batchscope.host import tensorflow_start
+from batchscope.measures import FinishedRun
+from batchscope.store import records
+from batchscope.study import planner
+from batchscope.tables import run_table
+
+tensorflow_start.start()
+
+from batchscope.training import trainer
+
+# Fewer and smaller than what a study would measure.
+SETTINGS = {
+    "sharpness": {"examples": 20, "iterations": 2, "starts": 2, "dimensions": 4},
+    "gradient_alignment": {"examples": 8, "draws": 2},
+    "noise_scale": {"examples": 16},
+    "hessian": {"examples": 20, "probes": 3, "iterations": 6},
+    "sam_sharpness": {"examples": 20},
+    "landscape": {"examples": 20, "points": 5, "lines": 1},
+    "line": {"points": 4},
+}
+MODELS = {"rows": "mlp", "tokens": "tiny_transformer"}
+TEXT = "the quick brown fox jumps over the lazy dog; " * 50
+
+
+def run_name(token, **factors):
+    return run_names.run_name(
+        {
+            "dataset": token,
+            "model": MODELS[run_names.split_token(token)[0]],
+            "batch_size": 16,
+            "learning_rate": 0.1,
+            "optimizer": "sgd",
+            "epochs": 2,
+            "seed": 0,
+            "update_norms": True,
+            "evaluate_every": 40,
+            **factors,
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def trained(request, tmp_path_factory):
+    """The data set's token, and a folder with two runs on it of different batch sizes."""
+    results = tmp_path_factory.mktemp(request.param)
+    (results / "text.txt").write_text(TEXT)
+    text = {"source": "text", "path": str(results / "text.txt"), "length": 12}
+    given = {"rows": {"source": "wine"}, "tokens": text}[request.param]
+    definition = dataset_definitions.resolve(given)
+    token = dataset_definitions.token(request.param, definition)
+    datasets.prepare(token, definition, results)
+    runs = [run_name(token, batch_size=size) for size in (16, 32)]
+    disk.write_json(results / "epochs_read.json", {run: [kept_epochs.MIDDLE] for run in runs})
+    for run in runs:
+        assert trainer.train(run, results) == records.FINISHED
+    return token, results
+
+
+def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp_path):
+    token, results = trained
+    (tmp_path / "data").symlink_to(results / "data")
+    run = run_name(token)
+    limits = trainer.Limits(chunk_steps=1, checkpoint_seconds=0.0)
+    stopped = trainer.Training(run, tmp_path, limits=limits)
+    teller, told = stopped.teller.tell, []
+
+    def tell(*progress):
+        teller(*progress)
+        told.append(progress)
+        stopped.stopping = len(told) == 3  # inside the first epoch
+
+    stopped.teller.tell = tell
+    with pytest.raises(trainer.Interrupted):
+        stopped.fit()
+    assert stopped.checkpoint.exists()
+    assert trainer.train(run, tmp_path, limits=limits) == records.FINISHED
+    one, other = (records.run_folder(folder, run) for folder in (results, tmp_path))
+    assert disk.read_json(records.run_record(other))["resumed"] == 1
+    for name in ("initial.npz", "final.npz", "best.npz", "updates.npz"):
+        left, right = (disk.read_arrays(folder / name) for folder in (one, other))
+        assert list(left) == list(right)
+        assert all(left[key].tobytes() == right[key].tobytes() for key in left), name
+
+
+def test_a_table_has_tokens_where_examples_are_sequences(trained):
+    token, results = trained
+    name = run_names.split_token(token)[0]
+    record = disk.read_json(records.dataset_folder(results, token) / "record.json")
+    definition = {key: value for key, value in record["definition"].items() if value is not None}
+    factors = run_names.parse_run(run_name(token))
+    given = ("model", "learning_rate", "optimizer", "epochs", "update_norms", "evaluate_every")
+    study = planner.make(
+        {
+            "study": "s",
+            "datasets": {name: definition},
+            "defaults": {"dataset": name, **{key: factors[key] for key in given}},
+            "experiments": {
+                "e": {"vary": {"batch_size": [16, 32]}, "seeds": [0], "measure": ["evaluate"]}
+            },
+        }
+    )
+    found = run_table.collect(results, study, "e")
+    assert found["status"].tolist() == ["finished"] * 2
+    tokens = found["tokens_per_update"]
+    assert tokens.tolist() == [12 * 16, 12 * 32] if name == "tokens" else tokens.isna().all()
+    assert found["tokens_per_second"].isna().all()  # nothing was timed
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_every_measure_has_finite_values(measure, trained, tmp_path):
+    token, results = trained
+    settings = measure_settings.settings_name(measure, SETTINGS.get(measure, {}))
+    sizes = (16, 32) if MEASURES[measure].pairs else (16,)
+    runs = [FinishedRun(results, run_name(token, batch_size=size)) for size in sizes]
+    output = tmp_path / f"{settings}.json"
+    measures.write(measure, runs, settings, output)
+    record = disk.read_json(output)
+    assert record["status"] == records.FINISHED
+    values = record["values"]
+    unresolved = {"gradient_noise_scale", "gradient_noise_scale_error"}  # of few examples
+    missing = {name for name, value in values.items() if value is None}
+    assert missing <= {name for name in values if name.removesuffix("_start") in unresolved}
+    assert all(math.isfinite(value) for value in values.values() if value is not None)
+    if measure == "line":
+        assert np.isfinite(record["train_loss"]).all()

@@ -1,0 +1,106 @@
+"""Models that predict each position of a sequence: their loss, accuracy and causality."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from batchscope.catalogue import dataset_definitions
+from batchscope.errors import UserError
+from batchscope.host import tensorflow_start
+
+tensorflow_start.start()
+
+import keras
+import tensorflow as tf
+
+from batchscope.measures import evaluate
+from batchscope.study import model_files
+from batchscope.training import losses, models, step_loop
+
+LENGTH, CLASSES = 6, 11
+RANDOM = np.random.default_rng(0)
+INPUTS = RANDOM.integers(0, CLASSES, (20, LENGTH)).astype(np.int32)
+LABELS = RANDOM.integers(0, CLASSES, (20, LENGTH)).astype(np.int32)
+
+
+def transformer():
+    kind = dataset_definitions.TOKENS
+    return models.build("tiny_transformer", (LENGTH,), CLASSES, 0, kind=kind)
+
+
+def test_a_position_sees_no_later_one():
+    model = transformer()
+    whole = model(INPUTS).numpy()
+    for position in range(LENGTH):
+        other = INPUTS.copy()
+        other[:, position] = (other[:, position] + 1) % CLASSES
+        moved = np.abs(model(other).numpy() - whole).max(axis=(0, 2))
+        assert (moved[:position] == 0).all()
+        assert (moved[position:] > 0).all()
+
+
+def test_loss_is_the_mean_over_positions_and_accuracy_their_share():
+    model = transformer()
+    probabilities = model(INPUTS).numpy().astype(np.float64)
+    of_labels = np.take_along_axis(probabilities, LABELS[..., None], -1)[..., 0]
+    expected = -np.log(of_labels).mean(), (probabilities.argmax(-1) == LABELS).mean()
+    objective = losses.Objective(model, INPUTS, LABELS, 1.0, chunk=7)
+    assert np.allclose(objective.loss_and_accuracy(), expected, rtol=1e-5)
+    (together,) = losses.together([objective])()
+    assert np.allclose(together, expected, rtol=1e-5)
+    found = evaluate.evaluator(model, 1.0, INPUTS.dtype)(INPUTS, LABELS)
+    assert np.allclose(found, expected, rtol=1e-5)
+
+
+def test_a_batch_counts_sequences():
+    """One update with 20 of 20 sequences is a step along the gradient of the mean loss."""
+    model = transformer()
+    objective = losses.Objective(model, INPUTS, LABELS, 1.0)
+    start = objective.weights()
+    loss, gradient = objective.loss_and_gradient(start)
+    optimizer = keras.optimizers.SGD(0.5)
+    examples = step_loop.Examples(INPUTS, LABELS, 1.0)
+    loop = step_loop.StepLoop(model, optimizer, examples, step_loop.Batches(20))
+    order = np.arange(20, dtype=np.int32)
+    steps, totals, _, _ = loop.run(order, 0, 1, step_loop.Totals())
+    assert steps == 1
+    assert math.isclose(totals.loss / 20, loss, rel_tol=1e-5)
+    assert 0 <= totals.hits <= INPUTS.size
+    assert np.allclose(objective.weights(), start - 0.5 * gradient, atol=1e-6)
+
+
+def test_an_embedding_has_a_dense_gradient():
+    table, rows = tf.Variable(tf.ones((5, 2))), tf.constant([1, 1, 3])
+    with tf.GradientTape() as tape:
+        picked = tf.reduce_sum(tf.gather(table, rows))
+    (found,) = losses.dense([tape.gradient(picked, table)])
+    assert found.numpy().tolist() == [[0, 0], [2, 2], [0, 0], [1, 1], [0, 0]]
+    assert losses.dense([None]) == [None]
+
+
+def own_model(tmp_path, body):
+    path = tmp_path / "own.py"
+    path.write_text(
+        "import keras\nfrom keras import layers\n\n\ndef build(input_shape, classes):\n"
+        f"    return keras.Sequential([{body}])\n"
+    )
+    token = model_files.token("own", str(path))
+    kind = dataset_definitions.TOKENS
+    return models.build(token, (LENGTH,), CLASSES, 0, path, kind=kind)
+
+
+def test_a_users_model_predicts_each_position(tmp_path):
+    model = own_model(tmp_path, "layers.Embedding(classes, 4), layers.Dense(classes)")
+    assert model.input_shape == (None, LENGTH)
+    objective = losses.Objective(model, INPUTS, LABELS, 1.0)
+    assert np.isfinite(objective.loss_and_gradient(objective.weights())[1]).all()
+
+
+def test_a_users_model_of_one_prediction_per_sequence_is_refused(tmp_path):
+    body = "layers.Embedding(classes, 4), layers.Flatten(), layers.Dense(classes)"
+    text = r"gives output \(None, 11\); expected \(None, 6, 11\)\."
+    with pytest.raises(UserError, match=text):
+        own_model(tmp_path, body)
