@@ -89,9 +89,9 @@ def test_the_binomial_error_is_told():
 def test_what_accuracies_say():
     text = accuracy_by_epochs.found(frame())
     assert text.startswith(
-        "Mean test accuracy after 1 epoch was 89.0 % at batch size 100 and 86.0 % at 400 "
-        "(3 of 3 seeds). Mean test accuracy after 5 epochs was 98.0 % at batch size 100 and "
-        "95.0 % at 400 (3 of 3 seeds)."
+        "Mean test accuracy after 1 epoch was 89.00 % at batch size 100 and 86.00 % at 400 "
+        "(3 of 3 seeds). Mean test accuracy after 5 epochs was 98.00 % at batch size 100 and "
+        "95.00 % at 400 (3 of 3 seeds)."
     )
 
 

@@ -351,7 +351,7 @@ def test_what_was_found_holds_the_means(two_rates):
     figure, frame = frame_of("weight_distance", two_rates)
     rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 256)]
     mean = rows["weight_distance"].mean()
-    assert f"{mean:.3g} at 256 (6 of 6 and 5 of 6 seeds)" in figure.found(frame)
+    assert f"{mean:.2f} at 256 (6 of 6 and 5 of 6 seeds)" in figure.found(frame)
 
 
 def test_figures_follow_from_measures():

@@ -216,8 +216,8 @@ def test_the_two_limits():
     assert {"36", "ceiling", "90 % of the plateau (number: knee)"} <= texts(drawing)
     assert "Noise floor: a batch size differs from itself by up to 3.4 %." in note(drawing)
     assert found == (
-        "Throughput tends to a plateau of 1900 images/s, and reaches 90 % of it at batch size 36 "
-        "(95 % interval 32 to 40.5) by the fit, from batch size 48 on as timed. "
+        "Throughput tends to a plateau of 1900 images/s, and reaches 90 % of it at batch size "
+        "36.0 (95 % interval 32.0 to 40.5) by the fit, from batch size 48 on as timed. "
         "The highest is 76.0 % of the ceiling of 2500 images/s. "
         "No steps seen: a straight line, 0.50% residual. "
         "A batch size differs from itself by up to 3.4 % (noise floor)."
@@ -526,9 +526,9 @@ def test_one_row_per_series_with_its_interval():
     colours = [container.lines[0].get_color() for container in fixed.containers]
     assert colours == [container.lines[0].get_color() for container in drawing.axes[0].containers]
     assert found.startswith(
-        "loop in the graph: Fixed cost per step 1 ms (95 % interval 0.9 ms to 1.1 ms), cost per "
-        "image 0.2 ms (95 % interval 0.18 ms to 0.22 ms); half of a step is fixed cost at batch "
-        "size 5. eager: Fixed cost per step 6 ms"
+        "loop in the graph: Fixed cost per step 1.00 ms (95 % interval 0.90 to 1.10), cost per "
+        "image 0.200 ms (95 % interval 0.180 to 0.220); half of a step is fixed cost at batch "
+        "size 5. eager: Fixed cost per step 6.00 ms"
     )
     assert found.count("Fixed cost per step") == 5
 
@@ -545,7 +545,8 @@ def test_a_negative_fixed_cost_is_shown_as_it_is():
     axes = drawing.axes[1]
     assert costs(axes)[0] == pytest.approx((-0.5, 0, -0.6, -0.4))
     assert axes.get_xscale() == "linear" and axes.get_xlim()[0] < -0.6
-    assert "Fixed cost per step -0.5 ms (95 % interval -0.6 ms to -0.4 ms)" in found
+    told = "Fixed cost per step -0.50 ms (95 % interval -0.60 to -0.40)"
+    assert told.replace("-", "\N{MINUS SIGN}") in found
     assert found.count("half of a step") == 1
     # On a logarithmic axis the line starts where it is above zero.
     lines = [item for item in drawing.axes[0].lines if len(item.get_xdata()) == 200]
@@ -622,8 +623,8 @@ def test_an_injected_delay_comes_back_in_the_fixed_cost():
     assert delay.recovered == pytest.approx((5.2e-3, 4.8e-3, 5.6e-3))
     assert delay.paired == pytest.approx((5.1e-3, 4.9e-3, 5.3e-3))
     assert (
-        "Of 5 ms delay added per step, 5.2 ms (95 % interval 4.8 ms to 5.6 ms), 104.0 %, came back "
-        "in the fixed cost of the fit, and 5.1 ms (95 % interval 4.9 ms to 5.3 ms), 102.0 %, came "
+        "Of 5 ms delay added per step, 5.20 ms (95 % interval 4.80 to 5.60), 104.0 %, came back "
+        "in the fixed cost of the fit, and 5.10 ms (95 % interval 4.90 to 5.30), 102.0 %, came "
         "back as the difference of blocks with and without it, whatever their batch size "
         "(delay seconds 0.005)."
     ) in found
@@ -662,7 +663,7 @@ def test_only_a_delay_that_took_turns_with_none_comes_back():
 
 def test_a_delay_that_did_not_come_back_keeps_its_stroke_in_the_panel():
     drawing, _, found = drawn("step_time", delayed(9e-3, 0.0, 1e-4), sweep(**fitted(1e-3, 5e-4)))
-    assert "Of 9 ms delay added per step, 0 ms" in found
+    assert "Of 9 ms delay added per step, 0.00 ms" in found
     assert (
         found.count("not resolved from none, came back in the fixed cost of the fit, and 4.5") == 1
     )

@@ -241,7 +241,7 @@ def test_what_is_known_of_a_gpu_has_panels_of_its_own():
     assert shown(memory, at, np.full(4, 9000.0)) and shown(zero, at, 50 / np.array(SIZES))
     assert shown(energy, at, 4000 / np.sqrt(SIZES))
     found = utilisation.found(frame)
-    assert "Median CPU utilisation was 20.0 % at batch size 1 and 84.0 % at 256." in found
+    assert "Median CPU utilisation was 20 % at batch size 1 and 84 % at 256." in found
     assert "Median GPU utilisation was 6.7 % at batch size 1 and 28.0 % at 256." in found
     assert "GPU energy per epoch was 4000 J at batch size 1 and 250 J at 256." in found
 
@@ -252,7 +252,7 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
         row["disturbed"] = flag
     drawing, frame = drawn("utilisation", tables(utilisation=rows))
     found = utilisation.found(frame)
-    assert "Median CPU utilisation was 20.0 % at batch size 1 and 68.0 % at 64." in found
+    assert "Median CPU utilisation was 20 % at batch size 1 and 68 % at 64." in found
     assert "Left out of this is batch size 256, disturbed by other processes." in found
     note = drawing.get_supxlabel().replace("\n", " ")
     assert "Disturbed by other processes (open markers) at batch size 256." in note
@@ -268,7 +268,7 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
         utilisation=rows + [row | {"machine": "cluster", "disturbed": True} for row in rows]
     )
     found = utilisation.found(drawn("utilisation", made)[1])
-    assert "68.0 % at 64 (local). Left out of this is batch size 256 (local); 1, 8" in found
+    assert "68 % at 64 (local). Left out of this is batch size 256 (local); 1, 8" in found
 
 
 def test_a_dense_range_has_a_linear_axis():
@@ -287,8 +287,8 @@ def test_two_machines_are_two_series_and_memory_that_ran_out_is_marked():
     assert "Out of memory (×) at batch size 256 (cluster)." in texts(drawing)
     assert [text.get_text() for text in drawing.legends[0].get_texts()] == ["local", "cluster"]
     found = utilisation.found(frame)
-    assert "84.0 % at 256 (local); 20.0 % at batch size 1 and 68.0 % at 64 (cluster)." in found
-    assert "0.5 MB, 95 % interval 0.5 to 0.5 (local); 2 MB" in found
+    assert "84 % at 256 (local); 20 % at batch size 1 and 68 % at 64 (cluster)." in found
+    assert "0.5 MB (95 % interval 0.5 to 0.5) (local); 2 MB" in found
 
 
 def test_memory_per_image_is_told_only_where_it_is_resolved():

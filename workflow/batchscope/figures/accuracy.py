@@ -95,7 +95,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the mean accuracies on test and training data, by batch size."""
     own, _ = as_published.split(frame)
     told = [
-        words.sentence(own, column, what, wording.percent)
+        words.sentence(own, column, what, wording.PERCENT)
         for column, what in (
             ("test_accuracy", "Mean test accuracy"),
             ("train_accuracy", "Mean training accuracy"),

@@ -51,7 +51,7 @@ def found(frame: pandas.DataFrame) -> str:
             _after(frame, count),
             _SHOWN,
             f"Mean test accuracy after {by_epochs.words(count)}",
-            wording.percent,
+            wording.PERCENT,
         )
         for count in _ends(frame)
     ]

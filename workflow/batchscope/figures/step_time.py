@@ -167,8 +167,7 @@ def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
 
 def _told(estimate: step_cost.Estimate) -> str:
     """Returns a time with its interval."""
-    bounds = wording.interval(estimate.low, estimate.high, _ms)
-    return _ms(estimate.value) + (f" ({bounds})" if bounds else "")
+    return wording.estimated(*estimate, unit=wording.Unit(" ms", _MS))
 
 
 def _ms(value: float) -> str:

@@ -295,9 +295,7 @@ def _knee_words(rows: pandas.DataFrame) -> str:
     timed = timings.one(rows, "knee_batch_size")
     told = []
     if math.isfinite(fitted):
-        interval = wording.interval(low, high)
-        bounds = f" ({interval})" if interval else ""
-        told.append(f"at batch size {wording.number(fitted)}{bounds} by the fit")
+        told.append(f"at batch size {wording.estimated(fitted, low, high)} by the fit")
     if timed is not None:
         told.append(f"from batch size {int(timed)} on as timed")
     return ", ".join(told) or "at no batch size from which on it stays there"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -162,9 +163,9 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns utilisation at both ends of the batch sizes, and memory per image where resolved."""
     disturbed = timings.disturbed_sizes(frame)
     parts = [
-        _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.percent, 0.01),
-        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.percent, 0.01),
-        _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", _joules),
+        _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.Unit(" %")),
+        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.Unit(" %")),
+        _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", wording.Unit(" J")),
         f"Left out of this is batch size {disturbed}, disturbed by other processes."
         if disturbed
         else "",
@@ -271,9 +272,7 @@ def _memory_words(frame: pandas.DataFrame) -> str:
     return f"Memory in MB of 10⁶ bytes; {'; '.join(told)}." if told else ""
 
 
-def _ends_sentence(
-    frame: pandas.DataFrame, column: str, what: str, write: wording.Write, scale: float = 1.0
-) -> str:
+def _ends_sentence(frame: pandas.DataFrame, column: str, what: str, unit: wording.Unit) -> str:
     """Returns a quantity at the smallest and the largest batch size, for every series.
 
     What other processes disturbed is left out.
@@ -284,9 +283,11 @@ def _ends_sentence(
         if not len(known):
             return ""
         ends = known.iloc[[0, -1]] if len(known) > 1 else known
+        values = wording.alike(
+            [(value, math.nan, math.nan) for value in ends[column].astype(float)], unit
+        )
         told = [
-            f"{write(scale * value)} at {size}"
-            for size, value in zip(ends["batch_size"], ends[column], strict=True)
+            f"{value} at {size}" for size, value in zip(ends["batch_size"], values, strict=True)
         ]
         return wording.listed(told).replace(" at ", " at batch size ", 1)
 
@@ -304,7 +305,7 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
             ).per_image
             if not low > 0:
                 return ""
-            return f"{wording.number(value)} MB, {wording.interval(low, high)}"
+            return wording.estimated(value, low, high, wording.Unit(" MB"))
 
         text = by_series(frame, f"Memory per image ({what}, slope over batch size)", "was", tell)
         if text:
@@ -331,7 +332,3 @@ def by_series(
     rest = len(told) - len(parts)
     parts += [f"{rest} further series in the figure"] if rest else []
     return f"{what} {verb} {'; '.join(parts)}."
-
-
-def _joules(value: float) -> str:
-    return f"{wording.number(value)} J"

@@ -11,7 +11,8 @@ from batchscope.analysis.intervals import Interval
 from batchscope.analysis.outcome_answers import Answer
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
-from batchscope.report.text import Estimate, format_interval, format_p
+from batchscope.report.text import format_interval, format_p
+from batchscope.wording import Estimate
 
 READING = (
     "Values are means over seeds with 95 % intervals by Student's t; for times, which are taken "
