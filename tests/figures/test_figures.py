@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import shutil
 
 import numpy as np
@@ -174,7 +175,7 @@ def test_losses_are_compared_in_the_last_epoch_that_all_runs_share():
     frame["validation_loss"] = frame["seed"] + frame["epoch"].astype(float)
     found = figures.FIGURES["loss_curves"].found
     assert found(frame) == (
-        "Mean training loss in epoch 3, the last that all finished runs share, was 0.333 at batch "
+        "Mean training loss in epoch 3, the last that all finished runs share, was 0.33 at batch "
         "size 32 and 1.33 at 256 (2 of 2 seeds). Mean validation loss in that epoch was 3.5 at "
         "batch size 32 and 3.5 at 256 (2 of 2 seeds)."
     )
@@ -561,3 +562,22 @@ def test_times_of_logical_devices_are_marked():
     assert "1 replica: 12.4 s" not in time.found(two)  # the same times are told once
     two.loc[two["replicas"] == 1, "seconds_per_epoch"] += 10
     assert "4 replicas: 12.4 s" in time.found(two) and "1 replica: 22.4 s" in time.found(two)
+
+
+def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
+    """Two seeds far apart: their t-intervals reach below 0 and above 100 %."""
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    tables = figures.read(folder)
+    runs = tables.runs.assign(test_accuracy=[0.2, 0.9] * 2, weight_distance=[1.0, 3.0] * 2)
+    tables = dataclasses.replace(tables, runs=runs)
+    for name, least, largest in (("accuracy", 0, 1), ("weight_distance", 0, math.inf)):
+        figure = figures.FIGURES[name]
+        drawing = figure.draw(figure.select(tables))
+        for axes in drawing.axes:
+            bottom, top = axes.get_ylim()
+            assert least - 0.03 <= bottom < top <= largest + 0.04
+        assert "An interval is cut" in drawing.get_supxlabel()
+    signed = runs.assign(generalisation_gap=[-1.0, 3.0] * 2)
+    figure = figures.FIGURES["generalisation_gap"]
+    axes = figure.draw(figure.select(dataclasses.replace(tables, runs=signed))).axes[0]
+    assert axes.get_ylim()[0] < -1

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
+from batchscope.catalogue import value_ranges
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, as_published, canvas, words
 from batchscope.figures.drawing.against_batch_size import Panel, Place
@@ -55,9 +56,6 @@ def draw(frame: pandas.DataFrame) -> Figure:
             axes.set_ylabel("")
     for axes in figure.axes:
         axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
-    bottom, top = figure.axes[0].get_ylim()
-    if top > 1:  # an interval may reach beyond what an accuracy can be
-        figure.axes[0].set_ylim(bottom, 1 + 0.03 * (1 - bottom))
     return figure
 
 
@@ -87,7 +85,7 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     entries = as_published.entries(list(zip(handles, labels, strict=True)), others, looks)
     canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
     told = textwrap.wrap(as_published.note(theirs), _NOTE_WIDTH)
-    canvas.notes(figure, own, _NOTE, *told)
+    canvas.notes(figure, own, _NOTE, *told, canvas.cut_note(figure))
     return figure
 
 
@@ -129,7 +127,7 @@ def _binomial(
         half = float(intervals.binomial_half_width(share, items))
         if np.isfinite(half):
             at = np.log2(size) + place.offset
-            ends = [share - half, min(share + half, 1.0)]
+            ends = value_ranges.cut(panel.column, share - half, share + half)
             axes.plot(
                 [at] * 2,
                 ends,

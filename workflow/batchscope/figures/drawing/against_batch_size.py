@@ -118,7 +118,7 @@ def draw(
     for axes in list(grid.flat)[len(outcomes) :]:
         axes.remove()
     canvas.legend(figure, handles, [group.label for group in groups])
-    canvas.notes(figure, frame, note)
+    canvas.notes(figure, frame, note, canvas.cut_note(figure))
     return figure
 
 
@@ -152,6 +152,7 @@ def finish(
     """Sets heading, labels and scales, given all values and the upper ends of intervals."""
     if np.isfinite(values).any():
         canvas.value_axis(axes, values, ends)
+        canvas.keep_possible(axes, panel.column, values)
     else:
         canvas.empty(axes)
     canvas.batch_size_axis(axes, sizes)

@@ -21,6 +21,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from batchscope import project_files, wording
 from batchscope.analysis import run_series
+from batchscope.catalogue import value_ranges
 from batchscope.host import absence
 
 STYLE = project_files.STYLE
@@ -167,6 +168,34 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
     elif values.min() == 0:
         axes.set_yscale("symlog", linthresh=positive.min())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+
+
+def keep_possible(axes: Axes, column: str, values: Any) -> None:
+    """Keeps a linear vertical axis to values that a column can have: no accuracy above 100 %.
+
+    Args:
+        axes: The panel.
+        column: What is drawn in it.
+        values: Its values; one that lies at an end gets room for its marker.
+    """
+    if axes.get_yscale() != "linear":
+        return
+    least, largest = value_ranges.possible(column)
+    bottom, top = axes.get_ylim()
+    margin = 0.015 * (min(top, largest) - max(bottom, least))
+    below = margin if np.nanmin(values) < least + margin else 0.0
+    above = margin if np.nanmax(values) > largest - margin else 0.0
+    axes.set_ylim(max(bottom, least - below), min(top, largest + above))
+
+
+def cut_note(figure: Figure) -> str:
+    """Returns what a reader must know of intervals that leave a panel; empty where none does."""
+    for axes in figure.axes:
+        bottom, top = axes.get_ylim()
+        room = 0.01 * (top - bottom)
+        if axes.dataLim.y0 < bottom - room or axes.dataLim.y1 > top + room:
+            return "An interval is cut where it reaches values that cannot be, or leaves the panel."
+    return ""
 
 
 def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:
