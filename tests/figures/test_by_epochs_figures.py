@@ -144,7 +144,7 @@ def test_what_a_larger_batch_saves_at_equal_epochs():
 def test_one_panel_per_device_on_one_scale():
     made = frame(("cpu", "gpu"))
     drawing = draw("training_time", made)
-    assert [axes.get_title("left") for axes in drawing.axes] == ["cpu", "gpu"]
+    assert [axes.get_title("left") for axes in drawing.axes] == ["CPU", "GPU"]
     assert drawing.axes[0].get_ylim() == drawing.axes[1].get_ylim()
     assert drawing.axes[0].get_yscale() == "log"
     text = training_time.found(made)

@@ -336,7 +336,7 @@ def test_the_noise_scale_of_adam_and_without_epochs_between(tmp_path):
     assert set(frame["place"]) == {"start", "end"}
     drawing = figure.draw(frame)
     assert any("Adam: of the raw gradients" in text for text in texts(drawing))
-    assert "(adam) the gradient noise scale was" in figure.found(frame)
+    assert "(Adam) the gradient noise scale was" in figure.found(frame)
 
 
 def test_a_single_seed_shows_the_errors_of_the_curvature_itself(tmp_path):
@@ -460,9 +460,9 @@ def test_factors_that_move_together_are_told_once_and_named_whole(tmp_path):
     runs = synthetic.grid([16, 32], [0], cases)
     frame = run_series.read(tables_of(tmp_path, runs, measures={}) / "runs.csv")
     assert [group.label for group in run_series.series(frame)] == [
-        "learning rate 0.1, sgd, momentum 0, no nesterov",
-        "learning rate 0.001, adam, momentum 0, no nesterov",
-        "learning rate 0.1, sgd, momentum 0.9, nesterov",
+        "learning rate 0.1, SGD, momentum 0, no nesterov",
+        "learning rate 0.001, Adam, momentum 0, no nesterov",
+        "learning rate 0.1, SGD, momentum 0.9, nesterov",
     ]
     assert len(run_series.series_factors(frame)) == 2
     assert all(len(group.frame) == 2 for group in run_series.series(frame))
@@ -581,3 +581,74 @@ def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
     figure = figures.FIGURES["generalisation_gap"]
     axes = figure.draw(figure.select(dataclasses.replace(tables, runs=signed))).axes[0]
     assert axes.get_ylim()[0] < -1
+
+
+def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
+    cases = [
+        {"optimizer": optimizer, "learning_rate": rate, "method": method}
+        for optimizer, rate in (("sgd", 0.05), ("adam", 0.001))
+        for method in ("plain", "robust", "conservative")
+    ]
+    drawing, _ = drawing_of("accuracy", tables_of(tmp_path, synthetic.grid([16, 64], [0], cases)))
+    titles = [axes.get_title("left").split(", ")[-1] for axes in drawing.axes]
+    assert titles == ["SGD"] * 3 + ["Adam"] * 3
+    labels = [text.get_text() for text in drawing.legends[0].get_texts()]
+    assert labels == ["plain updates", "robust updates", "conservative updates"]
+    drawn = [len(axes.containers) for axes in drawing.axes]
+    assert drawn == [3] * 6
+    assert len({axes.get_ylim() for axes in drawing.axes}) == 1
+
+
+def drawing_of(name, folder):
+    figure, frame = frame_of(name, folder)
+    return figure.draw(frame), frame
+
+
+def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
+    cases = [{"device": device} for device in ("cpu", "gpu")]
+    runs = synthetic.grid([16, 64], [0, 1], cases)
+    folder = tables_of(tmp_path, runs, {run: "missing" for run in runs if "gpu" in run})
+    figure, frame = frame_of("best_losses", folder)
+    waiting = frame["device"] == "gpu"
+    frame.loc[waiting, "status"] = "no_gpu"
+    drawing = figure.draw(frame)
+    assert not drawing.legends
+    assert "4 no GPU" in drawing.get_supxlabel()
+    alone = figure.draw(frame[waiting])
+    assert "no GPU" in texts(alone)
+
+
+def test_one_epoch_is_a_point_above_a_whole_number(tmp_path):
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1], epochs=1))
+    drawing, _ = drawing_of("loss_curves", folder)
+    for axes in drawing.axes:
+        assert axes.get_xlim() == (0.5, 1.5) and list(axes.get_xticks()) == [1.0]
+        assert [bar.lines[0].get_marker() for bar in axes.containers] == ["o", "o"]
+
+
+def test_a_title_wider_than_its_panel_is_broken(tmp_path):
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases=RATES))
+    figure, frame = frame_of("loss_curves", folder)
+    drawing = figure.draw(frame)
+    for axes in drawing.axes:
+        told = f"{axes.get_title('left')}, with all that goes with this learning rate, told"
+        axes.set_title(told, loc="left")
+    canvas.svg_and_png(drawing, "A title")
+    for axes in drawing.axes:
+        title = axes.get_title("left")
+        assert "\n" in title and title.replace("\n", " ").endswith("rate, told")
+
+
+def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    tables = figures.read(folder)
+    columns = [name for name in tables.runs if name.startswith("sharpness_")]
+    values = {name: [1.0, 2.0, 3.0, 4.0] for name in columns}
+    values[columns[0]] = [1.0, 2.0, 30.0, 40.0]
+    figure = figures.FIGURES["sharpness"]
+    drawing = figure.draw(
+        figure.select(dataclasses.replace(tables, runs=tables.runs.assign(**values)))
+    )
+    assert {axes.get_yscale() for axes in drawing.axes} == {"log"}
+    for axes in drawing.axes[1:]:
+        assert axes.get_ylim()[0] > 0.5

@@ -694,3 +694,15 @@ def test_captions_and_the_same_picture_from_the_csv_alone(name):
     again = canvas.svg_and_png(figure.draw(reread(frame)), figure.entry.title)
     assert first == again
     assert len(first[0]) < 150_000
+
+
+def test_one_large_cost_does_not_squeeze_the_others_to_zero():
+    made = [
+        sweep(loop="eager", **fitted(60e-3, 5e-4, half=1.5)),
+        sweep(loop="fit", **fitted(2e-3, 5e-4, half=0.5)),
+    ]
+    drawing, _, _ = drawn("step_time", *made)
+    fixed, per_image = drawing.axes[1:]
+    assert fixed.get_xscale() == "symlog" and per_image.get_xscale() == "linear"
+    place = fixed.transData.transform([(0, 0), (2, 0), (150, 0)])[:, 0]
+    assert place[1] - place[0] > 0.1 * (place[2] - place[0])

@@ -491,3 +491,13 @@ def test_profiles_stand_under_their_configurations():
     assert found.endswith(
         "The longest wait for input: 40.0 % at batch size 8 (Keras fit, input pipeline plain)."
     )
+
+
+def test_open_markers_mean_one_thing_and_no_machine_is_busier_than_it_is():
+    made = [{**row, "machine_percent": 104.0} for row in busy()]
+    figure = figures.FIGURES["utilisation"]
+    drawing = figure.draw(figure.select(tables(utilisation=made)))
+    lines = [line for axes in drawing.axes for line in axes.lines]
+    assert "white" not in {line.get_markerfacecolor() for line in lines}
+    thin = next(line for line in drawing.axes[0].lines if line.get_alpha() == 0.75)
+    assert set(thin.get_ydata()) == {100.0}

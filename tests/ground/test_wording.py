@@ -117,6 +117,7 @@ def test_numbers_of_one_sentence_have_as_many_decimals():
     assert alike(0.2004, 0.7, unit=wording.PERCENT) == ["20.0 %", "70.0 %"]
     assert alike(6.667, 28.0, unit=wording.Unit(" %")) == ["6.7 %", "28.0 %"]
     assert alike(20.0, 84.0) == ["20", "84"] and alike(4000.0, 12.5) == ["4000", "12"]
+    assert alike(0.5, 4.0) == ["0.5", "4.0"] and alike(0.5, 0.25) == ["0.50", "0.25"]
     assert alike(1e-9, 2.0) == ["1e-9", "2"] and alike(0.0, 0.0) == ["0", "0"]
     wide, narrow = (0.95, 0.93, 0.97), (0.9812, 0.981, 0.9814)
     assert wording.alike([wide, narrow], wording.PERCENT) == ["95.0 %", "98.1 %"]

@@ -116,9 +116,14 @@ def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> 
     if rounded:
         decimals = min(rounded)
     else:
-        whole = all(math.isclose(value, round(value)) for value in values)
-        decimals = 0 if whole else max(0, 2 - math.floor(math.log10(max(map(abs, values)))))
-    short = any(value and abs(value) < 10 ** (1 - decimals) for value in values if value % 1)
+        largest = max(map(abs, values)) or 1.0
+        decimals = max(0, 2 - math.floor(math.log10(largest)))
+        while decimals and all(math.isclose(one, round(one, decimals - 1)) for one in values):
+            decimals -= 1  # exact: 20 and 84, 0.5 and 4.0
+    short = any(
+        abs(value) < 10 ** (1 - decimals) and not math.isclose(value, round(value, decimals))
+        for value in values
+    )
     if short or any("e" in one.value for one in told):
         return [one.value + unit.suffix for one in told]
     return [fixed(value, decimals) + unit.suffix for value in values]

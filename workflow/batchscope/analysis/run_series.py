@@ -179,7 +179,7 @@ def _words(factor: str, value: Any) -> str:
     if isinstance(value, bool):
         return name if value else f"no {name}"
     if factor in ("dataset", "model", "optimizer", "device", "machine"):
-        return str(value)
+        return _NAMES.get((factor, value), str(value))
     if factor == "framework":
         return framework_names.title(value)
     if factor == "loop":
@@ -201,6 +201,19 @@ def _words(factor: str, value: Any) -> str:
     return f"{name} {str(value).replace('_', ' ')}"
 
 
+# As papers write them.
+_NAMES = {
+    ("optimizer", "sgd"): "SGD",
+    ("optimizer", "adam"): "Adam",
+    ("optimizer", "adamw"): "AdamW",
+    ("optimizer", "adagrad"): "Adagrad",
+    ("optimizer", "adadelta"): "Adadelta",
+    ("optimizer", "rmsprop"): "RMSprop",
+    ("optimizer", "lars"): "LARS",
+    ("optimizer", "lamb"): "LAMB",
+    ("device", "cpu"): "CPU",
+    ("device", "gpu"): "GPU",
+}
 LOOP_WORDS = {
     "graph": "loop in the graph",
     "eager": "eager",

@@ -52,8 +52,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
         counted = own[[_items(panel.column) for panel in panels]].notna().any(axis=None)
         note = _NOTE if counted else ""
         figure = against_batch_size.draw(own, panels, same_scale=True, extra=_binomial, note=note)
-        for axes in figure.axes[1:]:
-            axes.set_ylabel("")
+        for axes in figure.axes:
+            if not axes.get_subplotspec().is_first_col():
+                axes.set_ylabel("")
     for axes in figure.axes:
         axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
     return figure
@@ -65,7 +66,7 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     *ours, last = grid.flat
     for axes in ours[1:]:
         axes.sharey(ours[0])
-    groups, others = run_series.series(own), as_published.series(theirs)
+    groups, others = canvas.present(run_series.series(own)), as_published.series(theirs)
     sizes = sorted({*own["batch_size"].tolist(), *theirs["batch_size"].tolist()})
     extra = functools.partial(_binomial, sizes=sizes)
     panels = [*panels[:-1], replace(panels[-1], title=f"{panels[-1].title}, {as_published.HERE}")]
@@ -73,6 +74,7 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     for axes, panel in zip(ours, panels, strict=True):
         handles = against_batch_size.draw_panel(axes, own, panel, groups, extra)
         canvas.batch_size_axis(axes, sizes)
+    against_batch_size.keep_possible(ours[0], own, [panel.column for panel in panels])
     looks = as_published.looks(groups, others)
     column = _PANELS[-1].column
     drawn = as_published.draw(last, np.log2, others, looks, column)

@@ -22,10 +22,11 @@ _MOST_TOLD = 4  # series in a sentence
 _COLUMNS = 3  # of panels
 _WIDTH, _HEIGHT = 3.6, 2.9  # of a panel, inches
 _MAIN: dict[str, Any] = {"linestyle": "-"}
-_SECOND: dict[str, Any] = {"linestyle": (0, (5, 2)), "markerfacecolor": "white"}
+_SECOND: dict[str, Any] = {"linestyle": (0, (5, 2)), "markersize": 3.5}
 _THIRD: dict[str, Any] = {"linestyle": (0, (1, 1.4)), "markersize": 2.5}
 _THIN: dict[str, Any] = {"linestyle": "-", "marker": "", "linewidth": 0.8, "alpha": 0.75}
 _GREY = "#555555"
+_MACHINE = "machine_percent"
 
 
 class Line(NamedTuple):
@@ -66,7 +67,7 @@ PANELS = (
         "CPU utilisation (%)",
         (
             Line("process_percent", "this process", _MAIN),
-            Line("machine_percent", "whole machine", _THIN),
+            Line(_MACHINE, "whole machine", _THIN),
         ),
         share=True,
     ),
@@ -215,11 +216,13 @@ def _draw_line(
         low, high = (scale * rows[f"{line.column}{end}"].to_numpy(float) for end in ("_q1", "_q3"))
         bars = np.nan_to_num([middle - low, high - middle])
         ends = middle + bars[1]
+    if line.column == _MACHINE:  # its clock ticks: a sample can show more than there is
+        middle = ends = np.minimum(middle, 100.0)
     small = len(rows) > 16
     look = {
         "linewidth": 1.2,
         "markersize": 3 if small else 5,
-        "markeredgecolor": style["color"] if "markerfacecolor" in line.look else "white",
+        "markeredgecolor": "white",
         "markeredgewidth": 0.3 if small else 0.6,
         **style,
         **line.look,
@@ -233,7 +236,7 @@ def _draw_line(
         zorder=2 if line.look is _THIN else 3,
         **look,
     )
-    if line.look is _MAIN:  # the others' markers are open, or none
+    if line.look is not _THIN:  # which has no markers
         timings.mark_disturbed(axes, at, rows, middle, style, "disturbed")
     return ends
 
