@@ -260,10 +260,10 @@ def test_limits_of_machine_and_series_stand_on_one_axis():
         *(first[f"difference{end}"] for end in ("", "_low", "_high")), unit=wording.POINTS
     )
     why = f"128 is beyond it: {ends.value} points against {first['deciding_batch_size']}"
-    reach = f"64 (from 16 on; {why} (90 % interval {ends.low} to {ends.high}))"
+    reach = f"64 (from 16 on; {why}, 90 % interval {ends.low} to {ends.high})"
     assert found == (
         "Largest batch with a test accuracy within 3.0 points of every other's: "
-        f"SGD, plain updates: {reach}; adam, plain updates: {reach}; "
+        f"SGD, plain updates: {reach}; Adam, plain updates: {reach}; "
         f"Adam, robust updates: {reach}. "
         "The largest batch that fits into 2000 MB of memory: 900. "
         "Throughput reaches 90 % of its plateau at 23.6."

@@ -148,7 +148,7 @@ def test_one_panel_per_device_on_one_scale():
     assert drawing.axes[0].get_ylim() == drawing.axes[1].get_ylim()
     assert drawing.axes[0].get_yscale() == "log"
     text = training_time.found(made)
-    assert "batch size 400 (cpu) took 42.5 s: more" in text
+    assert "batch size 400 (CPU) took 42.5 s: more" in text
     assert "batch size 400 (gpu) took 3.5 s: less" in text
 
 

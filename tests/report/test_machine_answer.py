@@ -173,7 +173,7 @@ def test_what_waits_has_no_column_and_is_named_below():
     found = machine_answer.build(
         pandas.DataFrame([row(device="cpu", **TIMED), {**waiting, **largest}]), NOTHING
     )
-    assert found["titles"] == ["cpu", "gpu"] and not found["left_out"]
+    assert found["titles"] == ["CPU", "GPU"] and not found["left_out"]
     assert dict(found["rows"])["Largest batch size"] == ["not measured", "64"]
 
 

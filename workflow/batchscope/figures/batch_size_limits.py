@@ -176,9 +176,11 @@ def _reach(series: run_series.Series) -> str:
         }
         why = f"{int(first['batch_size'])} {words_.get(first['verdict'], 'is not resolved')}"
         if pandas.notna(first["difference"]):
-            told = (first["difference"], first["difference_low"], first["difference_high"])
-            of = f" against {int(first['deciding_batch_size'])}"
-            why += f": {wording.estimated(*told, _unit(first['outcome']), of, level=90)}"
+            ends = (first["difference"], first["difference_low"], first["difference_high"])
+            unit = _unit(first["outcome"])
+            told = wording.estimate(*ends, unit=unit)
+            why += f": {told.value}{unit.suffix} against {int(first['deciding_batch_size'])}, "
+            why += f"90 % interval {told.low} to {told.high}"
     name = f"{_told(series)}: " if series.factors else ""
     return f"{name}{largest} (from {smallest} on; {why})"
 
