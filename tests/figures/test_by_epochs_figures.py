@@ -149,7 +149,7 @@ def test_one_panel_per_device_on_one_scale():
     assert drawing.axes[0].get_yscale() == "log"
     text = training_time.found(made)
     assert "batch size 400 (CPU) took 42.5 s: more" in text
-    assert "batch size 400 (gpu) took 3.5 s: less" in text
+    assert "batch size 400 (GPU) took 3.5 s: less" in text
 
 
 def test_what_no_time_depends_on_gives_no_panel():

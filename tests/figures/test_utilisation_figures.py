@@ -253,7 +253,7 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
     drawing, frame = drawn("utilisation", tables(utilisation=rows))
     found = utilisation.found(frame)
     assert "Median CPU utilisation was 20 % at batch size 1 and 68 % at 64." in found
-    assert "Left out of this is batch size 256, disturbed by other processes." in found
+    assert "Left out, since other processes disturbed it: batch size 256." in found
     note = drawing.get_supxlabel().replace("\n", " ")
     assert "Disturbed by other processes (open markers) at batch size 256." in note
     cpu = drawing.axes[0]
@@ -268,7 +268,8 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
         utilisation=rows + [row | {"machine": "cluster", "disturbed": True} for row in rows]
     )
     found = utilisation.found(drawn("utilisation", made)[1])
-    assert "68 % at 64 (local). Left out of this is batch size 256 (local); 1, 8" in found
+    told = "Left out, since other processes disturbed it: batch size 256 (local); 1, 8"
+    assert f"68 % at 64 (local). {told}" in found
 
 
 def test_a_dense_range_has_a_linear_axis():

@@ -103,6 +103,7 @@ def found(frame: pandas.DataFrame) -> str:
     told = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
     if len(told) <= _MOST_TOLD:
         parts = [timings.start(group.label) + _sentence(group.frame) for group in told]
+        parts = parts if told and told[0].label else [wording.capital(part) for part in parts]
     else:
         parts = [_extremes(told, _FIXED, "Fixed cost per step"), _extremes(told, _PER_IMAGE, "")]
     parts += [_delay_sentence(groups[delay.index], delay) for delay in delays(frame)]
@@ -129,7 +130,7 @@ def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
 
 def _sentence(rows: pandas.DataFrame) -> str:
     fixed, per_image = (_told(_estimate(rows, name)) for name in (_FIXED, _PER_IMAGE))
-    text = f"Fixed cost per step {fixed}, cost per image {per_image}"
+    text = f"fixed cost per step {fixed}, cost per image {per_image}"
     half_batch = timings.one_number(rows, "half_batch")
     if math.isfinite(half_batch):
         text += f"; half of a step is fixed cost at batch size {wording.number(half_batch)}"
@@ -311,7 +312,11 @@ def _mark_expected(axes: Axes, place: float, row: int) -> None:
 
 def _residual_note(groups: list[run_series.Series]) -> str:
     """Returns how far the medians lie off their lines, or an empty string."""
-    residuals = [timings.one_number(group.frame, "line_residual") for group in groups]
+    # Through two batch sizes a line always goes.
+    fitted = [group for group in groups if len(timings.timed(group.frame, _STEP)) > 2]
+    if not fitted and any(len(timings.timed(group.frame, _STEP)) == 2 for group in groups):
+        return "Through two batch sizes a line always goes: how well it fits is not known."
+    residuals = [timings.one_number(group.frame, "line_residual") for group in fitted]
     known = [value for value in residuals if math.isfinite(value)]
     if not known:
         return ""

@@ -167,7 +167,7 @@ def found(frame: pandas.DataFrame) -> str:
         _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.Unit(" %")),
         _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.Unit(" %")),
         _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", wording.Unit(" J")),
-        f"Left out of this is batch size {disturbed}, disturbed by other processes."
+        f"Left out, since other processes disturbed it: batch size {disturbed}."
         if disturbed
         else "",
         _memory_sentence(frame),
