@@ -637,6 +637,7 @@ def test_a_title_wider_than_its_panel_is_broken(tmp_path):
     for axes in drawing.axes:
         title = axes.get_title("left")
         assert "\n" in title and title.replace("\n", " ").endswith("rate, told")
+        assert min(map(len, title.split("\n"))) > 15  # no word alone
 
 
 def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):

@@ -77,7 +77,7 @@ def _break_titles(figure: Figure) -> bool:
             if share < 1:
                 lines = title.get_text().split("\n")
                 letters = max(12, int(share * max(map(len, lines))))
-                broken = [part for line in lines for part in textwrap.wrap(line, letters)]
+                broken = [part for line in lines for part in _halves(line, letters)]
                 title.set_text("\n".join(broken))
                 most = max(most, len(broken) - len(lines) + 1)
     if most > 1:
@@ -85,6 +85,16 @@ def _break_titles(figure: Figure) -> bool:
         rows = max((place.get_gridspec().nrows for place in places if place), default=1)
         grow(figure, 0.15 * rows * (most - 1))
     return most > 1
+
+
+def _halves(line: str, letters: int) -> list[str]:
+    """Returns a line in as few lines as it needs, of about equal length: no last word alone."""
+    needed = len(textwrap.wrap(line, letters))
+    return next(
+        broken
+        for width in range(-(-len(line) // needed), letters + 1)
+        if len(broken := textwrap.wrap(line, width)) <= needed
+    )
 
 
 def _shorter(text: str) -> str:
