@@ -194,6 +194,8 @@ def _words(factor: str, value: Any) -> str:
         return "all threads"
     if factor == "learning_rate_scaling":
         return "no scaling" if value == "none" else f"{value} scaling"
+    if factor == "warmup_epochs":
+        return f"{wording.count(int(value), 'epoch')} of warmup" if value else "no warmup"
     if factor == "delay_seconds":
         return f"delay of {wording.number(1000 * value)} ms" if value else "no delay"
     if factor in ("threads", "replicas"):
