@@ -45,7 +45,7 @@ def test_times_are_those_at_the_chosen_rate():
     means = np.exp(np.log(evidence.seconds).mean(axis=1))
     assert means / means[0] == pytest.approx(updates * step / (updates * step)[0], rel=0.02)
     assert evidence.target.startswith("a validation loss of ")
-    assert evidence.scope == "small_cnn on digits, sgd at the best of 3 learning rates, this CPU"
+    assert evidence.scope == "small_cnn on digits, SGD at the best of 3 learning rates, this CPU"
 
 
 def test_the_range_holds_the_fastest_size():
@@ -69,7 +69,7 @@ def test_a_rate_on_the_edge_leaves_no_range():
 def test_one_rate_is_no_choice():
     said = told(rates=(0.2,))
     assert said.evidence.tuned == 0 and not said.evidence.edges
-    assert "sgd at learning rate 0.2, this CPU" in said.evidence.scope
+    assert "SGD at learning rate 0.2, this CPU" in said.evidence.scope
     assert said.smallest is not None
 
 

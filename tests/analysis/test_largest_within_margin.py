@@ -250,19 +250,21 @@ def test_limits_of_machine_and_series_stand_on_one_axis():
     assert labels(drawing) == [
         "fits into 2000 MB",
         "90 % of the plateau",
-        "sgd, plain updates",
-        "adam, plain updates",
-        "adam, robust updates",
+        "SGD, plain updates",
+        "Adam, plain updates",
+        "Adam, robust updates",
     ]
     assert numbers(drawing) == ["900", "23.6", "64", "64", "64"]
     first = frame[frame["batch_size"] == 128].iloc[0]
-    ends = [wording.points(first[f"difference{end}"]) for end in ("", "_low", "_high")]
-    why = f"128 is beyond it: {ends[0]} against {first['deciding_batch_size']}, 90 % interval "
-    reach = f"64 (from 16 on; {why}{ends[1]} to {ends[2]})"
+    ends = wording.estimate(
+        *(first[f"difference{end}"] for end in ("", "_low", "_high")), unit=wording.POINTS
+    )
+    why = f"128 is beyond it: {ends.value} points against {first['deciding_batch_size']}"
+    reach = f"64 (from 16 on; {why}, 90 % interval {ends.low} to {ends.high})"
     assert found == (
         "Largest batch with a test accuracy within 3.0 points of every other's: "
-        f"sgd, plain updates: {reach}; adam, plain updates: {reach}; "
-        f"adam, robust updates: {reach}. "
+        f"SGD, plain updates: {reach}; Adam, plain updates: {reach}; "
+        f"Adam, robust updates: {reach}. "
         "The largest batch that fits into 2000 MB of memory: 900. "
         "Throughput reaches 90 % of its plateau at 23.6."
     )

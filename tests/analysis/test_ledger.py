@@ -16,6 +16,7 @@ from batchscope.study import claims as stated
 from batchscope.study.claims import Claim
 
 SIZES, RATES = (16, 32, 64, 128), ("sgd", "adam")
+NAMES = ("SGD", "Adam")  # as labels have them
 
 
 def runs(value, seeds=range(6), sizes=SIZES, **factors) -> pandas.DataFrame:
@@ -52,7 +53,7 @@ def found(frame, one):
 
 def test_every_series_is_a_part_and_what_goes_with_it_names_it_once():
     parts = found(runs(falling), test("trend", direction="falls"))
-    assert [label for label, _ in parts] == ["sgd", "adam"]
+    assert [label for label, _ in parts] == ["SGD", "Adam"]
     assert [tested.n for _, tested in parts] == [6, 6]
     assert parts[0][1].effect == pytest.approx(-0.02, abs=5e-4)
     (one,) = found(runs(falling), test("trend", direction="falls", cells={"optimizer": ("sgd",)}))
@@ -82,7 +83,7 @@ def test_a_ratio_is_that_of_geometric_means():
     frame = runs(lambda size, seed, optimizer: size * (1 + 0.1 * seed))
     sides = {"of": {"batch_size": (128,)}, "to": {"batch_size": (16,)}}
     parts = found(frame, test("comparison", low=5.0, scale="ratio", **sides))
-    assert [label for label, _ in parts] == ["sgd", "adam"]
+    assert [label for label, _ in parts] == ["SGD", "Adam"]
     for _, tested in parts:
         assert tested.effect == pytest.approx(8.0) and tested.p < 1e-9
     ((_, flat), _) = found(frame, test("equivalence", low=1 / 1.1, high=1.1, scale="ratio"))
@@ -111,7 +112,7 @@ def test_keys_tell_rows_apart_and_what_lies_in_one_cell_is_averaged():
     labels = [label for label, _ in found(frame, one)]
     assert sorted(labels) == [
         f"{optimizer}, layer {layer}, batch size 16"
-        for optimizer, layer in itertools.product(sorted(RATES), ("conv", "dense"))
+        for optimizer, layer in itertools.product(sorted(NAMES), ("conv", "dense"))
     ]
     twice = pandas.concat([runs(lambda *_: 1.0), runs(lambda *_: 3.0)])
     assert {tested.effect for _, tested in found(twice, test("value", low=0.0))} == {2.0}
@@ -193,7 +194,7 @@ def test_a_verdict_is_adjusted_over_its_document():
     own = table[table["document"] == "A document"]
     assert own["p_holm"].tolist() == pytest.approx(paired_tests.holm(own["p"]).tolist())
     assert table["p_holm"]["other"] == table["p"]["other"]
-    assert table["part"]["falls"] in RATES and table["parts"]["falls"] == 2
+    assert table["part"]["falls"] in NAMES and table["parts"]["falls"] == 2
     assert table["effect_is"]["falls"] == "per doubling of batch size"
     assert (table["n"] == 6).all() and (table["missing"] == "").all()
 
@@ -321,12 +322,12 @@ def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anyth
         ),
         (
             test("interaction", low=0.0, of={"optimizer": ("adam",)}, to={"optimizer": ("sgd",)}),
-            "test_accuracy per doubling of batch size, adam against sgd: difference above 0",
+            "test_accuracy per doubling of batch size, Adam against SGD: difference above 0",
         ),
         (test("argmax", chosen=(16, 48)), "test_accuracy is highest at batch size 16 or 48"),
         (
             test("order", order=({"optimizer": ("sgd",)}, {"optimizer": ("adam", "rmsprop")})),
-            "test_accuracy rises from sgd to optimizer adam and rmsprop",
+            "test_accuracy rises from SGD to Adam and RMSprop",
         ),
         (
             test("exception", chosen=(18,), direction="falls"),

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 import synthetic
-from batchscope.analysis import intervals, series_differences
+from batchscope.analysis import intervals, run_series, series_differences
 from batchscope.report import answers
 
 
@@ -87,3 +87,10 @@ def test_the_table_has_a_row_per_outcome_and_a_column_per_series():
 
 def test_one_batch_size_makes_no_headline():
     assert answers.headlines([synthetic.answer("one batch size")]) == []
+
+
+def test_factors_are_named_as_people_write_them():
+    names = {"optimizer": "rmsprop", "device": "gpu", "warmup_epochs": 2, "delay_seconds": 0.001}
+    assert run_series.describe(names) == "RMSprop, GPU, 2 epochs of warmup, delay of 1 ms"
+    nothing = {"optimizer": "mine", "warmup_epochs": 0, "delay_seconds": 0.0}
+    assert run_series.describe(nothing) == "mine, no warmup, no delay"

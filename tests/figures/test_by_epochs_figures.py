@@ -89,9 +89,9 @@ def test_the_binomial_error_is_told():
 def test_what_accuracies_say():
     text = accuracy_by_epochs.found(frame())
     assert text.startswith(
-        "Mean test accuracy after 1 epoch was 89.0 % at batch size 100 and 86.0 % at 400 "
-        "(3 of 3 seeds). Mean test accuracy after 5 epochs was 98.0 % at batch size 100 and "
-        "95.0 % at 400 (3 of 3 seeds)."
+        "Mean test accuracy after 1 epoch was 89.00 % at batch size 100 and 86.00 % at 400 "
+        "(3 of 3 seeds). Mean test accuracy after 5 epochs was 98.00 % at batch size 100 and "
+        "95.00 % at 400 (3 of 3 seeds)."
     )
 
 
@@ -144,12 +144,12 @@ def test_what_a_larger_batch_saves_at_equal_epochs():
 def test_one_panel_per_device_on_one_scale():
     made = frame(("cpu", "gpu"))
     drawing = draw("training_time", made)
-    assert [axes.get_title("left") for axes in drawing.axes] == ["cpu", "gpu"]
+    assert [axes.get_title("left") for axes in drawing.axes] == ["CPU", "GPU"]
     assert drawing.axes[0].get_ylim() == drawing.axes[1].get_ylim()
     assert drawing.axes[0].get_yscale() == "log"
     text = training_time.found(made)
-    assert "batch size 400 (cpu) took 42.5 s: more" in text
-    assert "batch size 400 (gpu) took 3.5 s: less" in text
+    assert "batch size 400 (CPU) took 42.5 s: more" in text
+    assert "batch size 400 (GPU) took 3.5 s: less" in text
 
 
 def test_what_no_time_depends_on_gives_no_panel():

@@ -1,6 +1,7 @@
 """What the figures of trainings show, of tables that are made up."""
 
 import itertools
+import math
 import shutil
 
 import numpy as np
@@ -198,7 +199,7 @@ def test_losses_are_compared_in_the_last_epoch_that_all_runs_share():
     frame["validation_loss"] = frame["seed"] + frame["epoch"].astype(float)
     found = figures.FIGURES["loss_curves"].found
     assert found(frame) == (
-        "Mean training loss in epoch 3, the last that all finished runs share, was 0.333 at batch "
+        "Mean training loss in epoch 3, the last that all finished runs share, was 0.33 at batch "
         "size 32 and 1.33 at 256 (2 of 2 seeds). Mean validation loss in that epoch was 3.5 at "
         "batch size 32 and 3.5 at 256 (2 of 2 seeds)."
     )
@@ -361,7 +362,7 @@ def test_the_noise_scale_of_adam_and_without_epochs_between(tmp_path):
     assert set(frame["place"]) == {"start", "end"}
     drawing = figure.draw(frame)
     assert any("Adam: of the raw gradients" in text for text in texts(drawing))
-    assert "(adam) the gradient noise scale was" in figure.found(frame)
+    assert "(Adam) the gradient noise scale was" in figure.found(frame)
 
 
 def test_a_single_seed_shows_the_errors_of_the_curvature_itself(tmp_path):
@@ -378,7 +379,7 @@ def test_what_was_found_holds_the_means(two_rates):
     figure, frame = frame_of("weight_distance", two_rates)
     rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 256)]
     mean = rows["weight_distance"].mean()
-    assert f"{mean:.3g} at 256 (6 of 6 and 5 of 6 seeds)" in figure.found(frame)
+    assert f"{mean:.2f} at 256 (6 of 6 and 5 of 6 seeds)" in figure.found(frame)
 
 
 def test_figures_follow_from_measures():
@@ -487,9 +488,9 @@ def test_factors_that_move_together_are_told_once_and_named_whole(tmp_path):
     folder = tables_of(tmp_path, runs, measures={}, only=["runs"])
     frame = run_series.read(folder / "runs.csv")
     assert [group.label for group in run_series.series(frame)] == [
-        "learning rate 0.1, sgd, momentum 0, no nesterov",
-        "learning rate 0.001, adam, momentum 0, no nesterov",
-        "learning rate 0.1, sgd, momentum 0.9, nesterov",
+        "learning rate 0.1, SGD, momentum 0, no nesterov",
+        "learning rate 0.001, Adam, momentum 0, no nesterov",
+        "learning rate 0.1, SGD, momentum 0.9, nesterov",
     ]
     assert len(run_series.series_factors(frame)) == 2
     assert all(len(group.frame) == 2 for group in run_series.series(frame))
@@ -586,3 +587,94 @@ def test_times_of_logical_devices_are_marked():
     two = pandas.concat([frame.assign(device="gpu"), frame.assign(replicas=1, train_seconds=1.0)])
     two.loc[two["replicas"] == 1, "seconds_per_epoch"] += 10
     assert "4 replicas: 12.4 s" in time.found(two) and "1 replica: 22.4 s" in time.found(two)
+
+
+def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
+    """Two seeds far apart: their t-intervals reach below 0 and above 100 %."""
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    tables = figures.read(folder)
+    runs = tables.runs.assign(test_accuracy=[0.2, 0.9] * 2, weight_distance=[1.0, 3.0] * 2)
+    tables = dataclasses.replace(tables, runs=runs)
+    for name, least, largest in (("accuracy", 0, 1), ("weight_distance", 0, math.inf)):
+        figure = figures.FIGURES[name]
+        drawing = figure.draw(figure.select(tables))
+        for axes in drawing.axes:
+            bottom, top = axes.get_ylim()
+            assert least - 0.03 <= bottom < top <= largest + 0.04
+        assert "An interval is cut" in drawing.get_supxlabel()
+    signed = runs.assign(generalisation_gap=[-1.0, 3.0] * 2)
+    figure = figures.FIGURES["generalisation_gap"]
+    axes = figure.draw(figure.select(dataclasses.replace(tables, runs=signed))).axes[0]
+    assert axes.get_ylim()[0] < -1
+
+
+def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
+    cases = [
+        {"optimizer": optimizer, "learning_rate": rate, "method": method}
+        for optimizer, rate in (("sgd", 0.05), ("adam", 0.001))
+        for method in ("plain", "robust", "conservative")
+    ]
+    drawing, _ = drawing_of("accuracy", tables_of(tmp_path, synthetic.grid([16, 64], [0], cases)))
+    titles = [axes.get_title("left").split(", ")[-1] for axes in drawing.axes]
+    assert titles == ["SGD"] * 3 + ["Adam"] * 3
+    labels = [text.get_text() for text in drawing.legends[0].get_texts()]
+    assert labels == ["plain updates", "robust updates", "conservative updates"]
+    drawn = [len(axes.containers) for axes in drawing.axes]
+    assert drawn == [3] * 6
+    assert len({axes.get_ylim() for axes in drawing.axes}) == 1
+
+
+def drawing_of(name, folder):
+    figure, frame = frame_of(name, folder)
+    return figure.draw(frame), frame
+
+
+def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
+    cases = [{"device": device} for device in ("cpu", "gpu")]
+    runs = synthetic.grid([16, 64], [0, 1], cases)
+    folder = tables_of(tmp_path, runs, {run: "missing" for run in runs if "gpu" in run})
+    figure, frame = frame_of("best_losses", folder)
+    waiting = frame["device"] == "gpu"
+    frame.loc[waiting, "status"] = "no_gpu"
+    drawing = figure.draw(frame)
+    assert not drawing.legends
+    assert "4 no GPU" in drawing.get_supxlabel()
+    alone = figure.draw(frame[waiting])
+    assert "no GPU" in texts(alone)
+
+
+def test_one_epoch_is_a_point_above_a_whole_number(tmp_path):
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1], epochs=1))
+    drawing, _ = drawing_of("loss_curves", folder)
+    for axes in drawing.axes:
+        assert axes.get_xlim() == (0.5, 1.5) and list(axes.get_xticks()) == [1.0]
+        assert [bar.lines[0].get_marker() for bar in axes.containers] == ["o", "o"]
+
+
+def test_a_title_wider_than_its_panel_is_broken(tmp_path):
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases=RATES))
+    figure, frame = frame_of("loss_curves", folder)
+    drawing = figure.draw(frame)
+    for axes in drawing.axes:
+        told = f"{axes.get_title('left')}, with all that goes with this learning rate, told"
+        axes.set_title(told, loc="left")
+    canvas.svg_and_png(drawing, "A title")
+    for axes in drawing.axes:
+        title = axes.get_title("left")
+        assert "\n" in title and title.replace("\n", " ").endswith("rate, told")
+        assert min(map(len, title.split("\n"))) > 15  # no word alone
+
+
+def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    tables = figures.read(folder)
+    columns = [name for name in tables.runs if name.startswith("sharpness_")]
+    values = {name: [1.0, 2.0, 3.0, 4.0] for name in columns}
+    values[columns[0]] = [1.0, 2.0, 30.0, 40.0]
+    figure = figures.FIGURES["sharpness"]
+    drawing = figure.draw(
+        figure.select(dataclasses.replace(tables, runs=tables.runs.assign(**values)))
+    )
+    assert {axes.get_yscale() for axes in drawing.axes} == {"log"}
+    for axes in drawing.axes[1:]:
+        assert axes.get_ylim()[0] > 0.5

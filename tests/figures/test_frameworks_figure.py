@@ -241,10 +241,10 @@ def test_two_machines_are_never_compared():
     )
     drawing, _, found = drawn(*TWO, *other, numbers=DOCUMENT)
     assert legend(drawing) == [
-        "cpu, TensorFlow, laptop",
-        "cpu, PyTorch, laptop",
-        "gpu, TensorFlow, cluster",
-        "gpu, PyTorch, cluster",
+        "CPU, TensorFlow, laptop",
+        "CPU, PyTorch, laptop",
+        "GPU, TensorFlow, cluster",
+        "GPU, PyTorch, cluster",
         "TensorFlow (as published)",
         "MXNet (as published)",
     ]

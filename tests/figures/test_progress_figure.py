@@ -41,10 +41,10 @@ def test_what_was_found_by_hand():
     # same. The lowest loss that all reached is 8 / 2^4, at row 4: 32 updates of 10, 8 of 40.
     found = FIGURE.found(made_up())
     assert found == (
-        "Mean validation loss after 8 updates, which every finished run made, was 4 at batch size "
-        "10 and 0.5 at 40 (2 of 2 seeds). Mean validation loss after 0.8 s, which every finished "
-        "run took, was 4 at batch size 10 and 0.5 at 40 (2 of 2 seeds). Mean number of updates to "
-        "the dotted loss was 32 at batch size 10 and 8 at 40 (2 of 2 seeds)."
+        "Mean validation loss after 8 updates, which every finished run made, was 4.0 at batch "
+        "size 10 and 0.5 at 40 (2 of 2 seeds). Mean validation loss after 0.8 s, which every "
+        "finished run took, was 4.0 at batch size 10 and 0.5 at 40 (2 of 2 seeds). Mean number of "
+        "updates to the dotted loss was 32 at batch size 10 and 8 at 40 (2 of 2 seeds)."
     )
 
 

@@ -355,9 +355,7 @@ def test_the_rise_along_directions():
     ends = [y for x, y in drawing.axes[0].collections[0].get_paths()[0].vertices if x == 1.0]
     assert (min(ends), max(ends)) == pytest.approx((interval.low, interval.high))
     edge = frame[(frame["batch_size"] == 32) & (frame["a"].abs() == 1.0)]["rise"].mean()
-    assert f"at |a| = 1 was {wording.number(edge)} nats at batch size 32" in landscape_lines.found(
-        frame
-    )
+    assert f"at |a| = 1 was {edge:.1f} nats at batch size 32" in landscape_lines.found(frame)
     half = frame[(frame["batch_size"] == 256) & (frame["a"].abs() == 0.5)]["rise"].mean()
     assert "at |a| = 0.5 was " in landscape_lines.found(frame)
     assert f"and {wording.number(half)} nats at 256 (3 of 3 seeds). " in landscape_lines.found(
@@ -385,12 +383,12 @@ def test_a_sentence_holds_the_means_at_both_ends():
     frame = runs(seeds=(0, 1), failed={(256, 0.05, 1): "diverged"})
     means = frame[frame["status"] == "finished"].groupby("batch_size")["test_loss"].mean()
     assert words.sentence(frame, "test_loss", "Mean test loss") == (
-        f"Mean test loss was {wording.number(means[32])} at batch size 32 and "
-        f"{wording.number(means[256])} at 256 (2 of 2 and 1 of 2 seeds)."
+        f"Mean test loss was {means[32]:.3f} at batch size 32 and "
+        f"{means[256]:.3f} at 256 (2 of 2 and 1 of 2 seeds)."
     )
-    more = [f"{wording.number(means[size])} at {size}" for size in SIZES[1:]]
+    more = [f"{means[size]:.3f} at {size}" for size in SIZES[1:]]
     assert words.sentence(frame, "test_loss", "Mean test loss", most=4) == (
-        f"Mean test loss was {wording.number(means[32])} at batch size 32, {more[0]}, {more[1]} "
+        f"Mean test loss was {means[32]:.3f} at batch size 32, {more[0]}, {more[1]} "
         f"and {more[2]} (2 of 2 and 1 of 2 seeds)."
     )
     one = words.sentence(frame[frame["batch_size"] == 32], "test_loss", "Mean test loss")
@@ -423,7 +421,7 @@ def test_a_ratio_is_paired_by_seed():
     assert words.ratio(frame[frame["batch_size"] == 32], "sharpness_full_0.001") == ""
     found = figures.FIGURES["sharpness"].found(frame)
     assert found == (
-        "Mean sharpness in the full space (ε = 0.001) was 2.33 at batch size 32 and 4.67 at 256 "
+        "Mean sharpness in the full space (ε = 0.001) was 2.3 at batch size 32 and 4.7 at 256 "
         "(3 of 3 seeds), a ratio (256 to 32) of 2 (geometric mean of 3 pairs, "
         "95 % interval 2 to 2)."
     )

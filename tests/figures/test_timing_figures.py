@@ -216,9 +216,10 @@ def test_the_two_limits():
     assert {"36", "ceiling", "90 % of the plateau (number: knee)"} <= texts(drawing)
     assert "Noise floor: a batch size differs from itself by up to 3.4 %." in note(drawing)
     assert found == (
-        "Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at batch size 36 "
-        "(95 % interval 32 to 40.5) by the fit, from batch size 48 on as timed. "
-        "The highest is 76.0 % of the ceiling of 2500 examples/s. "
+        "Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at batch size "
+        "36.0 (95 % interval 32.0 to 40.5) by the fit, from batch size 48 on as timed. "
+        "For the same examples batch size 1 takes 4.706 (4.613 to 4.801 by quartiles) times as long "
+        "as 64. The highest is 76.0 % of the ceiling of 2500 examples/s. "
         "No steps seen: a straight line, 0.50% residual. "
         "A batch size differs from itself by up to 3.4 % (noise floor)."
     )
@@ -250,7 +251,7 @@ def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
     assert axes.get_ylim()[1] > 2500
     assert not any(text.get_text().isdigit() for text in axes.texts)
     assert found.startswith(
-        "Throughput still rises at the largest batch size, 64: 1880 examples/s. The highest is"
+        "Throughput still rises at the largest batch size, 64: 1880 examples/s. For the same examples"
     )
 
 
@@ -347,7 +348,7 @@ def test_two_machines_each_have_their_limits():
     assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500, 5000])
     assert {"laptop", "gpu_box"} <= texts(drawing)
     assert "Machine" not in note(drawing)
-    assert found.startswith("laptop: Throughput tends to a plateau of 1900 examples/s")
+    assert found.startswith("Laptop: Throughput tends to a plateau of 1900 examples/s")
     rising = sweep(**{**LIMITS, **RISING})
     _, frame, found = drawn("throughput", rising, other)
     assert frame["still_rising"].dtype == object
@@ -529,11 +530,11 @@ def test_one_row_per_series_with_its_interval():
     colours = [container.lines[0].get_color() for container in fixed.containers]
     assert colours == [container.lines[0].get_color() for container in drawing.axes[0].containers]
     assert found.startswith(
-        "loop in the graph: Fixed cost per step 1 ms (95 % interval 0.9 ms to 1.1 ms), cost per "
-        "example 0.2 ms (95 % interval 0.18 ms to 0.22 ms); half of a step is fixed cost at batch "
-        "size 5. eager: Fixed cost per step 6 ms"
+        "Loop in the graph: fixed cost per step 1.00 ms (95 % interval 0.90 to 1.10), cost per "
+        "example 0.200 ms (95 % interval 0.180 to 0.220); half of a step is fixed cost at batch "
+        "size 5. Eager: fixed cost per step 6.00 ms"
     )
-    assert found.count("Fixed cost per step") == 5
+    assert found.count("fixed cost per step") == 5
 
 
 def test_costs_that_span_much_are_logarithmic():
@@ -548,7 +549,8 @@ def test_a_negative_fixed_cost_is_shown_as_it_is():
     axes = drawing.axes[1]
     assert costs(axes)[0] == pytest.approx((-0.5, 0, -0.6, -0.4))
     assert axes.get_xscale() == "linear" and axes.get_xlim()[0] < -0.6
-    assert "Fixed cost per step -0.5 ms (95 % interval -0.6 ms to -0.4 ms)" in found
+    told = "fixed cost per step -0.50 ms (95 % interval -0.60 to -0.40)"
+    assert told.replace("-", "\N{MINUS SIGN}") in found
     assert found.count("half of a step") == 1
     # On a logarithmic axis the line starts where it is above zero.
     lines = [item for item in drawing.axes[0].lines if len(item.get_xdata()) == 200]
@@ -567,7 +569,7 @@ def test_a_fit_without_an_interval_and_no_fit_at_all():
     assert (value, row) == pytest.approx((2, 0)) and low == high == pytest.approx(2)
     assert "no fit" in texts(drawing)
     assert found == (
-        "loop in the graph: Fixed cost per step 2 ms, cost per example 0.5 ms; half of a step is "
+        "Loop in the graph: fixed cost per step 2 ms, cost per example 0.5 ms; half of a step is "
         "fixed cost at batch size 4."
     )
 
@@ -607,7 +609,7 @@ def test_files_are_named_with_what_was_done_to_them():
         for name in ("prefetch", "jpeg")
     ]
     assert (
-        "JPEG files (resized beforehand, in the page cache): Fixed cost per step 2 ms"
+        "JPEG files (resized beforehand, in the page cache): fixed cost per step 2 ms"
         in drawn("step_time", *made)[2]
     )
 
@@ -625,10 +627,10 @@ def test_an_injected_delay_comes_back_in_the_fixed_cost():
     assert delay.recovered == pytest.approx((5.2e-3, 4.8e-3, 5.6e-3))
     assert delay.paired == pytest.approx((5.1e-3, 4.9e-3, 5.3e-3))
     assert (
-        "Of 5 ms delay added per step, 5.2 ms (95 % interval 4.8 ms to 5.6 ms), 104.0 %, came back "
-        "in the fixed cost of the fit, and 5.1 ms (95 % interval 4.9 ms to 5.3 ms), 102.0 %, came "
+        "Of 5 ms delay added per step, 5.20 ms (95 % interval 4.80 to 5.60), 104.0 %, came back "
+        "in the fixed cost of the fit, and 5.10 ms (95 % interval 4.90 to 5.30), 102.0 %, came "
         "back as the difference of blocks with and without it, whatever their batch size "
-        "(delay seconds 0.005)."
+        "(delay of 5 ms)."
     ) in found
     (stroke,) = strokes(drawing)
     assert stroke.get_xdata() == pytest.approx([7, 7]) and min(stroke.get_ydata()) == 1
@@ -665,7 +667,7 @@ def test_only_a_delay_that_took_turns_with_none_comes_back():
 
 def test_a_delay_that_did_not_come_back_keeps_its_stroke_in_the_panel():
     drawing, _, found = drawn("step_time", delayed(9e-3, 0.0, 1e-4), sweep(**fitted(1e-3, 5e-4)))
-    assert "Of 9 ms delay added per step, 0 ms" in found
+    assert "Of 9 ms delay added per step, 0.00 ms" in found
     assert (
         found.count("not resolved from none, came back in the fixed cost of the fit, and 4.5") == 1
     )
@@ -696,3 +698,32 @@ def test_captions_and_the_same_picture_from_the_csv_alone(name):
     again = canvas.svg_and_png(figure.draw(reread(frame)), figure.entry.title)
     assert first == again
     assert len(first[0]) < 150_000
+
+
+def test_one_large_cost_does_not_squeeze_the_others_to_zero():
+    made = [
+        sweep(loop="eager", **fitted(60e-3, 5e-4, half=1.5)),
+        sweep(loop="fit", **fitted(2e-3, 5e-4, half=0.5)),
+    ]
+    drawing, _, _ = drawn("step_time", *made)
+    fixed, per_image = drawing.axes[1:]
+    assert fixed.get_xscale() == "symlog" and per_image.get_xscale() == "linear"
+    place = fixed.transData.transform([(0, 0), (2, 0), (150, 0)])[:, 0]
+    assert place[1] - place[0] > 0.1 * (place[2] - place[0])
+
+
+def test_the_same_images_at_both_ends_and_steps_just_above_a_multiple():
+    _, _, found = drawn("throughput", sweep(sizes=(16, 17, 34, 32, 128), time=line(10e-3, 0.0)))
+    # A step takes the same whatever it holds: 128 images take 8 times as long at 16; quartiles
+    # lie 1 % around the times.
+    assert "For the same images batch size 16 takes 8.00 (7.84 to 8.16 by quartiles)" in found
+    assert "times as long as 128." in found
+    assert "t(17) / t(16) = 1.000 (0.980 to 1.020 by quartiles), of images 1.06" in found
+    assert "t(34) / t(32) = 1.000" in found and "t(18)" not in found
+
+
+def test_a_line_through_two_points_tells_nothing_of_its_fit():
+    drawing, _, _ = drawn("step_time", sweep(sizes=(16, 128), **fitted(1e-3, 5e-4)))
+    assert "Through two batch sizes a line always goes" in note(drawing)
+    assert "off the line" not in note(drawing)
+    assert "off the line" in note(drawn("step_time", sweep(**fitted(1e-3, 5e-4)))[0])

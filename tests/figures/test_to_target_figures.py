@@ -112,7 +112,7 @@ def test_the_noise_scale_stands_beside_it():
     assert row["noise_scale_start_high"] == pytest.approx(start.high)
     assert math.isinf(row["noise_scale_end_high"]) and math.isnan(row["noise_scale_end"])
     found = CRITICAL.found(frame)
-    assert "The gradient noise scale at batch size 32 was 20 (95 % interval" in found
+    assert "The gradient noise scale at batch size 32 was 20.00 (95 % interval 19.76 to" in found
     assert " at the start and at least " in found
     drawing = CRITICAL.draw(frame)
     assert {"noise scale, start", "noise scale, end"} <= texts(drawing)

@@ -244,7 +244,7 @@ def test_what_is_known_of_a_gpu_has_panels_of_its_own():
     assert shown(memory, at, np.full(4, 9000.0)) and shown(zero, at, 50 / np.array(SIZES))
     assert shown(energy, at, 4000 / np.sqrt(SIZES))
     found = utilisation.found(frame)
-    assert "Median CPU utilisation was 20.0 % at batch size 1 and 84.0 % at 256." in found
+    assert "Median CPU utilisation was 20 % at batch size 1 and 84 % at 256." in found
     assert "Median GPU utilisation was 6.7 % at batch size 1 and 28.0 % at 256." in found
     assert "GPU energy per epoch was 4000 J at batch size 1 and 250 J at 256." in found
 
@@ -255,8 +255,8 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
         row["disturbed"] = flag
     drawing, frame = drawn("utilisation", tables(utilisation=rows))
     found = utilisation.found(frame)
-    assert "Median CPU utilisation was 20.0 % at batch size 1 and 68.0 % at 64." in found
-    assert "Left out of this is batch size 256, disturbed by other processes." in found
+    assert "Median CPU utilisation was 20 % at batch size 1 and 68 % at 64." in found
+    assert "Left out, since other processes disturbed it: batch size 256." in found
     note = drawing.get_supxlabel().replace("\n", " ")
     assert "Disturbed by other processes (open markers) at batch size 256." in note
     cpu = drawing.axes[0]
@@ -271,7 +271,8 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
         utilisation=rows + [row | {"machine": "cluster", "disturbed": True} for row in rows]
     )
     found = utilisation.found(drawn("utilisation", made)[1])
-    assert "68.0 % at 64 (local). Left out of this is batch size 256 (local); 1, 8" in found
+    told = "Left out, since other processes disturbed it: batch size 256 (local); 1, 8"
+    assert f"68 % at 64 (local). {told}" in found
 
 
 def test_a_dense_range_has_a_linear_axis():
@@ -290,8 +291,8 @@ def test_two_machines_are_two_series_and_memory_that_ran_out_is_marked():
     assert "Out of memory (×) at batch size 256 (cluster)." in texts(drawing)
     assert [text.get_text() for text in drawing.legends[0].get_texts()] == ["local", "cluster"]
     found = utilisation.found(frame)
-    assert "84.0 % at 256 (local); 20.0 % at batch size 1 and 68.0 % at 64 (cluster)." in found
-    assert "0.5 MB, 95 % interval 0.5 to 0.5 (local); 2 MB" in found
+    assert "84 % at 256 (local); 20 % at batch size 1 and 68 % at 64 (cluster)." in found
+    assert "0.5 MB (95 % interval 0.5 to 0.5) (local); 2 MB" in found
 
 
 def test_memory_per_image_is_told_only_where_it_is_resolved():
@@ -494,3 +495,13 @@ def test_profiles_stand_under_their_configurations():
     assert found.endswith(
         "The longest wait for input: 40.0 % at batch size 8 (Keras fit, input pipeline plain)."
     )
+
+
+def test_open_markers_mean_one_thing_and_no_machine_is_busier_than_it_is():
+    made = [{**row, "machine_percent": 104.0} for row in busy()]
+    figure = figures.FIGURES["utilisation"]
+    drawing = figure.draw(figure.select(tables(utilisation=made)))
+    lines = [line for axes in drawing.axes for line in axes.lines]
+    assert "white" not in {line.get_markerfacecolor() for line in lines}
+    thin = next(line for line in drawing.axes[0].lines if line.get_alpha() == 0.75)
+    assert set(thin.get_ydata()) == {100.0}

@@ -13,6 +13,7 @@ import batchscope
 from batchscope import wording
 
 NAN = math.nan
+MINUS = "\N{MINUS SIGN}"
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,11 @@ NAN = math.nan
         (wording.cell, 0.0871234, "0.08712"),
         (wording.cell, 1.2e-5, "1.2e-5"),
         (wording.cell, 123456.7, "123457"),
-        (wording.cell, -3.14159, "-3.142"),
+        (wording.cell, -3.14159, f"{MINUS}3.142"),
+        (wording.cell, -12.0, f"{MINUS}12"),
+        (wording.cell, 9.516e-17, "0"),
+        (wording.number, -0.25, f"{MINUS}0.25"),
+        (wording.number, -9.5e-17, "0"),
         (wording.cell, 2.5e12, "2.5e12"),
         (wording.cell, NAN, wording.ABSENT),
         (wording.tick, 0.05, "0.05"),
@@ -41,7 +46,10 @@ NAN = math.nan
         (wording.tick, 3e7, "30000000"),
         (wording.grouped, 12345.6, "12,346"),
         (wording.grouped, 1.2345, "1.23"),
+        (wording.tick, -0.0, "0"),
+        (wording.tick, -2e-6, f"{MINUS}2e-6"),
         (wording.percent, 0.98765, "98.8 %"),
+        (wording.percent, -0.0004, "0.0 %"),
         (wording.points, 0.0123, "1.2 points"),
         (wording.duration, 0, "0 s"),
         (wording.duration, 89, "89 s"),
@@ -68,10 +76,57 @@ def test_digits_are_the_callers():
     assert wording.size(7_126_000, 2) == "7.1 MB"
 
 
-def test_intervals():
-    assert wording.interval(1.0, 2.0) == "95 % interval 1 to 2"
-    assert wording.interval(0.1, 0.2, wording.percent) == "95 % interval 10.0 % to 20.0 %"
-    assert wording.interval(NAN, NAN) == wording.interval(0.0, math.inf) == ""
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        ((0.0159954, 0.0157, 0.0163), "0.01600 [0.01570, 0.01630]"),
+        ((0.21, -0.0004, 0.41), "0.21 [0.00, 0.41]"),
+        ((-0.0041, -0.0102, 0.0020), f"{MINUS}0.0041 [{MINUS}0.0102, 0.0020]"),
+        ((1e-18, -0.0001, 0.0001), "0.00000 [-0.00010, 0.00010]".replace("-", MINUS)),
+        ((9.516e-17, -1e-16, 3e-16), "0"),
+        ((1234.5, 1100.0, 1369.0), "1234 [1100, 1369]"),
+        ((-2e-9, -3e-9, -1e-9), f"{MINUS}2e-9 [{MINUS}3e-9, {MINUS}1e-9]"),
+        # Not symmetric: by the narrower half, and no end above zero becomes zero.
+        ((72.3, 44.7, 741.0), "72 [45, 741]"),
+        ((15.0, 0.3, 741.0), "15 [0.3, 740]"),
+        ((0.5, NAN, NAN), "0.5"),
+        ((0.5, 0.5, 0.5), "0.5"),
+        ((0.5, 0.25, math.inf), "0.5"),
+        ((1.0769230769, 1.0769230769 - 1e-15, 1.0769230769 + 1e-15), "1.08 [1.08, 1.08]"),
+    ],
+)
+def test_an_interval_rounds_its_value_and_its_ends(numbers, told):
+    assert wording.bracketed(*numbers) == told
+
+
+def test_an_interval_in_a_sentence_has_its_unit_once():
+    assert wording.estimated(1.5, 1.0, 2.0) == "1.50 (95 % interval 1.00 to 2.00)"
+    shares = wording.estimated(0.2004, 0.181, 0.22, wording.PERCENT)
+    assert shares == "20.0 % (95 % interval 18.1 to 22.0)"
+    points = wording.estimated(-0.0123, -0.02, -0.0046, wording.POINTS, " less", level=90)
+    assert points == f"{MINUS}1.23 points less (90 % interval {MINUS}2.00 to {MINUS}0.46)"
+    assert wording.estimated(1.2345, NAN, NAN, wording.Unit(" s")) == "1.23 s"
+
+
+def test_numbers_of_one_sentence_have_as_many_decimals():
+    def alike(*values, unit=wording.PLAIN):
+        return wording.alike([(value, NAN, NAN) for value in values], unit)
+
+    assert alike(0.0159954, 0.0055) == ["0.0160", "0.0055"]
+    assert alike(0.0672, 1.63) == ["0.0672", "1.63"]
+    assert alike(0.2004, 0.7, unit=wording.PERCENT) == ["20.0 %", "70.0 %"]
+    assert alike(6.667, 28.0, unit=wording.Unit(" %")) == ["6.7 %", "28.0 %"]
+    assert alike(20.0, 84.0) == ["20", "84"] and alike(4000.0, 12.5) == ["4000", "12"]
+    assert alike(0.5, 4.0) == ["0.5", "4.0"] and alike(0.5, 0.25) == ["0.50", "0.25"]
+    assert alike(1e-9, 2.0) == ["1e-9", "2"] and alike(0.0, 0.0) == ["0", "0"]
+    wide, narrow = (0.95, 0.93, 0.97), (0.9812, 0.981, 0.9814)
+    assert wording.alike([wide, narrow], wording.PERCENT) == ["95.0 %", "98.1 %"]
+    assert wording.alike([(0.001, 0.0005, 0.0015), (5.0, 3.0, 7.0)]) == ["0.00100", "5.0"]
+
+
+def test_decimals_that_are_given():
+    assert wording.fixed(-0.00001, 4) == "0.0000"
+    assert wording.fixed(-1.25, 2) == f"{MINUS}1.25" and wording.fixed(3.0, 0) == "3"
 
 
 def test_counts_agree_with_their_nouns():

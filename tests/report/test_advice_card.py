@@ -37,7 +37,7 @@ def test_what_recommends_comes_first_and_series_are_told_apart(example):
     study = example[0]
     shown = advice_card.cards(study, {"gap": made(evidence(seeds=2), evidence())})
     assert [each.found for each in shown] == [True, False]
-    assert shown[0].title.endswith(": sgd") and shown[1].title.endswith(": adam")
+    assert shown[0].title.endswith(": SGD") and shown[1].title.endswith(": Adam")
     assert shown[0].card.headline == "Use 16 to 256 (small_cnn on digits)."
 
 

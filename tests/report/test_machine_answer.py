@@ -165,15 +165,15 @@ def test_configurations_stand_side_by_side():
 def test_what_waits_has_no_column_and_is_named_below():
     waiting = row(device="gpu", status="no_gpu")
     found = machine_answer.build(pandas.DataFrame([row(device="cpu", **TIMED), waiting]), NOTHING)
-    assert found["titles"] == ["cpu"]
+    assert found["titles"] == ["CPU"]
     assert all(len(cells) == 1 for _, cells in found["rows"])
-    assert found["left_out"] == "Left out: gpu (no GPU)."
+    assert found["left_out"] == "Left out: GPU (no GPU)."
     # Of what was searched on a GPU, the times alone wait.
     largest = {"max_batch_size": 64, "max_batch_size_bound": "resolved"}
     found = machine_answer.build(
         pandas.DataFrame([row(device="cpu", **TIMED), {**waiting, **largest}]), NOTHING
     )
-    assert found["titles"] == ["cpu", "gpu"] and not found["left_out"]
+    assert found["titles"] == ["CPU", "GPU"] and not found["left_out"]
     assert dict(found["rows"])["Largest batch size"] == ["not measured", "64"]
 
 

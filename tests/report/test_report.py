@@ -191,7 +191,7 @@ def test_no_headline_without_its_budget():
 def test_the_headline_stands_beside_the_report(example, tmp_path):
     results = example[1]
     troubled = (results / "report.txt").read_text(encoding="utf-8")
-    start = "The gap <u>found</u>: No advice (small_cnn on digits, sgd at learning rate 0.05, "
+    start = "The gap <u>found</u>: No advice (small_cnn on digits, SGD at learning rate 0.05, "
     assert troubled.startswith(start)
     assert troubled.endswith("(30 training runs in 1 experiment: " + FATES + ").\n")
     assert troubled.count("\n") == 1

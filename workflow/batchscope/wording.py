@@ -1,16 +1,42 @@
 """Words for people: numbers, percentages, counts, lists, sizes, durations, first letters.
 
+One rule for a number with an interval: two significant digits of the interval's half width, and
+as many decimals for the value and both ends (`estimate`). A number without one has three or four
+significant digits. A minus is a minus sign, and what rounds to zero has none.
 Texts that names and paths are made of are `batchscope.catalogue.parameters`' own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 ABSENT = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
+_NOTHING = 1e-15  # of a sum of numbers near 1, what the rounding of doubles leaves in place of 0
+_EXACT = 1e-6  # an interval narrower than so much of its value has no digits to tell
+_MOST_DECIMALS = 6
 
-Write = Callable[[float], str]
+
+class Estimate(NamedTuple):
+    """A number and its interval, as text; the interval may be empty."""
+
+    value: str
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a quantity is told: what it is multiplied by, and what stands behind the number."""
+
+    suffix: str = ""
+    times: float = 1.0
+
+
+PLAIN, PERCENT, POINTS = Unit(), Unit(" %", 100.0), Unit(" points", 100.0)
 
 
 def shortest(value: float) -> str:
@@ -29,17 +55,109 @@ def cell(value: float, digits: int = 4) -> str:
     if not math.isfinite(value):
         return ABSENT
     if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
+        return _minus(str(int(value)))
     if 10**digits <= abs(value) < 1e9:
-        return f"{value:.0f}"
-    return short_exponent(f"{value:.{digits}g}")
+        return fixed(value, 0)
+    return _minus(short_exponent(f"{_something(value):.{digits}g}"))
+
+
+def fixed(value: float, decimals: int) -> str:
+    """Returns a number with so many decimals; what rounds to zero has no sign."""
+    return _minus(f"{round(value, decimals) + 0.0:.{decimals}f}")
+
+
+def estimate(
+    value: float, low: float | None = None, high: float | None = None, unit: Unit = PLAIN
+) -> Estimate:
+    """Returns a value and its interval, rounded by the interval.
+
+    All three have the decimals that show two significant digits of its half width; of an interval
+    that is not symmetric, of the narrower half. An end above zero is not rounded to zero: where
+    that would be, each number has two significant digits. Without an interval the value has three.
+
+    Args:
+        value: A finite number.
+        low: The interval's lower end; None or NaN where there is none.
+        high: Its upper end.
+        unit: What all are multiplied by; its suffix is not written.
+    """
+    ends = [math.nan if end is None else end for end in (low, high)]
+    numbers = [_something(unit.times * one) for one in (value, *ends)]
+    width = numbers[2] - numbers[1]
+    if not 0 < width < math.inf:
+        return Estimate(number(numbers[0]))
+    if width <= _EXACT * abs(numbers[0]):
+        return Estimate(*(number(one) for one in numbers))
+    halves = (numbers[0] - numbers[1], numbers[2] - numbers[0])
+    narrow = min(halves) if min(halves) > 0 else width / 2
+    decimals = 1 - math.floor(math.log10(narrow))
+    largest = max(map(abs, numbers))
+    if numbers[1] > 0 and round(numbers[1], max(decimals, 0)) == 0:
+        return Estimate(*(number(one, 2) for one in numbers))
+    if decimals > _MOST_DECIMALS or largest >= 1e6:
+        digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
+        return Estimate(*(_minus(short_exponent(f"{one:.{digits}g}")) for one in numbers))
+    return Estimate(*(fixed(one, max(decimals, 0)) for one in numbers))
+
+
+def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> list[str]:
+    """Returns values that stand in one sentence, with their unit, all with as many decimals.
+
+    Those of the widest interval or, without any, of three significant digits of the largest. Where
+    a value would be left with less than two digits, each is rounded on its own.
+
+    Args:
+        numbers: Value, lower and upper end of each; ends are NaN where there are none.
+        unit: Their unit.
+    """
+    told = [estimate(*one, unit=unit) for one in numbers]
+    values = [unit.times * value for value, _, _ in numbers]
+    rounded = [len(one.value.partition(".")[2]) for one in told if one.low]
+    if rounded:
+        decimals = min(rounded)
+    else:
+        largest = max(map(abs, values)) or 1.0
+        decimals = max(0, 2 - math.floor(math.log10(largest)))
+        while decimals and all(math.isclose(one, round(one, decimals - 1)) for one in values):
+            decimals -= 1  # exact: 20 and 84, 0.5 and 4.0
+    short = any(
+        abs(value) < 10 ** (1 - decimals) and not math.isclose(value, round(value, decimals))
+        for value in values
+    )
+    if short or any("e" in one.value for one in told):
+        return [one.value + unit.suffix for one in told]
+    return [fixed(value, decimals) + unit.suffix for value in values]
+
+
+def bracketed(value: float, low: float, high: float) -> str:
+    """Returns `55 [52, 57]`, or the value alone where there is no interval."""
+    told = estimate(value, low, high)
+    return f"{told.value} [{told.low}, {told.high}]" if told.low else told.value
+
+
+def estimated(
+    value: float, low: float, high: float, unit: Unit = PLAIN, of: str = "", level: int = 95
+) -> str:
+    """Returns `1.30 s (95 % interval 1.20 to 1.40)`, or the value alone where there is no interval.
+
+    Args:
+        value: A finite number.
+        low: The interval's lower end; NaN where there is none.
+        high: Its upper end.
+        unit: Its unit, written once after the value.
+        of: What follows value and unit, before the interval.
+        level: The interval's coverage in percent.
+    """
+    told = estimate(value, low, high, unit)
+    ends = f" ({level} % interval {told.low} to {told.high})" if told.low else ""
+    return f"{told.value}{unit.suffix}{of}{ends}"
 
 
 def tick(value: float) -> str:
     """Returns a number on an axis: 0.05, 20, 2e-6."""
     if value == 0 or 1e-4 < abs(value) < 1e6:
-        return f"{value:.10g}"
-    return shortest(float(f"{value:.4g}"))
+        return _minus(f"{value + 0.0:.10g}")
+    return _minus(shortest(float(f"{_something(value):.4g}")))
 
 
 def grouped(value: float) -> str:
@@ -53,21 +171,24 @@ def short_exponent(text: str) -> str:
     return f"{mantissa}e{int(exponent)}" if e else text
 
 
+def _minus(text: str) -> str:
+    """Returns the text of a number with a minus sign; a power keeps the sign that one types."""
+    return f"{MINUS}{text[1:]}" if text.startswith("-") else text
+
+
+def _something(value: float) -> float:
+    """Returns a number, or zero for what is nothing but rounding."""
+    return 0.0 if abs(value) < _NOTHING else value
+
+
 def percent(share: float, decimals: int = 1) -> str:
     """Returns a share as a percentage: `98.8 %`."""
-    return f"{100 * share:.{decimals}f} %"
+    return f"{fixed(100 * share, decimals)} %"
 
 
 def points(difference: float) -> str:
     """Returns a difference of shares in percentage points: `1.2 points`."""
-    return f"{100 * difference:.1f} points"
-
-
-def interval(low: float, high: float, write: Write = number) -> str:
-    """Returns `95 % interval 1.2 to 1.4`, or an empty string where there is none."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return ""
-    return f"95 % interval {write(low)} to {write(high)}"
+    return f"{fixed(100 * difference, 1)} points"
 
 
 def plural(noun: str) -> str:

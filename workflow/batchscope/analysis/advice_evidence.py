@@ -240,7 +240,8 @@ def scope(runs: pandas.DataFrame, along: dict[str, list[Any]], tuned: int = 0) -
     # Of trainings made elsewhere less is known.
     own = runs[run_series.factor_columns(runs)].astype(object).iloc[0].dropna().to_dict()
     parts = [f"{own['model']} on {own['dataset']}"] if {"model", "dataset"} <= own.keys() else []
-    parts.append(f"{own.get('optimizer', '')} {_rate_words(own, along, tuned)}".strip())
+    optimizer = {name: own[name] for name in ("optimizer",) if name in own}
+    parts.append(f"{run_series.describe(optimizer)} {_rate_words(own, along, tuned)}".strip())
     machine = runs["machine"].iloc[0] if "machine" in runs else "local"
     if machine == own_columns.ELSEWHERE:
         parts.append("trainings made elsewhere")

@@ -200,11 +200,11 @@ def _difference(judged: Judged) -> str:
 def _interval(judged: Judged) -> str:
     """Returns the 90 % interval of a difference."""
     if judged.outcome is None:
-        low, high = (f"{100 * math.expm1(end):.0f}" for end in (judged.low, judged.high))
+        low, high = (wording.fixed(100 * math.expm1(end), 0) for end in (judged.low, judged.high))
         return f"90 % interval {low} to {high} %"
-    scale = 100 if judged.outcome.name.endswith("accuracy") else 1
-    low, high = (wording.number(scale * end, 2) for end in (judged.low, judged.high))
-    return f"90 % interval {low} to {high}{' points' if scale == 100 else ''}"
+    unit = wording.POINTS if judged.outcome.name.endswith("accuracy") else wording.PLAIN
+    told = wording.estimate(judged.difference, judged.low, judged.high, unit)
+    return f"90 % interval {told.low} to {told.high}{unit.suffix}"
 
 
 def _allowed(advice: Advice) -> Iterator[str]:

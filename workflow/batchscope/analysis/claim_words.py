@@ -70,11 +70,15 @@ def _bounds(test: Test) -> str:
 
 def _cells(cells: Cells) -> str:
     return ", ".join(
-        run_series.describe({name: values[0]})
-        if len(values) == 1
-        else f"{_name(name)} {wording.listed(map(_value, values))}"
+        run_series.describe({name: values[0]}) if len(values) == 1 else _several(name, values)
         for name, values in cells.items()
     )
+
+
+def _several(name: str, values: tuple[Any, ...]) -> str:
+    if name in ("optimizer", "device"):  # which their values name
+        return wording.listed(run_series.describe({name: value}) for value in values)
+    return f"{_name(name)} {wording.listed(map(_value, values))}"
 
 
 def _value(value: Any) -> str:

@@ -197,7 +197,7 @@ def _words(factor: str, value: Any) -> str:
     if isinstance(value, bool):
         return name if value else f"no {name}"
     if factor in ("dataset", "model", "optimizer", "device", "machine"):
-        return str(value)
+        return _NAMES.get((factor, value), str(value))
     if factor == "framework":
         return framework_names.title(value)
     if factor == "loop":
@@ -212,6 +212,10 @@ def _words(factor: str, value: Any) -> str:
         return "all threads"
     if factor == "learning_rate_scaling":
         return "no scaling" if value == "none" else f"{value} scaling"
+    if factor == "warmup_epochs":
+        return f"{wording.count(int(value), 'epoch')} of warmup" if value else "no warmup"
+    if factor == "delay_seconds":
+        return f"delay of {wording.number(1000 * value)} ms" if value else "no delay"
     if factor in ("threads", "replicas"):
         return wording.count(value, factor.removesuffix("s"))
     if factor in optimizer_constants.NAMES and value == optimizer_constants.DEFAULT:
@@ -221,6 +225,19 @@ def _words(factor: str, value: Any) -> str:
     return f"{name} {str(value).replace('_', ' ')}"
 
 
+# As papers write them.
+_NAMES = {
+    ("optimizer", "sgd"): "SGD",
+    ("optimizer", "adam"): "Adam",
+    ("optimizer", "adamw"): "AdamW",
+    ("optimizer", "adagrad"): "Adagrad",
+    ("optimizer", "adadelta"): "Adadelta",
+    ("optimizer", "rmsprop"): "RMSprop",
+    ("optimizer", "lars"): "LARS",
+    ("optimizer", "lamb"): "LAMB",
+    ("device", "cpu"): "CPU",
+    ("device", "gpu"): "GPU",
+}
 LOOP_WORDS = {
     "graph": "loop in the graph",
     "eager": "eager",

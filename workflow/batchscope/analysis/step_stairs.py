@@ -117,12 +117,14 @@ def verdict(found: Comparison) -> str:
     """Returns one sentence about the stairs, with its numbers."""
     if found.best is None:
         return f"Not resolved: these batch sizes cannot show stairs of {_words(STAIRS)} examples."
-    line = f"a straight line ({found.line_residual:.2%} residual)"
+    line = f"a straight line ({wording.percent(found.line_residual, 2)} residual)"
     if found.winner == "line":
         return (
             f"No stairs of {_words(found.told)} examples: {line} fits better, and all are rejected."
         )
-    stairs = f"stairs of {found.best.q} examples ({found.best.residual:.2%} residual)"
+    stairs = (
+        f"stairs of {found.best.q} examples ({wording.percent(found.best.residual, 2)} residual)"
+    )
     p = "< 0.001" if found.p_holm < 0.001 else f"= {found.p_holm:.3f}"
     chance = f"p {p}, adjusted for all stairs and configurations compared"
     if found.winner == "staircase":

@@ -100,7 +100,7 @@ def critical_text(fit: CriticalBatchSize) -> str:
         return f"B_crit{value or ' beyond these sizes'}, at least {wording.number(low)}"
     if math.isnan(low):
         return f"B_crit{value or ' below these sizes'}, at most {wording.number(high)}"
-    return f"B_crit{value} [{wording.number(low)}, {wording.number(high)}]"
+    return f"B_crit {wording.bracketed(fit.critical_batch_size, low, high)}"
 
 
 def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:

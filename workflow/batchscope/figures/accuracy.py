@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
 from batchscope.analysis import intervals, run_series
+from batchscope.catalogue import value_ranges
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, as_published, canvas, words
 from batchscope.figures.drawing.against_batch_size import Panel, Place
@@ -51,13 +52,11 @@ def draw(frame: pandas.DataFrame) -> Figure:
         counted = own[[_items(panel.column) for panel in panels]].notna().any(axis=None)
         note = _NOTE if counted else ""
         figure = against_batch_size.draw(own, panels, same_scale=True, extra=_binomial, note=note)
-        for axes in figure.axes[1:]:
-            axes.set_ylabel("")
+        for axes in figure.axes:
+            if not axes.get_subplotspec().is_first_col():
+                axes.set_ylabel("")
     for axes in figure.axes:
         axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
-    bottom, top = figure.axes[0].get_ylim()
-    if top > 1:  # an interval may reach beyond what an accuracy can be
-        figure.axes[0].set_ylim(bottom, 1 + 0.03 * (1 - bottom))
     return figure
 
 
@@ -67,7 +66,7 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     *ours, last = grid.flat
     for axes in ours[1:]:
         axes.sharey(ours[0])
-    groups, others = run_series.series(own), as_published.series(theirs)
+    groups, others = canvas.present(run_series.series(own)), as_published.series(theirs)
     sizes = sorted({*own["batch_size"].tolist(), *theirs["batch_size"].tolist()})
     extra = functools.partial(_binomial, sizes=sizes)
     panels = [*panels[:-1], replace(panels[-1], title=f"{panels[-1].title}, {as_published.HERE}")]
@@ -75,6 +74,7 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     for axes, panel in zip(ours, panels, strict=True):
         handles = against_batch_size.draw_panel(axes, own, panel, groups, extra)
         canvas.batch_size_axis(axes, sizes)
+    against_batch_size.keep_possible(ours[0], own, [panel.column for panel in panels])
     looks = as_published.looks(groups, others)
     column = _PANELS[-1].column
     drawn = as_published.draw(last, np.log2, others, looks, column)
@@ -87,7 +87,7 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     entries = as_published.entries(list(zip(handles, labels, strict=True)), others, looks)
     canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
     told = textwrap.wrap(as_published.note(theirs), _NOTE_WIDTH)
-    canvas.notes(figure, own, _NOTE, *told)
+    canvas.notes(figure, own, _NOTE, *told, canvas.cut_note(figure))
     return figure
 
 
@@ -95,7 +95,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the mean accuracies on test and training data, by batch size."""
     own, _ = as_published.split(frame)
     told = [
-        words.sentence(own, column, what, wording.percent)
+        words.sentence(own, column, what, wording.PERCENT)
         for column, what in (
             ("test_accuracy", "Mean test accuracy"),
             ("train_accuracy", "Mean training accuracy"),
@@ -129,7 +129,7 @@ def _binomial(
         half = float(intervals.binomial_half_width(share, items))
         if np.isfinite(half):
             at = np.log2(size) + place.offset
-            ends = [share - half, min(share + half, 1.0)]
+            ends = value_ranges.cut(panel.column, share - half, share + half)
             axes.plot(
                 [at] * 2,
                 ends,

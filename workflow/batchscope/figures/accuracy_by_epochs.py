@@ -35,12 +35,11 @@ def draw(frame: pandas.DataFrame) -> Figure:
     finished = frame.loc[frame["status"] == canvas.FINISHED, _SHOWN].to_numpy(float)
     for axes in figure.axes:
         by_epochs.scale(axes, finished, np.empty(0))
+        if np.isfinite(finished).any():
+            canvas.keep_possible(axes, _SHOWN, finished)
         axes.yaxis.set_major_formatter(FuncFormatter(canvas.percent_tick))
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("test accuracy (%)")
-    bottom, top = figure.axes[0].get_ylim()
-    if top > 1 and np.isfinite(finished).any():  # an interval may reach beyond an accuracy
-        figure.axes[0].set_ylim(bottom, 1 + 0.03 * (1 - bottom))
     return figure
 
 
@@ -51,7 +50,7 @@ def found(frame: pandas.DataFrame) -> str:
             _after(frame, count),
             _SHOWN,
             f"Mean test accuracy after {by_epochs.words(count)}",
-            wording.percent,
+            wording.PERCENT,
         )
         for count in _ends(frame)
     ]
@@ -83,7 +82,8 @@ def _draw_panel(axes: Axes, group: run_series.Series, styles: by_epochs.Styles) 
 def _seed_note(frame: pandas.DataFrame) -> str:
     if frame["seed"].nunique() < 2:
         return ""
-    return "Lines: means over seeds, with 95 % t-intervals. Small points: every seed."
+    means = "Lines: means over seeds, with 95 % t-intervals, cut at 0 and 100 %."
+    return f"{means} Small points: every seed."
 
 
 def _binomial_note(frame: pandas.DataFrame) -> str:

@@ -5,7 +5,6 @@ One horizontal axis of batch sizes; one row for every limit of the machine and f
 
 from __future__ import annotations
 
-import functools
 import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -170,10 +169,11 @@ def _reach(series: run_series.Series) -> str:
         }
         why = f"{int(first['batch_size'])} {words_.get(first['verdict'], 'is not resolved')}"
         if pandas.notna(first["difference"]):
-            write = functools.partial(_amount, first["outcome"])
-            why += f": {write(first['difference'])} against {int(first['deciding_batch_size'])}, "
-            why += f"90 % interval {write(first['difference_low'])} to "
-            why += f"{write(first['difference_high'])}"
+            ends = (first["difference"], first["difference_low"], first["difference_high"])
+            unit = _unit(first["outcome"])
+            told = wording.estimate(*ends, unit=unit)
+            why += f": {told.value}{unit.suffix} against {int(first['deciding_batch_size'])}, "
+            why += f"90 % interval {told.low} to {told.high}"
     name = f"{_told(series)}: " if series.factors else ""
     return f"{name}{largest} (from {smallest} on; {why})"
 
@@ -291,6 +291,10 @@ def _words(outcome: str) -> str:
 
 def _amount(outcome: str, value: float) -> str:
     return wording.points(value) if outcome.endswith("accuracy") else wording.number(value)
+
+
+def _unit(outcome: str) -> wording.Unit:
+    return wording.POINTS if outcome.endswith("accuracy") else wording.PLAIN
 
 
 def _note(frame: pandas.DataFrame) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from typing import Any
 
@@ -131,9 +130,9 @@ def exponent_words(fit: Exponent) -> str:
         if fit.bound in (best_learning_rates.AT_LEAST, best_learning_rates.AT_MOST)
         else ""
     )
-    parts = []
-    if math.isfinite(low):
-        bounds = f"95 % interval {_signed(low)} to {_signed(high)}"
+    parts, told = [], wording.estimate(value, low, high)
+    if told.low:
+        bounds = f"95 % interval {told.low} to {told.high}"
         parts.append(f"{bounds} with the ±{fit.resolution:.2f} of the grid's steps")
     else:
         parts.append(f"the grid's steps alone leave ±{fit.resolution:.2f}")
@@ -142,11 +141,7 @@ def exponent_words(fit: Exponent) -> str:
         parts.append(f"{fit.on_edge} of {fit.points} best rates on an edge of the grid")
     if fit.bound == best_learning_rates.UNBOUNDED:
         parts.append("which leave it open both ways")
-    return f"{bound}{_signed(value)} ({', '.join(parts)})"
-
-
-def _signed(value: float) -> str:
-    return f"{value + 0.0:.2f}".replace("-0.00", "0.00")
+    return f"{bound}{told.value if told.low else wording.fixed(value, 2)} ({', '.join(parts)})"
 
 
 def _draw_rates(

@@ -234,11 +234,12 @@ def sentence(scaling: Scaling) -> str:
         way = f"larger than these batch sizes (at least {low})" if low else "not resolved"
         way = f"smaller than these batch sizes (at most {high})" if high else way
         return f"{start} the critical batch size is {way}."
-    ends = f"95 % interval {low} to {high}"
-    if not (low and high):
+    found = wording.estimate(value, fit.low, fit.high)
+    told, ends = found.value, f"95 % interval {found.low} to {found.high}"
+    if not found.low:
         ends = f"at least {low}" if low else f"at most {high}" if high else "open at both ends"
     return (
-        f"{start} the critical batch size is {wording.number(value)} ({ends}): there a training "
+        f"{start} the critical batch size is {told} ({ends}): there a training "
         f"takes {wording.grouped(2 * fit.updates_min)} updates and "
         f"{wording.grouped(2 * fit.examples_min)} examples, twice the fewest of each."
     )
@@ -272,8 +273,7 @@ def _noise_sentence(row: pandas.Series) -> Iterator[str]:
             float(row[f"noise_scale_{place}{end}"]) for end in ("", "_low", "_high")
         )
         if math.isfinite(value):
-            ends = wording.interval(low, high)
-            parts.append(f"{wording.number(value)}{f' ({ends})' if ends else ''} at the {place}")
+            parts.append(f"{wording.estimated(value, low, high)} at the {place}")
         elif math.isfinite(low):
             parts.append(f"at least {wording.number(low)} at the {place}")
     if parts:

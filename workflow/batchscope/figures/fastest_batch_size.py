@@ -146,9 +146,9 @@ def _measured(scaling: Scaling) -> Iterator[str]:
     parts = []
     for at in (best - 1, best + 1):
         if 0 <= at < len(means) and math.isfinite(means[at]):
-            ends = wording.interval(ratios[at].low, ratios[at].high)
-            times = f"{wording.number(float(means[at]))} times as long"
-            parts.append(f"{scaling.batch_sizes[at]} took {times}{f' ({ends})' if ends else ''}")
+            ends = (ratios[at].low, ratios[at].high)
+            times = wording.estimated(float(means[at]), *ends, of=" times as long")
+            parts.append(f"{scaling.batch_sizes[at]} took {times}")
     beside = f"; {wording.listed(parts)}" if parts else ""
     yield (
         f"Batch size {scaling.batch_sizes[best]} reached {to} soonest, in {taken} s (geometric "
@@ -162,11 +162,10 @@ def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]
         if scaling.step is None:
             yield "There is no closed form: no line with two positive costs fits the steps' times."
         return
-    low, high = best.batch_size_low, best.batch_size_high
-    ends = wording.interval(low, high)
+    ends = (best.batch_size_low, best.batch_size_high)
     yield (
-        f"In closed form the fastest batch size is {wording.number(best.batch_size)}"
-        f"{f' ({ends})' if ends else ''}, with {wording.number(best.seconds)} s; from "
+        "In closed form the fastest batch size is "
+        f"{wording.estimated(best.batch_size, *ends)}, with {wording.number(best.seconds)} s; from "
         f"{wording.number(best.low)} to {wording.number(best.high)} it takes at most 10 % longer. "
         f"Half of a step is fixed cost at batch size {wording.number(half[0])}."
     )

@@ -36,15 +36,12 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean gaps of loss and accuracy, by batch size."""
-    loss = words.sentence(frame, "generalisation_gap", "Mean test loss minus training loss", _nats)
+    nats = wording.Unit(" nats")
+    loss = words.sentence(frame, "generalisation_gap", "Mean test loss minus training loss", nats)
     accuracy = words.sentence(
         frame,
         "generalisation_gap_accuracy",
         "Mean training accuracy minus test accuracy",
-        wording.points,
+        wording.POINTS,
     )
     return " ".join(text for text in (loss, accuracy) if text)
-
-
-def _nats(value: float) -> str:
-    return f"{wording.number(value)} nats"

@@ -72,7 +72,7 @@ def found(frame: pandas.DataFrame) -> str:
         rises = at.groupby(keys, as_index=False)["rise"].agg(lambda part: part.mean(skipna=False))
         every = frame[keys].drop_duplicates().merge(rises, how="left", on=keys)
         what = f"Mean rise of the training loss at |a| = {wording.number(away)}"
-        text = words.sentence(every, "rise", what, lambda value: f"{wording.number(value)} nats")
+        text = words.sentence(every, "rise", what, wording.Unit(" nats"))
         told.append(text)
     return " ".join(filter(None, told))
 

@@ -52,8 +52,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     canvas.value_scale(grid[0, 0], finished)
     for row, group in zip(grid, shown, strict=True):
         title = f", {group.label}" if group.label else ""
-        row[0].set_title(f"By batch size{title}")
-        row[1].set_title(f"By learning rate{title}")
+        row[0].set_title(f"Against the learning rate{title}")
+        row[1].set_title(f"Against the batch size{title}")
         _draw_panel(row[0], group.frame, _RATE, "batch_size", of_sizes)
         _ring_best(row[0], group.frame, of_sizes)
         rate_axis(row[0], rates)

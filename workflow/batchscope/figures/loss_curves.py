@@ -20,7 +20,7 @@ def select(tables: Tables, along: str = "epoch") -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row of panels per series."""
-    groups = run_series.series(frame)
+    groups = canvas.present(run_series.series(frame))
     height = 2.75 if len(groups) < 4 else 2.0
     figure, grid = canvas.panels(
         len(groups), len(_PANELS), width=4.2, height=height, sharex=True, sharey="col"

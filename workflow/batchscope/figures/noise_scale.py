@@ -126,8 +126,7 @@ def _told(found: ratio_intervals.Ratio) -> str:
         return f"at least {wording.number(found.low)} examples"
     if not found.resolved:
         return "not resolved"
-    ends = wording.interval(found.low, found.high)
-    return f"{wording.number(found.ratio)} examples" + (f" ({ends})" if ends else "")
+    return wording.estimated(found.ratio, found.low, found.high, of=" examples")
 
 
 def _points(rows: pandas.DataFrame, size: int) -> list[_Point]:

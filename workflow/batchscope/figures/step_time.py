@@ -10,7 +10,7 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
@@ -23,6 +23,7 @@ _WITHOUT, _RECOVERED = "fixed_seconds_without_delay", "recovered_delay_seconds"
 _PAIRED = "paired_delay_seconds"
 _ENDS = ("", "_low", "_high")
 _MS = 1e3
+_WIDE = 12.0  # ratio of the farthest end to the least cost from which an axis is not linear
 _MOST_TOLD = 5  # series in sentences of their own
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
 _EXPECTED = "#000000"
@@ -102,6 +103,7 @@ def found(frame: pandas.DataFrame) -> str:
     told = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
     if len(told) <= _MOST_TOLD:
         parts = [timings.start(group.label) + _sentence(group.frame) for group in told]
+        parts = parts if told and told[0].label else [wording.capital(part) for part in parts]
     else:
         parts = [_extremes(told, _FIXED, "Fixed cost per step"), _extremes(told, _PER_IMAGE, "")]
     parts += [_delay_sentence(groups[delay.index], delay) for delay in delays(frame)]
@@ -128,7 +130,7 @@ def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
 
 def _sentence(rows: pandas.DataFrame) -> str:
     fixed, per_image = (_told(_estimate(rows, name)) for name in (_FIXED, _PER_IMAGE))
-    text = f"Fixed cost per step {fixed}, cost per example {per_image}"
+    text = f"fixed cost per step {fixed}, cost per example {per_image}"
     half_batch = timings.one_number(rows, "half_batch")
     if math.isfinite(half_batch):
         text += f"; half of a step is fixed cost at batch size {wording.number(half_batch)}"
@@ -167,8 +169,7 @@ def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
 
 def _told(estimate: step_cost.Estimate) -> str:
     """Returns a time with its interval."""
-    bounds = wording.interval(estimate.low, estimate.high, _ms)
-    return _ms(estimate.value) + (f" ({bounds})" if bounds else "")
+    return wording.estimated(*estimate, unit=wording.Unit(" ms", _MS))
 
 
 def _ms(value: float) -> str:
@@ -235,7 +236,7 @@ def _draw_costs(
     axes.set_ylim(len(groups) - 0.5, -0.6)
     axes.grid(True, axis="x")
     axes.grid(False, axis="y")
-    shown = []
+    shown, values = [], []
     for row, group in enumerate(groups):
         value, low, high = (_MS * timings.one_number(group.frame, f"{column}{e}") for e in _ENDS)
         if not math.isfinite(value):
@@ -243,6 +244,7 @@ def _draw_costs(
                 "no fit", (0.03, row), xycoords=axes.get_yaxis_transform(), fontsize=8, va="center"
             )
             continue
+        values.append(value)
         shown += [value, *(end for end in (low, high) if math.isfinite(end))]
         style = {**canvas.line_style(row), "linestyle": "none"}
         axes.errorbar(
@@ -268,10 +270,10 @@ def _draw_costs(
     for row, seconds in expected.items():
         _mark_expected(axes, _MS * seconds, row)
         shown.append(_MS * seconds)
-    _cost_scale(axes, np.array(shown))
+    _cost_scale(axes, np.array(shown), np.array(values))
 
 
-def _cost_scale(axes: Axes, shown: np.ndarray) -> None:
+def _cost_scale(axes: Axes, shown: np.ndarray, values: np.ndarray) -> None:
     """Scales the horizontal axis of costs: with zero, or logarithmic where they span much."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=(1, 2, 2.5, 5, 10)))
     if not len(shown):
@@ -283,6 +285,19 @@ def _cost_scale(axes: Axes, shown: np.ndarray) -> None:
         canvas.few_log_labels(axes.xaxis, 1e3)
         margin = (high / low) ** 0.12
         axes.set_xlim(low / margin, high * margin)
+        return
+    small = np.abs(values[values != 0])
+    if len(small) > 1 and np.abs(shown).max() >= _WIDE * small.min():
+        # Linear around zero, up to the least cost: one large cost would squeeze all others there.
+        axes.set_xscale("symlog", linthresh=small.min(), linscale=0.6)
+        powers = [sign * 10.0**power for sign in (-1, 1) for power in range(-6, 7)]
+        beyond = [end for end in powers if low <= end <= high and abs(end) >= small.min()]
+        axes.set_xticks(sorted([0.0, *beyond]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(1.6 * low if low < 0 else 0, 1.6 * high)
+        if low < 0:
+            axes.axvline(0, color="#666666", linewidth=0.8, zorder=1)
         return
     margin = 0.12 * (max(high, 0) - min(low, 0))
     axes.set_xlim(min(low - margin, 0) if low < 0 else 0, max(high, 0) + margin)
@@ -297,7 +312,11 @@ def _mark_expected(axes: Axes, place: float, row: int) -> None:
 
 def _residual_note(groups: list[run_series.Series]) -> str:
     """Returns how far the medians lie off their lines, or an empty string."""
-    residuals = [timings.one_number(group.frame, "line_residual") for group in groups]
+    # Through two batch sizes a line always goes.
+    fitted = [group for group in groups if len(timings.timed(group.frame, _STEP)) > 2]
+    if not fitted and any(len(timings.timed(group.frame, _STEP)) == 2 for group in groups):
+        return "Through two batch sizes a line always goes: how well it fits is not known."
+    residuals = [timings.one_number(group.frame, "line_residual") for group in fitted]
     known = [value for value in residuals if math.isfinite(value)]
     if not known:
         return ""

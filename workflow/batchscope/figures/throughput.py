@@ -29,6 +29,7 @@ _ROOM = {"linear": 1.6, "log": 5.0}
 _CEILING_LINE = {"linestyle": (0, (1, 1)), "linewidth": 1.3}
 _SHARE_LINE = {"linestyle": (0, (6, 3)), "linewidth": 0.9}
 _RING = {"marker": "o", "markersize": 9, "fillstyle": "none"}
+_MULTIPLES = (16, 32, 48)  # images, above which a step is said to cost more
 _ALIKE = 1.1  # ratio up to which ceilings are one: they are measured in each job
 _GREY = "#555555"
 
@@ -131,7 +132,37 @@ def _sentences(rows: pandas.DataFrame) -> str:
         )
     noise, verdict = timings.noise_words(rows), timings.one(rows, "step_verdict")
     floor = f"A batch size differs from itself by up to {noise} (noise floor)." if noise else ""
-    return " ".join(filter(None, (f"{text}.", reached, verdict, floor)))
+    ratios = () if timings.too_noisy(rows) else (_same_images(timed), _one_more(timed))
+    return " ".join(filter(None, (f"{text}.", *ratios, reached, verdict, floor)))
+
+
+def _same_images(timed: pandas.DataFrame) -> str:
+    """Returns how much longer the smallest batch size takes for the same images as the largest."""
+    ordered = timed.sort_values("batch_size")
+    small, large = ordered.iloc[0], ordered.iloc[-1]
+    told = _ratio(large, small, _IMAGES)
+    sizes = (int(small["batch_size"]), int(large["batch_size"]))
+    return f"For the same images batch size {sizes[0]} takes {told} times as long as {sizes[1]}."
+
+
+def _one_more(timed: pandas.DataFrame) -> str:
+    """Returns what a step takes at one or two images more than 16, 32 and 48, where timed."""
+    rows = timed.set_index("batch_size")
+    parts = []
+    for size, more in ((size, size + one) for size in _MULTIPLES for one in (1, 2)):
+        if size in rows.index and more in rows.index:
+            told = _ratio(rows.loc[size], rows.loc[more], _STEPS)
+            parts.append(f"t({more}) / t({size}) = {told}, of images {more / size:.2f}")
+    return f"Ratios of times per step: {'; '.join(parts)}." if parts else ""
+
+
+def _ratio(over: pandas.Series, under: pandas.Series, column: str) -> str:
+    """Returns a ratio of two rates, with that of the quartiles that lie farthest apart."""
+    value = float(over[column] / under[column])
+    low = float(over[f"{column}_q1"] / under[f"{column}_q3"])
+    high = float(over[f"{column}_q3"] / under[f"{column}_q1"])
+    told = wording.estimate(value, low, high)
+    return f"{told.value} ({told.low} to {told.high} by quartiles)" if told.low else told.value
 
 
 def _draw_panel(
@@ -295,9 +326,7 @@ def _knee_words(rows: pandas.DataFrame) -> str:
     timed = timings.one(rows, "knee_batch_size")
     told = []
     if math.isfinite(fitted):
-        interval = wording.interval(low, high)
-        bounds = f" ({interval})" if interval else ""
-        told.append(f"at batch size {wording.number(fitted)}{bounds} by the fit")
+        told.append(f"at batch size {wording.estimated(fitted, low, high)} by the fit")
     if timed is not None:
         told.append(f"from batch size {int(timed)} on as timed")
     return ", ".join(told) or "at no batch size from which on it stays there"

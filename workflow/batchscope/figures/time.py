@@ -57,7 +57,8 @@ def found(frame: pandas.DataFrame) -> str:
     if not outcome_answers.epochs_chosen(frame):
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
-        told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", _seconds))
+        seconds = wording.Unit(" s")
+        told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", seconds))
     if told:
         told.append(_bounds_note(frame))
     return " ".join(filter(None, (*times, *told, _logical_note(frame))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,10 +22,11 @@ _MOST_TOLD = 4  # series in a sentence
 _COLUMNS = 3  # of panels
 _WIDTH, _HEIGHT = 3.6, 2.9  # of a panel, inches
 _MAIN: dict[str, Any] = {"linestyle": "-"}
-_SECOND: dict[str, Any] = {"linestyle": (0, (5, 2)), "markerfacecolor": "white"}
+_SECOND: dict[str, Any] = {"linestyle": (0, (5, 2)), "markersize": 3.5}
 _THIRD: dict[str, Any] = {"linestyle": (0, (1, 1.4)), "markersize": 2.5}
 _THIN: dict[str, Any] = {"linestyle": "-", "marker": "", "linewidth": 0.8, "alpha": 0.75}
 _GREY = "#555555"
+_MACHINE = "machine_percent"
 
 
 class Line(NamedTuple):
@@ -65,7 +67,7 @@ PANELS = (
         "CPU utilisation (%)",
         (
             Line("process_percent", "this process", _MAIN),
-            Line("machine_percent", "whole machine", _THIN),
+            Line(_MACHINE, "whole machine", _THIN),
         ),
         share=True,
     ),
@@ -162,10 +164,10 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns utilisation at both ends of the batch sizes, and resolved memory per example."""
     disturbed = timings.disturbed_sizes(frame)
     parts = [
-        _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.percent, 0.01),
-        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.percent, 0.01),
-        _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", _joules),
-        f"Left out of this is batch size {disturbed}, disturbed by other processes."
+        _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.Unit(" %")),
+        _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.Unit(" %")),
+        _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", wording.Unit(" J")),
+        f"Left out, since other processes disturbed it: batch size {disturbed}."
         if disturbed
         else "",
         _memory_sentence(frame),
@@ -214,11 +216,13 @@ def _draw_line(
         low, high = (scale * rows[f"{line.column}{end}"].to_numpy(float) for end in ("_q1", "_q3"))
         bars = np.nan_to_num([middle - low, high - middle])
         ends = middle + bars[1]
+    if line.column == _MACHINE:  # its clock ticks: a sample can show more than there is
+        middle = ends = np.minimum(middle, 100.0)
     small = len(rows) > 16
     look = {
         "linewidth": 1.2,
         "markersize": 3 if small else 5,
-        "markeredgecolor": style["color"] if "markerfacecolor" in line.look else "white",
+        "markeredgecolor": "white",
         "markeredgewidth": 0.3 if small else 0.6,
         **style,
         **line.look,
@@ -232,7 +236,7 @@ def _draw_line(
         zorder=2 if line.look is _THIN else 3,
         **look,
     )
-    if line.look is _MAIN:  # the others' markers are open, or none
+    if line.look is not _THIN:  # which has no markers
         timings.mark_disturbed(axes, at, rows, middle, style, "disturbed")
     return ends
 
@@ -271,9 +275,7 @@ def _memory_words(frame: pandas.DataFrame) -> str:
     return f"Memory in MB of 10⁶ bytes; {'; '.join(told)}." if told else ""
 
 
-def _ends_sentence(
-    frame: pandas.DataFrame, column: str, what: str, write: wording.Write, scale: float = 1.0
-) -> str:
+def _ends_sentence(frame: pandas.DataFrame, column: str, what: str, unit: wording.Unit) -> str:
     """Returns a quantity at the smallest and the largest batch size, for every series.
 
     What other processes disturbed is left out.
@@ -284,9 +286,11 @@ def _ends_sentence(
         if not len(known):
             return ""
         ends = known.iloc[[0, -1]] if len(known) > 1 else known
+        values = wording.alike(
+            [(value, math.nan, math.nan) for value in ends[column].astype(float)], unit
+        )
         told = [
-            f"{write(scale * value)} at {size}"
-            for size, value in zip(ends["batch_size"], ends[column], strict=True)
+            f"{value} at {size}" for size, value in zip(ends["batch_size"], values, strict=True)
         ]
         return wording.listed(told).replace(" at ", " at batch size ", 1)
 
@@ -304,7 +308,7 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
             ).per_image
             if not low > 0:
                 return ""
-            return f"{wording.number(value)} MB, {wording.interval(low, high)}"
+            return wording.estimated(value, low, high, wording.Unit(" MB"))
 
         text = by_series(frame, f"Memory per example ({what}, slope over batch size)", "was", tell)
         if text:
@@ -331,7 +335,3 @@ def by_series(
     rest = len(told) - len(parts)
     parts += [f"{rest} further series in the figure"] if rest else []
     return f"{what} {verb} {'; '.join(parts)}."
-
-
-def _joules(value: float) -> str:
-    return f"{wording.number(value)} J"

@@ -152,8 +152,10 @@ def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
             colour = _SHADES[index % len(_SHADES)]
             axes.axvspan(phase.start, phase.stop, color=colour, linewidth=0, zorder=0)
         axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
+    # A sample of a few milliseconds can show more than there is: the machine's clock ticks.
+    busy = rows.assign(machine_percent=rows["machine_percent"].clip(upper=100.0))
     heights = [
-        _draw_samples(upper, rows, column, style)
+        _draw_samples(upper, busy, column, style)
         for column, style in (
             ("machine_percent", _MACHINE),
             ("process_percent", _CPU),
@@ -162,7 +164,6 @@ def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
     ]
     upper.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
     top = max((part.max() for part in heights if len(part)), default=0.0)
-    # A sample of a few milliseconds can show more than there is: the machine's clock ticks.
     top = min(top, _MOST_PERCENT)
     upper.set_ylim(0, 1.05 * top if top > 0 else 1.0)
     memory = [

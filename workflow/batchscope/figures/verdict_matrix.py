@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -270,7 +270,7 @@ def _level(cell: dict[str, Any]) -> str:
     return wording.grouped(cell["mean"]) + unit
 
 
-def _writer(cells: pandas.DataFrame) -> wording.Write:
+def _writer(cells: pandas.DataFrame) -> Callable[[float], str]:
     """Returns what writes the differences of a row, all with as many decimals."""
     outcome = cells["outcome"].iloc[0]
     if outcome in TAKEN:

@@ -10,13 +10,15 @@ from batchscope.analysis import outcome_answers
 from batchscope.analysis.intervals import Interval
 from batchscope.analysis.outcome_answers import Answer
 from batchscope.analysis.series_differences import Contrast
-from batchscope.catalogue import outcomes
-from batchscope.report.text import Estimate, format_interval, format_p
+from batchscope.catalogue import outcomes, value_ranges
+from batchscope.report.text import format_interval, format_p
+from batchscope.wording import Estimate
 
 READING = (
-    "Values are means over seeds with 95 % intervals by Student's t; for times, which are taken "
-    "once per configuration, the median with its quartiles. The change per doubling is the mean "
-    "over seeds of the slope against the base-2 logarithm of the batch size. Paired seeds are "
+    "Values are means over seeds with 95 % intervals by Student's t, cut where no value can "
+    "be; for times, which are taken once per configuration, the median with its quartiles. "
+    "The change per doubling is the mean over seeds of the slope against the base-2 logarithm of "
+    "the batch size. Paired seeds are "
     "those that finished at every batch size; they alone are compared. p tests the direction "
     "that was stated beforehand: Page's trend test with seeds as blocks, or a one-sided paired "
     "t-test where there are two batch sizes; adjusted by Holm's method over all tests of the "
@@ -136,9 +138,9 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
         "title": asked.label,
         "column": asked.column,
         "unit": asked.unit,
-        "smallest": _estimate(low.interval),
+        "smallest": _level(low.interval, asked.column),
         "smallest_at": low.batch_size if low.batch_size != smallest else None,
-        "largest": _estimate(high.interval),
+        "largest": _level(high.interval, asked.column),
         "largest_at": high.batch_size if high.batch_size != largest else None,
         "slope": _estimate(answer.slope),
         "seeds": wording.count(answer.pairs, "paired seed"),
@@ -154,3 +156,8 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
 
 def _estimate(interval: Interval) -> Estimate | None:
     return format_interval(interval.mean, interval.low, interval.high)
+
+
+def _level(interval: Interval, column: str) -> Estimate | None:
+    """Returns a level, whose interval is cut where the outcome cannot be."""
+    return format_interval(interval.mean, *value_ranges.cut(column, interval.low, interval.high))

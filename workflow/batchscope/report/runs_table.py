@@ -195,7 +195,7 @@ def _cell(row: dict[str, str], column: Column) -> Cell:
     if value is None or _is_factor(column.name):
         return Cell(text, "", css)
     aligned = column.decimals is not None
-    shown = f"{value:.{column.decimals}f}" if aligned else wording.cell(value)
+    shown = wording.fixed(value, column.decimals) if aligned else wording.cell(value)
     return Cell(shown, "" if parsed(shown) == value else text, css)
 
 

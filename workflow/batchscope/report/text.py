@@ -6,22 +6,14 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from batchscope import wording
+from batchscope.wording import Estimate
 
-MINUS = "\N{MINUS SIGN}"
 _ALIGNED_SPAN = 100  # ratio of largest to smallest value up to which decimals are aligned
-
-
-class Estimate(NamedTuple):
-    """A number and its interval, as text; the interval may be empty."""
-
-    value: str
-    low: str = ""
-    high: str = ""
 
 
 def common_decimals(values: Sequence[float], digits: int = 4) -> int | None:
@@ -46,27 +38,14 @@ def _decimals(value: float, most: int) -> int:
 
 
 def format_interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
-    """Returns a value and its interval, to two significant digits of the half-width.
+    """Returns a value and its interval, as `wording.estimate` rounds them.
 
     None where there is no value; a value without an interval keeps four digits.
     """
     if not is_number(value):
         return None
-    if not (is_number(low) and is_number(high)) or high <= low:
-        return Estimate(_signed(wording.cell(value)))
-    numbers = (value, low, high)
-    decimals = 1 - math.floor(math.log10((high - low) / 2))
-    largest = max(abs(number) for number in numbers)
-    if decimals > 6 or largest >= 1e6:
-        digits = max(1, min(6, decimals + 1 + math.floor(math.log10(largest))))
-        texts = [wording.short_exponent(f"{number:.{digits}g}") for number in numbers]
-    else:
-        texts = [f"{number:.{max(0, decimals)}f}" for number in numbers]
-    return Estimate(*map(_signed, texts))
-
-
-def _signed(text: str) -> str:
-    return text.replace("-", MINUS)
+    found = wording.estimate(value, low, high)
+    return found if found.low else Estimate(wording.cell(value))
 
 
 def is_number(value: Any) -> bool:

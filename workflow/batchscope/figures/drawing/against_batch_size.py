@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,10 @@ from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, words
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
+_MOST_ALONE = 5  # series in one panel; of more, those that have something in common
+_MOST_BESIDE = 6  # series in a panel then: there are seven colours
+_MOST_PARTS = 6
+_FACETS = ("optimizer", "method", "augmentation", "model", "dataset", "learning_rate", "epochs")
 _ALONE = 4.8  # inches: width of the panels where there is one in a row
 
 
@@ -28,6 +33,17 @@ class Panel:
     column: str
     title: str
     label: str
+
+
+class Facet(NamedTuple):
+    """Series that stand in panels of their own: what they have in common, and they."""
+
+    title: str
+    groups: list[run_series.Series]
+
+    def titled(self, panel: Panel) -> Panel:
+        """Returns a panel with what its series have in common."""
+        return replace(panel, title=f"{panel.title}, {self.title}") if self.title else panel
 
 
 @dataclass(frozen=True)
@@ -108,18 +124,58 @@ def draw(
     """
     outcomes = [each for each in outcomes if frame[each.column].notna().any()] or outcomes
     columns = min(columns, len(outcomes))
-    rows = -(-len(outcomes) // columns)
+    parts = facets(canvas.present(run_series.series(frame)))
+    drawn = [(part, panel) for part in parts for panel in outcomes]
+    if len(parts) > 1:
+        columns = len(outcomes)
+    rows = -(-len(drawn) // columns)
     width = canvas.PANEL_WIDTH if columns > 1 else _ALONE
-    figure, grid = canvas.panels(rows, columns, width=width, sharey=same_scale)
-    groups = run_series.series(frame)
-    handles: list = []
-    for axes, panel in zip(grid.flat, outcomes, strict=False):
-        handles = draw_panel(axes, frame, panel, groups, extra)
-    for axes in list(grid.flat)[len(outcomes) :]:
+    shared = same_scale or (len(parts) > 1 and "col")
+    figure, grid = canvas.panels(rows, columns, width=width, sharey=shared)
+    labels = list(dict.fromkeys(group.label for part in parts for group in part.groups))
+    handles: dict[str, Any] = {}
+    for axes, (part, panel) in zip(grid.flat, drawn, strict=False):
+        looks = [labels.index(group.label) for group in part.groups]
+        found = draw_panel(axes, frame, part.titled(panel), part.groups, extra, looks)
+        handles |= dict(zip((group.label for group in part.groups), found, strict=True))
+    for axes, (_, panel) in zip(grid.flat, drawn, strict=False):
+        names = [each.column for each in outcomes] if same_scale else [panel.column]
+        keep_possible(axes, frame, names)
+    for axes in list(grid.flat)[len(drawn) :]:
         axes.remove()
-    canvas.legend(figure, handles, [group.label for group in groups])
-    canvas.notes(figure, frame, note)
+    canvas.legend(figure, [handles[label] for label in labels], labels)
+    canvas.notes(figure, frame, note, canvas.cut_note(figure))
     return figure
+
+
+def facets(groups: list[run_series.Series]) -> list[Facet]:
+    """Returns the series in parts of few, by a factor that all have, or by two; else in one part.
+
+    A series is named by what the part does not say.
+    """
+    if len(groups) <= _MOST_ALONE:
+        return [Facet("", groups)]
+    there = [name for name in _FACETS if all(name in group.factors for group in groups)]
+    for names in [*itertools.combinations(there, 1), *itertools.combinations(there, 2)]:
+        parts: dict[tuple, list[run_series.Series]] = {}
+        for group in groups:
+            rest = {name: one for name, one in group.factors.items() if name not in names}
+            key = tuple(group.factors[name] for name in names)
+            told = replace(group, label=run_series.describe(rest))
+            parts.setdefault(key, []).append(told)
+        if 1 < len(parts) <= _MOST_PARTS and max(map(len, parts.values())) <= _MOST_BESIDE:
+            return [
+                Facet(run_series.describe(dict(zip(names, key, strict=True))), part)
+                for key, part in parts.items()
+            ]
+    return [Facet("", groups)]
+
+
+def keep_possible(axes: Axes, frame: pandas.DataFrame, columns: list[str]) -> None:
+    """Keeps a vertical axis to what its columns can be, once all that shares it is drawn."""
+    values = frame.loc[frame["status"] == canvas.FINISHED, columns].to_numpy(float)
+    if np.isfinite(values).any():
+        canvas.keep_possible(axes, columns[0], values)
 
 
 def draw_panel(
@@ -128,14 +184,24 @@ def draw_panel(
     panel: Panel,
     groups: list[run_series.Series],
     extra: Callable[..., None] | None = None,
+    looks: list[int] | None = None,
 ) -> list:
-    """Draws one outcome; returns one handle per series for a legend."""
+    """Draws one outcome; returns one handle per series for a legend.
+
+    Args:
+        axes: The panel.
+        frame: All rows: they settle the axes.
+        panel: The outcome.
+        groups: The series that it shows.
+        extra: As `draw` takes it.
+        looks: Number of each series' style; their order by default.
+    """
     sizes = sorted(frame["batch_size"].unique().tolist())
     handles, ends = [], []
     values = frame.loc[frame["status"] == canvas.FINISHED, panel.column].to_numpy(float)
     canvas.value_scale(axes, values)
     for index, group in enumerate(groups):
-        style = canvas.line_style(index)
+        style = canvas.line_style(looks[index] if looks else index)
         place = Place(dodge(index, len(groups), sizes), len(groups))
         if extra:
             extra(axes, panel, group, style, place)
@@ -143,7 +209,8 @@ def draw_panel(
         handles.append(handle)
         ends.append(high)
     finish(axes, panel, sizes, values, np.concatenate(ends))
-    canvas.mark_failures(axes, frame)
+    own = pandas.concat([group.frame for group in groups])
+    canvas.mark_failures(axes, own if looks else frame)
     return handles
 
 

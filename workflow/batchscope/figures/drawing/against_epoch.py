@@ -107,6 +107,10 @@ def horizontal_axis(axes: Axes, frame: pandas.DataFrame) -> None:
     axes.set_xlabel(_LABELS[axis])
     if axis == "epoch":
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        if frame[axis].nunique() == 1:  # points, with a whole number below them
+            only = float(frame[axis].dropna().iloc[0])
+            axes.set_xlim(only - 0.5, only + 0.5)
+            axes.set_xticks([only])
     else:
         used_axis(axes, frame[axis].dropna().astype(float))
 
@@ -184,7 +188,8 @@ def _draw_run(
 ) -> None:
     run = run[np.isfinite(run[column].astype(float))]
     kept = run.iloc[thinned(len(run), points, along)]
-    axes.plot(kept[along], kept[column], color=colour, linewidth=0.5, alpha=0.35)
+    look = {"marker": ".", "markersize": 4} if len(kept) == 1 else {}
+    axes.plot(kept[along], kept[column], color=colour, linewidth=0.5, alpha=0.35, **look)
     if len(run) and run["status"].iloc[0] == "diverged":
         # At the upper edge: its loss has left the panel.
         axes.plot(
@@ -214,6 +219,10 @@ def _draw_mean(
     mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
     if band and np.isfinite(low).any():
         axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    if len(at) == 1:  # no line: a point, with its interval where that is drawn
+        halves = np.nan_to_num(high - mean) if band else np.zeros(1)
+        axes.errorbar(at, mean, yerr=halves, marker="o", markersize=5, **style)
+        return
     axes.plot(at, mean, **style)
 
 

@@ -81,7 +81,7 @@ def draw(frame: pandas.DataFrame, title: str, draw_panel: DrawPanel, *notes: str
         draw_panel: Draws the lines of one series into its axes.
         notes: What else a reader must know, written below.
     """
-    every = run_series.series(frame)
+    every = canvas.present(run_series.series(frame))
     groups = every[:MOST_PANELS]
     columns = min(len(groups), _COLUMNS)
     width, height = _ALONE if columns == 1 else _BESIDE

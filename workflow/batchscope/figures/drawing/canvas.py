@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import matplotlib
@@ -17,11 +18,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.intervals import Interval
+from batchscope.catalogue import value_ranges
 from batchscope.host import absence
 
 STYLE = project_files.STYLE
@@ -55,12 +58,44 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
     with style():
         # Laid out once for both formats, each of which is drawn once: savefig draws twice.
         figure.get_layout_engine().execute(figure)
+        if _break_titles(figure):
+            figure.get_layout_engine().execute(figure)
         figure.set_layout_engine("none")
         metadata = {"Title": title, "Date": None, "Creator": None}
         FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
         figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
         FigureCanvasAgg(figure).print_png(image, metadata={"Software": None})
     return _shorter(text.getvalue()), image.getvalue()
+
+
+def _break_titles(figure: Figure) -> bool:
+    """Breaks titles that are wider than their panel; returns whether there were some."""
+    most = 1
+    for axes in figure.axes:
+        titles = [one for one in axes.get_children() if isinstance(one, Text) and one.get_text()]
+        for title in (one for one in titles if one.get_text() == axes.get_title("left")):
+            share = axes.get_window_extent().width / max(title.get_window_extent().width, 1.0)
+            if share < 1:
+                lines = title.get_text().split("\n")
+                letters = max(12, int(share * max(map(len, lines))))
+                broken = [part for line in lines for part in _halves(line, letters)]
+                title.set_text("\n".join(broken))
+                most = max(most, len(broken) - len(lines) + 1)
+    if most > 1:
+        places = [axes.get_subplotspec() for axes in figure.axes]
+        rows = max((place.get_gridspec().nrows for place in places if place), default=1)
+        grow(figure, 0.15 * rows * (most - 1))
+    return most > 1
+
+
+def _halves(line: str, letters: int) -> list[str]:
+    """Returns a line in as few lines as it needs, of about equal length: no last word alone."""
+    needed = len(textwrap.wrap(line, letters))
+    return next(
+        broken
+        for width in range(-(-len(line) // needed), letters + 1)
+        if len(broken := textwrap.wrap(line, width)) <= needed
+    )
 
 
 def _shorter(text: str) -> str:
@@ -195,6 +230,63 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
     elif values.min() == 0:
         axes.set_yscale("symlog", linthresh=positive.min())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
+
+
+def keep_possible(axes: Axes, column: str, values: Any) -> None:
+    """Keeps a linear vertical axis to values that a column can have: no accuracy above 100 %.
+
+    Args:
+        axes: The panel.
+        column: What is drawn in it.
+        values: Its values; one that lies at an end gets room for its marker.
+    """
+    if axes.get_yscale() != "linear":
+        return
+    least, largest = value_ranges.possible(column)
+    bottom, top = axes.get_ylim()
+    margin = 0.015 * (min(top, largest) - max(bottom, least))
+    below = margin if np.nanmin(values) < least + margin else 0.0
+    above = margin if np.nanmax(values) > largest - margin else 0.0
+    axes.set_ylim(max(bottom, least - below), min(top, largest + above))
+
+
+def alike_scales(every: Iterable[Axes]) -> None:
+    """Makes all panels logarithmic where one is, so that neighbours can be compared."""
+    every = list(every)
+    if not any(axes.get_yscale() == "log" for axes in every):
+        return
+    for axes in every:
+        caps = {cap for bars in axes.containers for cap in bars[1]}
+        points = [line for line in axes.lines if line not in caps]
+        drawn = [np.asarray(line.get_ydata(), float) for line in points]
+        values = np.concatenate(drawn) if drawn else np.empty(0)
+        values = values[np.isfinite(values)]
+        if axes.get_yscale() == "log" or not len(values) or values.min() <= 0:
+            continue
+        top = max(axes.dataLim.y1, values.max())
+        axes.set_yscale("log")
+        few_log_labels(axes.yaxis, top / values.min())
+        margin = max(top / values.min(), 2.0) ** 0.06
+        axes.set_ylim(values.min() / margin, top * margin)
+
+
+def present(groups: Sequence[run_series.Series]) -> list[run_series.Series]:
+    """Returns the series but those whose every run waits for what is not here, or all if none else.
+
+    They would be an empty panel, or a line of a legend without a line; a note counts their runs.
+    """
+    there = [group for group in groups if not group.frame["status"].isin(absence.WORDS).all()]
+    return there or list(groups)
+
+
+def cut_note(figure: Figure) -> str:
+    """Returns what a reader must know of intervals that leave a panel; empty where none does."""
+    for axes in figure.axes:
+        bottom, top = axes.get_ylim()
+        room = 0.01 * (top - bottom)
+        if axes.dataLim.y0 < bottom - room or axes.dataLim.y1 > top + room:
+            return "An interval is cut where it reaches values that cannot be, or leaves the panel."
+    return ""
 
 
 def few_log_labels(axis: Axis, span: float, crowded: float = 500) -> None:

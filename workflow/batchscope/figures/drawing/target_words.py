@@ -39,11 +39,8 @@ def fastest(scaling: Scaling) -> str:
     best = scaling.fastest
     if best is None:
         return ""
-    told = f"B* {wording.number(best.batch_size)}"
-    if math.isfinite(best.batch_size_low):
-        low, high = best.batch_size_low, best.batch_size_high
-        told += f" [{wording.number(low)}, {wording.number(high)}]"
-    return told
+    ends = (best.batch_size_low, best.batch_size_high)
+    return f"B* {wording.bracketed(best.batch_size, *ends)}"
 
 
 def chosen(scaling: Scaling, rates: Rates) -> str:

@@ -332,8 +332,10 @@ def noise_note(groups: list[run_series.Series]) -> str:
 
 
 def start(label: str) -> str:
-    """Returns a series' label, as it was named, before a sentence about it; empty for one alone."""
-    return f"{label}: " if label else ""
+    """Returns a series' label before a sentence about it; empty for one alone."""
+    if not label:
+        return ""
+    return f"{label if label.startswith('tf.') else wording.capital(label)}: "
 
 
 def rate(value: float) -> str:

@@ -18,11 +18,10 @@ _MOST_SERIES = 4  # described one by one
 
 
 class End(NamedTuple):
-    """The mean at one batch size, over the runs with a value among all seeds."""
+    """The mean at one batch size with its interval, over the runs with a value among all seeds."""
 
     batch_size: int
-    mean: float
-    runs: int
+    mean: intervals.Interval
     seeds: int
 
 
@@ -37,12 +36,11 @@ def ends(rows: pandas.DataFrame, column: str, most: int = 2) -> list[End]:
     """Returns the batch sizes with a value; of more than `most`, the smallest and the largest."""
     finished = rows[rows["status"] == canvas.FINISHED]
     values = finished[column].astype(float).replace([np.inf, -np.inf], np.nan)
-    by_size = values.groupby(finished["batch_size"]).agg(["mean", "count"])
-    by_size = by_size[by_size["count"] > 0]
     total = rows["seed"].nunique()
     found = [
-        End(int(size), float(row["mean"]), int(row["count"]), total)
-        for size, row in by_size.iterrows()
+        End(int(size), intervals.t_interval(chosen), total)
+        for size, chosen in values.groupby(finished["batch_size"])
+        if chosen.notna().any()
     ]
     return found if len(found) <= most else [found[0], found[-1]]
 
@@ -51,7 +49,7 @@ def sentence(
     frame: pandas.DataFrame,
     column: str,
     what: str,
-    write: wording.Write = wording.number,
+    unit: wording.Unit = wording.PLAIN,
     with_ratio: bool = False,
     most: int = 2,
 ) -> str:
@@ -61,7 +59,7 @@ def sentence(
         frame: What a figure's `select` returned.
         column: The column.
         what: Words for it, as they start a sentence.
-        write: Turns a value into words, with its unit.
+        unit: Its unit.
         with_ratio: Whether to add the ratio of both ends, where there is one series.
         most: Batch sizes described one by one, where there is one series.
 
@@ -80,18 +78,21 @@ def sentence(
         found = ends(group.frame, column, most)
         of = f" ({group.label})" if group.label else ""
         times = ratio(group.frame, column) if with_ratio else ""
-        return f"{what}{of} was {_values(found, write)}{', ' if times else ''}{times}."
-    parts = [f"{group.label}: {_values(found, write)}" for group, found in told[:_MOST_SERIES]]
+        return f"{what}{of} was {_values(found, unit)}{', ' if times else ''}{times}."
+    parts = [f"{group.label}: {_values(found, unit)}" for group, found in told[:_MOST_SERIES]]
     rest = len(told) - len(parts)
     more = f"; {rest} further series in the figure" if rest else ""
     return f"{what} by series. {wording.capital('; '.join(parts))}{more}."
 
 
-def _values(found: list[End], write: wording.Write) -> str:
+def _values(found: list[End], unit: wording.Unit) -> str:
     first, *others = found
-    counts = seeds(*((end.runs, end.seeds) for end in found))
-    told = [f"{write(first.mean)} at batch size {first.batch_size}"]
-    told += [f"{write(other.mean)} at {other.batch_size}" for other in others]
+    counts = seeds(*((end.mean.n, end.seeds) for end in found))
+    values = wording.alike([end.mean[:3] for end in found], unit)
+    told = [f"{values[0]} at batch size {first.batch_size}"]
+    told += [
+        f"{value} at {other.batch_size}" for value, other in zip(values[1:], others, strict=True)
+    ]
     return f"{wording.listed(told)} ({counts})"
 
 
@@ -109,5 +110,6 @@ def ratio(rows: pandas.DataFrame, column: str) -> str:
     if not found.n:
         return ""
     pairs = f"geometric mean of {wording.count(found.n, 'pair')}"
-    how = ", ".join(filter(None, [pairs, wording.interval(found.low, found.high)]))
-    return f"a ratio ({sizes[-1]} to {sizes[0]}) of {wording.number(found.mean)} ({how})"
+    told = wording.estimate(found.mean, found.low, found.high)
+    ends = f", 95 % interval {told.low} to {told.high}" if told.low else ""
+    return f"a ratio ({sizes[-1]} to {sizes[0]}) of {told.value} ({pairs}{ends})"

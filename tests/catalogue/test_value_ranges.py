@@ -1,0 +1,34 @@
+"""Which values an outcome can have."""
+
+import math
+
+import pytest
+
+from batchscope.catalogue import value_ranges
+
+INF = math.inf
+
+
+@pytest.mark.parametrize(
+    ("column", "ends"),
+    [
+        ("test_accuracy", (0, 1)),
+        ("test_loss", (0, INF)),
+        ("best_validation_loss", (0, INF)),
+        ("sharpness_subspace_0.0005", (0, INF)),
+        ("weight_distance_relative", (0, INF)),
+        ("seconds_per_epoch", (0, INF)),
+        ("train_seconds", (0, INF)),
+        ("generalisation_gap_accuracy", (-INF, INF)),
+        ("hessian_top_eigenvalue", (-INF, INF)),
+    ],
+)
+def test_ends_of_a_column(column, ends):
+    assert value_ranges.possible(column) == ends
+
+
+def test_an_interval_is_cut_where_no_value_can_be():
+    assert value_ranges.cut("test_accuracy", -0.8, 1.87) == (0, 1)
+    assert value_ranges.cut("weight_distance", -3.0, 5.0) == (0, 5)
+    assert value_ranges.cut("generalisation_gap", -3.0, 5.0) == (-3, 5)
+    assert all(map(math.isnan, value_ranges.cut("test_loss", math.nan, math.nan)))

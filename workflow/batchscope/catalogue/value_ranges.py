@@ -1,0 +1,32 @@
+"""Which values a column of outcomes can have, whatever an interval around its mean reaches."""
+
+from __future__ import annotations
+
+import math
+
+_SIGNED = ("generalisation_gap", "generalisation_gap_accuracy")
+_POSITIVE = ("sharpness_", "weight_distance", "update_norm", "path_length", "seconds_per_")
+_POSITIVE_ENDS = ("_loss", "_seconds", "_norm", "epochs_run")
+
+
+def possible(column: str) -> tuple[float, float]:
+    """Returns the least and the largest value of a column: shares lie from 0 to 1.
+
+    What is not known to be bounded has infinite ends: differences, cosines and curvatures.
+    """
+    if column in _SIGNED:
+        return -math.inf, math.inf
+    if column.endswith("accuracy"):
+        return 0.0, 1.0
+    if column.startswith(_POSITIVE) or column.endswith(_POSITIVE_ENDS):
+        return 0.0, math.inf
+    return -math.inf, math.inf
+
+
+def cut(column: str, low: float, high: float) -> tuple[float, float]:
+    """Returns the part of an interval in which the column can lie; NaN stays what it is."""
+    least, largest = possible(column)
+    return (
+        low if math.isnan(low) else max(low, least),
+        high if math.isnan(high) else min(high, largest),
+    )
