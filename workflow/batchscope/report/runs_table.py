@@ -137,13 +137,22 @@ def distinct(rows: Rows) -> dict[str, dict[str, str]]:
     return found
 
 
+def distinct_runs(rows: Rows) -> list[str]:
+    """Returns the names of all runs, each once: their places are their numbers on the page."""
+    return list(dict.fromkeys(row["run"] for group in rows.values() for row in group))
+
+
 def build(rows: Rows) -> tuple[dict[str, Any], str]:
     """Returns the table, and the style rule that leaves out the columns that are not printed."""
     everything = [row for group in rows.values() for row in group]
     shown = _columns(everything)
+    numbers = {run: number for number, run in enumerate(distinct_runs(rows))}
     table = {
         "columns": shown,
-        "rows": [[_cell(row, column) for column in shown] for row in everything],
+        "rows": [
+            (numbers[row["run"]], row.get("seed", ""), [_cell(row, column) for column in shown])
+            for row in everything
+        ],
         "same": [(name, value) for name, value in _same(everything) if _telling(name, value)],
         "selects": _selects(everything, shown),
     }

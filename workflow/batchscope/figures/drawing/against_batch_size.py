@@ -15,7 +15,7 @@ from batchscope import wording
 from batchscope.analysis import intervals as intervals_module
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, words
+from batchscope.figures.drawing import canvas, marks, words
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
 _ALONE = 4.8  # inches: width of the panels where there is one in a row
@@ -135,9 +135,10 @@ def draw_panel(
     for index, group in enumerate(groups):
         style = canvas.line_style(index)
         place = Place(dodge(index, len(groups), sizes), len(groups))
-        if extra:
-            extra(axes, panel, group, style, place)
-        handle, high = draw_series(axes, group.frame, panel.column, style, place)
+        with marks.series(axes, index):
+            if extra:
+                extra(axes, panel, group, style, place)
+            handle, high = draw_series(axes, group.frame, panel.column, style, place)
         handles.append(handle)
         ends.append(high)
     values = frame.loc[frame["status"] == canvas.FINISHED, panel.column].to_numpy(float)
@@ -182,7 +183,7 @@ def draw_series(
         place: Where it stands beside the other series.
     """
     finished = rows[(rows["status"] == canvas.FINISHED) & rows[column].notna()]
-    axes.plot(
+    (seeds,) = axes.plot(
         positions(rows, place)[finished.index],
         finished[column],
         linestyle="none",
@@ -193,6 +194,7 @@ def draw_series(
         markeredgewidth=0,
         zorder=2,
     )
+    marks.points(seeds, finished, finished[column])
     by_size = finished.groupby("batch_size")[column]
     intervals = {size: intervals_module.t_interval(values) for size, values in by_size}
     means = np.array([interval.mean for interval in intervals.values()])

@@ -21,6 +21,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from batchscope import project_files, wording
 from batchscope.analysis import run_series
+from batchscope.figures.drawing import marks
 from batchscope.host import absence
 
 STYLE = project_files.STYLE
@@ -59,7 +60,7 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
         FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
         figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
         FigureCanvasAgg(figure).print_png(image, metadata={"Software": None})
-    return _shorter(text.getvalue()), image.getvalue()
+    return marks.written(figure, _shorter(text.getvalue())), image.getvalue()
 
 
 def _shorter(text: str) -> str:
@@ -307,6 +308,7 @@ def legend(figure: Figure, handles: list, labels: list[str], title: str | None =
     columns = max(1, min(len(labels), int(width / (0.72 + 0.075 * longest))))
     rows = -(-len(labels) // columns) + bool(title)
     grow(figure, 0.12 + 0.18 * rows)
-    figure.legend(
+    drawn = figure.legend(
         handles, labels, loc="outside upper left", ncols=columns, title=title, alignment="left"
     )
+    marks.legend(drawn)
