@@ -11,28 +11,42 @@
   };
 
   // A run lights up wherever it is; the other runs of its seed get a ring.
-  const light = document.head.appendChild(make("style"));
   const note = document.body.appendChild(make("div", "", "point"));
   note.setAttribute("role", "status");
   note.hidden = true;
-  const names = new Map();
-  document.querySelectorAll("#runs-table tbody tr").forEach((row) =>
-    names.set(row.dataset.run, row.cells[row.cells.length - 1].textContent));
+  const POINTS = ":is([data-run], [data-seed])";
+  const places = new Map();  // run, or seed of a point that is of several -> where it is
+  const runs = new Map();  // seed -> its runs
+  const rows = new Map();  // run -> its row
+  const put = (map, key, item) => map.set(key, (map.get(key) || []).concat([item]));
+  const read = () => {
+    document.querySelectorAll("#runs-table tbody tr").forEach((row) => {
+      put(places, row.dataset.run, row);
+      if (!rows.has(row.dataset.run)) put(runs, row.dataset.seed, row.dataset.run);
+      rows.set(row.dataset.run, row);
+    });
+    document.querySelectorAll(`.plate ${POINTS}`).forEach((point) =>
+      put(places, point.dataset.run || `seed ${point.dataset.seed}`, point));
+  };
   let lit = null;
+  let shining = [];
   const show = (point) => {
     if (point === lit) return;
+    if (!places.size) read();
     lit = point;
     note.hidden = !point;
-    light.textContent = "";
+    shining.forEach((item) => item.classList.remove("lit", "mate"));
+    shining = [];
     if (!point) return;
-    const { run, seed, value } = point.dataset;
-    const marks = (name, text) => `.plate use[data-${name}="${text}"]`;
-    const mate = `${marks("seed", seed)} { fill-opacity: 1 !important; stroke: #000; stroke-width: 0.8px; }`;
-    const own = `${marks("run", run)} { fill: #d0006f !important; fill-opacity: 1; stroke: #d0006f; stroke-width: 5px; }
-      .plate g[data-run="${run}"] path { stroke: #d0006f !important; stroke-width: 2.4px !important; stroke-opacity: 1 !important; }
-      .runs tr[data-run="${run}"] td { background: var(--lit) !important; }`;
-    light.textContent = `${mate} .runs tr[data-seed="${seed}"] td { background: var(--hover); } ${run ? own : ""}`;
-    note.replaceChildren(`Seed ${seed}${value ? `: ${value}` : ""}`, make("code", names.get(run) || ""));
+    const { run, value } = point.dataset;
+    const row = rows.get(run);
+    const seed = row ? row.dataset.seed : point.dataset.seed;
+    [`seed ${seed}`, ...(runs.get(seed) || [])].forEach((key) => (places.get(key) || []).forEach((item) => {
+      item.classList.add(key === run ? "lit" : "mate");
+      shining.push(item);
+    }));
+    note.replaceChildren(`Seed ${seed}${value ? `: ${value}` : ""}`,
+      make("code", row ? row.cells[row.cells.length - 1].textContent : ""));
     const at = point.getBoundingClientRect();
     const size = note.getBoundingClientRect();
     const left = Math.min(Math.max(at.left + 12, 4), innerWidth - size.width - 4);
@@ -40,13 +54,13 @@
     note.style.left = `${left}px`;
     note.style.top = `${above > 4 ? above : at.bottom + 8}px`;
   };
-  const found = (event) => event.target.closest && event.target.closest(".plate [data-seed]");
+  const found = (event) => event.target.closest && event.target.closest(`.plate ${POINTS}`);
   document.addEventListener("pointerover", (event) => show(found(event)));
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") show(null); });
 
   // By keyboard: the arrows go from run to run of the picture that has the focus.
   const walk = (plate) => {
-    const points = Array.from(plate.querySelectorAll("[data-seed]"));
+    const points = Array.from(plate.querySelectorAll(POINTS));
     if (!points.length) return;
     plate.setAttribute("aria-label", `${plate.getAttribute("aria-label")}. Arrows go from run to run.`);
     let at = -1;

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
+LARGE_TABLE_BYTES = 200_000  # deflated; a figure's data above this stay in their file alone
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
 
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
@@ -272,11 +273,13 @@ def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
 
 
 def packed(content: bytes) -> str:
-    """Returns a file as a page carries it: deflated without a header, in base64."""
-    if not content:
-        return ""
+    """Returns a file as a page carries it: deflated without a header, in base64.
+
+    Nothing of one that is too large for it.
+    """
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return base64.b64encode(packer.compress(content) + packer.flush()).decode()
+    packed = packer.compress(content) + packer.flush() if content else b""
+    return base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else ""
 
 
 def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:

@@ -1,7 +1,8 @@
 """An SVG of ours as a part of a page: its ids are its own, and nothing in it runs or fetches.
 
 Only elements that draw are kept, of their attributes none that runs, and of addresses those alone
-that point into the picture or hold an image. Runs get the numbers that they have on the page.
+that point into the picture or hold an image. Runs get the numbers that they have on the page, and
+where several are meant, their seed.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def read(content: bytes, prefix: str, find: Find) -> Markup:
     kept = _copied(root, {name: new for name, new in ids.items() if name in used}, find)
     kept.set("role", "img")
     text = ElementTree.tostring(kept, encoding="unicode").replace(" />", "/>")
+    text = re.sub(r"\n\s*", "\n", text)
     return Markup(text)
 
 
@@ -111,7 +113,7 @@ def _run(text: str, find: Find) -> dict[str, str]:
     if found is None:
         return {}
     number, seed = found
-    return {**({} if number is None else {"data-run": str(number)}), "data-seed": seed}
+    return {"data-seed": seed} if number is None else {"data-run": str(number)}
 
 
 def _hoist(group: ElementTree.Element) -> None:
