@@ -161,11 +161,11 @@ def test_verdicts_become_headlines():
     assert answers.headlines(given) == [
         (
             "As the batch size grows",
-            "distance falls (0.50 [0.40, 0.60] per doubling); "
-            "adam: loss rises (0.50 [0.40, 0.60] per doubling).",
+            "distance falls (50 [40, 60] points per doubling); "
+            "adam: loss rises (50 [40, 60] points per doubling).",
         ),
         ("Not resolved", "gap."),
-        ("Rises, against what was stated", "width (0.50 [0.40, 0.60] per doubling)."),
+        ("Rises, against what was stated", "width (50 [40, 60] points per doubling)."),
         ("Not enough seeds (3 of 6)", "accuracy."),
     ]
 
@@ -209,7 +209,7 @@ def test_resolved_answers_are_told(tmp_path):
     html = report.build(study, report.read(study, results, path))
     page = Page(html)
     assert (
-        "As the batch size grows, at equal epochs (40): test accuracy falls (\N{MINUS SIGN}0.00"
+        "As the batch size grows, at equal epochs (40): test accuracy falls (\N{MINUS SIGN}0."
         in page.text
     )
     assert "6 paired seeds" in page.text

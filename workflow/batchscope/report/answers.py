@@ -82,12 +82,17 @@ def _resolved(answer: Answer) -> bool:
 
 
 def slope(answer: Answer) -> str:
-    """Returns an outcome's change per doubling with its interval, in words; may be empty."""
-    found = _estimate(answer.slope)
+    """Returns an outcome's change per doubling with its interval, in words; may be empty.
+
+    That of a share in percentage points, as sentences tell shares.
+    """
+    ends = answer.slope.mean, answer.slope.low, answer.slope.high
+    points = answer.outcome.column.endswith("accuracy")
+    found = format_interval(*(100 * end for end in ends)) if points else _estimate(answer.slope)
     if found is None:
         return ""
     interval = f" [{found.low}, {found.high}]" if found.low else ""
-    return f"{found.value}{interval} per doubling"
+    return f"{found.value}{interval}{' points' * points} per doubling"
 
 
 def _of_slope(answer: Answer) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
 from batchscope.catalogue import own_columns, run_names
 from batchscope.report import runs_table
 from batchscope.report.content import Inputs, Rows
+from batchscope.report.gaps import STATUS_WORDS
 from batchscope.report.text import is_number
+from batchscope.store.records import FINISHED
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -64,6 +67,9 @@ def _amount(rows: Rows, inputs: Inputs) -> str:
     if not runs:
         return wording.count(len(inputs.timings), "timing job")
     told = wording.count(len(runs), "training run")
+    others = Counter(status for row in runs.values() if (status := row["status"]) != FINISHED)
+    words = [f"{count} {STATUS_WORDS.get(status, status)}" for status, count in others.items()]
+    told += f" ({', '.join(words)})" if words else ""
     if all(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()):
         return told
     taken = [record.get("contended_seconds") for record in inputs.runs.values()]
