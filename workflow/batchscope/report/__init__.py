@@ -28,6 +28,7 @@ from batchscope.report import (
     machine_answer,
     page,
     places,
+    published_beside,
     runs_table,
 )
 from batchscope.report.content import Figure, Inputs, Rows, read
@@ -105,6 +106,8 @@ def build(study: Study, inputs: Inputs) -> str:
         experiments=experiments,
         ledger=_ledger(stated),
         reading_claims=claim_rows.READING,
+        beside=_beside(study, inputs, places_of),
+        reading_beside=published_beside.READING,
         reading=answers.READING,
         reading_differences=answers.DIFFERENCES,
         table=table,
@@ -277,6 +280,17 @@ def _advised(cards: list[advice_card.Shown], name: str) -> list[str]:
         if each.experiment == name:
             return [text for text in (each.card.headline, each.card.budgets) if text]
     return []
+
+
+def _beside(
+    study: Study, inputs: Inputs, places_of: dict[tuple[str, str], tuple[str, str]]
+) -> list[tuple[published_beside.Row, tuple[str, str] | None]]:
+    """Returns the numbers of documents beside ours, each with its figure here."""
+    names = {each.title or name: name for name, each in study.experiments.items()}
+    return [
+        (row, places_of.get((names[row.experiment], row.figure)))
+        for row in published_beside.build(study, inputs.figures)
+    ]
 
 
 def _ledger(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ class Figure:
         width: Width in CSS pixels, or None if the image does not say.
         height: Height in CSS pixels, or None.
         data: Path of the CSV it was drawn from, for people; may be empty.
-        table: That CSV, as `packed` returns it; may be empty.
+        csv: That CSV; may be empty.
         columns: Its columns.
         name: Its name in the registry; may be empty.
         found: What the runs of this study show in it, in a sentence; may be empty.
@@ -59,7 +59,7 @@ class Figure:
     width: int | None = None
     height: int | None = None
     data: str = ""
-    table: str = ""
+    csv: bytes = b""
     columns: tuple[str, ...] = ()
     name: str = ""
     found: str = ""
@@ -264,7 +264,7 @@ def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
         width=width,
         height=height,
         data=_shown(data, results) if data.exists() else "",
-        table=packed(table),
+        csv=table,
         columns=tuple(table.partition(b"\n")[0].decode().split(",")) if table else (),
         name=entry["name"],
         found=entry.get("found", ""),

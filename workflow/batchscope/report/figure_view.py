@@ -13,7 +13,7 @@ from batchscope.catalogue import figure_names
 from batchscope.catalogue.entries import OVER
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import answers, claim_rows, experiment_answer, inline_svg
-from batchscope.report.content import Figure
+from batchscope.report.content import Figure, packed
 from batchscope.report.text import marked
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def build(
         "height": figure.height,
         "span": _span(figure.width),
         "data": figure.data,
-        "table": figure.table,
+        "table": packed(figure.csv),
         "of": entry.module if entry else figure.name,
         "axis": OVER[entry.along][0] if entry and entry.along else "epoch",
     }
