@@ -6,6 +6,7 @@ import base64
 import zlib
 
 import synthetic
+from batchscope.analysis.advice_words import Card
 from batchscope.report import content, experiment_answer, figure_view
 
 ROWS = [
@@ -56,6 +57,47 @@ def test_an_answer_is_about_what_the_figures_show():
     assert experiment_answer.sentences([loss], [timed], ["Use 32."]) == [("", "Use 32.")]
     both = experiment_answer.sentences([loss], [shown, timed])
     assert both[0][0] == "As the batch size grows" and both[1][1] == "An epoch takes 2 s."
+
+
+def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
+    loss, sharp, size = (content.Figure(title, "") for title in ("Losses", "Sharpness", "Batch"))
+    question = "Which batch size ends at a sharper minimum?"
+    assert experiment_answer.relevant(question, [loss, sharp, size], named=False) == [sharp]
+    assert experiment_answer.relevant(question, [loss, size], named=False) == [loss, size]
+    assert experiment_answer.relevant(question, [loss, sharp], named=True) == [loss, sharp]
+
+
+def test_too_few_seeds_are_told_with_what_was_measured():
+    few = synthetic.answer("not enough seeds (2 of 6)")
+    shown = content.Figure("A", "", found="It was 1 at 8. More.", columns=(few.outcome.column,))
+    told = experiment_answer.sentences([few], [shown])
+    assert told == [("", "It was 1 at 8. No verdict: not enough seeds (2 of 6).")]
+
+
+def test_what_is_not_resolved_is_told_with_its_values():
+    found = [synthetic.answer("not resolved")]
+    shown = content.Figure("A", "", found="It was 1 at 8. More.", columns=("test_accuracy",))
+    told = experiment_answer.sentences(found, [shown])
+    assert told == [("", "It was 1 at 8. The tests do not resolve a trend.")]
+
+
+def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
+    card = Card("Use 32.", "Below 32 it is slow. Accuracy stays within 1 point.", "", "", "More.")
+    soonest = content.Figure("F", "", name="fastest_batch_size", found="32 was first. More.")
+    assert experiment_answer.advised(card, [soonest]) == [
+        *("Use 32.", "32 was first.", "Accuracy stays within 1 point.")
+    ]
+    assert experiment_answer.advised(card, []) == [
+        *("Use 32.", "Accuracy stays within 1 point.", "More.")
+    ]
+
+
+def test_many_series_are_counted():
+    verdicts = {"a": "rises", "b": "rises", "c": "not resolved", "d": "rises"}
+    found = [synthetic.answer(verdict, series=name) for name, verdict in verdicts.items()]
+    shown = content.Figure("A", "", found="Long.", columns=("test_accuracy",))
+    told = experiment_answer.sentences(found, [shown])
+    assert told == [("Test accuracy", "rises in 3, not resolved in 1 of 4 series.")]
 
 
 def test_a_table_travels_packed():

@@ -247,8 +247,12 @@ def _experiments(
             figure_view.build(drawn + i, one, experiment, stated, rows[name], found, find)
             for i, one in enumerate(of_figures, 1)
         ]
-        asked = experiment_answer.asked(found, of_figures)
-        spoken = _advised(cards, name) if name in inputs.tuned else []
+        named, question = bool(experiment.figures), experiment.question or ""
+        about = experiment_answer.relevant(question, of_figures, named)
+        asked = experiment_answer.asked(found, about)
+        own = [each.card for each in cards if each.experiment == name]
+        tuned = name in inputs.tuned and own
+        spoken = experiment_answer.advised(own[0], of_figures) if tuned else []
         told = [] if name in inputs.tuned else asked
         many = len({answer.series for answer in found}) > _MANY_SERIES
         shown.append(
@@ -260,7 +264,7 @@ def _experiments(
                 "scope": _scope(experiment, rows[name]),
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
-                "sentences": experiment_answer.sentences(told, of_figures, spoken),
+                "sentences": experiment_answer.sentences(told, about, spoken),
                 "answers": [] if many else answers.groups(found, asked),
                 "across": answers.across(found, asked) if many else None,
                 "sources": answers.sources(found),
@@ -272,14 +276,6 @@ def _experiments(
         )
         drawn += len(figures)
     return shown
-
-
-def _advised(cards: list[advice_card.Shown], name: str) -> list[str]:
-    """Returns what the first card of an experiment says, in sentences."""
-    for each in cards:
-        if each.experiment == name:
-            return [text for text in (each.card.headline, each.card.budgets) if text]
-    return []
 
 
 def _beside(

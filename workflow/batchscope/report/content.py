@@ -49,6 +49,7 @@ class Figure:
         columns: Its columns.
         name: Its name in the registry; may be empty.
         found: What the runs of this study show in it, in a sentence; may be empty.
+        texts: The words in it; none where nobody noted them.
         path: The SVG file's own path.
     """
 
@@ -63,6 +64,7 @@ class Figure:
     columns: tuple[str, ...] = ()
     name: str = ""
     found: str = ""
+    texts: tuple[str, ...] = ()
     path: Path = Path()
 
 
@@ -251,7 +253,7 @@ def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
         return [_figure(folder, entry, results) for entry in entries]
 
 
-def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
+def _figure(folder: Path, entry: dict[str, Any], results: Path) -> Figure:
     path = folder / f"{entry['name']}.svg"
     data = path.with_suffix(".csv")
     table = data.read_bytes() if data.exists() else b""
@@ -268,6 +270,7 @@ def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
         columns=tuple(table.partition(b"\n")[0].decode().split(",")) if table else (),
         name=entry["name"],
         found=entry.get("found", ""),
+        texts=tuple(entry.get("texts", ())),
         path=path,
     )
 

@@ -12,7 +12,7 @@ from batchscope.analysis.outcome_answers import Answer
 from batchscope.catalogue import figure_names
 from batchscope.catalogue.entries import OVER
 from batchscope.catalogue.figures import FIGURES
-from batchscope.report import answers, claim_rows, experiment_answer, inline_svg
+from batchscope.report import answers, claim_rows, experiment_answer, inline_svg, reading
 from batchscope.report.content import Figure, packed
 from batchscope.report.text import marked
 
@@ -92,7 +92,7 @@ def build(
         "number": position,
         "name": figure.name,
         "title": figure.title.rstrip("."),
-        "caption": marked(figure.caption),
+        "caption": marked(reading.caption(figure)),
         "measured": _measured(figure.name, experiment, rows),
         "picture": _picture(figure, position, find),
         "source": figure.source,

@@ -17,6 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from batchscope import project_files, wording
@@ -61,6 +62,12 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
         figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
         FigureCanvasAgg(figure).print_png(image, metadata={"Software": None})
     return marks.written(figure, _shorter(text.getvalue())), image.getvalue()
+
+
+def texts(figure: Figure) -> list[str]:
+    """Returns the words of a figure, its numbers apart, each once."""
+    found = (artist.get_text().strip() for artist in figure.findobj(Text) if artist.get_visible())
+    return [text for text in dict.fromkeys(found) if re.search(r"[^\W\d]{2}|\N{DAGGER}", text)]
 
 
 def _shorter(text: str) -> str:
