@@ -1,5 +1,6 @@
 """What the figures of trainings show, of tables that are made up."""
 
+import dataclasses
 import itertools
 import math
 import shutil

@@ -218,8 +218,8 @@ def test_the_two_limits():
     assert found == (
         "Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at batch size "
         "36.0 (95 % interval 32.0 to 40.5) by the fit, from batch size 48 on as timed. "
-        "For the same examples batch size 1 takes 4.706 (4.613 to 4.801 by quartiles) times as long "
-        "as 64. The highest is 76.0 % of the ceiling of 2500 examples/s. "
+        "For the same examples batch size 1 takes 4.706 (4.613 to 4.801 by quartiles) times as "
+        "long as 64. The highest is 76.0 % of the ceiling of 2500 examples/s. "
         "No steps seen: a straight line, 0.50% residual. "
         "A batch size differs from itself by up to 3.4 % (noise floor)."
     )
@@ -251,7 +251,7 @@ def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
     assert axes.get_ylim()[1] > 2500
     assert not any(text.get_text().isdigit() for text in axes.texts)
     assert found.startswith(
-        "Throughput still rises at the largest batch size, 64: 1880 examples/s. For the same examples"
+        "Throughput still rises at the largest batch size, 64: 1880 examples/s. For the same "
     )
 
 

@@ -48,9 +48,9 @@ def test_the_report_begins_with_the_card_and_escapes_it(example):
     inputs.advice["gap"] = made(evidence(scope=scope))
     html = report.build(study, inputs)
     assert "Use 16 to 256 (&lt;script&gt;alert(" in html and "<script>alert" not in html
-    assert html.index('id="advice"') < html.index('class="summary"') < html.index("<main")
+    assert html.index('class="summary"') < html.index('id="advice"') < html.index("<main")
     assert report.headline(study, inputs).split(": ", 1)[1].startswith("Use 16 to 256 (<script>")
-    decision = html[html.index('class="decision') : html.index('class="summary"')]
+    decision = html[html.index('class="decision') : html.index("</section>")]
     # The matrix stands beside it, once, and where it stood before is a link.
     assert decision.count("<figure") == 1 and "verdict_matrix" in decision
     number = re.search(r"<strong>Figure (\d+)\.", decision)[1]

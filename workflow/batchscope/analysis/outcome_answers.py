@@ -30,6 +30,7 @@ _MOST_LENGTHS = 3  # batch sizes whose epochs are told one by one
 # Verdicts beside the directions.
 ONE_SIZE = "one batch size"  # there is no other to compare it with
 NOT_RESOLVED = "not resolved"
+FEW_SEEDS = "not enough seeds"  # and in brackets how many of how many
 AGAINST = ", against what was stated"  # after the opposite direction, told by the slope's interval
 
 
@@ -350,7 +351,7 @@ def _verdict(outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, slope: 
     if len(pairs.batch_sizes) < 2:
         return ONE_SIZE
     if len(pairs.complete) < needed:
-        return f"not enough seeds ({len(pairs.complete)} of {needed})"
+        return f"{FEW_SEEDS} ({len(pairs.complete)} of {needed})"
     if not math.isfinite(p_holm):
         return NOT_RESOLVED  # bounds alone
     if p_holm < LEVEL:

@@ -194,7 +194,8 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
     Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from; `figures.json`
-    lists them in order, with title, category, caption and what was found, for the report. All are
+    lists them in order, with title, category, caption, what was found and the words in it, for the
+    report. All are
     drawn into a folder beside it, which then takes its place: it is never there in part.
 
     Raises:
@@ -214,12 +215,14 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
         (beside / LISTING).write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
 
 
-def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, str]:
+def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, Any]:
     """Writes a figure's three files; returns its line of the list."""
     from batchscope.figures.drawing import canvas
 
     entry, frame = figure.entry, figure.select(tables)
-    svg, png = canvas.svg_and_png(figure.draw(frame), entry.title)
+    drawing = figure.draw(frame)
+    texts = canvas.texts(drawing)
+    svg, png = canvas.svg_and_png(drawing, entry.title)
     frame.to_csv(folder / f"{entry.name}.csv", index=False, lineterminator="\n")
     (folder / f"{entry.name}.png").write_bytes(png)
     (folder / f"{entry.name}.svg").write_text(svg, encoding="utf-8")
@@ -229,4 +232,5 @@ def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, str
         "category": entry.category,
         "caption": entry.caption,
         "found": figure.found(frame),
+        "texts": texts,
     }

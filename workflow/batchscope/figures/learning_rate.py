@@ -15,7 +15,7 @@ from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.analysis.best_learning_rates import CHOSEN_ON
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing import against_batch_size, canvas, marks, words
 
 NO_CHOICE = "Every batch size was trained at one learning rate: there is none to choose."
 _RATE = "effective_learning_rate"
@@ -149,7 +149,7 @@ def _draw_line(
     axes: Axes, rows: pandas.DataFrame, across: str, style: dict[str, Any], offset: float
 ) -> None:
     """Draws every run as a point, and means with t-intervals."""
-    axes.plot(
+    (runs,) = axes.plot(
         np.log2(rows[across].astype(float)) + offset,
         rows[CHOSEN_ON],
         linestyle="none",
@@ -160,6 +160,7 @@ def _draw_line(
         markeredgewidth=0,
         zorder=2,
     )
+    marks.points(runs, rows, rows[CHOSEN_ON])
     intervals = {
         at: canvas.mean_interval(axes, part) for at, part in rows.groupby(across)[CHOSEN_ON]
     }

@@ -137,12 +137,12 @@ def _sentences(rows: pandas.DataFrame) -> str:
 
 
 def _same_images(timed: pandas.DataFrame) -> str:
-    """Returns how much longer the smallest batch size takes for the same images as the largest."""
+    """Returns how much longer the smallest batch size takes for the same examples as the largest."""
     ordered = timed.sort_values("batch_size")
     small, large = ordered.iloc[0], ordered.iloc[-1]
     told = _ratio(large, small, _IMAGES)
     sizes = (int(small["batch_size"]), int(large["batch_size"]))
-    return f"For the same images batch size {sizes[0]} takes {told} times as long as {sizes[1]}."
+    return f"For the same examples batch size {sizes[0]} takes {told} times as long as {sizes[1]}."
 
 
 def _one_more(timed: pandas.DataFrame) -> str:

@@ -1,9 +1,9 @@
 """The report: tables, figures and records of a study -> one self-contained HTML page.
 
 `read` collects what lies on disk, `build` turns it into a page without touching a file of the
-study, `write` does both. Figures are embedded as images (`data:` addresses), so that the ids and
-styles of two SVG files can never meet, and nothing in one can run or fetch. The page's own
-Content-Security-Policy forbids every request.
+study, `write` does both. Figures stand in the page as SVG whose ids are theirs alone, and of which
+only what draws is kept: nothing in one can run or fetch. The page's own Content-Security-Policy
+forbids every request.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from batchscope.report import (
     advice_card,
     answers,
     claim_rows,
+    experiment_answer,
+    figure_view,
+    first_screen,
     gaps,
     machine_answer,
     page,
     places,
+    published_beside,
     runs_table,
 )
 from batchscope.report.content import Figure, Inputs, Rows, read
-from batchscope.report.text import marked, moment, parsed, plain
+from batchscope.report.text import moment, parsed, plain
 from batchscope.store import records, status
 
 if TYPE_CHECKING:
@@ -38,14 +42,14 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
-# Figures of weights after every epoch, whichever the measure reads.
-_OF_EPOCHS = tuple(name for name, entry in FIGURES.items() if entry.module == "epoch_distance")
-_EVERY_EPOCH = (*_OF_EPOCHS, *figure_names.EPOCH_FIGURES)
+_SCRIPTS = ("report.js", "figures.js")
+_MANY_SERIES = 3  # more are columns of one table
 
 __all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
 
 TEMPLATE_FILES = tuple(
-    project_files.TEMPLATES / name for name in ("report.html.j2", "report.css", "report.js")
+    project_files.TEMPLATES / name
+    for name in ("report.html.j2", "report.css", "report.js", "figures.js")
 )
 
 
@@ -85,24 +89,27 @@ def build(study: Study, inputs: Inputs) -> str:
     rows = runs_table.complete(study, inputs.rows)
     table, print_rule = runs_table.build(rows)
     found = gaps.find(study, rows, inputs)
-    script = page.asset("report.js")
+    script = "\n".join(map(page.asset, _SCRIPTS))
     places_of = _places_of_figures(study, inputs)
     stated = claim_rows.build(
         inputs.claims, lambda experiment, figure: places_of.get((experiment, figure))
     )
-    experiments = _experiments(study, rows, inputs, stated)
     cards = advice_card.cards(study, inputs.advice)
+    experiments = _experiments(study, rows, inputs, stated, cards)
     return page.render(
         "report.html.j2",
         title=study.title or study.name,
         cards=[card for card in cards if card.found],
         without=[card for card in cards if not card.found],
         matrix=_matrix(cards, experiments),
-        summary=_summary(rows, inputs),
+        summary=first_screen.scope(study, rows, inputs),
+        runs=_summary(rows, inputs),
         notes=_notes(study, rows, inputs),
         experiments=experiments,
         ledger=_ledger(stated),
         reading_claims=claim_rows.READING,
+        beside=_beside(study, inputs, places_of),
+        reading_beside=published_beside.READING,
         reading=answers.READING,
         reading_differences=answers.DIFFERENCES,
         table=table,
@@ -225,16 +232,31 @@ def _places_of_figures(study: Study, inputs: Inputs) -> dict[tuple[str, str], tu
 
 
 def _experiments(
-    study: Study, rows: Rows, inputs: Inputs, stated: list[dict[str, Any]]
+    study: Study,
+    rows: Rows,
+    inputs: Inputs,
+    stated: list[dict[str, Any]],
+    cards: list[advice_card.Shown],
 ) -> list[dict[str, Any]]:
     """Returns what the page shows of each experiment; figures are numbered throughout."""
     shown, drawn = [], 0
+    numbers = {run: number for number, run in enumerate(runs_table.distinct_runs(rows))}
     for name, experiment in study.experiments.items():
         found = inputs.answers.get(name, [])
+        of_figures = inputs.figures.get(name, [])
+        find = figure_view.Finder(rows[name], [numbers[row["run"]] for row in rows[name]])
         figures = [
-            _figure(drawn + i, one, experiment, stated, rows[name])
-            for i, one in enumerate(inputs.figures.get(name, []), 1)
+            figure_view.build(drawn + i, one, experiment, stated, rows[name], found, find)
+            for i, one in enumerate(of_figures, 1)
         ]
+        named, question = bool(experiment.figures), experiment.question or ""
+        about = experiment_answer.relevant(question, of_figures, named)
+        asked = experiment_answer.asked(found, about)
+        own = [each.card for each in cards if each.experiment == name]
+        tuned = name in inputs.tuned and own
+        spoken = experiment_answer.advised(own[0], of_figures) if tuned else []
+        told = [] if name in inputs.tuned else asked
+        many = len({answer.series for answer in found}) > _MANY_SERIES
         shown.append(
             {
                 "id": f"experiment-{name}",
@@ -244,16 +266,29 @@ def _experiments(
                 "scope": _scope(experiment, rows[name]),
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
-                "headlines": answers.headlines(_spoken(inputs, name)),
-                "answers": answers.groups(found),
+                "sentences": experiment_answer.sentences(told, about, spoken),
+                "answers": [] if many else answers.groups(found, asked),
+                "across": answers.across(found, asked) if many else None,
                 "sources": answers.sources(found),
                 "contrast": answers.contrast(inputs.contrasts.get(name)),
                 "no_answer": _no_answer(experiment, rows[name]),
                 "figures": figures,
+                "blocks": figure_view.blocks(figures),
             }
         )
         drawn += len(figures)
     return shown
+
+
+def _beside(
+    study: Study, inputs: Inputs, places_of: dict[tuple[str, str], tuple[str, str]]
+) -> list[tuple[published_beside.Row, tuple[str, str] | None]]:
+    """Returns the numbers of documents beside ours, each with its figure here."""
+    names = {each.title or name: name for name, each in study.experiments.items()}
+    return [
+        (row, places_of.get((names[row.experiment], row.figure)))
+        for row in published_beside.build(study, inputs.figures)
+    ]
 
 
 def _ledger(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -264,60 +299,6 @@ def _ledger(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rows = [row for row in stated if row["document"] == document]
         found.append({"document": document, "rows": rows, "counts": claim_rows.counts(rows)})
     return found
-
-
-def _figure(
-    position: int,
-    figure: Figure,
-    experiment: Experiment,
-    stated: list[dict[str, Any]],
-    rows: list[dict[str, str]],
-) -> dict[str, Any]:
-    own = [
-        (row["word"], row["sentence"], claim_rows.in_words(row))
-        for row in stated
-        if (row["experiment"], row["figure"]) == (experiment.name, figure.name)
-    ]
-    return {
-        "anchor": f"{experiment.name}-{figure.name}",
-        "published": experiment.published.get(figure.name),
-        "found": figure.found,
-        "claims": own,
-        "number": position,
-        "name": figure.name,
-        "title": figure.title.rstrip("."),
-        "caption": marked(figure.caption),
-        "measured": _measured(figure.name, experiment, rows),
-        "source": figure.source,
-        "width": figure.width,
-        "height": figure.height,
-        "data": figure.data,
-    }
-
-
-def _measured(figure: str, experiment: Experiment, rows: list[dict[str, str]]) -> str:
-    """Returns of which weights, and on how many examples, a figure's measures are."""
-    if figure in _EVERY_EPOCH:
-        return ""
-    sizes = {row["train_examples"] for row in rows if row.get("train_examples")}
-    size = int(sizes.pop()) if len(sizes) == 1 else None
-    told = []
-    for measure in FIGURES[figure].measures if figure in FIGURES else ():
-        settings = experiment.trainings.measures.get(measure, {})
-        if "weights" in settings:
-            told.append(f"{settings['weights']} weights")
-        if "examples" in settings:
-            told.append(_examples(settings["examples"], size))
-    return f"Measured of: {', '.join(told)}." if told else ""
-
-
-def _examples(asked: int, size: int | None) -> str:
-    """Returns how many training examples a measure reads: those that it asks for, if there are."""
-    if size is None:
-        return f"{asked:,} training examples or all" if asked else "all training examples"
-    if not 0 < asked < size:
-        return f"all {size:,} training examples"
-    return f"{asked:,} of {size:,} training examples"
 
 
 def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from batchscope import wording
@@ -11,14 +11,14 @@ from batchscope.analysis.intervals import Interval
 from batchscope.analysis.outcome_answers import Answer
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes, value_ranges
+from batchscope.catalogue.outcomes import Outcome
 from batchscope.report.text import format_interval, format_p
 from batchscope.wording import Estimate
 
 READING = (
     "Values are means over seeds with 95 % intervals by Student's t, cut where no value can "
-    "be; for times, which are taken once per configuration, the median with its quartiles. "
-    "The change per doubling is the mean over seeds of the slope against the base-2 logarithm of "
-    "the batch size. Paired seeds are "
+    "be; every seed has a timing job of its own. The change per doubling is the mean over seeds of "
+    "the slope against the base-2 logarithm of the batch size. Paired seeds are "
     "those that finished at every batch size; they alone are compared. p tests the direction "
     "that was stated beforehand: Page's trend test with seeds as blocks, or a one-sided paired "
     "t-test where there are two batch sizes; adjusted by Holm's method over all tests of the "
@@ -44,7 +44,7 @@ def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
     Times are left out: they have no seeds, and stand in the table. So is what has one batch size
     alone.
     """
-    found = _by_verdict(answers, _slope)
+    found = _by_verdict(answers, _of_slope)
     return [(wording.capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
 
 
@@ -80,28 +80,80 @@ def _resolved(answer: Answer) -> bool:
     return answer.verdict == answer.outcome.direction
 
 
-def _slope(answer: Answer) -> str:
-    slope = _estimate(answer.slope)
-    if slope is None:
+def slope(answer: Answer) -> str:
+    """Returns an outcome's change per doubling with its interval, in words; may be empty.
+
+    That of a share in percentage points, as sentences tell shares.
+    """
+    ends = answer.slope.mean, answer.slope.low, answer.slope.high
+    points = answer.outcome.column.endswith("accuracy")
+    found = format_interval(*(100 * end for end in ends)) if points else _estimate(answer.slope)
+    if found is None:
         return ""
-    interval = f" [{slope.low}, {slope.high}]" if slope.low else ""
-    return f" ({slope.value}{interval} per doubling)"
+    interval = f" [{found.low}, {found.high}]" if found.low else ""
+    return f"{found.value}{interval}{' points' * points} per doubling"
 
 
-def groups(answers: list[Answer]) -> list[dict[str, Any]]:
-    """Returns one table per series; batch sizes stand in its head, exceptions in its cells."""
+def _of_slope(answer: Answer) -> str:
+    told = slope(answer)
+    return f" ({told})" if told else ""
+
+
+def groups(answers: list[Answer], asked: Collection[Answer] = ()) -> list[dict[str, Any]]:
+    """Returns one table per series; batch sizes stand in its head, exceptions in its cells.
+
+    Args:
+        answers: All of an experiment.
+        asked: Those that its question is about: their rows come first, as `head`.
+    """
     by_series: dict[str, list[Answer]] = {}
     for answer in answers:
         by_series.setdefault(answer.series, []).append(answer)
-    references = sources(answers)
+    references, questions = sources(answers), {answer.outcome for answer in asked}
     tables = []
     for series, group in by_series.items():
         smallest = min(answer.smallest.batch_size for answer in group)
         largest = max(answer.largest.batch_size for answer in group)
-        rows = [_row(answer, smallest, largest, references) for answer in group]
+        head, rest = (
+            [
+                _row(answer, smallest, largest, references)
+                for answer in group
+                if (answer.outcome in questions) == chosen
+            ]
+            for chosen in (True, False)
+        )
         ends = {"smallest": smallest, "largest": largest}
-        tables.append({"title": series, "held": group[0].held, **ends, "rows": rows})
+        tables.append({"title": series, "held": group[0].held, **ends, "head": head, "rest": rest})
     return tables
+
+
+def across(answers: list[Answer], asked: Collection[Answer] = ()) -> dict[str, Any]:
+    """Returns one table of many series: outcomes down, series across; arguments as of `groups`."""
+    series = list(dict.fromkeys(answer.series for answer in answers))
+    questions = {answer.outcome for answer in asked}
+    by_outcome: dict[Outcome, dict[str, Answer]] = {}
+    for answer in answers:
+        by_outcome.setdefault(answer.outcome, {})[answer.series] = answer
+    found: dict[str, Any] = {"series": series, "head": [], "rest": []}
+    found["held"] = list(dict.fromkeys(answer.held for answer in answers if answer.held))
+    for outcome, of_outcome in by_outcome.items():
+        cells = [_cell(of_outcome[name]) if name in of_outcome else None for name in series]
+        row = {"title": outcome.label, "column": outcome.column, "unit": outcome.unit}
+        found["head" if outcome in questions else "rest"].append({**row, "cells": cells})
+    return found
+
+
+def _cell(answer: Answer) -> dict[str, Any]:
+    """Returns an outcome of a series: its ends, its change per doubling, and what is said."""
+    ends = dict.fromkeys((answer.smallest, answer.largest))
+    return {
+        "ends": [(end.batch_size, _estimate(end.interval)) for end in ends],
+        "slope": _estimate(answer.slope),
+        "p": format_p(answer.p_holm) if answer.test else "",
+        "verdict": answer.verdict,
+        "resolved": _resolved(answer),
+        "note": answer.note,
+    }
 
 
 def contrast(found: Contrast | None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
+LARGE_TABLE_BYTES = 200_000  # deflated; a figure's data above this stay in their file alone
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
 
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
@@ -38,22 +40,32 @@ class Figure:
     Attributes:
         title: Short title, without a full stop.
         caption: What is drawn, and how it is to be read.
-        source: `data:` address of the image.
+        svg: The SVG file; empty where a smaller PNG stands in its place.
+        source: `data:` address of that PNG, or empty.
         width: Width in CSS pixels, or None if the image does not say.
         height: Height in CSS pixels, or None.
         data: Path of the CSV it was drawn from, for people; may be empty.
+        csv: That CSV; may be empty.
+        columns: Its columns.
         name: Its name in the registry; may be empty.
         found: What the runs of this study show in it, in a sentence; may be empty.
+        texts: The words in it; none where nobody noted them.
+        path: The SVG file's own path.
     """
 
     title: str
     caption: str
-    source: str
+    svg: bytes = b""
+    source: str = ""
     width: int | None = None
     height: int | None = None
     data: str = ""
+    csv: bytes = b""
+    columns: tuple[str, ...] = ()
     name: str = ""
     found: str = ""
+    texts: tuple[str, ...] = ()
+    path: Path = Path()
 
 
 @dataclass(frozen=True)
@@ -241,26 +253,42 @@ def read_figures(folder: Path, results: Path, partial: bool) -> list[Figure]:
         return [_figure(folder, entry, results) for entry in entries]
 
 
-def _figure(folder: Path, entry: dict[str, str], results: Path) -> Figure:
+def _figure(folder: Path, entry: dict[str, Any], results: Path) -> Figure:
     path = folder / f"{entry['name']}.svg"
     data = path.with_suffix(".csv")
-    source, width, height = _embedded(path)
+    table = data.read_bytes() if data.exists() else b""
+    svg, source, width, height = _picture(path)
     return Figure(
         title=entry["title"],
         caption=entry["caption"],
+        svg=svg,
         source=source,
         width=width,
         height=height,
         data=_shown(data, results) if data.exists() else "",
+        csv=table,
+        columns=tuple(table.partition(b"\n")[0].decode().split(",")) if table else (),
         name=entry["name"],
         found=entry.get("found", ""),
+        texts=tuple(entry.get("texts", ())),
+        path=path,
     )
 
 
-def _embedded(path: Path) -> tuple[str, int | None, int | None]:
-    """Returns an image's `data:` address, and its width and height in CSS pixels."""
+def packed(content: bytes) -> str:
+    """Returns a file as a page carries it: deflated without a header, in base64.
+
+    Nothing of one that is too large for it.
+    """
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = packer.compress(content) + packer.flush() if content else b""
+    return base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else ""
+
+
+def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:
+    """Returns an SVG, or the address of its PNG, and its width and height in CSS pixels."""
     with damage.reading(path, "an SVG image", path.parent):
-        content, kind = path.read_bytes(), "svg+xml"
+        content = path.read_bytes()
         if not content.rstrip().endswith(b"</svg>"):
             raise ValueError("it has no end")
     number = rb"([\d.]+)"
@@ -268,11 +296,11 @@ def _embedded(path: Path) -> tuple[str, int | None, int | None]:
     match = re.search(form, content[:8192])
     # Matplotlib's unit is the point: 72 to the inch, where CSS has 96 pixels.
     width, height = (round(float(side) * 96 / 72) for side in match.groups()) if match else (0, 0)
-    png = path.with_suffix(".png")
+    png, source = path.with_suffix(".png"), ""
     if len(content) > LARGE_SVG_BYTES and png.exists() and png.stat().st_size < len(content):
-        content, kind = png.read_bytes(), "png"
-    address = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
-    return address, width or None, height or None
+        source = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
+        content = b""
+    return content, source, width or None, height or None
 
 
 def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:

@@ -25,11 +25,15 @@ def render(template: str, **values: Any) -> str:
 
 
 def asset(name: str) -> str:
-    """Returns one of our own files; refuses what could end its element early."""
+    """Returns one of our own files without indents and whole lines of comment.
+
+    Refuses what could end its element early.
+    """
     text = (project_files.TEMPLATES / name).read_text(encoding="utf-8")
     if "</" in text:
         raise ValueError(f"Expected no closing tag in {name}.")
-    return text
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 
 def policy(script: str = "") -> str:

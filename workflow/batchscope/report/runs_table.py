@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 PRINTED_COLUMNS = 11  # what an A4 page holds
+_KEPT = ("batch_size", "seed", "status", "run")  # columns even where all runs share them
 # What was given and is no outcome: stated once, above the table, where all runs share it.
 _GIVEN_COLUMNS = (
     *run_factors.FACTORS,
@@ -122,17 +123,40 @@ def distinct(rows: Rows) -> dict[str, dict[str, str]]:
     return found
 
 
+def distinct_runs(rows: Rows) -> list[str]:
+    """Returns the names of all runs, each once: their places are their numbers on the page."""
+    return list(dict.fromkeys(row["run"] for group in rows.values() for row in group))
+
+
 def build(rows: Rows) -> tuple[dict[str, Any], str]:
-    """Returns the table, and the style rule that leaves out the columns that are not printed."""
+    """Returns the table, and the style rules of its columns: what is aligned, what is printed.
+
+    What all runs share is no column: its name and value stand in `shared`, and the names of columns
+    without any value in `empty`.
+    """
     everything = [row for group in rows.values() for row in group]
-    shown = _columns(everything)
+    shared = _shared(everything)
+    shown = [column for column in _columns(everything) if column.name not in shared]
+    numbers = {run: number for number, run in enumerate(distinct_runs(rows))}
     table = {
         "columns": shown,
-        "rows": [[_cell(row, column) for column in shown] for row in everything],
+        "rows": [
+            (numbers[row["run"]], row.get("seed", ""), [_cell(row, column) for column in shown])
+            for row in everything
+        ],
         "same": [(name, value) for name, value in _same(everything) if _telling(name, value)],
         "selects": _selects(everything, shown),
+        "shared": [(name, _given(text)) for name, text in shared.items() if text],
+        "empty": [name for name, text in shared.items() if not text],
     }
-    return table, _print_rule(shown)
+    return table, _aligned_rule(shown) + _print_rule(shown)
+
+
+def _shared(rows: list[dict[str, str]]) -> dict[str, str]:
+    """Returns the columns that have one value, or none, in all of several runs."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    found = {name: {row.get(name, "") for row in rows} for name in names if name not in _KEPT}
+    return {name: values.pop() for name, values in found.items() if len(values) == 1 < len(rows)}
 
 
 def _columns(rows: list[dict[str, str]]) -> list[Column]:
@@ -186,17 +210,16 @@ def _column(name: str, filled: set[str], usual: bool) -> Column:
 
 def _cell(row: dict[str, str], column: Column) -> Cell:
     text = row.get(column.name, "")
-    css = "n" if column.kind == "number" else ""
     if not text:
-        return Cell(wording.ABSENT, "", css)
+        return Cell(wording.ABSENT)
     if column.name == "status":
         return Cell(text, "", "" if text == records.FINISHED else "bad")
-    value = parsed(text) if css else None
+    value = parsed(text) if column.kind == "number" else None
     if value is None or _is_factor(column.name):
-        return Cell(text, "", css)
+        return Cell(text)
     aligned = column.decimals is not None
     shown = wording.fixed(value, column.decimals) if aligned else wording.cell(value)
-    return Cell(shown, "" if parsed(shown) == value else text, css)
+    return Cell(shown, "" if parsed(shown) == value else text)
 
 
 def _same(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
@@ -227,6 +250,15 @@ def _selects(rows: list[dict[str, str]], columns: list[Column]) -> list[dict[str
             options = list(counts.items())
             selects.append({"label": label, "column": positions[0], "options": options})
     return selects
+
+
+def _aligned_rule(columns: list[Column]) -> str:
+    """Returns one rule for all columns of numbers, so that no cell of theirs needs a class."""
+    places = [index for index, column in enumerate(columns, 1) if column.kind == "number"]
+    cells = ", ".join(f".runs td:nth-child({index})" for index in places)
+    return (
+        f"{cells} {{ text-align: right; font-variant-numeric: tabular-nums; }}\n" if cells else ""
+    )
 
 
 def _print_rule(columns: list[Column]) -> str:

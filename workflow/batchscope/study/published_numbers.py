@@ -11,34 +11,68 @@ from batchscope.catalogue import coercion, run_factors, sweep_names
 from batchscope.catalogue.parameters import Parameter
 from batchscope.problems import Place, Problem, nearest, received, show, unknown
 
+_SHARE = {"unit": "shares", "minimum": 0, "maximum": 1}
+_LOSS = {"unit": "nats", "minimum": 0}
+_SHARPNESS = {"unit": "% of 1 + loss", "minimum": 0}
+
+
+def _column(name: str, alias: str, doc: str, **limits: Any) -> Parameter:
+    return Parameter(name, alias, "float", None, doc, **limits)
+
+
 # What a document may give a number of, in the units of our own tables.
 COLUMNS: dict[str, Parameter] = {
     column.name: column
     for column in (
-        Parameter(
-            *("test_accuracy", "test_accuracy", "float", None, "Accuracy on test data."),
-            unit="shares",
-            minimum=0,
-            maximum=1,
-        ),
-        Parameter(
-            *("utilisation_percent", "utilisation", "float", None, "Utilisation."),
+        _column("test_accuracy", "test_accuracy", "Accuracy on test data.", **_SHARE),
+        _column("train_accuracy", "train_accuracy", "Accuracy on training data.", **_SHARE),
+        _column(
+            *("utilisation_percent", "utilisation", "Utilisation."),
             unit="percent",
             minimum=0,
             maximum=100,
         ),
-        Parameter("memory_mb", "memory", "float", None, "Memory.", unit="MB", minimum=0),
-        Parameter(
-            *("images_per_second", "images", "float", None, "Throughput."),
-            unit="images per second",
+        _column("memory_mb", "memory", "Memory.", unit="MB", minimum=0),
+        _column(
+            *("images_per_second", "images", "Throughput."), unit="images per second", minimum=0
+        ),
+        _column("best_train_loss", "train_loss", "Best training loss.", **_LOSS),
+        _column("best_validation_loss", "validation_loss", "Best validation loss.", **_LOSS),
+        _column("epochs_run", "epochs_run", "Epochs until it stopped.", unit="epochs", minimum=0),
+        _column("seconds_per_epoch", "epoch_time", "Time per epoch.", unit="s", minimum=0),
+        _column("train_seconds", "train_time", "Total training time.", unit="s", minimum=0),
+        _column(
+            *("weight_distance", "distance", "Distance from the initial weights."),
+            unit="units of the weights",
             minimum=0,
+        ),
+        _column(
+            *("update_norm_median", "update_norm", "Median norm of an update."),
+            unit="units of the weights",
+            minimum=0,
+        ),
+        *(
+            _column(
+                f"sharpness_{space}_{epsilon}",
+                f"sharpness_{space}_{epsilon}",
+                f"Sharpness in {words}, epsilon {epsilon}.",
+                **_SHARPNESS,
+            )
+            for space, words in (("full", "the full space"), ("subspace", "a random subspace"))
+            for epsilon in ("0.001", "0.0005")
         ),
     )
 }
-# The figures with panels for them, and what these show.
+# The figures that show them. All stand in one table of the report beside ours; `accuracy` and
+# `frameworks` have panels for them too.
 FIGURES: dict[str, tuple[str, ...]] = {
-    "accuracy": ("test_accuracy",),
+    "accuracy": ("test_accuracy", "train_accuracy"),
     "frameworks": ("utilisation_percent", "memory_mb", "images_per_second"),
+    "best_losses": ("best_train_loss", "best_validation_loss"),
+    "time": ("seconds_per_epoch", "epochs_run", "train_seconds"),
+    "weight_distance": ("weight_distance",),
+    "update_norms": ("update_norm_median",),
+    "sharpness": tuple(name for name in COLUMNS if name.startswith("sharpness_")),
 }
 BATCH_SIZE = run_factors.FACTORS["batch_size"]
 _FACTORS = {**run_factors.FACTORS, **sweep_names.FACTORS}
@@ -75,7 +109,7 @@ def read(
         report: Takes every other problem.
     """
     if figure not in FIGURES:
-        text = f"received numbers for '{figure}', which has no panel for a document's; "
+        text = f"received numbers for '{figure}', which shows no column that a document may give; "
         report(Problem(place, f"{text}{wording.listed(FIGURES, 'or')} is expected."))
         return ()
     if not isinstance(raw, list) or not raw:

@@ -16,7 +16,7 @@ from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.analysis.intervals import Interval
 from batchscope.figures import Tables
-from batchscope.figures.drawing import canvas, words
+from batchscope.figures.drawing import canvas, marks, words
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
 _MOST_ALONE = 5  # series in one panel; of more, those that have something in common
@@ -203,9 +203,10 @@ def draw_panel(
     for index, group in enumerate(groups):
         style = canvas.line_style(looks[index] if looks else index)
         place = Place(dodge(index, len(groups), sizes), len(groups))
-        if extra:
-            extra(axes, panel, group, style, place)
-        handle, high = draw_series(axes, group.frame, panel.column, style, place)
+        with marks.series(axes, index):
+            if extra:
+                extra(axes, panel, group, style, place)
+            handle, high = draw_series(axes, group.frame, panel.column, style, place)
         handles.append(handle)
         ends.append(high)
     finish(axes, panel, sizes, values, np.concatenate(ends))
@@ -250,7 +251,7 @@ def draw_series(
         place: Where it stands beside the other series.
     """
     finished = rows[(rows["status"] == canvas.FINISHED) & rows[column].notna()]
-    axes.plot(
+    (seeds,) = axes.plot(
         positions(rows, place)[finished.index],
         finished[column],
         linestyle="none",
@@ -261,6 +262,7 @@ def draw_series(
         markeredgewidth=0,
         zorder=2,
     )
+    marks.points(seeds, finished, finished[column])
     by_size = finished.groupby("batch_size")[column]
     intervals = {size: canvas.mean_interval(axes, values) for size, values in by_size}
     means = np.array([interval.mean for interval in intervals.values()])

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, canvas
+from batchscope.figures.drawing import against_batch_size, canvas, marks
 
 _MOST_POINTS = 3000  # of all lines in one figure: keeps an SVG under about 150 kB
 _MOST_BANDS = 8  # in one panel: more hide the lines
@@ -170,15 +170,16 @@ def draw_panel(
     if len(rows) and rows[along].isna().all() and rows[column].notna().any():
         canvas.empty(axes, "not timed" if along == "seconds" else "not known")
         return
-    for size, style in styles.items():
+    for index, (size, style) in enumerate(styles.items()):
         chosen = rows[rows["batch_size"] == size]
-        for _, run in chosen.groupby("seed"):
-            if singles or run["status"].iloc[0] != canvas.FINISHED:
-                _draw_run(axes, run, column, style["color"], points, along)
-        finished = chosen[chosen["status"] == canvas.FINISHED]
-        if len(finished):
-            band = len(styles) <= _MOST_BANDS
-            _draw_mean(axes, finished, column, style, mean_points, band, along)
+        with marks.series(axes, index):
+            for _, run in chosen.groupby("seed"):
+                if singles or run["status"].iloc[0] != canvas.FINISHED:
+                    _draw_run(axes, run, column, style["color"], points, along)
+            finished = chosen[chosen["status"] == canvas.FINISHED]
+            if len(finished):
+                band = len(styles) <= _MOST_BANDS
+                _draw_mean(axes, finished, column, style, mean_points, band, along)
     if rows[column].isna().all():
         canvas.empty(axes, "no run")
 
@@ -189,7 +190,10 @@ def _draw_run(
     run = run[np.isfinite(run[column].astype(float))]
     kept = run.iloc[thinned(len(run), points, along)]
     look = {"marker": ".", "markersize": 4} if len(kept) == 1 else {}
-    axes.plot(kept[along], kept[column], color=colour, linewidth=0.5, alpha=0.35, **look)
+    style = {"color": colour, "linewidth": 0.5, "alpha": 0.35, **look}
+    (drawn,) = axes.plot(kept[along], kept[column], **style)
+    if len(kept):
+        marks.line(drawn, kept)
     if len(run) and run["status"].iloc[0] == "diverged":
         # At the upper edge: its loss has left the panel.
         axes.plot(

@@ -25,6 +25,7 @@ from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import value_ranges
+from batchscope.figures.drawing import marks
 from batchscope.host import absence
 
 STYLE = project_files.STYLE
@@ -65,7 +66,13 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
         FigureCanvasSVG(figure).print_svg(text, metadata=metadata)
         figure.set_dpi(matplotlib.rcParams["savefig.dpi"])
         FigureCanvasAgg(figure).print_png(image, metadata={"Software": None})
-    return _shorter(text.getvalue()), image.getvalue()
+    return marks.written(figure, _shorter(text.getvalue())), image.getvalue()
+
+
+def texts(figure: Figure) -> list[str]:
+    """Returns the words of a figure, its numbers apart, each once."""
+    found = (artist.get_text().strip() for artist in figure.findobj(Text) if artist.get_visible())
+    return [text for text in dict.fromkeys(found) if re.search(r"[^\W\d]{2}|\N{DAGGER}", text)]
 
 
 def _break_titles(figure: Figure) -> bool:
@@ -427,6 +434,7 @@ def legend(figure: Figure, handles: list, labels: list[str], title: str | None =
     columns = max(1, min(len(labels), int(width / (0.72 + 0.075 * longest))))
     rows = -(-len(labels) // columns) + bool(title)
     grow(figure, 0.12 + 0.18 * rows)
-    figure.legend(
+    drawn = figure.legend(
         handles, labels, loc="outside upper left", ncols=columns, title=title, alignment="left"
     )
+    marks.legend(drawn)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -15,7 +16,7 @@ from matplotlib.patches import Patch
 from batchscope.analysis import critical_batch_size, fastest_batch_size
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.updates_to_target import AXES, Scaling
-from batchscope.figures.drawing import canvas
+from batchscope.figures.drawing import canvas, marks
 
 # Regime -> its shade: light, so that grey points and lines stay apart from it.
 _SHADES = {
@@ -180,12 +181,17 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
     """Draws every seed, and the geometric mean of a size that got there with all of them."""
     seeds: list[tuple[float, float]] = []
     means: list[tuple[float, float]] = []
-    for size, values in zip(scaling.batch_sizes, scaling.measured[axis], strict=True):
-        reached = values[np.isfinite(values) & (values > 0)]
+    runs: list[dict[str, Any]] = []
+    for row, (size, values) in enumerate(
+        zip(scaling.batch_sizes, scaling.measured[axis], strict=True)
+    ):
+        there = np.isfinite(values) & (values > 0)
+        reached = values[there]
         never = int(np.isinf(values).sum())
         at = math.log2(size)
         if len(reached) > 1:
             seeds += [(at, value) for value in reached]
+            runs += [_run(scaling, row, int(column)) for column in np.flatnonzero(there)]
         if len(reached) and not never:
             means.append((at, float(np.exp(np.log(reached).mean()))))
         if never:
@@ -203,9 +209,18 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
             )
     if seeds:
         look = {"color": "#8c8c8c", "markersize": 3.5, "markeredgewidth": 0, "zorder": 3}
-        axes.plot(*zip(*seeds, strict=True), "o", **look)
+        (drawn,) = axes.plot(*zip(*seeds, strict=True), "o", **look)
+        marks.points(drawn, pandas.DataFrame(runs), [value for _, value in seeds])
     if mean and means:
         axes.plot(*zip(*means, strict=True), "s", color=canvas.COLOURS[-1], markersize=5, zorder=4)
+
+
+def _run(scaling: Scaling, row: int, column: int) -> dict[str, Any]:
+    """Returns the factors of the run that a seed is read at."""
+    rates = scaling.rates
+    rate = {"learning_rate": rates.read[row, column]} if rates is not None else {}
+    told = {"batch_size": scaling.batch_sizes[row], "seed": scaling.seeds[column]}
+    return {**scaling.factors, **rate, **told}
 
 
 def _draw_fit(axes: Axes, scaling: Scaling, fit: CriticalBatchSize, per_update: bool) -> None:

@@ -1,0 +1,69 @@
+"""Marks of runs and series in a figure's SVG."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas
+
+from batchscope.figures.drawing import canvas, marks
+
+ROWS = pandas.DataFrame(
+    {
+        "learning_rate": [0.1, 1e-5],
+        "batch_size": [8, 16],
+        "seed": [0, 3],
+        "status": ["finished"] * 2,
+    }
+)
+
+
+def _svg(draw) -> str:
+    with canvas.style():
+        figure, grid = canvas.panels(1, 1)
+        draw(figure, grid[0, 0])
+    return canvas.svg_and_png(figure, "t")[0]
+
+
+def test_every_point_says_its_run_and_value():
+    def draw(_, axes):
+        (drawn,) = axes.plot([1, 2], [0.25, 0.123456], "o")
+        marks.points(drawn, ROWS, [0.25, 0.123456])
+
+    found = re.findall(r'<use data-run="([^"]*)" data-value="([^"]*)"', _svg(draw))
+    assert found == [
+        ("learning_rate=0.1 batch_size=8 seed=0", "0.25"),
+        ("learning_rate=1e-5 batch_size=16 seed=3", "0.1235"),
+    ]
+
+
+def test_points_that_are_not_all_drawn_are_not_marked():
+    def draw(_, axes):
+        (drawn,) = axes.plot([1, 2], [0.25, np.nan], "o")
+        marks.points(drawn, ROWS, [0.25, 0.5])
+
+    assert "data-run" not in _svg(draw)
+
+
+def test_a_line_is_of_one_run_and_series_and_legend_have_one_number():
+    def draw(figure, axes):
+        handles = []
+        for index in range(2):
+            with marks.series(axes, index):
+                (drawn,) = axes.plot([1, 2], [index, 1])
+                marks.line(drawn, ROWS.iloc[[index]])
+            handles.append(drawn)
+        canvas.legend(figure, handles, ["a", "b"])
+
+    text = _svg(draw)
+    lines = re.findall(r'<g id="[^"]*" data-series="(\d)" data-run="[^"]*seed=(\d)">', text)
+    assert lines == [("0", "0"), ("1", "3")]
+    assert re.findall(r'data-legend="(\d)"', text) == ["0", "0", "1", "1"]
+    ids = re.findall(r'<g id="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_factors_read_as_in_names():
+    told = {"method": "a b", "x": np.int64(3), "nesterov": True, "device": None, "y": float("nan")}
+    assert marks.key(told) == "method=a_b x=3 nesterov=true"

@@ -1,0 +1,106 @@
+"""What the page shows of a figure: its runs, its finding, and figures that differ in their axis."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import synthetic
+from batchscope.analysis.advice_words import Card
+from batchscope.report import content, experiment_answer, figure_view
+
+ROWS = [
+    {"run": "a", "batch_size": "8", "learning_rate": "0.1", "seed": "0"},
+    {"run": "b", "batch_size": "8", "learning_rate": "0.2", "seed": "0"},
+    {"run": "c", "batch_size": "16", "learning_rate": "0.1", "seed": "1"},
+]
+
+
+def test_runs_are_found_by_what_a_figure_says_of_them():
+    find = figure_view.Finder(ROWS, [4, 5, 6])
+    assert find("learning_rate=0.2 batch_size=8 seed=0") == (5, "0")
+    assert find("batch_size=16 seed=1 unknown_factor=3") == (6, "1")
+    assert find("batch_size=8 seed=0") == (None, "0")  # two runs: which is not said
+    assert find("batch_size=32 seed=0") == (None, "0")
+    assert find("batch_size=8") is None
+
+
+def test_figures_that_differ_in_their_axis_stand_together():
+    given = [{"of": "loss_curves", "n": 1}, {"of": "time", "n": 2}, {"of": "loss_curves", "n": 3}]
+    found = figure_view.blocks(given)
+    assert [[each["n"] for each in block] for block in found] == [[1, 3], [2]]
+
+
+def test_the_finding_of_many_series_is_its_first_and_last():
+    text = "Mean loss by series. A: 1; B: 2; C: 3. More. Even more."
+    assert experiment_answer.first(text)[0] == "Mean loss by series. A: 1; …; C: 3."
+    assert experiment_answer.first(text)[1] == text  # all of it is said below
+    assert experiment_answer.first("Mean loss by series. A: 1; B: 2. More.") == (
+        "Mean loss by series. A: 1; B: 2.",
+        "More.",
+    )
+    assert experiment_answer.first("One. Two.") == ("One.", "Two.")
+    assert experiment_answer.first("") == ("", "")
+
+
+def test_an_answer_is_about_what_the_figures_show():
+    accuracy = synthetic.answer("not resolved", (0.5, 0.4, 0.6), "Test accuracy")
+    loss = synthetic.answer("rises", (0.5, 0.4, 0.6), "Loss", direction="rises")
+    timed = content.Figure("Time", "", found="An epoch takes 2 s. More.", columns=("seconds",))
+    shown = content.Figure("Loss", "", columns=(loss.outcome.column,))
+    assert experiment_answer.asked([accuracy, loss], [shown]) == [
+        each for each in (accuracy, loss) if each.outcome.column == loss.outcome.column
+    ]
+    assert experiment_answer.asked([accuracy, loss], [timed]) == [accuracy, loss]
+    told = experiment_answer.sentences([], [timed])
+    assert told == [("", "An epoch takes 2 s.")]
+    assert experiment_answer.sentences([loss], [timed], ["Use 32."]) == [("", "Use 32.")]
+    both = experiment_answer.sentences([loss], [shown, timed])
+    assert both[0][0] == "As the batch size grows" and both[1][1] == "An epoch takes 2 s."
+
+
+def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
+    loss, sharp, size = (content.Figure(title, "") for title in ("Losses", "Sharpness", "Batch"))
+    question = "Which batch size ends at a sharper minimum?"
+    assert experiment_answer.relevant(question, [loss, sharp, size], named=False) == [sharp]
+    assert experiment_answer.relevant(question, [loss, size], named=False) == [loss, size]
+    assert experiment_answer.relevant(question, [loss, sharp], named=True) == [loss, sharp]
+
+
+def test_too_few_seeds_are_told_with_what_was_measured():
+    few = synthetic.answer("not enough seeds (2 of 6)")
+    shown = content.Figure("A", "", found="It was 1 at 8. More.", columns=(few.outcome.column,))
+    told = experiment_answer.sentences([few], [shown])
+    assert told == [("", "It was 1 at 8. No verdict: not enough seeds (2 of 6).")]
+
+
+def test_what_is_not_resolved_is_told_with_its_values():
+    found = [synthetic.answer("not resolved")]
+    shown = content.Figure("A", "", found="It was 1 at 8. More.", columns=("test_accuracy",))
+    told = experiment_answer.sentences(found, [shown])
+    assert told == [("", "It was 1 at 8. The tests do not resolve a trend.")]
+
+
+def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
+    card = Card("Use 32.", "Below 32 it is slow. Accuracy stays within 1 point.", "", "", "More.")
+    soonest = content.Figure("F", "", name="fastest_batch_size", found="32 was first. More.")
+    assert experiment_answer.advised(card, [soonest]) == [
+        *("Use 32.", "32 was first.", "Accuracy stays within 1 point.")
+    ]
+    assert experiment_answer.advised(card, []) == [
+        *("Use 32.", "Accuracy stays within 1 point.", "More.")
+    ]
+
+
+def test_many_series_are_counted():
+    verdicts = {"a": "rises", "b": "rises", "c": "not resolved", "d": "rises"}
+    found = [synthetic.answer(verdict, series=name) for name, verdict in verdicts.items()]
+    shown = content.Figure("A", "", found="Long.", columns=("test_accuracy",))
+    told = experiment_answer.sentences(found, [shown])
+    assert told == [("Test accuracy", "rises in 3, not resolved in 1 of 4 series.")]
+
+
+def test_a_table_travels_packed():
+    packed = base64.b64decode(content.packed(b"a,b\n1,2\n" * 50))
+    assert zlib.decompress(packed, -zlib.MAX_WBITS) == b"a,b\n1,2\n" * 50
+    assert content.packed(b"") == ""

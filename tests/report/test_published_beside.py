@@ -1,0 +1,73 @@
+"""Numbers of documents beside ours: which rows of ours are meant, and what stands beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchscope.report import content, published_beside
+from batchscope.study import planner
+
+CSV = b"""learning_rate,batch_size,seed,status,test_accuracy,document
+0.1,16,0,finished,0.5,
+0.1,16,1,finished,0.7,
+0.1,16,2,diverged,0.1,
+0.2,16,0,finished,0.9,
+0.1,16,,,0.3,A document
+0.1,64,0,finished,0.4,
+"""
+
+
+def _study(numbers: list[dict], **more):
+    experiment = {
+        "title": "Ours",
+        "set": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd", "epochs": 2},
+        "vary": {"batch_size": [16, 64], "learning_rate": [0.1, 0.2]},
+        "seeds": 3,
+        "measure": {"evaluate": None, "time_epoch": None},
+        "published": {"accuracy": {"figure": "Table  4", "found": "F.", "numbers": numbers}} | more,
+    }
+    return planner.make({"study": "s", "experiments": {"gap": experiment}})
+
+
+def _rows(study, csv: bytes = CSV, figure: str = "accuracy"):
+    shown = content.Figure("Accuracy", "", csv=csv, name=figure)
+    return published_beside.build(study, {"gap": [shown]})
+
+
+def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():
+    numbers = [{"learning_rate": 0.1, "batch_size": [16, 64, 128], "test_accuracy": [0.55, 1, 0]}]
+    first, second, third = _rows(_study(numbers))
+    assert first[:6] == (
+        *("Ours", "Table 4", "accuracy", "Test accuracy (%), learning rate 0.1", 16, "55"),
+    )
+    # The mean of .5 and .7; t with one degree of freedom is 12.706, and s / sqrt(2) is .1.
+    assert first.here == ("60", "\N{MINUS SIGN}67", "187") and first.note == "n 2"
+    assert (second.published, second.here, second.note) == ("100", ("40", "", ""), "n 1")
+    assert third.here is None and third.note == "no such batch size here"
+
+
+def test_settings_are_not_mixed():
+    (row,) = _rows(_study([{"batch_size": [16], "test_accuracy": [0.5]}]))
+    assert row.here is None and row.note == "several settings here"
+
+
+def test_times_have_quartiles():
+    csv = (
+        b"batch_size,seed,status,seconds_per_epoch,seconds_per_epoch_q1,seconds_per_epoch_q3\n"
+        b"16,0,finished,2.0,1.9,2.2\n16,1,finished,2.0,1.9,2.2\n"
+    )
+    times = {
+        "figure": "F",
+        "found": "F.",
+        "numbers": [{"batch_size": [16], "seconds_per_epoch": [3]}],
+    }
+    study = _study([{"batch_size": [16], "test_accuracy": [0.5]}], time=times)
+    row = _rows(study, csv, "time")[-1]
+    assert row.what == "Time per epoch (s)" and row.published == "3"
+    assert row.here == ("2.00", "1.90", "2.20") and row.note == "quartiles"
+
+
+@pytest.mark.parametrize("csv", [b"", b"batch_size,seed,status\n16,0,finished\n"])
+def test_what_was_not_measured_is_said(csv):
+    (row,) = _rows(_study([{"batch_size": [16], "test_accuracy": [0.5]}]), csv)
+    assert row.here is None and row.note == "not measured here"

@@ -1,0 +1,45 @@
+"""Captions say nothing of what a figure does not show."""
+
+from __future__ import annotations
+
+from batchscope import figures
+from batchscope.catalogue.figures import FIGURES
+from batchscope.report import content, reading
+
+
+def _read(name: str, *texts: str) -> str:
+    return reading.caption(content.Figure("", FIGURES[name].caption, texts=texts))
+
+
+def test_a_ceiling_is_explained_where_there_is_one():
+    assert "is the ceiling" in _read("throughput", "Throughput", "ceiling, above the panel")
+    without = _read("throughput", "Throughput", "90 % of the plateau")
+    assert "is the ceiling" not in without and "dashed line is 90 %" in without
+    assert without.startswith("Left: training steps per second")
+
+
+def test_marks_of_what_failed_are_explained_where_something_did():
+    assert "A cross marks where a run diverged." in _read("loss_curves", "2 div.")
+    assert "cross" not in _read("loss_curves", "Training loss")
+
+
+def test_colours_of_the_matrix_are_those_that_it_has():
+    told = _read("verdict_matrix", "another is better by more than the margin", "best")
+    assert "Orange, hatched" in told and "hollow circle" not in told
+    assert "edge of those tried" not in told
+    assert "edge of those tried" in _read("verdict_matrix", "best\N{DAGGER}")
+
+
+def test_a_caption_stays_whole_where_nothing_is_known():
+    assert _read("throughput") == FIGURES["throughput"].caption
+
+
+def test_every_rule_is_about_a_sentence_of_a_caption():
+    sentences = [
+        sentence
+        for figure in figures.FIGURES.values()
+        for sentence in reading._SENTENCES.split(figure.entry.caption)
+    ]
+    for about, _ in reading._ONLY_WITH:
+        for part in about.split("|"):
+            assert any(reading.re.search(part, sentence) for sentence in sentences), part

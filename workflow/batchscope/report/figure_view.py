@@ -1,0 +1,165 @@
+"""A figure as the page shows it: picture, finding, what a document found, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from batchscope import damage
+from batchscope.analysis.outcome_answers import Answer
+from batchscope.catalogue import figure_names
+from batchscope.catalogue.entries import OVER
+from batchscope.catalogue.figures import FIGURES
+from batchscope.report import answers, claim_rows, experiment_answer, inline_svg, reading
+from batchscope.report.content import Figure, packed
+from batchscope.report.text import marked
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Experiment
+
+# Figures of weights after every epoch, whichever the measure reads.
+_OF_EPOCHS = tuple(name for name, entry in FIGURES.items() if entry.module == "epoch_distance")
+_EVERY_EPOCH = (*_OF_EPOCHS, *figure_names.EPOCH_FIGURES)
+# CSS pixels up to which two stand in a row of a usual screen, and of a wide one.
+_NARROW, _MEDIUM = 560, 760
+
+Row = dict[str, str]
+
+
+class Finder:
+    """Finds the number and the seed of a run by the factors that a picture marks it with."""
+
+    def __init__(self, rows: Sequence[Row], numbers: Sequence[int]) -> None:
+        """Takes the rows of an experiment, and the numbers of their runs on the page."""
+        self._rows = list(zip(rows, numbers, strict=True))
+        self._names = {name for row in rows for name in row}
+        self._found: dict[tuple[str, ...], dict[tuple[str, ...], int | None]] = {}
+
+    def __call__(self, text: str) -> tuple[int | None, str] | None:
+        """Returns a run's number and seed: no number where several runs are meant."""
+        factors = dict(part.partition("=")[::2] for part in text.split())
+        names = tuple(name for name in factors if name in self._names)
+        if "seed" not in names:
+            return None
+        if names not in self._found:
+            self._found[names] = self._by(names)
+        return self._found[names].get(tuple(factors[name] for name in names)), factors["seed"]
+
+    def _by(self, names: tuple[str, ...]) -> dict[tuple[str, ...], int | None]:
+        found: dict[tuple[str, ...], int | None] = {}
+        for row, number in self._rows:
+            values = tuple(row.get(name, "").replace(" ", "_") for name in names)
+            found[values] = number if found.get(values, number) == number else None
+        return found
+
+
+def build(
+    position: int,
+    figure: Figure,
+    experiment: Experiment,
+    stated: list[dict[str, Any]],
+    rows: list[Row],
+    said: list[Answer],
+    find: Finder,
+) -> dict[str, Any]:
+    """Returns what the page shows of a figure.
+
+    Args:
+        position: Its number on the page.
+        figure: The figure.
+        experiment: Its experiment.
+        stated: What documents state, from `claim_rows.build`.
+        rows: The experiment's runs.
+        said: The experiment's answers.
+        find: Finds its runs.
+    """
+    claims = [
+        row
+        for row in stated
+        if (row["experiment"], row["figure"]) == (experiment.name, figure.name)
+    ]
+    finding, more = experiment_answer.first(figure.found)
+    entry = FIGURES.get(figure.name)
+    return {
+        "anchor": f"{experiment.name}-{figure.name}",
+        "published": experiment.published.get(figure.name),
+        "finding": _with_slope(finding, figure, said),
+        "more": more,
+        "claims": [(row["word"], row["sentence"], claim_rows.in_words(row)) for row in claims],
+        "claim_counts": claim_rows.counts(claims),
+        "number": position,
+        "name": figure.name,
+        "title": figure.title.rstrip("."),
+        "caption": marked(reading.caption(figure)),
+        "measured": _measured(figure.name, experiment, rows),
+        "picture": _picture(figure, position, find),
+        "source": figure.source,
+        "width": figure.width,
+        "height": figure.height,
+        "span": _span(figure.width),
+        "data": figure.data,
+        "table": packed(figure.csv),
+        "of": entry.module if entry else figure.name,
+        "axis": OVER[entry.along][0] if entry and entry.along else "epoch",
+    }
+
+
+def blocks(figures: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Returns figures in order, those together that differ in their axis alone."""
+    together: dict[str, list[dict[str, Any]]] = {}
+    for figure in figures:
+        together.setdefault(figure["of"], []).append(figure)
+    return list(together.values())
+
+
+def _picture(figure: Figure, position: int, find: Finder) -> Markup | None:
+    if not figure.svg:
+        return None
+    with damage.reading(figure.path, "an SVG image", figure.path.parent):
+        return inline_svg.read(figure.svg, f"f{position}", find)
+
+
+def _span(width: int | None) -> str:
+    if width is None or width > _MEDIUM:
+        return "wide"
+    return "narrow" if width <= _NARROW else "medium"
+
+
+def _with_slope(finding: str, figure: Figure, said: list[Answer]) -> str:
+    """Returns a finding with the slope of its first outcome, where it says no interval itself.
+
+    Of one series: of several, no slope is of all.
+    """
+    if "interval" in finding or "[" in finding:
+        return finding
+    of_figure = [answer for answer in said if answer.outcome.column in figure.columns]
+    of_first = [each for each in of_figure if each.outcome == of_figure[0].outcome]
+    slope = answers.slope(of_first[0]) if len(of_first) == 1 else ""
+    return f"{finding} It changes by {slope}." if slope else finding
+
+
+def _measured(figure: str, experiment: Experiment, rows: list[Row]) -> str:
+    """Returns of which weights, and on how many examples, a figure's measures are."""
+    if figure in _EVERY_EPOCH:
+        return ""
+    sizes = {row["train_examples"] for row in rows if row.get("train_examples")}
+    size = int(sizes.pop()) if len(sizes) == 1 else None
+    told = []
+    for measure in FIGURES[figure].measures if figure in FIGURES else ():
+        settings = experiment.trainings.measures.get(measure, {})
+        if "weights" in settings:
+            told.append(f"{settings['weights']} weights")
+        if "examples" in settings:
+            told.append(_examples(settings["examples"], size))
+    return f"Measured of: {', '.join(told)}." if told else ""
+
+
+def _examples(asked: int, size: int | None) -> str:
+    """Returns how many training examples a measure reads: those that it asks for, if there are."""
+    if size is None:
+        return f"{asked:,} training examples or all" if asked else "all training examples"
+    if not 0 < asked < size:
+        return f"all {size:,} training examples"
+    return f"{asked:,} of {size:,} training examples"

@@ -1,0 +1,77 @@
+"""What a study is of, in one line: model, data, machine, runs and time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from batchscope import wording
+from batchscope.catalogue import own_columns, run_names
+from batchscope.report import runs_table
+from batchscope.report.content import Inputs, Rows
+from batchscope.report.gaps import STATUS_WORDS
+from batchscope.report.text import is_number
+from batchscope.store.records import FINISHED
+
+if TYPE_CHECKING:
+    from batchscope.study.plan import Study
+
+_MOST_NAMED = 3
+
+
+def scope(study: Study, rows: Rows, inputs: Inputs) -> str:
+    """Returns `small_cnn on digits; Some CPU; 144 training runs, 3 min of training`.
+
+    Args:
+        study: The plan.
+        rows: Every planned run, from `runs_table.complete`.
+        inputs: What lies on disk.
+    """
+    models, data = _named(study, rows, "model"), _named(study, rows, "dataset")
+    parts = [f"{models} on {data}" if models and data else models or data, _machine(inputs)]
+    parts.append(_amount(rows, inputs))
+    return f"{'; '.join(filter(None, parts))}."
+
+
+def _named(study: Study, rows: Rows, factor: str) -> str:
+    """Returns the models or data sets of a study, or how many there are."""
+    found = {row[factor] for group in rows.values() for row in group if row.get(factor)}
+    for experiment in study.experiments.values():
+        for sweep in experiment.times.sweeps:
+            found.add(run_names.split_token(str(sweep.factors[factor]))[0])
+    noun = "model" if factor == "model" else "data set"
+    names = sorted(found)
+    return wording.listed(names) if len(names) <= _MOST_NAMED else wording.count(len(names), noun)
+
+
+def _machine(inputs: Inputs) -> str:
+    """Returns the processors of the machines that trained or timed, GPUs first."""
+    records = [*inputs.runs.values(), *inputs.other_runs, *inputs.timings]
+    machines = [found for record in records if isinstance(found := record.get("machine"), dict)]
+    names = dict.fromkeys(_processor(machine) for machine in machines)
+    return wording.listed(list(filter(None, names))[:_MOST_NAMED])
+
+
+def _processor(machine: dict[str, Any]) -> str:
+    gpus = machine.get("gpu")
+    gpus = [gpus] if isinstance(gpus, str) else gpus or []
+    cores = machine.get("usable_cores") or machine.get("cores")
+    cpu = " ".join(str(machine.get("cpu") or "").split())
+    told = f"{cpu} ({wording.count(cores, 'core')})" if cpu and isinstance(cores, int) else cpu
+    return ", ".join(filter(None, [*dict.fromkeys(map(str, filter(None, gpus))), told]))
+
+
+def _amount(rows: Rows, inputs: Inputs) -> str:
+    """Returns how many runs or timing jobs there are, and how long the trainings took in all."""
+    runs = runs_table.distinct(rows)
+    if not runs:
+        return wording.count(len(inputs.timings), "timing job")
+    told = wording.count(len(runs), "training run")
+    others = Counter(status for row in runs.values() if (status := row["status"]) != FINISHED)
+    words = [f"{count} {STATUS_WORDS.get(status, status)}" for status, count in others.items()]
+    told += f" ({', '.join(words)})" if words else ""
+    if all(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()):
+        return told
+    taken = [record.get("contended_seconds") for record in inputs.runs.values()]
+    seconds = sum(each for each in taken if is_number(each))
+    return f"{told}, {wording.duration(seconds)} of training in all" if seconds else told

@@ -1,0 +1,41 @@
+"""How to read a figure, made from what is drawn: nothing is explained that is not there."""
+
+from __future__ import annotations
+
+import re
+
+from batchscope.report.content import Figure
+
+_SENTENCES = re.compile(r"(?<=[.:]) (?=[A-Z])")
+# Words of a caption's sentence -> those of the figure itself without which it is left out.
+_ONLY_WITH: tuple[tuple[str, str], ...] = (
+    (r"\bwhere a run diverged", r"\bdiv(erged|\.)"),
+    (r"\bis the ceiling\b|\bceilings that agree\b", r"\bceiling"),
+    (r"\bdashed line is 90 %|\bthe knee is a ring\b", r"\bplateau|\bknee"),
+    (r"\bnoise scale, where it is measured\b", r"\bnoise scale"),
+    (r"\bshaded row of panels\b|\bdocument's numbers are known\b", r"\bas published"),
+    (r"^(On a )?GPU\b|^Energy\b|\bfor a GPU without\b", r"\bGPU"),
+    (r"^Open markers\b", r"\bdisturbed|\bother processes"),
+    (r"\bhatched, with a cross\b", r"\banother is better"),
+    (r"\bwith a hollow circle\b", r"\bnot resolved"),
+    (r"\bedge of those tried\b", "\N{DAGGER}"),
+)
+
+
+def caption(figure: Figure) -> str:
+    """Returns a figure's caption without the sentences about what it does not show.
+
+    All of it where nobody noted the figure's words.
+    """
+    if not figure.texts:
+        return figure.caption
+    words = "\n".join(figure.texts)
+    return " ".join(
+        sentence
+        for sentence in _SENTENCES.split(figure.caption)
+        if all(
+            re.search(own, words, re.IGNORECASE)
+            for about, own in _ONLY_WITH
+            if re.search(about, sentence)
+        )
+    )
