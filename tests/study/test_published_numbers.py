@@ -116,7 +116,7 @@ def test_the_table_has_a_row_per_number(tmp_path):
     assert frame["value"].tolist() == 2 * list(ACCURACY)
     assert set(frame["figure"]) == {"accuracy"} and set(frame["column"]) == {"test_accuracy"}
     assert set(frame["document"]) == {"Table 4, in percent"}
-    assert frame["series"].tolist()[:9] == ["adam, 2 threads"] * 9
+    assert frame["series"].tolist()[:9] == ["Adam, 2 threads"] * 9
     assert frame["series"][9:].isna().all() and frame["optimizer"][9:].isna().all()
     assert ",adam," in (tmp_path / "published.csv").read_text() and "2.0" not in frame["series"][0]
 
@@ -219,9 +219,9 @@ def test_a_documents_series_looks_like_its_like_here(tmp_path):
     assert other.get_color() == canvas.line_style(2)["color"]
     (legend,) = drawing.legends
     assert [text.get_text() for text in legend.get_texts()] == [
-        "learning rate 0.05, sgd",
-        "learning rate 0.001, adam",
-        "lamb (as published)",
+        "learning rate 0.05, SGD",
+        "learning rate 0.001, Adam",
+        "LAMB (as published)",
     ]
 
 
@@ -244,4 +244,4 @@ def test_factors_come_back_as_they_were(tmp_path):
     assert own["patience"].dtype == int and own["nesterov"].dtype == bool
     labels = [group.label for group in run_series.series(own)]
     assert labels[1] == "momentum 0.9, nesterov, patience 5"
-    assert [group.label for group in as_published.series(theirs)] == ["adam"]
+    assert [group.label for group in as_published.series(theirs)] == ["Adam"]

@@ -19,6 +19,8 @@ Place = tuple[str | int, ...]
 
 _SHOWN = 60  # characters of a received value
 
+MOST_LISTED = 20  # known names beside the one that was probably meant
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -137,8 +139,10 @@ def unknown(
     """
     known, key = sorted(known), str(place[-1])
     meant = (aliases or {}).get(key, key)
-    choices = ", ".join(known) or "none"
     hint = missing_blank(key) or _hint(meant, known)
+    if hint and len(known) > MOST_LISTED:  # the list would hide the word that was meant
+        return Problem(place, f"unknown {noun}.{hint}")
+    choices = ", ".join(known) or "none"
     return Problem(place, f"unknown {noun}.{hint} Known {wording.plural(noun)}: {choices}.")
 
 

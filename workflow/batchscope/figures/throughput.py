@@ -137,7 +137,7 @@ def _sentences(rows: pandas.DataFrame) -> str:
 
 
 def _same_images(timed: pandas.DataFrame) -> str:
-    """Returns how much longer the smallest batch size takes for the same examples as the largest."""
+    """Returns how much longer the smallest batch size takes for the same examples."""
     ordered = timed.sort_values("batch_size")
     small, large = ordered.iloc[0], ordered.iloc[-1]
     told = _ratio(large, small, _IMAGES)

@@ -17,8 +17,7 @@ from markupsafe import Markup
 
 from batchscope import disk, project_files, wording
 from batchscope.analysis import seeds_wanted
-from batchscope.catalogue import figure_names, own_columns, run_factors, sweep_names
-from batchscope.catalogue.figures import FIGURES
+from batchscope.catalogue import own_columns, run_factors, sweep_names
 from batchscope.report import (
     advice_card,
     answers,
