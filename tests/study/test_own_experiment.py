@@ -24,6 +24,14 @@ def refused(folder, frame=None, **experiment):
     return raised.value.problems
 
 
+def test_it_may_say_what_counts_as_fast_and_how_many_seeds_were_planned(tmp_path):
+    study = planned(tmp_path, advice={"slower": 0.2}, seeds_planned=8)
+    (experiment,) = study.experiments.values()
+    assert (experiment.trainings.slower, experiment.trainings.seeds_planned) == (0.2, 8)
+    (warning,) = study.warnings
+    assert ".runs: received 6 seeds; 8 (seeds_planned) are expected: a verdict" in warning
+
+
 def test_a_study_of_own_runs_alone_needs_nothing_else(tmp_path):
     study = planned(tmp_path, margins={"test_accuracy": 0.01})
     assert not study.runs and not study.datasets and not study.models and not study.warnings

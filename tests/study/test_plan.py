@@ -295,10 +295,14 @@ def test_other_seeds_than_planned_are_warned_of():
     assert "received 9 seeds; 8 (seeds_planned) are expected: those added after a look" in more
 
 
-def test_what_an_advice_counts_as_fast():
+def test_what_an_advice_counts_as_fast_is_of_trainings_alone():
     made = planner.make(config(experiment={"advice": {"slower": 0.25}}))
     assert made.experiments["a"].trainings.slower == 0.25
     assert planner.make(config()).experiments["a"].trainings.slower == 0.1
+    timed = {"vary": {"batch_size": [8]}, "timing": "throughput", "advice": {"slower": 0.2}}
+    bad = {**config(), "experiments": {"t": timed}}
+    (line,) = problems(bad)
+    assert line.startswith("experiments.t.advice: received beside `timing`")
 
 
 def test_margins_are_of_outcomes_that_the_trainings_have():
