@@ -304,8 +304,9 @@ def _tries(interrupted: dict, run: str) -> int:
 
 @pytest.mark.slurm
 @needs_a_cluster
-def test_a_cancelled_training_is_sent_again(project, interrupted, tmp_path):
-    run = interrupted["runs"][0]
+@pytest.mark.parametrize("index", [0, 1], ids=["cancelled", "out of time"])
+def test_an_interrupted_training_is_sent_again_and_goes_on(project, interrupted, tmp_path, index):
+    run = interrupted["runs"][index]
     assert _tries(interrupted, run) >= 2
     record = project.record(run)
     assert record["status"] == "finished"
@@ -319,15 +320,3 @@ def test_a_cancelled_training_is_sent_again(project, interrupted, tmp_path):
 def test_a_study_goes_on_from_its_interrupted_trainings_to_its_report(project, interrupted):
     report = project.root / "results" / "studies" / "slow" / "report.html"
     assert "2 training runs in 1 experiment: 2 finished" in report.read_text()
-
-
-@pytest.mark.slurm
-@needs_a_cluster
-def test_a_training_that_is_out_of_time_goes_on(project, interrupted, tmp_path):
-    run = interrupted["runs"][1]
-    assert _tries(interrupted, run) >= 2
-    record = project.record(run)
-    assert record["status"] == "finished"
-    assert record["resumed"] >= 1
-    final = project.root / "results" / "runs" / run / "final.npz"
-    assert final.read_bytes() == _undisturbed_weights(project, run, tmp_path)

@@ -7,6 +7,7 @@ too much good of it. Rates are *effective* ones, after scaling.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -167,6 +168,14 @@ def choices(rows: pandas.DataFrame) -> list[Choice]:
     """
     rows = rows.assign(effective_learning_rate=effective(rows))
     return [_choice(int(size), chosen) for size, chosen in rows.groupby("batch_size")]
+
+
+def chosen(frame: pandas.DataFrame) -> Iterator[tuple[run_series.Series, list[Choice]]]:
+    """Yields every series with several rates and some finished run, and the choices of these."""
+    for group in series(frame):
+        found = [choice for choice in choices(group.frame) if choice.runs]
+        if found and several(group.frame):
+            yield group, found
 
 
 def _choice(size: int, rows: pandas.DataFrame) -> Choice:

@@ -82,11 +82,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the best rates at both ends, what they give on test data, and the exponent."""
-    told = []
-    for group in best_learning_rates.series(frame):
-        best = [choice for choice in best_learning_rates.choices(group.frame) if choice.runs]
-        if best and best_learning_rates.several(group.frame):
-            told.append(_found(group, best))
+    told = [_found(group, best) for group, best in best_learning_rates.chosen(frame)]
     more = f"; {len(told) - 1} further series in the figure" if len(told) > 1 else ""
     return f"{told[0]}{more}." if told else ""
 

@@ -70,13 +70,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the best rate and its loss at the smallest and the largest batch size."""
-    told = []
-    for group in best_learning_rates.series(frame):
-        best = [choice for choice in best_learning_rates.choices(group.frame) if choice.runs]
-        if best and best_learning_rates.several(group.frame):
-            told.append(
-                f"{group.label}: {_best(best, group)}" if group.label else _best(best, group)
-            )
+    told = [
+        f"{group.label}: {_best(best, group)}" if group.label else _best(best, group)
+        for group, best in best_learning_rates.chosen(frame)
+    ]
     if not told:
         return ""
     more = f"; {len(told) - 2} further series in the figure" if len(told) > 2 else ""
