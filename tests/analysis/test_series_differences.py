@@ -8,6 +8,7 @@ import pytest
 
 import synthetic
 from batchscope.analysis import intervals, run_series, series_differences
+from batchscope.catalogue import run_factors
 from batchscope.report import answers
 
 
@@ -94,3 +95,5 @@ def test_factors_are_named_as_people_write_them():
     assert run_series.describe(names) == "RMSprop, GPU, 2 epochs of warmup, delay of 1 ms"
     nothing = {"optimizer": "mine", "warmup_epochs": 0, "delay_seconds": 0.0}
     assert run_series.describe(nothing) == "mine, no warmup, no delay"
+    for optimizer in run_factors.FACTORS["optimizer"].choices:
+        assert run_series.describe({"optimizer": optimizer})[0].isupper()

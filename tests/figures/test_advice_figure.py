@@ -103,10 +103,10 @@ def test_every_margin_has_a_row():
 def test_a_panel_for_every_series_and_none_recommended():
     frame = select(full(), evidence(seeds=3))
     drawing = FIGURE.draw(frame)
-    assert [axes.get_title("left") for axes in drawing.axes] == ["sgd", "adam"]
+    assert [axes.get_title("left") for axes in drawing.axes] == ["SGD", "Adam"]
     assert "no recommendation" in texts(drawing)
     assert "fewer than 6 seeds: no verdict" in texts(drawing)
-    assert FIGURE.found(frame) == "Recommended: sgd: 32 to 128; adam: none of 5 batch sizes."
+    assert FIGURE.found(frame) == "Recommended: SGD: 32 to 128; Adam: none of 5 batch sizes."
 
 
 def test_it_says_why_there_is_nothing():

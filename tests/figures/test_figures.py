@@ -679,3 +679,10 @@ def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
     assert {axes.get_yscale() for axes in drawing.axes} == {"log"}
     for axes in drawing.axes[1:]:
         assert axes.get_ylim()[0] > 0.5
+
+
+def test_the_layers_that_differ_most_and_least_are_told(two_rates):
+    figure, frame = frame_of("weight_distance_by_layer", two_rates)
+    found = figure.found(frame)
+    assert found.startswith("The mean distance at the smallest batch size over that at the largest")
+    assert found.endswith("over 4 layers and 2 series.")

@@ -707,6 +707,7 @@ def test_one_large_cost_does_not_squeeze_the_others_to_zero():
     ]
     drawing, _, _ = drawn("step_time", *made)
     fixed, per_image = drawing.axes[1:]
+    assert "linear around zero" in note(drawing)
     assert fixed.get_xscale() == "symlog" and per_image.get_xscale() == "linear"
     place = fixed.transData.transform([(0, 0), (2, 0), (150, 0)])[:, 0]
     assert place[1] - place[0] > 0.1 * (place[2] - place[0])

@@ -205,6 +205,6 @@ def test_of_many_series_each_has_one_target():
     titles = [axes.get_title("left") for axes in drawing.axes]
     lowest = made.critical_batch_size["target_value"].min()
     assert titles[::2] == [
-        f"{name}, validation loss {lowest:.3g}" for name in ("sgd", "adam", "rmsprop")
+        f"{name}, validation loss {lowest:.3g}" for name in ("SGD", "Adam", "RMSprop")
     ]
     assert any("Of each series the lowest target" in text for text in texts(drawing))

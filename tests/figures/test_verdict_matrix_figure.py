@@ -143,9 +143,9 @@ def test_one_matrix_per_series():
     ]
     frame = frame_of(given)
     shown = [axes for axes in FIGURE.draw(frame).axes if axes.get_title("left")]
-    assert [axes.get_title("left") for axes in shown] == ["sgd", "adam", "rmsprop", "adagrad"]
+    assert [axes.get_title("left") for axes in shown] == ["SGD", "Adam", "RMSprop", "Adagrad"]
     found = FIGURE.found(frame)
-    assert found.startswith("Sgd: at equal epochs") and found.endswith(
+    assert found.startswith("SGD: at equal epochs") and found.endswith(
         "1 further series in the figure."
     )
 

@@ -227,14 +227,18 @@ def _words(factor: str, value: Any) -> str:
 
 # As papers write them.
 _NAMES = {
-    ("optimizer", "sgd"): "SGD",
-    ("optimizer", "adam"): "Adam",
-    ("optimizer", "adamw"): "AdamW",
-    ("optimizer", "adagrad"): "Adagrad",
     ("optimizer", "adadelta"): "Adadelta",
-    ("optimizer", "rmsprop"): "RMSprop",
-    ("optimizer", "lars"): "LARS",
+    ("optimizer", "adafactor"): "Adafactor",
+    ("optimizer", "adagrad"): "Adagrad",
+    ("optimizer", "adam"): "Adam",
+    ("optimizer", "adamax"): "Adamax",
+    ("optimizer", "adamw"): "AdamW",
+    ("optimizer", "ftrl"): "FTRL",
     ("optimizer", "lamb"): "LAMB",
+    ("optimizer", "lion"): "Lion",
+    ("optimizer", "nadam"): "Nadam",
+    ("optimizer", "rmsprop"): "RMSprop",
+    ("optimizer", "sgd"): "SGD",
     ("device", "cpu"): "CPU",
     ("device", "gpu"): "GPU",
 }

@@ -23,6 +23,7 @@ _WITHOUT, _RECOVERED = "fixed_seconds_without_delay", "recovered_delay_seconds"
 _PAIRED = "paired_delay_seconds"
 _ENDS = ("", "_low", "_high")
 _MS = 1e3
+_SYMLOG = "Costs that span much: linear around zero, up to the least of them, then logarithmic."
 _WIDE = 12.0  # ratio of the farthest end to the least cost from which an axis is not linear
 _MOST_TOLD = 5  # series in sentences of their own
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
@@ -88,6 +89,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         "Left: points are medians of timed blocks, bars quartiles of these blocks, lines the fit "
         "a + b × batch size. Right: bars are 95 % intervals (Student's t over batch sizes and over "
         "rounds).",
+        _SYMLOG if "symlog" in (fixed.get_xscale(), per_image.get_xscale()) else "",
         _residual_note(groups),
         _STROKES if found_delays else "",
         timings.noise_note(groups),

@@ -21,8 +21,13 @@ class End(NamedTuple):
     """The mean at one batch size with its interval, over the runs with a value among all seeds."""
 
     batch_size: int
-    mean: intervals.Interval
+    interval: intervals.Interval
     seeds: int
+
+    @property
+    def mean(self) -> float:
+        """The mean alone."""
+        return self.interval.mean
 
 
 def seeds(*counts: tuple[int, int]) -> str:
@@ -87,8 +92,8 @@ def sentence(
 
 def _values(found: list[End], unit: wording.Unit) -> str:
     first, *others = found
-    counts = seeds(*((end.mean.n, end.seeds) for end in found))
-    values = wording.alike([end.mean[:3] for end in found], unit)
+    counts = seeds(*((end.interval.n, end.seeds) for end in found))
+    values = wording.alike([end.interval[:3] for end in found], unit)
     told = [f"{values[0]} at batch size {first.batch_size}"]
     told += [
         f"{value} at {other.batch_size}" for value, other in zip(values[1:], others, strict=True)
