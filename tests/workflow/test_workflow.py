@@ -93,7 +93,7 @@ def test_the_report_opens_in_a_browser(finished, tmp_path):
     )
     assert "Does the whole pipeline run?" in done.stdout
     drawn = figures.drawn(planned(finished / "config.yaml", "full").experiments["batch_size"])
-    assert done.stdout.count("data:image/svg+xml;base64,") == len(drawn)
+    assert done.stdout.count("<figure id=") == done.stdout.count("viewBox=") == len(drawn)
     folder = Path(os.environ.get("BATCHSCOPE_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
     shot = folder / "tiny_study.png"
