@@ -140,6 +140,28 @@ assert same(two, trained(2, **given))  # the same bits twice
     )
 
 
+def test_sequences_are_divided_as_images_are(passes):
+    """Every position has a label; the gradient of the embedding is one of looked-up rows."""
+    passes(
+        """
+def build():
+    return keras.Sequential([
+        keras.Input((6,), dtype="int32"), layers.Embedding(5, 4, name="embedding"),
+        layers.Dense(5, name="output", activation="softmax"),
+    ])
+
+given = {
+    "build": build, "scale": 1.0, "images": random.integers(0, 5, (42, 6)).astype(np.int32),
+    "labels": random.integers(0, 5, (42, 6)),
+}
+one, two, four = (trained(count, **given) for count in (1, 2, 4))
+close(one, two)
+close(one, four)
+assert 42 < one["totals"].hits <= 42 * 6
+"""
+    )
+
+
 def test_an_empty_shard_adds_exactly_nothing(passes):
     # With batch normalisation: what one example alone would do to it must not be seen either.
     passes(
