@@ -206,6 +206,8 @@ def _words(factor: str, value: Any) -> str:
         return "JPEG files (resized beforehand, in the page cache)"
     if (factor, value) == ("augmentation", "none"):
         return "no augmentation"
+    if factor == "micro_batch_size":
+        return f"pieces of {value}" if value else "whole batches"
     if factor == "method":
         return f"{value} updates"
     if factor == "threads" and value == 0:

@@ -3,7 +3,7 @@
 With a constant rate the weights after epoch 2 of 5 are those of a training of 2 epochs, and one
 training serves every budget up to its own. With a schedule that falls towards the horizon they are
 not: what is read before the end understates a training that was meant to end there (Shallue et al.
-2019, arXiv 1811.03600, section 4; Hoffmann et al. 2022, arXiv 2203.15556, section 3.1).
+2019, arXiv 1811.03600; Hoffmann et al. 2022, arXiv 2203.15556).
 """
 
 from __future__ import annotations

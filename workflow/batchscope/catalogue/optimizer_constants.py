@@ -4,11 +4,11 @@ With k = batch_size / base_batch_size:
 
 - `beta_scaling: half_life` makes beta_2 into beta_2^k, so that the second moment forgets after the
   same number of examples (M. Marek et al. 2025, "Small Batch Size Training for Language Models",
-  arXiv 2507.07101, section 3).
+  arXiv 2507.07101).
 - `beta_scaling: square_root` makes both betas into 1 - k (1 - beta) and epsilon into
   epsilon / sqrt(k). With `learning_rate_scaling: sqrt` that is the square-root scaling rule of Adam
   (S. Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms",
-  arXiv 2205.10287, definition 5.1 [SRS]).
+  arXiv 2205.10287).
 - `weight_decay_scaling: linear` multiplies the weight decay by k, so that at the same learning rate
   the weights decay as much per example (S. Bergsma et al. 2025, "Power Lines", arXiv 2505.13738).
 """
