@@ -110,8 +110,8 @@ def write(
     for experiment in study.experiments.values():
         for run in experiment.trainings.runs:
             factors = study.runs[run].factors
-            path = job_files.time_path(here, experiment, factors, "time_epoch")
-            _write_json(path, _timing(run_names.timing_name(factors), measures["time_epoch"]))
+            record = job_files.time_path(here, experiment, factors, "time_epoch")
+            _write_json(record, _timing(run_names.timing_name(factors), measures["time_epoch"]))
     for name, experiment in study.experiments.items():
         place = results / "studies" / study.folder_name / name
         run_table.write(results, study, name, place)

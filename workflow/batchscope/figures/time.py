@@ -19,6 +19,7 @@ from batchscope.figures.drawing.against_batch_size import Panel, Place
 _EPOCH = Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)")
 _STOP = Panel("epochs_run", "Epochs until it stopped", "epochs")
 _TOTAL = Panel("train_seconds", "Total training time", "total time (s)")
+_SECONDS = wording.Unit(" s")
 _MOST_TOLD = 4  # series in a sentence
 # An arrow that points upwards from a run's point.
 _ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
@@ -53,7 +54,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
     told, times = [], []
     if frame[_EPOCH.column].notna().any():
-        times.append(words.sentence(frame, _EPOCH.column, "Mean time per epoch", _seconds))
+        times.append(words.sentence(frame, _EPOCH.column, "Mean time per epoch", _SECONDS))
     if not outcome_answers.epochs_chosen(frame):
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
@@ -62,10 +63,6 @@ def found(frame: pandas.DataFrame) -> str:
     if told:
         told.append(_bounds_note(frame))
     return " ".join(filter(None, (*times, *told, _logical_note(frame))))
-
-
-def _seconds(value: float) -> str:
-    return f"{wording.number(value)} s"
 
 
 def _from_zero(axes: Axes, values: np.ndarray) -> None:

@@ -83,7 +83,7 @@ def sentences(
 
 def _verdicts(found: list[Answer]) -> list[tuple[str, str]]:
     """Returns the verdicts on outcomes: of many series, in how many each was given."""
-    tested = [each for each in found if not each.outcome.timed and each.verdict != answers.ONE_SIZE]
+    tested = [each for each in found if each.verdict != answers.ONE_SIZE]
     if not tested or all(FEW_SEEDS in each.verdict for each in tested):
         return []
     series = {each.series for each in tested}
@@ -99,7 +99,7 @@ def _verdicts(found: list[Answer]) -> list[tuple[str, str]]:
 
 def _open(found: list[Answer]) -> bool:
     """Returns whether the seeds resolve no outcome: then values say more than verdicts."""
-    return {each.verdict for each in found if not each.outcome.timed} == {NOT_RESOLVED}
+    return {each.verdict for each in found} == {NOT_RESOLVED}
 
 
 def _none(found: list[Answer]) -> str:
