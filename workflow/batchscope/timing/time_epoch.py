@@ -128,7 +128,7 @@ def measure(
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     look = data.input_shape, data.classes
-    model = models.build(factors["model"], *look, 0, model_file, scope, data.kind)
+    model = models.build(factors["model"], *look, 0, model_file, scope, kind=data.kind)
     images, labels = augmentations.extended(
         factors["augmentation"], data.images("train"), data.labels("train")
     )

@@ -103,7 +103,7 @@ class Training:
             self.factors["seed"],
             model_file,
             replicas.scope(self.factors),
-            self.data.kind,
+            kind=self.data.kind,
         )
         self.initial = models.weights(self.model)
         self.images, self.labels = augmentations.extended(

@@ -105,7 +105,7 @@ def _prepared(
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     model = models.build(
-        factors["model"], data.input_shape, data.classes, 0, model_file, scope, data.kind
+        factors["model"], data.input_shape, data.classes, 0, model_file, scope, kind=data.kind
     )
 
     def train(batch_size: int) -> None:

@@ -60,7 +60,7 @@ class Subject:
         self._data = data
         scope = replicas.scope(factors)
         self.model = models.build(
-            factors["model"], data.input_shape, data.classes, 0, model_file, scope, data.kind
+            factors["model"], data.input_shape, data.classes, 0, model_file, scope, kind=data.kind
         )
         self._optimizer = make_optimizer(factors)
         self._arrays = augmentations.extended(
