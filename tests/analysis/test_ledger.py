@@ -224,14 +224,16 @@ def test_many_trends_need_more_seeds_than_six(monkeypatch):
     assert crowded["missing"]["one"] == "at least 7 seeds (6 here)"
 
 
-def test_seeds_repeat_no_time():
-    frame = runs(falling).assign(seconds_per_epoch=lambda rows: 100.0 / rows["batch_size"])
-    timed = claim("time", test("trend", column="seconds_per_epoch", direction="falls"))
-    row = judged(frame, timed).loc["time"]
+def test_times_are_repeated_by_timing_jobs():
+    job = pandas.DataFrame({"batch_size": SIZES, "status": "finished", "machine": "local"})
+    job["seconds_per_step"] = 100.0 / job["batch_size"]
+    of = {"table": "throughput", "column": "seconds_per_step"}
+    timed = claim("time", test("trend", direction="falls", **of))
+    row = judged(job.assign(repeat=1), timed).loc["time"]
     assert row["verdict"] == "cannot be tested here" and row["n"] == 1
-    assert row["missing"] == "at least 6 timing jobs of every configuration, in turns (1 here)"
+    assert row["missing"] == "at least 6 timing jobs of every configuration (1 here)"
     assert row["effect"] == pytest.approx(np.polyfit(range(4), [100 / s for s in SIZES], 1)[0])
-    repeated = pandas.concat([frame[frame["seed"] == 0].assign(repeat=one) for one in range(6)])
+    repeated = pandas.concat([job.assign(repeat=one) for one in range(1, 7)])
     assert judged(repeated, timed)["verdict"]["time"] == "held"
 
 

@@ -37,7 +37,7 @@ def test_series_are_compared_seed_by_seed_at_the_largest_batch_size():
     (difference,) = found.differences["test_accuracy"]
     expected = intervals.t_interval(-(0.1 + 0.01 * np.arange(6)))
     assert difference == pytest.approx(expected)
-    assert "train_seconds" not in found.differences  # seeds share a timing
+    assert "train_seconds" not in found.differences  # the same in both
     # The values themselves scatter a hundred times as much: pairs, and no two means.
     assert difference.high - difference.low < 0.05
 

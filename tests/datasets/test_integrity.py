@@ -319,7 +319,7 @@ SKIPPED = (
     "2 more."
 )
 RARE = (
-    "datasets.own: 1 class has no image in the validation or test set: rare (train 1, "
+    "datasets.own: 1 class has no example in the validation or test set: rare (train 1, "
     "validation 0, test 0)."
 )
 

@@ -106,13 +106,13 @@ def test_what_a_training_did_not_reach_is_no_point_and_counts_as_a_seed():
 
 
 def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
-    made = frame(spread=0.1)
+    made = frame(spread=0.1, seeds=1)
     drawing = draw("training_time", made)
     (axes,) = drawing.axes
     assert legend(drawing) == ["1 epoch", "2 epochs", "5 epochs"]
     for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
         seconds = [epoch * SECONDS["gpu"][size] for size in SIZES]
-        assert bar.lines[0].get_ydata() == pytest.approx(seconds)  # one point for all seeds
+        assert bar.lines[0].get_ydata() == pytest.approx(seconds)
         segments = [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
         assert segments == [pytest.approx([0.9 * value, 1.1 * value]) for value in seconds]
     reference = axes.lines[0]
@@ -129,16 +129,28 @@ def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
     ],
 )
 def test_whether_many_epochs_in_large_batches_beat_one_in_small(device, spread, text):
-    found = training_time.found(frame((device,), spread))
+    found = training_time.found(frame((device,), spread, seeds=1))
     assert found.startswith("5 epochs at batch size 400 ") and text in found
 
 
 def test_what_a_larger_batch_saves_at_equal_epochs():
     # 5 epochs at batch size 400 take 3.5 s, at 100 five times 4 s; quartiles 10 % off.
-    found = training_time.found(frame(("gpu",), 0.1))
+    found = training_time.found(frame(("gpu",), 0.1, seeds=1))
     assert "The same epochs take 0.175 times as long at 400 as at 100 (0.143 to 0.214 " in found
     one = frame(("gpu",))
     assert "The same epochs" not in training_time.found(one[one["batch_size"] == 100])
+
+
+def test_several_timing_jobs_have_their_own_quartiles():
+    """Each seed has a job; what a job's blocks differ by is no part of them."""
+    made = frame(spread=0.5, seeds=5)
+    made["train_seconds"] *= 1 + 0.1 * made["seed"]
+    (axes,) = draw("training_time", made).axes
+    for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
+        seconds = np.array([epoch * SECONDS["gpu"][size] for size in SIZES])
+        assert bar.lines[0].get_ydata() == pytest.approx(1.2 * seconds)
+        ends = [segment[:, 1] for segment in bar.lines[2][0].get_segments()]
+        assert pytest.approx(np.array([1.1 * seconds, 1.3 * seconds])) == np.array(ends).T
 
 
 def test_one_panel_per_device_on_one_scale():

@@ -1,6 +1,5 @@
 """What the figures of trainings show, of tables that are made up."""
 
-import dataclasses
 import itertools
 import math
 import shutil
@@ -595,7 +594,7 @@ def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
     tables = figures.read(folder)
     runs = tables.runs.assign(test_accuracy=[0.2, 0.9] * 2, weight_distance=[1.0, 3.0] * 2)
-    tables = dataclasses.replace(tables, runs=runs)
+    tables = figures.Tables(runs=runs)
     for name, least, largest in (("accuracy", 0, 1), ("weight_distance", 0, math.inf)):
         figure = figures.FIGURES[name]
         drawing = figure.draw(figure.select(tables))
@@ -605,7 +604,7 @@ def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
         assert "An interval is cut" in drawing.get_supxlabel()
     signed = runs.assign(generalisation_gap=[-1.0, 3.0] * 2)
     figure = figures.FIGURES["generalisation_gap"]
-    axes = figure.draw(figure.select(dataclasses.replace(tables, runs=signed))).axes[0]
+    axes = figure.draw(figure.select(figures.Tables(runs=signed))).axes[0]
     assert axes.get_ylim()[0] < -1
 
 
@@ -673,9 +672,7 @@ def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
     values = {name: [1.0, 2.0, 3.0, 4.0] for name in columns}
     values[columns[0]] = [1.0, 2.0, 30.0, 40.0]
     figure = figures.FIGURES["sharpness"]
-    drawing = figure.draw(
-        figure.select(dataclasses.replace(tables, runs=tables.runs.assign(**values)))
-    )
+    drawing = figure.draw(figure.select(figures.Tables(runs=tables.runs.assign(**values))))
     assert {axes.get_yscale() for axes in drawing.axes} == {"log"}
     for axes in drawing.axes[1:]:
         assert axes.get_ylim()[0] > 0.5

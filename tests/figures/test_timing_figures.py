@@ -717,7 +717,7 @@ def test_the_same_images_at_both_ends_and_steps_just_above_a_multiple():
     _, _, found = drawn("throughput", sweep(sizes=(16, 17, 34, 32, 128), time=line(10e-3, 0.0)))
     # A step takes the same whatever it holds: 128 images take 8 times as long at 16; quartiles
     # lie 1 % around the times.
-    assert "For the same images batch size 16 takes 8.00 (7.84 to 8.16 by quartiles)" in found
+    assert "For the same examples batch size 16 takes 8.00 (7.84 to 8.16 by quartiles)" in found
     assert "times as long as 128." in found
     assert "t(17) / t(16) = 1.000 (0.980 to 1.020 by quartiles), of images 1.06" in found
     assert "t(34) / t(32) = 1.000" in found and "t(18)" not in found

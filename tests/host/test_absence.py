@@ -67,7 +67,7 @@ def test_what_can_be_made_leaves_out_what_needs_a_gpu(study):
     made = snakefile.Jobs(study, "study.yaml", "full", False)
     assert len(study.runs) == 8
     assert [needs_gpu(path) for path in made.run_records()] == [False] * 4
-    for experiment, count in (("trained", 4 + 4 + 2), ("timed", 2)):
+    for experiment, count in (("trained", 4 + 4 + 4), ("timed", 2)):
         paths = made.table_inputs(experiment)
         assert len(paths) == count and not any(map(needs_gpu, paths))
 
@@ -76,7 +76,7 @@ def test_all_of_it_is_made_where_a_gpu_is_within_reach(study, monkeypatch):
     monkeypatch.setattr(absence, "gpu_within_reach", lambda: True)
     made = snakefile.Jobs(study, "study.yaml", "full", False)
     assert len(made.run_records()) == 8
-    assert len(made.table_inputs("trained")) == 8 + 8 + 4 and len(made.table_inputs("timed")) == 4
+    assert len(made.table_inputs("trained")) == 8 + 8 + 8 and len(made.table_inputs("timed")) == 4
     assert not status.overview(study, "results").absent
 
 
@@ -107,7 +107,7 @@ def test_what_is_measured_of_what_was_trained_elsewhere_waits_too(study):
     for run in filter(needs_gpu, study.runs):
         finish(run)
     ((_, waiting),) = job_files.absent(study, "results").items()
-    assert status.waiting(waiting) == "4 timings and 4 measures"  # times are shared by seeds
+    assert status.waiting(waiting) == "6 timings and 4 measures"
     found = status.overview(study, "results")
     assert found.total.statuses["finished"] == 4 and not found.complete
 
@@ -253,16 +253,16 @@ STUDIES = Path(__file__).parents[2] / "studies"
 @pytest.mark.parametrize(
     ("name", "scale", "experiment", "runs", "timings"),
     [
-        ("batch_size_benchmarking2019", "full", "throughput", 0, 1),
-        ("batch_size_benchmarking2019", "reduced", "throughput", 0, 1),
+        ("batch_size_benchmarking2019", "full", "throughput", 0, 6),
+        ("batch_size_benchmarking2019", "reduced", "throughput", 0, 6),
         ("campbell2023", "full", "accuracy", 60, 0),
         ("campbell2023", "reduced", "accuracy", 18, 0),
-        ("campbell2023", "reduced", "training_time", 0, 1),
-        ("campbell2023", "reduced", "utilisation", 0, 1),
+        ("campbell2023", "reduced", "training_time", 0, 6),
+        ("campbell2023", "reduced", "utilisation", 0, 6),
         ("hardware", "full", "machine", 0, 3),
         ("hardware", "reduced", "machine", 0, 3),
-        ("mini_batches2025", "full", "utilisation", 0, 1),
-        ("mini_batches2025", "reduced", "utilisation", 0, 1),
+        ("mini_batches2025", "full", "utilisation", 0, 6),
+        ("mini_batches2025", "reduced", "utilisation", 0, 6),
     ],
 )
 def test_studies_plan_a_gpu_beside_the_cpu(

@@ -82,7 +82,9 @@ def test_what_is_not_resolved_is_told_with_its_values():
 
 
 def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
-    card = Card("Use 32.", "Below 32 it is slow. Accuracy stays within 1 point.", "", "", "More.")
+    card = Card(
+        "Use 32.", "Below 32 it is slow. Accuracy stays within 1 point.", "", "", "More.", ""
+    )
     soonest = content.Figure("F", "", name="fastest_batch_size", found="32 was first. More.")
     assert experiment_answer.advised(card, [soonest]) == [
         *("Use 32.", "32 was first.", "Accuracy stays within 1 point.")

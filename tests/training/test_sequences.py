@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from batchscope.measures import evaluate
 from batchscope.study import model_files
+from batchscope.timing.steps import loops
 from batchscope.training import losses, models, step_loop
 
 LENGTH, CLASSES = 6, 11
@@ -104,3 +105,37 @@ def test_a_users_model_of_one_prediction_per_sequence_is_refused(tmp_path):
     text = r"gives output \(None, 11\); expected \(None, 6, 11\)\."
     with pytest.raises(UserError, match=text):
         own_model(tmp_path, body)
+
+
+@pytest.mark.parametrize("loop", [name for name in loops.LOOPS if name != "graph"])
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_every_loop_makes_the_same_updates_of_sequences(loop, optimizer):
+    """All but Keras's `fit` with Adam, which takes a token's occurrences one by one."""
+
+    def made():
+        return getattr(keras.optimizers, optimizer)(0.01)
+
+    def trained(name):
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential(
+            [
+                keras.Input((LENGTH,), dtype="int32"),
+                keras.layers.Embedding(CLASSES, 4),
+                keras.layers.Dense(CLASSES, activation="softmax"),
+            ]
+        )
+        examples = step_loop.Examples(tf.constant(INPUTS), LABELS, 1.0)
+        batches = step_loop.Batches(5, whole=True)
+        runner = loops.make(name, model, made(), examples, batches)
+        order = np.arange(20, dtype=np.int32)
+        if name == "graph":  # in the order of the others
+            loop = step_loop.StepLoop(model, made(), examples, batches)
+            loop.run(order, 0, 4, step_loop.Totals())
+        else:
+            runner.at(5)(4)
+        return model.get_weights()
+
+    pairs = list(zip(trained("graph"), trained(loop), strict=True))
+    close = [np.allclose(one, other, rtol=1e-5, atol=2e-6) for one, other in pairs]
+    assert close[0] == (not (loop.startswith("fit") and optimizer == "Adam"))
+    assert all(close[1:]) or not close[0]

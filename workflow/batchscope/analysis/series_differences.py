@@ -56,7 +56,8 @@ def contrast(frame: pandas.DataFrame) -> Contrast | None:
             continue
         first, *others = (table[column].astype(float) for table in tables)
         found = tuple(intervals.t_interval((other - first).dropna()) for other in others)
-        if any(interval.n for interval in found):
+        # Series of the same configuration have the same times, seed by seed.
+        if any(interval.n and tuple(interval[:3]) != (0, 0, 0) for interval in found):
             differences[column] = found
     if not differences:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,8 @@ from typing import Any
 
 from batchscope import disk, wording
 from batchscope.errors import UserError
-from batchscope.report import claim_rows, ledger_page
+from batchscope.report import claim_rows, content, ledger_page
+from batchscope.report.content import Figure
 
 _REDUCED = "-reduced"
 _WIDTH = 900  # pixels of a figure on the page
@@ -74,12 +74,12 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
     disk.write_text(output, build(results, told))
 
 
-def build(results: Path, figures: Sequence[tuple[Chosen, dict[str, Any], str]]) -> str:
+def build(results: Path, figures: Sequence[tuple[Chosen, Figure, str]]) -> str:
     """Returns the page as Markdown.
 
     Args:
         results: Folder of the results.
-        figures: What to show: the figure, its entry in figures.json, and its image's address.
+        figures: What to show: which, the figure, and its image's address.
     """
     claims = {path.parent.name: claim_rows.read(path) for path in ledger_page.tables(results)}
     studies = [*claims, *(chosen.study for chosen, _, _ in figures if chosen.study not in claims)]
@@ -103,9 +103,9 @@ def build(results: Path, figures: Sequence[tuple[Chosen, dict[str, Any], str]]) 
     return "\n\n".join(parts) + "\n"
 
 
-def _entry(results: Path, chosen: Chosen) -> dict[str, Any]:
-    path = chosen.folder(results) / "figures.json"
-    return next(each for each in json.loads(path.read_text()) if each["name"] == chosen.figure)
+def _entry(results: Path, chosen: Chosen) -> Figure:
+    listed = content.read_figures(chosen.folder(results), results, partial=False)
+    return next(figure for figure in listed if figure.name == chosen.figure)
 
 
 def _machine(results: Path) -> Iterator[str]:
@@ -125,13 +125,13 @@ def _machine(results: Path) -> Iterator[str]:
         yield f"Machine: {'; '.join(found)}."
 
 
-def _figure(chosen: Chosen, entry: dict[str, Any], address: str) -> str:
-    title = f"{entry['title']}: {chosen.study.removesuffix(_REDUCED)}, {chosen.experiment}"
+def _figure(chosen: Chosen, figure: Figure, address: str) -> str:
+    title = f"{figure.title}: {chosen.study.removesuffix(_REDUCED)}, {chosen.experiment}"
     return "\n\n".join(
         [
             f"### {_plain(title)}",
             f'<img src="{address}" width="{_WIDTH}" alt="{_quoted(title)}">',
-            _plain(entry["found"]),
+            _plain(figure.found),
         ]
     )
 

@@ -128,7 +128,7 @@ def measure(
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    model = models.build(*given, factors["precision"], data.kind)
+    model = models.build(*given, factors["precision"], kind=data.kind)
     images, labels = augmentations.extended(
         factors["augmentation"], data.images("train"), data.labels("train")
     )

@@ -96,7 +96,11 @@ def label_shape(model: keras.Model) -> tuple[int | None, ...]:
 
 
 def dense(gradients: list[Any]) -> list[tf.Tensor | None]:
-    """Returns gradients as tensors: that of an embedding is one of the rows that were looked up."""
+    """Returns gradients as tensors: that of an embedding is one of the rows that were looked up.
+
+    A row that was looked up twice is there twice. Keras's Adam and its like would square these
+    parts one by one, in place of their sum, which is the gradient.
+    """
     return [
         tf.convert_to_tensor(one) if isinstance(one, tf.IndexedSlices) else one for one in gradients
     ]

@@ -103,7 +103,7 @@ class Training:
             model_file,
             replicas.scope(self.factors),
             self.factors["precision"],
-            self.data.kind,
+            kind=self.data.kind,
         )
         self.initial = models.weights(self.model)
         self.images, self.labels = augmentations.extended(

@@ -105,7 +105,7 @@ def _prepared(
     data = datasets.load(results, factors["dataset"])
     scope = replicas.scope(factors)
     given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    model = models.build(*given, factors["precision"], data.kind)
+    model = models.build(*given, factors["precision"], kind=data.kind)
 
     def train(batch_size: int) -> None:
         optimizer = make_optimizer(factors)

@@ -10,7 +10,8 @@ All of them read the examples in the order 0 to n - 1, epoch after epoch; where 
 does not divide n, an epoch's last batch is smaller, or left out. Loss and update are the same
 too (the model's cross-entropy of `batchscope.training.losses`, as a mean over the batch, plus the
 layers' penalties), so that the same initial weights lead to the same weights. They differ in what
-a step costs beyond its arithmetic.
+a step costs beyond its arithmetic. One update differs: of an embedding, `fit` lets an optimizer
+square the gradients of a token's occurrences one by one (see `losses.dense`).
 
 Source: "Why does TensorFlow training on mini-batches sometimes become slower?" (2025), whose
 examples 1 and 2 are `eager` over the pipeline `dataset`, without and with a delay before each
@@ -254,7 +255,7 @@ class StepRunner(_PipelineRunner):
             with tf.GradientTape() as tape:
                 loss = mean_loss(labels, model(images, training=True))
                 loss = tf.add_n([loss, *model.losses])
-            gradients = tape.gradient(loss, model.trainable_variables)
+            gradients = losses.dense(tape.gradient(loss, model.trainable_variables))
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             return loss
 

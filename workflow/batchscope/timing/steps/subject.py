@@ -67,7 +67,7 @@ class Subject:
             model_file,
             scope,
             factors["precision"],
-            data.kind,
+            kind=data.kind,
         )
         self._optimizer = make_optimizer(factors)
         self._arrays = augmentations.extended(
