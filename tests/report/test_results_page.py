@@ -33,8 +33,17 @@ def results(tmp_path):
     folder = CHOSEN.folder(tmp_path)
     folder.mkdir(parents=True)
     (folder / "accuracy.png").write_bytes(b"image")
-    entry = {"name": "accuracy", "title": "Accuracy", "found": "Mean <b>accuracy</b> was 98 %."}
-    (folder / "figures.json").write_text(json.dumps([{"name": "other"}, entry]))
+    (folder / "accuracy.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="9pt"></svg>\n'
+    )
+    (folder / "accuracy.csv").write_text("batch_size\n")
+    entry = {
+        "name": "accuracy",
+        "title": "Accuracy",
+        "caption": "",
+        "found": "Mean <b>accuracy</b> was 98 %.",
+    }
+    (folder / "figures.json").write_text(json.dumps([entry]))
     disk.write_rows(tmp_path / "studies" / CHOSEN.study / "claims.csv", list(ROW), [ROW])
     machine = {"cpu": "Some CPU", "usable_cores": 2, "memory_gb": 23.5, "gpu": []}
     record = {"machine": machine, "versions": {"python": "3.11"}}
