@@ -240,7 +240,8 @@ def test_the_matrix_stands_beside_the_advice(opened, width):
     """On a usual screen both are seen at once, and neither below the other."""
     _size(opened, width, 1000)
     card, matrix = (
-        opened.find_element(By.CSS_SELECTOR, f".decision {name}").rect for name in (".card", "img")
+        opened.find_element(By.CSS_SELECTOR, f".decision {name}").rect
+        for name in (".card", ".plate svg")
     )
     assert matrix["x"] > card["x"] + card["width"]
     assert matrix["y"] < card["y"] + card["height"] and matrix["y"] + matrix["height"] < 1000

@@ -18,7 +18,7 @@ from batchscope.figures.drawing import against_batch_size, canvas, marks
 
 _MOST_POINTS = 3000  # of all lines in one figure: keeps an SVG under about 150 kB
 _MOST_BANDS = 8  # in one panel: more hide the lines
-_LEAST_POINTS, _LONGEST_LINE = 12, 120  # of one line
+_LEAST_POINTS, _LONGEST_LINE = 11, 120  # of one line
 
 
 # Column -> label of its axis.
