@@ -235,6 +235,10 @@ def test_times_are_repeated_by_timing_jobs():
     assert row["effect"] == pytest.approx(np.polyfit(range(4), [100 / s for s in SIZES], 1)[0])
     repeated = pandas.concat([job.assign(repeat=one) for one in range(1, 7)])
     assert judged(repeated, timed)["verdict"]["time"] == "held"
+    noise = np.tile([1.0, -1.0, 0.5, -0.5, 0.8, -0.7], len(SIZES)).reshape(len(SIZES), 6).T.ravel()
+    level = repeated.assign(seconds_per_step=1 + np.roll(noise, 1) + 0.01 * noise)
+    row = judged(level, timed).loc["time"]
+    assert row["verdict"] == "not resolved" and "timing jobs" in row["missing"]
 
 
 @pytest.mark.parametrize(

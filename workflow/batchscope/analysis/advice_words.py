@@ -158,7 +158,7 @@ def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> st
         to_target = f"to {evidence.target} it takes "
         parts = [
             f"{to_target if each.limit == advices.SECONDS else ''}{_difference(each)} "
-            f"({_interval(each)})"
+            f"({_interval(each, evidence.slower)})"
             for each in doubts
         ]
         told.append(f"{side} it, {size} is not resolved: {wording.listed(parts)}.")
@@ -197,11 +197,14 @@ def _difference(judged: Judged) -> str:
     return f"{_words(found)} {amount(found.name, abs(judged.difference))} {side} that of {against}"
 
 
-def _interval(judged: Judged) -> str:
-    """Returns the 90 % interval of a difference."""
+def _interval(judged: Judged, slower: float) -> str:
+    """Returns the 90 % interval of a difference: of a pair, which no other size takes part in."""
     if judged.outcome is None:
         low, high = (wording.fixed(100 * math.expm1(end), 0) for end in (judged.low, judged.high))
-        return f"90 % interval {low} to {high} %"
+        told = f"90 % interval {low} to {high} %"
+        # The tests are adjusted for the sizes, so that they may leave open what the pair shows.
+        alone = judged.low > math.log1p(slower)
+        return f"{told} for these two alone; not shown among all sizes" if alone else told
     unit = wording.POINTS if judged.outcome.name.endswith("accuracy") else wording.PLAIN
     told = wording.estimate(judged.difference, judged.low, judged.high, unit)
     return f"90 % interval {told.low} to {told.high}{unit.suffix}"

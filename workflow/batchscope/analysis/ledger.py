@@ -149,10 +149,10 @@ def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:
         verdict, missing = UNTESTED, one.missing
         if id(one) in p_holm:
             verdict = _verdict(p, contrary)
-            missing = _wanted(one.found) if verdict == NOT_RESOLVED else ""
+            missing = _wanted(one) if verdict == NOT_RESOLVED else ""
         elif not missing:
-            of = "timing jobs of every configuration" if one.claim.test.timed else "seeds"
-            missing = f"at least {needed[id(one)]} {of} ({one.found.tested.n} here)"
+            found = f"{_replicates(one.claim)} ({one.found.tested.n} here)"
+            missing = f"at least {needed[id(one)]} {found}"
         rows.append(
             {
                 "_claim": id(one.claim),
@@ -172,12 +172,17 @@ def _verdict(p: float, against: float) -> str:
     return NOT_HELD if against < outcomes.LEVEL else NOT_RESOLVED
 
 
-def _wanted(found: Found) -> str:
-    wanted = claim_tests.replicates_wanted(found.tested)
+def _replicates(claim: Claim) -> str:
+    """Returns what repeats a claim."""
+    return "timing jobs of every configuration" if claim.test.timed else "seeds"
+
+
+def _wanted(one: _Judged) -> str:
+    wanted, of = claim_tests.replicates_wanted(one.found.tested), _replicates(one.claim)
     if wanted is None:
-        return "no number of seeds, where the effect lies this near to its bound"
-    n = found.tested.n
-    return f"about {max(wanted, n + 1)} seeds ({n} here), were the effect as found"
+        return f"no number of {of}, where the effect lies this near to its bound"
+    n = one.found.tested.n
+    return f"about {max(wanted, n + 1)} {of} ({n} here), were the effect as found"
 
 
 def _told(one: _Judged) -> dict[str, Any]:
