@@ -93,11 +93,8 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
         f"for the time: {more.low} to {more.high} more seeds {minutes} would tell" in card.unknown
     )
     assert "alone" not in card.limits
-    wide = replace(judged, low=0.2, high=0.9)
-    card = advice_words.card(replace(said, open=(wide,)))
-    assert (
-        "(90 % interval 22 to 146 % for these two alone; not shown among all sizes)" in card.limits
-    )
+    told = advice_words._interval(judged._replace(low=0.2, high=0.9), said.evidence.slower)
+    assert told == "90 % interval 22 to 146 % for these two alone; not shown among all sizes"
     assert said.apart == (256,)
     assert "256 holds every limit too" in card.limits
 

@@ -67,14 +67,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
     draw_ceilings = _draw_ceilings if len(groups) <= _MOST_LIMITS else _draw_ceilings_of_many
     ceilings, outside = draw_ceilings(right, frame, groups)
     limits = [*shares, *ceilings]
-    labels = [group.label or "median of blocks" for group in groups]
+    labels = [group.label or "median" for group in groups]
     if len(groups) > 1 or limits:
         entries = [*zip(handles, labels, strict=True), *limits]
         canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
     timings.notes(
         figure,
         timings.machine_note(frame),
-        "Points: medians of timed blocks; bars: quartiles of these blocks.",
+        "Points: medians of timed blocks, bars quartiles of these blocks; of the jobs where these "
+        "were repeated.",
         missing,
         outside,
         _exceeded_note(groups),

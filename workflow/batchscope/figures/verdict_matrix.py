@@ -353,7 +353,5 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
         yield f"{text}; at the bottom those that evaluate measured." if measured else f"{text}."
     timed = frame["budget"].eq(SECONDS).any() or frame["outcome"].eq("seconds").any()
     seeds = wording.count(int(frame["seeds"].max()), "seed")
-    whose = (
-        "those of the file" if "machine" in frame else "those of one timing job per configuration"
-    )
+    whose = "those of the file" if "machine" in frame else "those of a timing job for each seed"
     yield f"{seeds}.{f' Seconds are {whose}.' if timed else ''}"

@@ -208,8 +208,8 @@ ENTRY = Timing(
             caption=(
                 "Left: training steps per second against batch size. Right: examples per second. "
                 "Points are medians of blocks of steps that were timed in turns over all batch "
-                "sizes, alone on the machine; bars are quartiles of these blocks, and no "
-                "interval over repetitions. Open markers stand where other processes disturbed "
+                "sizes, alone on the machine; bars are quartiles of these blocks, and of the jobs "
+                "where these were repeated. Open markers stand where other processes disturbed "
                 "a block. For one or two series the dashed line is 90 % of the plateau, which "
                 "throughput tends to by the fitted time of a step, or else the median of the "
                 "largest sizes; it stands on the knee, the batch size that reaches it. The "
