@@ -53,7 +53,7 @@ def test_the_files_are_sound(drawn, name):
     assert root.find("{http://www.w3.org/2000/svg}title").text == figures.FIGURES[name].entry.title
     # Six panels with every seed are the most, and cells that are all text.
     most = {"critical_batch_size": 190_000, "verdict_matrix": 250_000}
-    assert len(text) < most.get(name, 160_000)
+    assert len(text) < most.get(name, 150_000)
     assert "<text" not in text  # outlines: the same wherever it is opened
     assert "<image" not in text
     with Image.open(drawn / f"{name}.png") as image:

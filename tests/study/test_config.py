@@ -33,7 +33,7 @@ def test_bad_config(name, tmp_path, monkeypatch):
     message = str(raised.value)
     assert message + "\n" == (CORPUS / f"{name}.txt").read_text(encoding="utf-8")
     assert "Traceback" not in message
-    assert max(len(line) for line in message.splitlines()) < 600
+    assert max(len(line) for line in message.splitlines()) < 520
 
 
 def test_the_corpus_is_whole():

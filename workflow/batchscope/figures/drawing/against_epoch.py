@@ -16,7 +16,7 @@ from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, canvas, marks
 
-_MOST_POINTS = 3000  # of all lines in one figure: keeps an SVG under about 150 kB
+_MOST_POINTS = 2700  # of all lines in one figure: keeps an SVG under about 150 kB
 _MOST_BANDS = 8  # in one panel: more hide the lines
 _LEAST_POINTS, _LONGEST_LINE = 11, 120  # of one line
 

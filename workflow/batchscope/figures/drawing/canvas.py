@@ -106,12 +106,16 @@ def _halves(line: str, letters: int) -> list[str]:
 
 
 def _shorter(text: str) -> str:
-    """Rounds coordinates to hundredths of a point and drops indents: half the size."""
+    """Rounds coordinates to hundredths of a point, drops blanks around lines: half the size."""
 
     def rounded(match: re.Match) -> str:
-        return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", match[0])
+        return re.sub(
+            r"-?\d+\.\d{3,}",
+            lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."),
+            match[0],
+        )
 
-    text = re.sub(r"\n +", "\n", text)  # no text element could need them: text is outlines
+    text = re.sub(r" *\n *", "\n", text)  # no text element could need them: text is outlines
     return re.sub(r' (?:d|x|y|x1|y1|x2|y2)="[^"]*"', rounded, text)
 
 
