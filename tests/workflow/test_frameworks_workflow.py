@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import project
+from batchscope.analysis import step_cost
 from batchscope.catalogue import framework_names
 from batchscope.host import framework_environments
 
@@ -94,7 +95,9 @@ def test_what_is_installed_later_is_timed_then(folder, monkeypatch):
             assert float(row["images_per_second"]) > 0 and row["blocks"] == "4"
             assert float(row["process_percent"]) < 110  # one thread is one core
     for row in rows(folder, "sweeps"):
-        assert bool(row["ceiling_images_per_second"]) == (row["framework"] == "tensorflow")
+        noisy = step_cost.too_noisy(float(row["noise_floor"] or 1))  # as this machine is just then
+        stated = row["framework"] == "tensorflow" and not noisy
+        assert bool(row["ceiling_images_per_second"]) == stated
     assert {row["framework"] for row in rows(folder, "samples")} == {"tensorflow", *there}
     page = (folder / "results" / "report.html").read_text(encoding="utf-8")
     for name in there:
