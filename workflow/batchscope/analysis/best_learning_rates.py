@@ -143,9 +143,6 @@ def several(frame: pandas.DataFrame) -> bool:
 def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     """Returns seeds, learning rates, and validation losses of shape (seeds, rates).
 
-    Args:
-        rows: The runs of one series and batch size.
-
     Returns:
         Rates are the factor's, ascending; losses as `best` takes them.
     """

@@ -77,7 +77,6 @@ def table(
     """Returns one row per claim, in order; see `COLUMNS`.
 
     Args:
-        claims: What documents state.
         read: (experiment, table) -> its rows.
         machine: This machine, on which claims are tested that name none.
     """

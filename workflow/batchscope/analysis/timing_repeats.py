@@ -34,8 +34,6 @@ def combined(
 
     Args:
         rows: One row per job.
-        keys: Columns that tell configurations apart.
-        counted: Columns that are counts.
     """
     if not rows.duplicated(list(keys)).any():
         return rows

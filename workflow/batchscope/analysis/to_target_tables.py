@@ -189,11 +189,7 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
 
 
 def restored(frame: pandas.DataFrame) -> list[Scaling]:
-    """Returns the scalings that a table of `joined` was made of, the fit of the step apart.
-
-    Args:
-        frame: The table, in memory or read from its file.
-    """
+    """Returns the scalings that a table of `joined` was made of, the fit of the step apart."""
     if frame.empty:
         return []
     names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]

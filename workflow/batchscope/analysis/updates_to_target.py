@@ -149,7 +149,6 @@ def scalings(
 
     Args:
         frame: Evaluations, as the module says.
-        factors: Columns that may tell series apart.
         targets: What to reach; by default of each series what `default_targets` finds.
         step_seconds: Fixed cost of a step and cost per example, s; by default fitted to the
             seconds of the trainings, where there are any.
@@ -229,9 +228,6 @@ def at_own_targets(frame: pandas.DataFrame) -> bool:
     """Returns whether trainings made elsewhere have one row each, which then is their target.
 
     A training here that is evaluated once was not stopped at a target.
-
-    Args:
-        frame: Rows of trajectories.csv.
     """
     elsewhere = bool(len(frame)) and (frame["machine"] == own_columns.ELSEWHERE).all()
     return bool(elsewhere and not frame["run"].duplicated().any())

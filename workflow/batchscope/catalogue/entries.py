@@ -185,11 +185,7 @@ class Entry:
         return {setting.name: setting for setting in self.settings}
 
     def columns_for(self, settings: Settings) -> tuple[str, ...]:
-        """Returns the columns of runs.csv that it fills.
-
-        Args:
-            settings: Every setting, by full name.
-        """
+        """Returns the columns of runs.csv that it fills."""
         found = []
         for name in self.columns:
             keys = re.findall(r"\{(\w+)\}", name)
@@ -277,7 +273,6 @@ def discover(package: str, path: list[str], kind: type[Kind]) -> dict[str, Kind]
     Args:
         package: Name of the package.
         path: Its `__path__`.
-        kind: What its entries are.
 
     Raises:
         ValueError: If a module has no entry of its own name.

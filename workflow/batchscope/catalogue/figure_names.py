@@ -20,8 +20,6 @@ def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> It
 
     Args:
         place: Where the experiment stands.
-        body: The experiment.
-        measures: Its measures or timings.
     """
     drawn: list[Any] = []
     for at, name in coercion.items((*place, "figures"), body.get("figures")):
@@ -58,8 +56,6 @@ def lacking(
     Args:
         place: Where the experiment stands.
         body: The experiment, without the key.
-        figures: Those that need it.
-        key: The key.
     """
     for at, name in named(place, body):
         if name in figures:
@@ -73,7 +69,6 @@ def of_own_runs(name: str, columns: Collection[str]) -> str:
     """Returns why a figure cannot be drawn of trainings that were made elsewhere; empty if it can.
 
     Args:
-        name: The figure.
         columns: Columns of our tables that theirs fills, and factors that are varied.
     """
     figure = FIGURES.get(name)

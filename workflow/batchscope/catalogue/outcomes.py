@@ -52,8 +52,6 @@ def stated(column: str, direction: str, source: str) -> Outcome | None:
     """Returns what a study states about a column; None for a column that is no outcome.
 
     Args:
-        column: Column of runs.csv.
-        direction: What it does with growing batch size.
         source: Who states it, where it is not what is asked anyway.
     """
     found = _outcome(column)

@@ -154,10 +154,7 @@ class _Climb:
     """The negated, scaled function of one search, with the largest point that it met.
 
     Args:
-        function: What is maximised.
-        start: First point.
         first: Value and gradient there, which are not computed again.
-        scale: Factor on value and gradient.
     """
 
     def __init__(

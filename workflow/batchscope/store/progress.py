@@ -27,9 +27,6 @@ class Teller:
     """Tells how far one training is.
 
     Args:
-        folder: The run's folder.
-        epochs: Horizon of the training.
-        steps: Updates of an epoch.
         seconds: At least, between two words.
     """
 
@@ -52,8 +49,6 @@ class Teller:
         """Says where the training is, where the last word is some seconds old.
 
         Args:
-            epoch: Epochs completed.
-            step: Updates of the epoch after them.
             history: One row per completed epoch.
         """
         now, done = time.monotonic(), epoch * self._steps + step

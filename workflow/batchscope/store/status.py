@@ -109,7 +109,6 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     """Returns where a study stands.
 
     Args:
-        study: The planned study.
         results: The results folder; it need not exist.
 
     Raises:
@@ -219,9 +218,6 @@ def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
     """Returns the records that another version than today's made -> step and version.
 
     One that holds no version, as those of measures once did not, counts as current.
-
-    Args:
-        made: Trainings, measures and timings whose records are there.
     """
     found = {}
     for job in made:

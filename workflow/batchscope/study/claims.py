@@ -141,11 +141,8 @@ def read(
     """Returns the sound claims of a study; reports and warns of all else.
 
     Args:
-        findings: Takes the problems and warnings.
         raw: What `claims` holds, of a structure that fits the schema.
         experiments: The study's, as planned.
-        runs: Its runs by name.
-        machines: This machine and the others of the study.
     """
     found: dict[str, Claim] = {}
     grids: dict[str, list[dict[str, Any]]] = {}
@@ -442,8 +439,6 @@ def seeds_needed(test: Test, positions: int, tests: int) -> int:
     """Returns the paired seeds below which a test cannot get a verdict.
 
     Args:
-        test: The test.
-        positions: How many values of its factor there are.
         tests: Tests that share the level.
     """
     return outcomes.seeds_needed(positions if test.type == "trend" else 2, tests)

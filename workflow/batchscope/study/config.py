@@ -377,9 +377,7 @@ def study(
     """Returns the planned study of a configuration file.
 
     Args:
-        path: The file.
         scale: `full`, or `reduced` for the smaller form.
-        recorded: Gives the training examples of a data set that is prepared.
 
     Raises:
         ConfigError: With every problem of structure and of meaning.

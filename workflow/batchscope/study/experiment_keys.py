@@ -50,10 +50,7 @@ def measures(
     """Returns every setting of what is measured, and what pairs the runs of some measures.
 
     Args:
-        reader: Reads the settings.
         place: Where `measure` or `timing` stands.
-        raw: What it holds.
-        known: What may be asked for, by name.
     """
     result: dict[str, dict[str, Any]] = {}
     between: dict[str, run_pairs.Between] = {}
@@ -136,10 +133,7 @@ def at_epochs(
     """Returns the numbers of epochs that an experiment asks for, as written.
 
     Args:
-        reader: Reads them.
         place: Where the experiment stands.
-        body: The experiment.
-        measured: Its measures or timings.
     """
     at, raw = (*place, "at_epochs"), body.get("at_epochs")
     if raw is None:
@@ -164,7 +158,6 @@ def not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Itera
     Args:
         place: Where the numbers stand.
         epochs: The numbers, as written.
-        horizons: Epochs of the runs.
     """
     kept = set.intersection(*(set(kept_epochs.kept_epochs(horizon)) for horizon in horizons))
     for index, epoch in enumerate(epochs):
@@ -184,9 +177,7 @@ def margins(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, flo
     """Returns the margins that an experiment states, by outcome.
 
     Args:
-        reader: Reads them.
         place: Where the experiment stands.
-        body: The experiment.
     """
     raw, found, home = body.get("margins"), {}, (*place, "margins")
     if raw is None:
@@ -210,9 +201,6 @@ def without_outcomes(
 
     Args:
         place: Where the experiment stands.
-        body: The experiment.
-        measured: Its measures.
-        factors: Those of each of its trainings.
     """
     outcomes_of = [name for name, one in MEASURES.items() if {*one.columns} & {*MARGIN_OUTCOMES}]
     evaluated = not measured.keys().isdisjoint(outcomes_of)
@@ -230,10 +218,7 @@ def budgets(
     """Returns the budgets that an experiment states: kind -> value, of a target column -> value.
 
     Args:
-        reader: Reads them.
         place: Where the experiment stands.
-        body: The experiment.
-        measured: Its measures.
     """
     found: dict[str, Any] = {}
     for kind, value in as_map(body.get("budgets")).items():
@@ -270,7 +255,6 @@ def beside_the_plan(
     Args:
         place: Where its seeds stand.
         planned: Seeds that it planned; None where it does not say.
-        seeds: Seeds that it has.
         reduced: Whether it is a reduced form, which has fewer.
     """
     if planned is None or seeds == planned or (reduced and seeds < planned):
@@ -305,8 +289,6 @@ def beyond(place: Place, stated: dict[str, Any], runs: list[dict[str, Any]]) -> 
 
     Args:
         place: Where the experiment stands.
-        stated: Its budgets.
-        runs: Factors of its runs.
     """
     home = (*place, "budgets")
     shortest = min(run["epochs"] for run in runs)
@@ -329,9 +311,7 @@ def beside(
     """Returns the timing experiments whose limits are drawn beside an experiment's own.
 
     Args:
-        reader: Takes the problems.
         place: Where the experiment stands.
-        body: The experiment.
         experiments: All of the study, as written.
     """
     at = (*place, "beside")
@@ -363,10 +343,7 @@ def numbers(
     """Returns a document's numbers by figure, for the figures that are given some.
 
     Args:
-        reader: Reads the factors of its series.
         place: Where the experiment stands.
-        body: The experiment.
-        kind: Its kind.
     """
     found = {}
     factors = functools.partial(reader.factors, kind=kind)

@@ -101,10 +101,7 @@ def read(
     """Returns the grid of an experiment.
 
     Args:
-        reader: Reads its values.
         place: Where the experiment stands.
-        body: The experiment.
-        kind: Its kind.
         defaults: Sound factors of the section `defaults`.
         given: Names of all that the section `defaults` gives.
     """

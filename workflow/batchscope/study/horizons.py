@@ -33,7 +33,6 @@ def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Pr
 
     Args:
         place: Where the experiment stands.
-        kinds: The budgets.
         schedule: The schedule; empty for one that is constant.
     """
     for kind in kinds if schedule else ():
@@ -47,8 +46,6 @@ def problems(place: Place, body: dict[str, Any], runs: list[dict[str, Any]]) -> 
 
     Args:
         place: Where the experiment stands.
-        body: The experiment.
-        runs: Factors of its runs.
     """
     schedule = falling_schedule(runs)
     if not schedule:

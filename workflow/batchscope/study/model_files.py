@@ -40,8 +40,6 @@ class _Unparsed(UserError):
     """A file that is no valid Python, or that nobody may read.
 
     Args:
-        file: The file.
-        expected: What is expected of it.
         why: What the system says, as ` (Permission denied)`.
     """
 
@@ -146,7 +144,6 @@ def problem(place: Place, path: str) -> Problem | None:
 
     Args:
         place: Where the configuration names it.
-        path: Its path.
     """
     why = unmet(Path(path), Path.is_file) if path.endswith(".py") else ""
     if why is None:

@@ -32,10 +32,7 @@ def read(findings: Findings, place: Place, body: dict[str, Any], folder: Path) -
     """Returns the table of an experiment; None where it, or the experiment, is at fault.
 
     Args:
-        findings: Takes the problems.
         place: Where the experiment stands.
-        body: The experiment.
-        folder: That of the configuration.
     """
     for key, why in REFUSED.items():
         if key in body:

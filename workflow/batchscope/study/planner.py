@@ -70,7 +70,6 @@ def make(
     Args:
         config: As `config.load` returns it.
         scale: `full`, or `reduced` for the smaller form.
-        recorded: Gives the training examples of a data set that is prepared.
         folder: Where the file lies: tables of one's own runs lie beside it.
 
     Raises:
@@ -127,12 +126,9 @@ def _experiment(
     """Returns an experiment of any kind.
 
     Args:
-        name: Its name.
-        body: The experiment.
         vary: Factor -> values.
         at_epochs: Numbers of epochs that every training serves.
         numbers: A document's numbers, by figure.
-        made: What its trainings, its times or its own runs are.
     """
     return Experiment(
         name=name,

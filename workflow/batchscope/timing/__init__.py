@@ -64,12 +64,7 @@ def write(
     """Times a sweep, or a training's configuration, and writes the record.
 
     Args:
-        timing: Name of the timing.
-        results: The folder of all results.
-        machine_name: Name of this machine in the configuration.
-        subject: What is timed.
         settings: Name of the settings, as in the path.
-        output: The record's file.
         model_file: The user's model file, where the model is not built in.
 
     Raises:

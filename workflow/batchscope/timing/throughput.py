@@ -57,8 +57,6 @@ def rounds(
     """Yields what is timed in a new random order for every block, from a fixed generator.
 
     Args:
-        timed: What is timed.
-        blocks: Blocks of each.
         group: What is alike for those that follow each other at once, in random order; None
             where each stands for itself.
     """
@@ -123,7 +121,6 @@ def time_blocks(
     Args:
         run_steps: Batch size -> what runs so many of its steps and returns their seconds.
         steps: Batch size -> steps of a block.
-        blocks: Blocks of every batch size.
         foreign: Starts a clock; what it returns gives the cores that other processes took since.
         around: Called with the batch size; what it returns surrounds the block.
         results: Errors that end a batch size and not the others, each with its status word.
@@ -178,9 +175,6 @@ def measure(
     the model takes per example. A sweep with a delay has the blocks without it as well.
 
     Args:
-        results: The folder of all results.
-        sweep: What is timed.
-        settings: Every setting, by full name.
         output: The record's file; nothing else is written.
         model_file: The user's model file, where the model is not built in.
     """

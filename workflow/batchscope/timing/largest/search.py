@@ -85,8 +85,6 @@ def search(
     not, and perhaps not the only such pair.
 
     Args:
-        fits: Tries a size.
-        start: Smallest size.
         most: Largest size that may be tried; None for no bound.
         step: Sizes are `start` plus a multiple of it.
         resolution: The bisection ends where the smallest size that does not fit is no further

@@ -130,7 +130,6 @@ def batches(
     """Returns the batches of a pipeline's examples, epoch after epoch without end.
 
     Args:
-        pipeline: The pipeline that the examples are of.
         examples: What `examples` returned.
         batch_size: Examples per batch.
         whole_batches: As `make` takes it.

@@ -34,8 +34,6 @@ class Subject:
     weight as with another.
 
     Args:
-        results: The folder of all results.
-        sweep: What is timed.
         model_file: The user's model file, where the model is not built in.
 
     Attributes:

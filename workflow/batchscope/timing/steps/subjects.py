@@ -79,8 +79,6 @@ def open_subject(
     """Returns what computes a sweep's steps; TensorFlow, where it is that, must be started.
 
     Args:
-        results: The folder of all results.
-        sweep: What is timed.
         model_file: The user's model file, where the model is not built in.
 
     Raises:
