@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from batchscope.catalogue import run_names
 from batchscope.errors import UserError
@@ -46,6 +47,11 @@ class _Unparsed(UserError):
     def __init__(self, file: Path, expected: str, why: str = "") -> None:
         super().__init__(f"{file}: received{why or ' broken Python'}; {expected} is expected.")
         self.file, self.expected, self.why = file, expected, why
+
+
+def expanded(path: Any) -> Any:
+    """Returns a path with a user's home for `~`, and what is no text as it is."""
+    return os.path.expanduser(path) if isinstance(path, str) else path
 
 
 def token(name: str, path: str) -> str:

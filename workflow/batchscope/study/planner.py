@@ -28,7 +28,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
-from batchscope.problems import Findings, Place, Problem, merged, received, show, unmet
+from batchscope.problems import Findings, Place, Problem, merged, show
 from batchscope.study import (
     claims,
     experiment_keys,
@@ -36,6 +36,7 @@ from batchscope.study import (
     grids,
     horizons,
     model_files,
+    other_machines,
     own_experiment,
     reduced_form,
     run_pairs,
@@ -108,11 +109,6 @@ def _used(tokens: Iterable[str], known: dict[str, Any]) -> dict[str, Any]:
     """Returns what stands behind tokens, each once."""
     by_token = dict(entry for entry in known.values() if entry is not None)
     return {token: by_token[token] for token in dict.fromkeys(tokens)}
-
-
-def _expanded(path: Any) -> Any:
-    """Returns a path with a user's home for `~`, and what is no text as it is."""
-    return os.path.expanduser(path) if isinstance(path, str) else path
 
 
 def _experiment(
@@ -201,7 +197,7 @@ class _Planner:
         self._check_seeds(
             [each for each in experiments.values() if each and not each.times.sweeps], stated
         )
-        self._check_machines()
+        other_machines.check(self.findings, self.config)
         if self.findings.problems or self.findings.structure:
             return None
         name = self.config["study"]
@@ -219,10 +215,7 @@ class _Planner:
             runs=self.runs,
             warnings=tuple(self.findings.warnings),
             claims=stated,
-            machines={
-                name: (os.path.normpath(_expanded(body["results"])), body.get("machine", "local"))
-                for name, body in as_map(self.config.get("machines")).items()
-            },
+            machines=other_machines.read(self.config),
         )
 
     def _read_datasets(self) -> None:
@@ -249,7 +242,7 @@ class _Planner:
         self.models.update({name: (name, None) for name in built_in})
         for name, path in as_map(self.config.get("models")).items():
             place = ("models", name)
-            path = _expanded(path)
+            path = model_files.expanded(path)
             if name in built_in and path != name:
                 text = "a name of its own is expected: this one is a built-in model's."
                 self.findings.report(Problem(place, f"received {show(path)}; {text}"))
@@ -264,26 +257,6 @@ class _Planner:
                     self.models[name] = (token, os.path.normpath(path))
                 else:
                     self.findings.report(problem)
-
-    def _check_machines(self) -> None:
-        own = self.config.get("machine", "local")
-        for name, body in as_map(self.config.get("machines")).items():
-            place = ("machines", name)
-            if name == own:
-                text = "received the name of this machine; a name of its own is expected: "
-                self.findings.report(Problem(place, f"{text}`machine` names this one."))
-            folder = _expanded(as_map(body).get("results"))
-            if not isinstance(folder, str):
-                continue
-            if os.path.normpath(folder) == "results":
-                text = "received 'results', this machine's own; a copy of the other's is expected."
-                self.findings.report(Problem((*place, "results"), text))
-            elif (why := unmet(Path(folder), Path.is_dir)) == "":
-                text = f"received '{folder}', which is not there: nothing of {name} is shown."
-                self.findings.warn(Problem((*place, "results"), text))
-            elif why:
-                expected = "a folder that can be read"
-                self.findings.report(received((*place, "results"), folder, expected, why=why))
 
     def _claims(self, experiments: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
         if self.findings.problems or self.findings.structure:
