@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pandas
 import pytest
-from test_figures import texts
 
 import made_trainings
 from batchscope import figures
@@ -15,6 +14,7 @@ from batchscope.analysis import ratio_intervals, run_series, to_target_tables
 from batchscope.analysis.updates_to_target import Target
 from batchscope.figures import critical_batch_size
 from batchscope.figures.drawing import canvas, to_target
+from drawing import texts
 from made_trainings import EXACT, SIZES
 
 CRITICAL = figures.FIGURES["critical_batch_size"]
