@@ -142,11 +142,7 @@ class Jobs:
         return Path(self.report).with_suffix(".txt").as_posix()
 
     def news(self, since: float) -> str:
-        """Returns where the report is and its headline; nothing of a report that is older.
-
-        Args:
-            since: Seconds since the epoch.
-        """
+        """Returns where the report is and its headline; nothing of a report that is older."""
         headline = Path(self.headline)
         if not headline.exists() or headline.stat().st_mtime < since:
             return ""

@@ -141,7 +141,6 @@ def split_counts(split: dict[str, Any], members: int) -> tuple[int, int, int]:
 
     Args:
         split: Resolved fractions or counts per class.
-        members: Members of the class.
     """
     train, validation, test = (split[part] for part in _PARTS)
     if train >= 1:

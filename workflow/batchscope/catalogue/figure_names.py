@@ -16,11 +16,7 @@ EPOCH_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.at_epoc
 
 
 def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> Iterator[Problem]:
-    """Yields what is wrong with the figures that an experiment names.
-
-    Args:
-        place: Where the experiment stands.
-    """
+    """Yields what is wrong with the figures that an experiment names."""
     drawn: list[Any] = []
     for at, name in coercion.items((*place, "figures"), body.get("figures")):
         if name in drawn:
@@ -54,7 +50,6 @@ def lacking(
     """Yields the problems of an experiment that names figures without the key that they need.
 
     Args:
-        place: Where the experiment stands.
         body: The experiment, without the key.
     """
     for at, name in named(place, body):

@@ -100,7 +100,6 @@ def assign(
 
     Args:
         labels: Class of each example, shape (n,).
-        classes: Number of classes.
         split: Fractions or counts by part, and `seed`.
 
     Raises:

@@ -366,8 +366,6 @@ def _sentence(start: str, places: list[_Place], tell: Callable[[_Place], str]) -
     """Returns a sentence with what every place has to say.
 
     Args:
-        start: Its beginning, with braces for words of the place.
-        places: The places.
         tell: Place -> what is said of it; empty where nothing is.
     """
     told = [(place, text) for place in places if (text := tell(place))]

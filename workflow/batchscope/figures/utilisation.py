@@ -322,9 +322,7 @@ def by_series(
     """Returns one sentence about a quantity, with what every series has to say.
 
     Args:
-        frame: What a figure's `select` returned.
         what: Words for the quantity, as they start a sentence.
-        verb: The verb after them.
         tell: Rows of a series -> its values in words; empty where it has none.
     """
     told = [(group.label, tell(group.frame)) for group in timings.series(frame)]

@@ -42,9 +42,7 @@ class Training(abc.ABC):
     Args:
         optimizer: `sgd` or `adam`.
         images: Shape (n, height, width, channels), any dtype.
-        labels: Integer classes, shape (n,).
         scale: Factor that turns the images into what the network is trained on.
-        device: `cpu` or `gpu`.
     """
 
     # The framework's error, and what its text says where an allocator refused memory.
@@ -137,7 +135,6 @@ def start(framework: str, threads: int, device: str) -> Any:
     Args:
         framework: One of `MODULES`.
         threads: Threads that it may use; 0 for as many as this process has cores.
-        device: `cpu` or `gpu`.
 
     Returns:
         Its module, with the class `Training`.

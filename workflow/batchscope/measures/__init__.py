@@ -60,9 +60,6 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     values. What a measure keeps to go on from when it is killed lies beside the record, and goes
     when that is written.
 
-    Args:
-        settings: Name of the settings, as in the path.
-
     Raises:
         UserError: If a run or its data are missing, or the measure refuses them.
     """

@@ -62,7 +62,6 @@ def minimise_in_box(
 
     Args:
         function: Point, shape (n,), -> value and gradient, float64 of shape (n,).
-        start: First point, shape (n,).
         width: Half the box's edges, shape (n,), all positive.
         iterations: Most iterations.
         iterated: Called with their number after each iteration.
@@ -204,7 +203,6 @@ def maximise(
         at_zero: Value and gradient at y = 0, both finite; they are not computed again.
         width: Half the box's edges, shape (n,), all positive.
         iterations: Most iterations of L-BFGS-B per start.
-        starts: Number of starts, at least 1.
         seed: Of the random starts; start k is the same whatever `starts` and `width` are, but
             for the scale of the box.
 

@@ -54,7 +54,6 @@ def build(study: Study, figures: dict[str, list[Figure]]) -> list[Row]:
     """Returns every number of a study's documents, in their order.
 
     Args:
-        study: The plan.
         figures: Experiment -> its figures, whose tables hold ours.
     """
     return [

@@ -75,9 +75,6 @@ class History:
 
         Of a finished run of the same model on the same data set, else from the number of weights
         of a built-in model.
-
-        Args:
-            factors: The run's.
         """
         found = self._bytes.get(subject(factors))
         if found is None and (look := self._look(factors["dataset"], definition)):

@@ -46,11 +46,7 @@ class Teller:
             self._path.unlink(missing_ok=True)
 
     def tell(self, epoch: int, step: int, history: Sequence[dict[str, Any]]) -> None:
-        """Says where the training is, where the last word is some seconds old.
-
-        Args:
-            history: One row per completed epoch.
-        """
+        """Says where the training is, where the last word is some seconds old."""
         now, done = time.monotonic(), epoch * self._steps + step
         if self._begun is None:  # what went before was compilation, or another process
             self._begun = (now, done)
@@ -81,11 +77,7 @@ class Teller:
 
 
 def overview(results: Path | str) -> str:
-    """Returns a line for every training that runs now.
-
-    Args:
-        results: The results folder; it need not exist.
-    """
+    """Returns a line for every training that runs now."""
     lines = []
     for path in sorted(Path(results).glob(f"runs/*/{FILE}")):
         try:

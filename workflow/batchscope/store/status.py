@@ -108,9 +108,6 @@ class Overview:
 def overview(study: plan.Study, results: Path | str) -> Overview:
     """Returns where a study stands.
 
-    Args:
-        results: The results folder; it need not exist.
-
     Raises:
         UserError: If a record is damaged.
     """

@@ -142,7 +142,6 @@ def read(
 
     Args:
         raw: What `claims` holds, of a structure that fits the schema.
-        experiments: The study's, as planned.
     """
     found: dict[str, Claim] = {}
     grids: dict[str, list[dict[str, Any]]] = {}

@@ -101,7 +101,6 @@ def read(
     """Returns the grid of an experiment.
 
     Args:
-        place: Where the experiment stands.
         defaults: Sound factors of the section `defaults`.
         given: Names of all that the section `defaults` gives.
     """

@@ -146,11 +146,7 @@ def _parse(file: Path) -> ast.Module:
 
 
 def problem(place: Place, path: str) -> Problem | None:
-    """Returns what is wrong with a user's model file, or None.
-
-    Args:
-        place: Where the configuration names it.
-    """
+    """Returns what is wrong with a user's model file, or None."""
     why = unmet(Path(path), Path.is_file) if path.endswith(".py") else ""
     if why is None:
         why = unmet(Path(path), Path.read_bytes)

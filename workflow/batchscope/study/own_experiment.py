@@ -29,11 +29,7 @@ REFUSED = {
 
 
 def read(findings: Findings, place: Place, body: dict[str, Any], folder: Path) -> Table | None:
-    """Returns the table of an experiment; None where it, or the experiment, is at fault.
-
-    Args:
-        place: Where the experiment stands.
-    """
+    """Returns the table of an experiment; None where it, or the experiment, is at fault."""
     for key, why in REFUSED.items():
         if key in body:
             findings.report(Problem((*place, key), f"received beside `runs`, {why}"))

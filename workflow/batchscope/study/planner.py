@@ -69,7 +69,6 @@ def make(
     """Returns the study of a configuration that fits the schema.
 
     Args:
-        config: As `config.load` returns it.
         scale: `full`, or `reduced` for the smaller form.
         folder: Where the file lies: tables of one's own runs lie beside it.
 
@@ -93,10 +92,7 @@ def draft(
 
     Args:
         config: A configuration, which may be broken where `found` says so.
-        scale: `full` or `reduced`.
         found: Problems of structure; nothing at or below their places is looked at.
-        recorded: As for `make`.
-        folder: As for `make`.
     """
     structure = [problem.place for problem in found]
     planner = _Planner(config, scale, structure, recorded, folder or Path())
@@ -122,9 +118,7 @@ def _experiment(
     """Returns an experiment of any kind.
 
     Args:
-        vary: Factor -> values.
         at_epochs: Numbers of epochs that every training serves.
-        numbers: A document's numbers, by figure.
     """
     return Experiment(
         name=name,

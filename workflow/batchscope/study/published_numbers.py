@@ -102,9 +102,7 @@ def read(
     """Returns the sound series of a document's numbers.
 
     Args:
-        place: Where they stand.
         figure: The figure beside which they are shown.
-        raw: As the file has them.
         factors: (place, map) -> the sound factors of a map; it reports the others.
     """
     if figure not in FIGURES:

@@ -39,7 +39,6 @@ def read(place: Place, raw: Any, coerce: Coerce) -> Between | Problem:
     """Returns what `between` says, or what is wrong with it.
 
     Args:
-        place: Where it stands.
         raw: As the file has it; None where it is missing.
         coerce: (factor, place, raw value) -> value; None for a value that is reported.
     """

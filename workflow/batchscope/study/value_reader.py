@@ -108,7 +108,6 @@ class Reader:
         """Returns the sound items of a list, each once; a repeated one is reported.
 
         Args:
-            place: Where the list stands.
             read: (place, item) -> value; raises Broken for an item that it has reported.
         """
         seen: dict[Any, int] = {}

@@ -64,7 +64,6 @@ def write(
     """Times a sweep, or a training's configuration, and writes the record.
 
     Args:
-        settings: Name of the settings, as in the path.
         model_file: The user's model file, where the model is not built in.
 
     Raises:

@@ -48,7 +48,6 @@ def time_blocks(
     Args:
         run_steps: Runs the steps [start, stop) of an epoch; returns the seconds they took.
         examples: Examples in an epoch, at least `batch_size`.
-        batch_size: Examples per step.
         block_seconds: Least seconds that a block should take.
 
     Returns:

@@ -41,7 +41,6 @@ def build(
         model_file: The file; it defines `build(input_shape, classes) -> keras.Model`.
         input_shape: Of an example: height, width, channels of an image; features of a row;
             length of a sequence.
-        classes: Number of classes.
         scope: Where variables are to be made.
         kind: What the examples are, of `dataset_definitions.KINDS`; of tokens each position is
             predicted.

@@ -68,7 +68,6 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
     """Returns the figure: a row per series and target; updates, examples and, if known, seconds.
 
     Args:
-        panels: The rows.
         seconds: Whether the seconds are drawn; by default where they are known.
     """
     if seconds is None:

@@ -47,7 +47,6 @@ class Subject(Protocol):
         the fates. After a change of batch size it runs some steps untimed first.
 
         Args:
-            batch_size: Examples per step.
             delayed: Whether the sweep's delay, where it has one, comes before every step.
         """
         ...
