@@ -11,11 +11,19 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starts with the files that take minutes: no process is left with one of them at the end.
+TRAINED = {"digits", "dropout_run"}  # fixtures of tests that train in another process
 
-    First of all with those that wait for a cluster: the other process has the machine meanwhile.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what trains as `slow`, and starts with the files that take minutes.
+
+    So no process is left with one of them at the end. First of all with those that wait for a
+    cluster: the other process has the machine meanwhile.
     """
+    for item in items:
+        if TRAINED & set(item.fixturenames):
+            item.add_marker("slow")
     marked = {
         name: {item.path for item in items if item.get_closest_marker(name)}
         for name in ("slurm", "slow")

@@ -53,7 +53,7 @@ def test_the_labels_as_they_are_read_what_is_told(by_others):
     assert page[0] == (ranks * np.arange(4)[:, None]).sum()
 
 
-@draws(60, 400)
+@draws(400)
 def test_equal_sizes_seldom_have_a_trend_where_page_often_sees_one(draws):
     random, wrong, naive = np.random.default_rng(3), 0, 0
     for _ in range(draws):
@@ -100,7 +100,7 @@ def unequal(random, effect=0.0):
     return more
 
 
-@draws(40, 300)
+@draws(300)
 def test_sizes_with_more_rates_seldom_have_a_trend_for_it(draws):
     random, wrong, naive = np.random.default_rng(6), 0, 0
     for _ in range(draws):

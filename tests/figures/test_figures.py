@@ -293,7 +293,7 @@ def test_labelled_batch_sizes(sizes, shown):
 
 def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
     """Two seeds far apart: their t-intervals reach below 0 and above 100 %."""
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]), only=["runs"])
     tables = figures.read(folder)
     runs = tables.runs.assign(test_accuracy=[0.2, 0.9] * 2, weight_distance=[1.0, 3.0] * 2)
     tables = figures.Tables(runs=runs)
@@ -316,7 +316,8 @@ def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
         for optimizer, rate in (("sgd", 0.05), ("adam", 0.001))
         for method in ("plain", "robust", "conservative")
     ]
-    drawing, _ = drawing_of("accuracy", tables_of(tmp_path, synthetic.grid([16, 64], [0], cases)))
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases), only=["runs"])
+    drawing, _ = drawing_of("accuracy", folder)
     titles = [axes.get_title("left").split(", ")[-1] for axes in drawing.axes]
     assert titles == ["SGD"] * 3 + ["Adam"] * 3
     labels = [text.get_text() for text in drawing.legends[0].get_texts()]
@@ -329,7 +330,8 @@ def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
 def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
     cases = [{"device": device} for device in ("cpu", "gpu")]
     runs = synthetic.grid([16, 64], [0, 1], cases)
-    folder = tables_of(tmp_path, runs, {run: "missing" for run in runs if "gpu" in run})
+    waiting = {run: "missing" for run in runs if "gpu" in run}
+    folder = tables_of(tmp_path, runs, waiting, only=["runs"])
     figure, frame = frame_of("best_losses", folder)
     waiting = frame["device"] == "gpu"
     frame.loc[waiting, "status"] = "no_gpu"
@@ -341,7 +343,9 @@ def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
 
 
 def test_a_title_wider_than_its_panel_is_broken(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases=RATES))
+    folder = tables_of(
+        tmp_path, synthetic.grid([16, 64], [0], cases=RATES), only=["runs", "history"]
+    )
     figure, frame = frame_of("loss_curves", folder)
     drawing = figure.draw(frame)
     for axes in drawing.axes:
@@ -355,7 +359,7 @@ def test_a_title_wider_than_its_panel_is_broken(tmp_path):
 
 
 def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]), only=["runs"])
     tables = figures.read(folder)
     columns = [name for name in tables.runs if name.startswith("sharpness_")]
     values = {name: [1.0, 2.0, 3.0, 4.0] for name in columns}

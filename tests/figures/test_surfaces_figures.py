@@ -15,7 +15,7 @@ from batchscope.analysis import intervals
 from batchscope.catalogue import run_factors
 from batchscope.figures import best_learning_rate, landscape, landscape_lines, learning_rate, line
 from batchscope.figures.drawing import words
-from drawing import LAID_OUT, drawn, reread, texts
+from drawing import drawn, reread, texts
 
 SIZES = (32, 64, 128, 256)
 FACTORS = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
@@ -149,11 +149,11 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.filterwarnings("error")
-@LAID_OUT
-def test_every_shape_of_experiment(shape, laid_out):
+@pytest.mark.slow
+def test_every_shape_of_experiment(shape):
     made = Tables(SHAPES[shape], points=9, directions=2)
     for name, module in MODULES.items():
-        drawing, frame = drawn(name, made, rendered=laid_out or shape == "several_rates")
+        drawing, frame = drawn(name, made, rendered=True)
         found = module.found(frame)
         assert found == "" or found.endswith(".")
         if shape == "all_diverged":

@@ -138,6 +138,7 @@ def test_the_noise_floor_of_several_series():
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_captions_and_the_same_picture_from_the_csv_alone(name):
     figure = figures.FIGURES[name]
     assert figure.entry.measures == ("throughput",) and "batch size" in figure.entry.caption

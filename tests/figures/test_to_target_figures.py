@@ -176,7 +176,8 @@ def test_without_timing_jobs_there_are_no_seconds():
     assert CRITICAL.found(CRITICAL.select(tables(timed=False))) != ""
 
 
-@pytest.mark.parametrize("figure", [pytest.param(CRITICAL, marks=pytest.mark.slow), FASTEST])
+@pytest.mark.parametrize("figure", [CRITICAL, FASTEST])
+@pytest.mark.slow
 def test_a_figure_is_drawn_from_its_csv_alone(figure):
     frame = figure.select(tables(targets=(), noise=[0.05]))
     read = run_series.read(io.StringIO(frame.to_csv(index=False)))

@@ -13,7 +13,7 @@ from batchscope.catalogue import sweep_names, timing_columns
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import max_batch_size, profile, utilisation, utilisation_over_time
 from batchscope.figures.drawing import canvas
-from drawing import LAID_OUT, drawn, reread
+from drawing import drawn, reread
 
 MODULES = {
     "utilisation": utilisation,
@@ -192,11 +192,11 @@ TRIES |= {384: ("fits", 968.0), 448: ("over_limit", 1040.0), 416: ("killed", mat
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.filterwarnings("error")
-@LAID_OUT
-def test_every_shape_of_timing(shape, laid_out):
+@pytest.mark.slow
+def test_every_shape_of_timing(shape):
     made = tables(**SHAPES[shape])
     for name, module in MODULES.items():
-        drawing, frame = drawn(name, made, rendered=laid_out or shape == "two_machines")
+        drawing, frame = drawn(name, made, rendered=True)
         found = module.found(frame)
         assert found == "" or found.endswith(".")
         if shape in ("empty", "nothing_ran"):
@@ -205,10 +205,8 @@ def test_every_shape_of_timing(shape, laid_out):
             assert "Machine: local." in texts(drawing) or name == "max_batch_size"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["utilisation", *(pytest.param(name, marks=pytest.mark.slow) for name in [*MODULES][1:])],
-)
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.slow
 def test_the_same_bytes_for_the_same_data(name):
     samples = sampled((1, 8), seconds=0.5, pause=0.2)
     made = tables(utilisation=busy(), samples=samples, **searches((tried(TRIES), {})))

@@ -61,6 +61,7 @@ def shifted(draws, norm_squared):
     return [of_vectors(draw + shift) for draw in draws]
 
 
+@pytest.mark.slow
 def test_gaussian_gradients(gaussian):
     found = np.array(shifted(gaussian, 4.0))
     norm_squared, variance, scale, error = found.T
@@ -73,6 +74,7 @@ def test_gaussian_gradients(gaussian):
     assert np.median(error) == pytest.approx(scale.std(ddof=1), rel=0.15)
 
 
+@pytest.mark.slow
 def test_gaussian_gradients_with_a_mean_below_their_noise(gaussian):
     found = shifted(gaussian, 0.04)
     negative = [one for one in found if one.norm_squared < 0]

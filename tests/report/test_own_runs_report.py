@@ -72,6 +72,7 @@ def own(tmp_path_factory):
     return done.stdout, folder / "out"
 
 
+@pytest.mark.slow
 def test_the_text_has_the_numbers(own):
     text = own[0]
     titles = re.findall(r"^(\w+, validation_loss=\S+)$", text, re.M)

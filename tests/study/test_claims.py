@@ -12,6 +12,7 @@ from batchscope.figures import Tables
 from batchscope.study import config, planner
 from batchscope.study.claims import Test as ClaimTest
 from batchscope.tables import long_tables
+from costs import first
 
 
 def study(*tests, seeds=6, **claim):
@@ -186,7 +187,7 @@ def test_only_a_trend_of_a_whole_experiment_is_asked_of_its_answers():
 JUNK = (None, "", "x", -1, 1e400, [], {}, [[1]], {"a": 1}, True)
 
 
-@pytest.mark.parametrize("junk", JUNK, ids=repr)
+@pytest.mark.parametrize("junk", first(JUNK), ids=repr)
 def test_junk_anywhere_in_a_claim_is_a_problem_or_read(junk):
     whole = study(
         {**FALLS, "table": "at_epochs", "cells": {"at_epoch": [1, 2]}, "over": "batch_size"},

@@ -430,6 +430,7 @@ def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["beside tensorflow", "alone"])
+@pytest.mark.slow
 def test_figures_draw_what_is_there(frameworks, own, tmp_path):
     from batchscope import figures
     from batchscope.tables import run_table
