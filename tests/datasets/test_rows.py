@@ -5,29 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import labels, looks, rows
-from batchscope.errors import UserError
 from batchscope.store import records
+from prepared_data import SPLIT
+from prepared_data import read as prepared
+from prepared_data import refused as fault
 
-SPLIT = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 ROWS = np.random.default_rng(0).normal((3, -2, 0), (2, 5, 1), (40, 3))
 LABELS = np.arange(40) % 2
-
-
-def prepared(tmp_path, definition):
-    definition = dataset_definitions.resolve(definition)
-    token = dataset_definitions.token("own", definition)
-    datasets.prepare(token, definition, tmp_path)
-    return datasets.load(tmp_path, token)
-
-
-def fault(tmp_path, definition):
-    with pytest.raises(UserError) as caught:
-        prepared(tmp_path, definition)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def npz(tmp_path, **values):

@@ -5,27 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks, tokens
-from batchscope.errors import UserError
 from batchscope.store import estimates, records
+from prepared_data import read as prepared
+from prepared_data import refused as fault
 
 SPLIT = {"train": 0.5, "validation": 0.25, "test": 0.25}
-
-
-def prepared(tmp_path, definition):
-    definition = dataset_definitions.resolve(definition)
-    token = dataset_definitions.token("own", definition)
-    datasets.prepare(token, definition, tmp_path)
-    return datasets.load(tmp_path, token)
-
-
-def fault(tmp_path, definition):
-    with pytest.raises(UserError) as caught:
-        prepared(tmp_path, definition)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def text(tmp_path, content, **more):

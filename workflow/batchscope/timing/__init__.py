@@ -5,8 +5,8 @@ module, of the same name, has the function::
 
     measure(results, subject, settings, output, model_file=None) -> Timed
 
-It gets every setting by full name and writes no record: `write` does. What else it writes lies
-beside `output`, the record's file.
+It gets every setting by full name, the user's model file where the model is not built in, and
+writes no record: `write` does. What else it writes lies beside `output`, the record's file.
 """
 
 from __future__ import annotations
@@ -62,9 +62,6 @@ def write(
     model_file: Path | str | None = None,
 ) -> None:
     """Times a sweep, or a training's configuration, and writes the record.
-
-    Args:
-        model_file: The user's model file, where the model is not built in.
 
     Raises:
         UserError: If the data are missing, or the timing cannot be done here.

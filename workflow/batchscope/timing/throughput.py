@@ -173,10 +173,6 @@ def measure(
     Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
     process, where that is TensorFlow's: the peak of a matrix product, and the operations that
     the model takes per example. A sweep with a delay has the blocks without it as well.
-
-    Args:
-        output: The record's file; nothing else is written.
-        model_file: The user's model file, where the model is not built in.
     """
     with open_subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
         ceiling, counted = subject.ceiling(), subject.counted()

@@ -109,10 +109,6 @@ def measure(
     Validation, checkpoints and tracing are no part of it. The details name the devices that
     the batches are divided among, and say where they are parts of one CPU.
 
-    Args:
-        output: The record's file; nothing else is written.
-        model_file: The user's model file, where the model is not built in.
-
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """

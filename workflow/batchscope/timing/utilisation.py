@@ -34,10 +34,6 @@ def measure(
 
     A training during which other processes took a part of the machine is repeated, and flagged
     where that helps not.
-
-    Args:
-        output: The record's file; nothing else is written.
-        model_file: The user's model file, where the model is not built in.
     """
     with open_subject(results, sweep, model_file) as subject:
         prepared = _prepare(subject)
