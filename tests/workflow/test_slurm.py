@@ -161,7 +161,6 @@ def submissions(tmp_path_factory) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.slow
 def test_memory_and_time_reach_sbatch_and_memory_grows(submissions):
     asked = {}
     for submission in submissions:
