@@ -69,7 +69,6 @@ class Jobs:
     """A study as the rules see it.
 
     Attributes:
-        study: The plan.
         config_path: The configuration file, as it was given.
         scale: `full` or `reduced`.
         partial: Whether to report on whatever exists, and to compute nothing.

@@ -54,7 +54,6 @@ class Choice:
     """The best rate of one batch size.
 
     Attributes:
-        batch_size: The batch size.
         rates: Every effective rate that was tried, ascending.
         learning_rate: The best one as the factor has it, before scaling; NaN where no rate was
             survived by all its runs.

@@ -59,7 +59,6 @@ class _Judged:
     """A claim before any adjustment.
 
     Attributes:
-        claim: The claim.
         found: What the rows say; None where they say nothing.
         missing: Why it cannot be tested; empty where it can.
         positions: How many values its factor has in the rows.

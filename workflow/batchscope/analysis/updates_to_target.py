@@ -104,7 +104,6 @@ class Scaling:
     Attributes:
         factors: Column -> value that tells the series apart.
         along: Column -> its values in order of batch size, of those that change along with it.
-        target: The target.
         batch_sizes: All batch sizes of the series, ascending.
         measured: Axis -> what was taken to the target, shape (sizes, seeds): infinity where a
             training never reached it, NaN where there is none of that seed. `seconds` only

@@ -87,7 +87,6 @@ class Figure:
 
     Attributes:
         name: Name of its files, and of its module in batchscope.figures.
-        title: Words for headings.
         category: What it is listed under.
         caption: What it shows and how to read it.
         measures: Measures or timings that the experiment must have asked for; `a|b` is either.

@@ -21,7 +21,6 @@ class Outcome:
     """A column of runs.csv and what it is stated to do.
 
     Attributes:
-        column: Its column.
         label: What people call it.
         unit: Unit, or an empty string.
         direction: What it does with growing batch size, stated beforehand.

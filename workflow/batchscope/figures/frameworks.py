@@ -37,7 +37,6 @@ class Panel:
 
     Attributes:
         column: Column of the frame.
-        title: Words above it.
         labels: Device -> words on its vertical axis, with the unit.
         label: The same where devices differ, and for a document.
     """
@@ -312,7 +311,6 @@ class _Place:
 
     Attributes:
         words: Words for its parts, by the name under which a sentence asks for them.
-        series: Its series.
     """
 
     words: dict[str, str]

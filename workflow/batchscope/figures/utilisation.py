@@ -47,7 +47,6 @@ class Panel(NamedTuple):
     """What one panel shows.
 
     Attributes:
-        title: Words above it.
         label: Words on its vertical axis, with the unit.
         lines: What it shows, where known.
         scale: Factor from the table's unit to the axis'.

@@ -28,7 +28,6 @@ class Group:
     """One control group.
 
     Attributes:
-        folder: Its files.
         version: 1 or 2.
     """
 

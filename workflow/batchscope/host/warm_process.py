@@ -52,7 +52,6 @@ class Door:
     """The steps, as this process is given them.
 
     Attributes:
-        main: Runs a step, given its arguments.
         takes: Whether a step may run in a copy of this process, given its arguments.
         leaves_nothing: Whether another step may follow it in the same process.
     """

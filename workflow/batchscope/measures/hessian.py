@@ -47,8 +47,6 @@ class Eigenvalue:
             is none.
         error: ||H v - lambda v||: an eigenvalue lies no further from lambda than that.
         converged: Whether the error is below `TOLERANCE` times |lambda|.
-        products: Products with H.
-        message: Why the search ended.
     """
 
     value: float | None

@@ -38,9 +38,7 @@ class Minimum:
     """Where L-BFGS-B stopped.
 
     Attributes:
-        iterations: Iterations done.
         evaluations: Function evaluations, as SciPy counts them.
-        message: The optimiser's closing message.
     """
 
     iterations: int

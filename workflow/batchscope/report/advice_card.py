@@ -29,7 +29,6 @@ class Shown:
         experiment: Name of the experiment.
         title: Its heading, and the series in words where it has several.
         found: Whether it recommends something.
-        card: The sentences.
     """
 
     experiment: str

@@ -30,11 +30,8 @@ class Row(NamedTuple):
     """One number of a document and ours.
 
     Attributes:
-        experiment: The experiment's title.
         where: What the document calls the place.
-        figure: The figure here.
         what: What the number is of, with its unit and the series.
-        batch_size: The batch size.
         published: As published.
         here: Ours; None where there is none.
         note: How many seeds stand behind ours, or why there is none.

@@ -24,8 +24,6 @@ class Chosen:
 
     Attributes:
         study: Folder of the study's results, such as `keskar2017-reduced`.
-        experiment: The experiment.
-        figure: Name of the figure.
     """
 
     study: str

@@ -43,7 +43,6 @@ class MeasureJob:
     """One file that a measure writes; or a training, its record.
 
     Attributes:
-        path: The file.
         measure: The measure, or `train`.
         runs: The run it is of, or both; of a time, one of the runs that share it; of a sweep
             none.

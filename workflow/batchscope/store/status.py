@@ -39,8 +39,6 @@ class ExperimentStatus:
     """Where one experiment stands.
 
     Attributes:
-        name: Its name.
-        runs: Its runs.
         statuses: Status word -> runs; all of these words are there.
         missing_measures: Measure -> files that are missing.
     """

@@ -49,7 +49,6 @@ class Test:
 
     Attributes:
         type: One of `TYPES`.
-        experiment: Name of the experiment.
         table: Name of one of its tables, without `.csv`.
         column: What is stated about.
         cells: Factor or key -> the values to which the rows are restricted.
@@ -113,10 +112,8 @@ class Claim:
 
     Attributes:
         id: Its name in the ledger.
-        document: The document.
         place: Where it stands there.
         sentence: What it says, in our words.
-        test: How it is tested.
         requires: `gpu` or `machine` where it can be tested only with a GPU, or with the results of
             a second machine; else empty.
         figure: The figure of the experiment that shows it; empty where none does.

@@ -25,7 +25,6 @@ class Grid:
 
     Attributes:
         place: Where the experiment stands.
-        kind: Its kind.
         defaults: Sound factors of the section `defaults`, of either kind.
         given: Names of all that the section `defaults` gives.
         set: Factors of every combination, over the defaults.

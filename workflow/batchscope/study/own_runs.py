@@ -34,7 +34,6 @@ class Table:
     """Trainings of one's own.
 
     Attributes:
-        path: The file.
         sha256: Of its bytes.
         columns: Its columns in order, with `updates` and `examples`; without the names of
             trainings, and without `seconds` where nobody knows them.

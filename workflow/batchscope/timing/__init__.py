@@ -31,7 +31,6 @@ class Timed:
     """What a timing found.
 
     Attributes:
-        status: Status of the record.
         details: What the record holds; `device` and `threads` among it.
         values: Column of runs.csv -> number; what is left out, or None, has no value.
     """

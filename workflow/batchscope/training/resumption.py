@@ -18,7 +18,6 @@ class Progress:
     """Where a training stands; all of it goes into the checkpoint as text.
 
     Attributes:
-        epoch: Epochs completed.
         step: Steps done of the epoch after them.
         loss: Sum of the losses over those steps' examples.
         hits: Correct ones among those examples.

@@ -25,7 +25,6 @@ class Look(NamedTuple):
     """How a document's series is drawn.
 
     Attributes:
-        style: Colour, marker and line style.
         shared: Whether a series of our own looks the same, and is its like.
     """
 

@@ -37,8 +37,6 @@ class Mark(NamedTuple):
         value: The batch size; NaN where there is an end alone.
         low: Lower end; NaN where it is open.
         high: Upper end; NaN where it is open.
-        colour: Its colour.
-        marker: Its marker.
         bar: Whether it has an interval, whose open ends are arrows.
     """
 

@@ -51,10 +51,6 @@ class Gpu:
     Args:
         gpu: Index among the GPUs that the process sees.
 
-    Attributes:
-        name: Its name.
-        uuid: Its UUID.
-
     Raises:
         LookupError: If the process sees no such GPU.
         pynvml.NVMLError: If NVML is not to be had.

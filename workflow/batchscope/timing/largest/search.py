@@ -28,7 +28,6 @@ class Try:
     """What came of one batch size.
 
     Attributes:
-        batch_size: Examples in the batch.
         outcome: `fits`, `out_of_memory`, `over_limit`, `killed` or `failed`.
         peak_mb: Most memory taken, in MB. Of a child that was ended it is the most that was
             seen, a lower bound; None where nothing was seen.

@@ -35,10 +35,7 @@ class FrameworkSubject:
     are read in the order 0 to n - 1, whole batches only, epoch after epoch.
 
     Attributes:
-        sweep: The sweep.
-        threads: Threads that the framework uses.
         examples: Training images.
-        fates: Errors that are results, each with its status word.
         training: What makes the updates.
 
     Raises:

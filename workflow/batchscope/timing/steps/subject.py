@@ -37,11 +37,8 @@ class Subject:
         model_file: The user's model file, where the model is not built in.
 
     Attributes:
-        sweep: The sweep.
-        threads: Threads that TensorFlow uses.
         model: The Keras model.
         examples: Training images.
-        fates: Errors that are results, each with its status word.
 
     Raises:
         UserError: If the data are missing, or are fewer than the largest batch.

@@ -15,8 +15,6 @@ class Subject(Protocol):
     """A sweep, ready to be timed; to be entered as a context.
 
     Attributes:
-        sweep: The sweep.
-        threads: Threads that its steps use.
         examples: Training examples of an epoch.
         fates: Errors of a step that are the result of its batch size and not a failure of the
             job, each with its status word.
