@@ -13,7 +13,7 @@ from matplotlib.path import Path as Outline
 from batchscope import figures, wording
 from batchscope.analysis import intervals
 from batchscope.catalogue import run_factors
-from batchscope.figures import best_learning_rate, landscape, landscape_lines, learning_rate, line
+from batchscope.figures import landscape, landscape_lines, line
 from batchscope.figures.drawing import words
 from drawing import drawn, reread, texts
 
@@ -21,13 +21,7 @@ SIZES = (32, 64, 128, 256)
 FACTORS = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
 FACTORS |= {"dataset": "digits", "model": "small_cnn", "batch_size": 32, "seed": 0}
 FACTORS |= {"learning_rate": 0.05, "optimizer": "sgd", "epochs": 40}
-MODULES = {
-    "line": line,
-    "landscape": landscape,
-    "landscape_lines": landscape_lines,
-    "learning_rate": learning_rate,
-    "best_learning_rate": best_learning_rate,
-}
+NAMES = ("line", "landscape", "landscape_lines", "learning_rate", "best_learning_rate")
 EMPTY = pandas.DataFrame(columns=["run", *run_factors.FACTORS, "status"])
 
 
@@ -152,9 +146,9 @@ SHAPES = {
 @pytest.mark.slow
 def test_every_shape_of_experiment(shape):
     made = Tables(SHAPES[shape], points=9, directions=2)
-    for name, module in MODULES.items():
+    for name in NAMES:
         drawing, frame = drawn(name, made, rendered=True)
-        found = module.found(frame)
+        found = figures.FIGURES[name].found(frame)
         assert found == "" or found.endswith(".")
         if shape == "all_diverged":
             assert found == ""
