@@ -92,7 +92,7 @@ def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float,
     return float(np.median(averages)), float(ends[0]), float(ends[1])
 
 
-def ratio_interval(values: Any, to: Any, confidence: float = 0.95) -> Interval:
+def ratio_interval(values: Any, to: Any) -> Interval:
     """Returns the geometric mean of paired ratios and its t-interval on the logarithmic scale.
 
     Args:
@@ -105,7 +105,7 @@ def ratio_interval(values: Any, to: Any, confidence: float = 0.95) -> Interval:
     """
     values, to = np.broadcast_arrays(np.asarray(values, float), np.asarray(to, float))
     usable = np.isfinite(values) & np.isfinite(to) & (values > 0) & (to > 0)
-    logs = t_interval(np.log(values[usable]) - np.log(to[usable]), confidence)
+    logs = t_interval(np.log(values[usable]) - np.log(to[usable]))
     return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)
 
 

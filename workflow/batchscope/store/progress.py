@@ -24,15 +24,11 @@ _SILENT = 60.0  # seconds without an update after which its age is shown
 
 
 class Teller:
-    """Tells how far one training is.
+    """Tells how far one training is."""
 
-    Args:
-        seconds: At least, between two words.
-    """
-
-    def __init__(self, folder: Path, epochs: int, steps: int, seconds: float = SECONDS) -> None:
+    def __init__(self, folder: Path, epochs: int, steps: int) -> None:
         self._path = folder / FILE
-        self._epochs, self._steps, self._seconds = epochs, steps, seconds
+        self._epochs, self._steps = epochs, steps
         self._started = self._told = self._logged = time.monotonic()
         self._begun: tuple[float, int] | None = None  # when, and after how many updates
 
@@ -50,7 +46,7 @@ class Teller:
         now, done = time.monotonic(), epoch * self._steps + step
         if self._begun is None:  # what went before was compilation, or another process
             self._begun = (now, done)
-        if now - self._told < self._seconds:
+        if now - self._told < SECONDS:
             return
         self._told = now
         said = f"epoch {epoch + (step > 0)} of {self._epochs}"

@@ -73,9 +73,7 @@ def rounds(
         ]
 
 
-def calibrate(
-    run_steps: RunSteps, block_seconds: float, unit: int = 1, warm_up: float = WARM_UP_SECONDS
-) -> int:
+def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
     """Warms a configuration up; returns the steps that take at least `block_seconds`.
 
     The first steps trace, allocate and fill caches: none of them is ever part of a block.
@@ -84,14 +82,15 @@ def calibrate(
         run_steps: Runs so many steps; returns the seconds that they took.
         block_seconds: Least seconds of a block.
         unit: Steps of one call into the graph: a block has a multiple of them.
-        warm_up: Least seconds to run before anything counts.
     """
     run_steps(unit)  # traces, perhaps for longer than the warm-up takes
     spent, done, steps = 0.0, 0, unit
-    while spent < warm_up or done < 3:
+    while spent < WARM_UP_SECONDS or done < 3:
         taken = run_steps(steps)
         spent, done = spent + taken, done + steps
-        if taken < warm_up / 8:  # a step of a fraction of a millisecond is called less often
+        if (
+            taken < WARM_UP_SECONDS / 8
+        ):  # a step of a fraction of a millisecond is called less often
             steps *= 2
     steps = unit
     while (taken := run_steps(steps)) < block_seconds:
