@@ -188,6 +188,7 @@ def test_figures_follow_from_measures():
     assert "training_time" in figures.available(["throughput"], [], [1, 5])
 
 
+@pytest.mark.slow
 def test_an_experiment_without_measures(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
     figures.write(folder, figures.available([]), tmp_path / "figures")
@@ -316,7 +317,7 @@ def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
         for optimizer, rate in (("sgd", 0.05), ("adam", 0.001))
         for method in ("plain", "robust", "conservative")
     ]
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases), only=["runs"])
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases), only=["runs", "published"])
     drawing, _ = drawing_of("accuracy", folder)
     titles = [axes.get_title("left").split(", ")[-1] for axes in drawing.axes]
     assert titles == ["SGD"] * 3 + ["Adam"] * 3

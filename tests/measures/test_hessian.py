@@ -83,6 +83,7 @@ def test_products_are_bounded_and_the_estimate_has_an_honest_error(iterations):
     assert 0.5 < found.value <= 1.0
 
 
+@pytest.mark.slow
 def test_error_is_the_norm_of_the_residual():
     matrix = symmetric(np.linspace(0.0, 1.0, 300))
     seen = []

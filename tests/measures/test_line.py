@@ -158,6 +158,7 @@ def test_subset_of_examples(plain):
     assert record["test_accuracy"][0] * 25 == pytest.approx(round(record["test_accuracy"][0] * 25))
 
 
+@pytest.mark.slow
 def test_twice_the_same_bytes(plain, tmp_path):
     for name in ("one", "two"):
         written(*plain, measure_settings.settings_name("line", {"points": 3}), tmp_path / name)
@@ -197,6 +198,7 @@ def normalised(tmp_path_factory):
     return results, *pair(results, model_file, token), model_file
 
 
+@pytest.mark.slow
 def test_ends_are_evaluations_after_the_same_estimate(normalised):
     from batchscope.measures import batch_norm
 

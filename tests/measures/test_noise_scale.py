@@ -175,6 +175,7 @@ def single_gradients(results, which, indices):
     return np.array(found, np.float64)
 
 
+@pytest.mark.slow
 def test_a_loop_over_single_examples_gives_the_same(results, tmp_path):
     record = written(results, tmp_path)
     assert record["status"] == "finished"

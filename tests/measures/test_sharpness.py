@@ -303,6 +303,7 @@ def test_regenerated_blocks_give_the_same_as_memory():
     )
 
 
+@pytest.mark.slow
 def test_measured_alike_in_memory_and_in_blocks():
     n = 2000
     function = logistic(n)

@@ -126,6 +126,7 @@ def test_the_convolutions_are_found(kind, request):
     assert not set(ops) & trace.NOT_COMPUTE
 
 
+@pytest.mark.slow
 def test_a_loop_in_the_graph_computes_more_of_its_time(graph, eager):
     assert graph[2]["compute_share"] > eager[2]["compute_share"]
 

@@ -27,6 +27,7 @@ def busy(seconds: float, of_process: bool = False) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_busy_loop_and_a_sleep():
     with Sampler(interval=0.05, cores=2) as running:
         with running.phase("work", "busy"):

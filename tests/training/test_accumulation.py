@@ -56,11 +56,13 @@ def test_pieces_give_the_weights_of_one_piece_to_rounding(piece, optimizer):
     assert own.hits == totals.hits
 
 
+@pytest.mark.slow
 def test_a_batch_in_one_piece_has_its_very_bits():
     for piece in (10, 16):
         np.testing.assert_array_equal(trained(piece)[0], trained(0)[0])
 
 
+@pytest.mark.slow
 def test_dropout_and_augmentation_draw_anew_for_every_piece():
     masked = trained(5, dropout=0.5)[0]
     assert np.array_equal(masked, trained(5, dropout=0.5)[0])

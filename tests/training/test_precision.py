@@ -90,6 +90,7 @@ def test_penalties_of_any_width_are_added_in_float32():
     assert {each.dtype for each in losses.penalties(model)} == {tf.float32}
 
 
+@pytest.mark.slow
 def test_an_update_whose_gradient_overflows_is_left_out_and_the_scale_halved():
     model, optimizer, _ = trained("mixed_float16", steps=1)
     assert float(optimizer.dynamic_scale.numpy()) == 2.0**15
