@@ -341,6 +341,7 @@ def test_the_plan_tells_them(tmp_path, study):
     assert lines[-2:] == [f"Warning: {SKIPPED}", f"Warning: {RARE}"]
 
 
+@pytest.mark.slow
 def test_the_report_tells_them(tmp_path):
     study, results, path = report_example.write(tmp_path, seeds=2, troubles=False)
     (token,) = study.datasets

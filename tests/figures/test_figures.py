@@ -343,6 +343,7 @@ def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
     assert "no GPU" in texts(alone)
 
 
+@pytest.mark.slow
 def test_a_title_wider_than_its_panel_is_broken(tmp_path):
     folder = tables_of(
         tmp_path, synthetic.grid([16, 64], [0], cases=RATES), only=["runs", "history"]

@@ -277,6 +277,7 @@ def test_a_surface_is_drawn_the_right_way_round():
     assert np.ptp(inner[:, 1]) > 4 * np.ptp(inner[:, 0])  # a is across, and matters most
 
 
+@pytest.mark.slow
 def test_few_surfaces_are_all_shown_and_of_many_one_seed():
     drawing, frame = drawn("landscape", Tables(runs(sizes=(32, 256)), points=5))
     assert len(drawing.axes) == 6 + 1
@@ -290,6 +291,7 @@ def test_few_surfaces_are_all_shown_and_of_many_one_seed():
     assert set(frame["batch_size"]) == {16, 256}
 
 
+@pytest.mark.slow
 def test_every_plane_of_a_run_is_shown_where_there_is_room():
     made = Tables(runs(sizes=(32, 256), seeds=(0, 1)), points=5)
     one = made.landscapes

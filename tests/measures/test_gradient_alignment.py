@@ -220,6 +220,7 @@ def test_record(results, tmp_path):
     assert record["subset"]["examples"] == record["subset"]["available"] == COUNTS["train"]
 
 
+@pytest.mark.slow
 def test_single_norm_is_that_of_the_gradients(results, tmp_path):
     from batchscope.measures import sharpness
 

@@ -312,6 +312,7 @@ def interrupted(monkeypatch, stop=None):
     return calls
 
 
+@pytest.mark.slow
 def test_a_killed_job_goes_on_from_its_rows(results, tmp_path, monkeypatch):
     whole, _ = measured(results, tmp_path)
     monkeypatch.setattr(landscape, "SAVE_SECONDS", 0.0)

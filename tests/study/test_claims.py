@@ -137,6 +137,7 @@ def test_another_machine_is_missed_only_where_it_is_no_requirement():
     assert planned({"type": "comparison", "above": 0, **sides}, requires="machine").warnings == ()
 
 
+@pytest.mark.slow
 def test_too_few_seeds_ever_to_decide_it_are_told():
     value = {"type": "value", "above": 0.5}
     assert planned(FALLS, value).warnings == ()

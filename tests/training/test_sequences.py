@@ -44,6 +44,7 @@ def test_a_position_sees_no_later_one():
         assert (moved[position:] > 0).all()
 
 
+@pytest.mark.slow
 def test_loss_is_the_mean_over_positions_and_accuracy_their_share():
     model = transformer()
     probabilities = model(INPUTS).numpy().astype(np.float64)
@@ -57,6 +58,7 @@ def test_loss_is_the_mean_over_positions_and_accuracy_their_share():
     assert np.allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_batch_counts_sequences():
     """One update with 20 of 20 sequences is a step along the gradient of the mean loss."""
     model = transformer()
