@@ -84,7 +84,7 @@ def covered(sizes, count, **how):
 
 EVERY_SHAPE = pytest.mark.parametrize(
     ("count", "sizes"),
-    itertools.product((5, 9), (SPARSE, POWERS, POWERS[2::2])),
+    list(itertools.product((5, 9), (SPARSE, POWERS, POWERS[2::2]))),
 )
 
 
