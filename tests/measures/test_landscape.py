@@ -274,7 +274,6 @@ def test_points_are_losses_of_the_moved_weights(results, tmp_path):
 
 
 def test_centre_is_the_evaluated_loss(results, tmp_path):
-
     name = measure_settings.settings_name(
         "landscape", {"points": 3, "pairs": 0, "lines": 1, "examples": 0}
     )

@@ -373,9 +373,7 @@ def frameworks(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BATCHSCOPE_FRAMEWORKS", str(tmp_path / "none"))
     raw = {
-        "study": "timed",
-        "machine": "desktop",
-        "machines": {"cluster": {"results": "elsewhere"}},
+        **STUDY,
         "defaults": {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"},
         "experiments": {
             "machine": {

@@ -221,7 +221,6 @@ def test_a_lead_in_is_of_whole_calls_into_the_graph():
     [("dataset", 0.0, False), ("prefetch", 0.0, True), ("dataset", 0.5, True)],
 )
 def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
-
     images, labels = digits(8)
     made = made_loop(
         "function", linear(3), sgd(), images, labels, 4, pipeline=pipeline, delay_seconds=delay
@@ -230,7 +229,6 @@ def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
 
 
 def test_an_epoch_begins_anew_after_its_last_smaller_batch():
-
     images, labels = digits(50)
     runner = made_loop("graph", linear(3), sgd(), images, labels, 16)
     for start, steps in ((0, 3), (3, 1), (4, 2), (6, 11), (17, 4)):
@@ -242,7 +240,6 @@ def test_an_epoch_begins_anew_after_its_last_smaller_batch():
 
 @pytest.mark.parametrize("name", first(["graph", "function"]))
 def test_whole_batches_leave_an_epochs_rest_out(name):
-
     images, labels = digits(50)
     expected, model = linear(3), linear(3)
     # Of 50 examples, three batches of 16 make an epoch: those of the first 48.
@@ -391,7 +388,6 @@ def test_a_loss_that_is_not_finite_is_not_timed(name):
     ],
 )
 def test_what_does_not_go_together_is_refused(changed, message):
-
     images, labels = digits(20)
     given = {"name": "graph", "images": images, "labels": labels, "batch_size": 8}
     with pytest.raises(ValueError, match=message):
