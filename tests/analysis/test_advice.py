@@ -289,9 +289,6 @@ def test_other_budgets_are_told():
     assert advice_words.card(advice.advise(evidence(trends={"epochs": "none"}))).budgets == ""
 
 
-# --- Rates of error -------------------------------------------------------------------------
-
-
 def simulated(means, count, spread, seeds=6):
     """Yields the verdicts on the seconds of independent studies."""
     given, generator = evidence(means, ACCURATE[: len(means)]), np.random.default_rng(7)

@@ -166,9 +166,6 @@ def test_orders_best_sizes_and_exceptions_by_their_cells():
     assert dips[1][1].effect == pytest.approx(0.8)
 
 
-# --- Verdicts --------------------------------------------------------------------------------
-
-
 def claim(name, one, document="A document", **given) -> Claim:
     return Claim(name, document, "Figure 1", "It falls.", one, **given)
 

@@ -307,9 +307,6 @@ def test_what_holds_of_trainings_alone():
     assert of_training(optimizer="adamw", weight_decay_scaling="linear") == []
 
 
-# In a study.
-
-
 def test_momentum_only_where_an_optimizer_has_it():
     good = config(
         experiment={

@@ -36,9 +36,6 @@ def folder_of(tmp_path, **more):
     return folder, {**source, "split": THIRDS, **more}
 
 
-# Images.
-
-
 @pytest.mark.parametrize(
     ("array", "ending", "what"),
     [
@@ -104,9 +101,6 @@ def test_labels_are_checked_before_they_are_cut_to_32_bits(tmp_path, key):
         assert set(data.labels("train").tolist()) == {0, 1}
     values[key] = LABELS.astype(np.uint64)  # any integers will do
     assert prepared(tmp_path, own(npz(tmp_path, values))).labels("test").dtype == np.int32
-
-
-# Prepared arrays.
 
 
 @pytest.fixture
@@ -232,9 +226,6 @@ def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path, study):
     assert second.endswith(f"Delete {folder / 'record.json'} and run snakemake again.")
 
 
-# Downloads.
-
-
 PAGE = b"<!DOCTYPE html><title>Sign in</title>"
 
 
@@ -295,9 +286,6 @@ def test_a_redirect_that_stays_encrypted_is_followed():
     request = urllib.request.Request("https://example.org/a")
     followed = handler.redirect_request(request, None, 302, "Found", {}, "https://example.org/b")
     assert followed.full_url == "https://example.org/b"
-
-
-# Warnings.
 
 
 def warned(tmp_path):

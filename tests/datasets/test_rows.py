@@ -26,9 +26,6 @@ def csv(tmp_path, text, **more):
     return {"source": "csv", "path": str(tmp_path / "own.csv"), "split": SPLIT, **more}
 
 
-# --- Standardisation -------------------------------------------------------------------------
-
-
 def test_standardised_by_hand():
     table = np.array([[1.0, 7.0, 0.1], [3.0, 7.0, 0.1], [5.0, 7.0, 0.1]])
     mean, deviation = rows.moments(table[:2])
@@ -82,8 +79,6 @@ def test_what_comes_with_scikit_learn(source, features, counts, tmp_path):
     assert found == data.labels("train").tolist()
     assert data.record["class_names"] == loaded.target_names.tolist()
 
-
-# --- Labels ----------------------------------------------------------------------------------
 
 WORDS = np.array(["no", "yes"])
 
@@ -159,9 +154,6 @@ def test_whole_numbers_are_rows_where_it_is_said(tmp_path):
     assert prepared(tmp_path, definition).input_shape == (3,)
     resolved = dataset_definitions.resolve(definition)
     assert dataset_definitions.kind(resolved) == "rows"
-
-
-# --- CSV -------------------------------------------------------------------------------------
 
 
 def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes"), count=40):

@@ -26,9 +26,6 @@ def npz(tmp_path, **values):
     return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": split}
 
 
-# --- A text ----------------------------------------------------------------------------------
-
-
 def test_windows_by_hand():
     found, following = tokens.windows(np.arange(10), 3)
     assert found.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
@@ -95,8 +92,6 @@ def test_the_built_in_text(tmp_path):
 def test_faults_of_a_text(content, more, message, tmp_path):
     assert message in fault(tmp_path, text(tmp_path, content, **more))
 
-
-# --- Arrays ----------------------------------------------------------------------------------
 
 TOKENS = np.arange(200).reshape(20, 10) % 7
 

@@ -37,9 +37,6 @@ def top(matrix, iterations=100):
     return hessian.top_eigenvalue(lambda v: matrix @ v, len(matrix), iterations)
 
 
-# The eigenvalue.
-
-
 @pytest.mark.parametrize(
     "eigenvalues",
     [
@@ -118,9 +115,6 @@ def test_products_that_are_not_finite(bad):
     assert details["converged"] is False
 
 
-# The trace.
-
-
 def test_trace_of_a_diagonal_matrix_is_exact():
     diagonal = np.arange(-3.0, 40.0)
     assert hessian.trace(lambda v: diagonal * v, 43, 2) == (diagonal.sum(), 0.0)
@@ -151,9 +145,6 @@ def test_measure_of_a_quadratic():
     assert details["converged"] and details["parameters"] == 25
     assert details["products"]["trace"] == SETTINGS["probes"]
     assert 5 <= details["products"]["eigenvalue"] <= SETTINGS["iterations"]
-
-
-# Products with the Hessian of a Keras model.
 
 
 def examples(n=40, classes=3, seed=0):
@@ -291,9 +282,6 @@ def test_operation_without_a_second_derivative():
     objective = Objective(model, images, labels, 1 / 16)
     with pytest.raises(LookupError):
         objective.hessian_times(np.ones(objective.size))
-
-
-# The file.
 
 
 written = functools.partial(measured, "hessian")

@@ -38,9 +38,6 @@ def by_pairs(gradients):
     return pairs.mean(), np.trace(np.cov(gradients.T))
 
 
-# The pure functions.
-
-
 def test_four_gradients_exactly():
     found = of_vectors([[3.0, 0.0], [1.0, 0.0], [2.0, 1.0], [2.0, -1.0]])
     assert found[:3] == pytest.approx((11 / 3, 4 / 3, 4 / 11), rel=1e-15)
@@ -123,9 +120,6 @@ def test_equal_gradients_have_no_noise():
 
 def test_gradients_that_are_not_finite():
     assert np.isnan(of_vectors(np.full((4, 2), np.nan))).all()
-
-
-# The file.
 
 
 @pytest.fixture(scope="module")

@@ -151,9 +151,6 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     assert "published.csv" in snakefile.TABLES
 
 
-# The figure `accuracy` ------------------------------------------------------------------------
-
-
 def drawn(folder, numbers, cases=({},), failed=None, sizes=(16, 32, 64)):
     """Returns the figure drawn from its CSV alone, and that frame."""
     runs = synthetic.grid(sizes, [0, 1, 2], cases)

@@ -72,8 +72,6 @@ def test_a_reduced_study_is_smaller_and_has_the_same_experiments(path):
     assert len(reduced.runs) <= len(full.runs)
 
 
-# --- The reduced form of Chang and Pathak ----------------------------------------------------
-
 FEW = {"surfaces", "rules", "learning_rate"}  # pictures and grids: no verdict is printed
 TIMES = {"parallel"}  # compares times, which have no seeds
 

@@ -43,8 +43,6 @@ def test_the_newest_profile_is_read(tmp_path):
     assert profile.read(tmp_path)["seconds"] == pytest.approx(20e-6)
 
 
-# Real profiles
-
 STEPS = 12
 
 

@@ -120,8 +120,6 @@ class Jobs:
         if subprocess.run([sys.executable, *step, "--scale", self.scale]).returncode:
             sys.exit(1)
 
-    # Files ---------------------------------------------------------------------------------
-
     @property
     def folder(self) -> str:
         """Folder of the study's tables and figures."""
@@ -309,8 +307,6 @@ class Jobs:
         wanted += map(Path, self.data_records())
         logs = {job_files.log_path(RESULTS, path) for path in wanted if not path.exists()}
         return sorted(log.as_posix() for log in logs if log.exists())
-
-    # Per job -------------------------------------------------------------------------------
 
     def note_epochs(self) -> None:
         """Tells the trainings which weights before their last the study reads."""

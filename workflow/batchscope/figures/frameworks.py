@@ -148,9 +148,6 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(part for part in parts if part)
 
 
-# Drawing -------------------------------------------------------------------------------------
-
-
 def _sizes(own: pandas.DataFrame, theirs: pandas.DataFrame) -> list[int]:
     """Returns the batch sizes of the axes: the same in both rows, so that they can be compared."""
     measured = own[~own["status"].isin(WORDS)]
@@ -256,9 +253,6 @@ def _absent(rows: pandas.DataFrame) -> bool:
     return bool(rows["status"].isin(WORDS).all()) and len(rows) > 0
 
 
-# Notes ---------------------------------------------------------------------------------------
-
-
 def _subject_note(own: pandas.DataFrame) -> str:
     """Returns the machine and the framework, where the legend names neither."""
     named = own["framework"].dropna().unique().tolist()
@@ -300,9 +294,6 @@ def _absent_note(own: pandas.DataFrame) -> str:
             start = f"{wording.capital(word)}, and so not measured{where}"
             notes.append(f"{start}: {'; '.join(told)}.")
     return " ".join(notes)
-
-
-# Sentences -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

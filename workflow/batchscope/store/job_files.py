@@ -278,9 +278,6 @@ def needed_data(study: plan.Study) -> list[str]:
     return [token for token in study.datasets if token in needed]
 
 
-# --- Weights after an epoch ------------------------------------------------------------------
-
-
 def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
     """Returns the epoch before the last whose weights a measure reads; None for most."""
     return kept_epochs.read_by(measure, _epoch(measure, settings), horizon)

@@ -259,9 +259,6 @@ def _experiment(
     )
 
 
-# --- For people ----------------------------------------------------------------------------
-
-
 def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -> str:
     """Returns an overview as text."""
     total = found.total

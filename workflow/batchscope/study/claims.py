@@ -331,9 +331,6 @@ def _figure(
     return next(iter([*of_table, *of_column, *experiment.figures]), "")
 
 
-# --- What the grid can decide ---------------------------------------------------------------
-
-
 def _grid(
     experiment: Experiment, runs: Mapping[str, Run], machines: tuple[str, ...]
 ) -> list[dict[str, Any]]:

@@ -167,8 +167,6 @@ class _Planner:
         self.kinds: dict[str, str | None] = {}  # what its examples are, by data set
         self.reader = Reader(self.findings, self.datasets, self.models)
 
-    # Sections.
-
     def study(self) -> Study | None:
         self._read_datasets()
         self._read_models()
@@ -259,8 +257,6 @@ class _Planner:
         stated = self.config.get("claims")
         return claims.read(self.findings, stated, experiments, self.runs, machines)
 
-    # Experiments.
-
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
         place, reader = grid.place, self.reader
         measures, between = experiment_keys.measures(
@@ -334,8 +330,6 @@ class _Planner:
     def _sound(self, grid: grids.Grid) -> bool:
         """Whether an experiment, and what it has of the defaults, can be expanded."""
         return grid.complete and not self.findings.broken(grid.place, *grid.inherited)
-
-    # Runs and sweeps.
 
     def _max_runs(self) -> int:
         try:
