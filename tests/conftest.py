@@ -11,11 +11,20 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Starts with the files that take minutes: no process is left with one of them at the end.
+# Fixtures that train, or start a process, and whatever test has them.
+SLOW = {"digits", "dropout_run", "from_a_shell", "submissions"}
 
-    First of all with those that wait for a cluster: the other process has the machine meanwhile.
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as `slow` what a fixture makes so, and starts with the files that take minutes.
+
+    So no process is left with one of them at the end. First of all with those that wait for a
+    cluster: the other process has the machine meanwhile.
     """
+    for item in items:
+        if SLOW & set(item.fixturenames):
+            item.add_marker("slow")
     marked = {
         name: {item.path for item in items if item.get_closest_marker(name)}
         for name in ("slurm", "slow")

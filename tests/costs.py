@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import cProfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -15,6 +15,12 @@ def calls(work: Callable[..., object], *arguments: object, **options: object) ->
     return returned, sum(entry.callcount for entry in profile.getstats())
 
 
-def draws(few: int, many: int) -> pytest.MarkDecorator:
-    """Runs a simulated rate with few draws, and as `slow` with as many as tell it apart."""
-    return pytest.mark.parametrize("draws", [few, pytest.param(many, marks=pytest.mark.slow)])
+def draws(count: int) -> pytest.MarkDecorator:
+    """Simulates a rate, as `slow`, with as many draws as tell it apart."""
+    return pytest.mark.parametrize("draws", [pytest.param(count, marks=pytest.mark.slow)])
+
+
+def first(values: Iterable[object]) -> list[object]:
+    """Returns the values of a parameter, of which the first is quick and the others `slow`."""
+    quick, *others = values
+    return [quick, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]

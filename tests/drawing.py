@@ -3,14 +3,10 @@
 import io
 
 import matplotlib.text
-import pytest
 
 from batchscope import figures
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import canvas
-
-# Laying a figure out costs more than drawing it: the quick tests do so for one shape of each.
-LAID_OUT = pytest.mark.parametrize("laid_out", [False, pytest.param(True, marks=pytest.mark.slow)])
 
 
 def reread(frame):

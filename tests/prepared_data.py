@@ -40,6 +40,14 @@ def fault(tmp_path, definition, name="own"):
     return str(caught.value)
 
 
+def read(tmp_path, definition):
+    return prepared(tmp_path, dataset_definitions.resolve(definition))
+
+
+def refused(tmp_path, definition):
+    return fault(tmp_path, dataset_definitions.resolve(definition))
+
+
 def npz(tmp_path, values, without=None):
     path = tmp_path / "own.npz"
     np.savez(path, **{key: value for key, value in values.items() if key != without})

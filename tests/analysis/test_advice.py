@@ -289,9 +289,6 @@ def test_other_budgets_are_told():
     assert advice_words.card(advice.advise(evidence(trends={"epochs": "none"}))).budgets == ""
 
 
-# --- Rates of error -------------------------------------------------------------------------
-
-
 def simulated(means, count, spread, seeds=6):
     """Yields the verdicts on the seconds of independent studies."""
     given, generator = evidence(means, ACCURATE[: len(means)]), np.random.default_rng(7)
@@ -302,13 +299,13 @@ def simulated(means, count, spread, seeds=6):
         yield [each.verdict for each in said.judged[advice.SECONDS]]
 
 
-@draws(20, 150)
+@draws(150)
 def test_equal_sizes_are_rarely_called_beyond(draws):
     shown = [("beyond" in verdicts) for verdicts in simulated([1.0] * 4, draws, 0.05)]
     assert np.mean(shown) <= 0.02
 
 
-@draws(50, 300)
+@draws(300)
 def test_a_size_at_the_margin_is_called_within_or_beyond_in_five_percent_each(draws):
     # The second one takes exactly 10 % longer: both tests stand at their boundary.
     found = [verdicts[1] for verdicts in simulated([1.0, 1.1], draws, 0.02)]

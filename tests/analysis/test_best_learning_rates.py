@@ -144,7 +144,7 @@ def test_the_resolution_is_half_a_step_at_every_batch_size():
 
 @pytest.mark.parametrize("spread", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("step", [1, 2])
-@draws(30, 100)
+@draws(100)
 def test_the_interval_of_the_exponent_covers(step, spread, draws):
     """Optima that fall anywhere between the rates; their luck by seed, in doublings."""
     rng, sizes, covered = np.random.default_rng(5), [32, 64, 128, 256], 0

@@ -174,7 +174,7 @@ FALSE = {
 
 
 @pytest.mark.parametrize("kind", FALSE)
-@costs.draws(60, 600)
+@costs.draws(600)
 def test_what_is_false_is_shown_in_five_percent_at_most(kind, draws):
     generator = np.random.default_rng(20)
     found = [FALSE[kind](generator) for _ in range(draws)]
@@ -183,7 +183,7 @@ def test_what_is_false_is_shown_in_five_percent_at_most(kind, draws):
     assert np.mean([tested.p_against < 0.05 for tested in found]) <= most
 
 
-@costs.draws(30, 200)
+@costs.draws(200)
 def test_a_margin_that_is_met_and_a_clear_effect_are_found(draws):
     generator = np.random.default_rng(21)
     close = [claim_tests.equivalence(0.1 * nothing(generator), 1.0).p for _ in range(draws)]

@@ -247,10 +247,11 @@ def test_what_cannot_be_fitted(sizes, updates, expected):
     "critical, noise, seeds, least, most",
     [
         (60, 0.1, 1, 0.93, 0.97),
-        pytest.param(300, 0.03, 1, 0.93, 0.97, marks=pytest.mark.slow),
+        (300, 0.03, 1, 0.93, 0.97),
         (60, 0.1, 4, 0.95, 1.0),
     ],
 )
+@pytest.mark.slow
 def test_how_often_the_interval_holds_the_truth(critical, noise, seeds, least, most):
     """One seed: the profile's 95 %. Several: the wider of two holds it more often."""
     rng, sizes = np.random.default_rng(11), POWERS[3:10]

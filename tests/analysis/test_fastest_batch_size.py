@@ -58,6 +58,7 @@ def test_the_error_of_two_sources():
     assert ratios == pytest.approx((math.exp(error), math.exp(error)))
 
 
+@pytest.mark.slow
 def test_how_often_its_interval_holds_the_truth():
     sizes, rng, held = 2.0 ** np.arange(3, 10), np.random.default_rng(3), 0
     for _ in range(200):

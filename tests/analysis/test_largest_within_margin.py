@@ -149,7 +149,7 @@ def test_a_size_with_a_failed_run_is_compared_with_none():
         ((1, 0, 0, 1, 1), 10),
     ],
 )
-@draws(30, 100)
+@draws(100)
 def test_wrong_verdicts_are_rare(losses, spread, draws):
     """In margins: true losses of the sizes; standard deviation of a paired difference.
 

@@ -166,9 +166,6 @@ def test_orders_best_sizes_and_exceptions_by_their_cells():
     assert dips[1][1].effect == pytest.approx(0.8)
 
 
-# --- Verdicts --------------------------------------------------------------------------------
-
-
 def claim(name, one, document="A document", **given) -> Claim:
     return Claim(name, document, "Figure 1", "It falls.", one, **given)
 
@@ -286,7 +283,7 @@ def test_a_grid_without_the_cells_is_told():
     assert nothing["missing"]["one"] == "results of gap"
 
 
-@costs.draws(30, 200)
+@costs.draws(200)
 def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anything(draws):
     """Six seeds, four series of noise: every claim lies at its own bound."""
     generator = np.random.default_rng(5)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from batchscope.analysis import chosen_rates, paired_tests, relabelled_trends
-from costs import draws
 
 
 def cubes(random, sizes=4, rates=3, seeds=6):
@@ -18,12 +17,24 @@ def cubes(random, sizes=4, rates=3, seeds=6):
     return losses, values
 
 
-def test_one_true_trend_has_the_smallest_p():
-    random = np.random.default_rng(0)
-    losses, _ = cubes(random)
+def unequal(random):
+    """Three rates of two sizes, a fourth of two others: no better, and so no reason for a trend."""
+    losses, values = cubes(random)
+    more = [
+        np.concatenate([each, each[:, 2:] + 1 + random.random((4, 1, 6))], 1)
+        for each in (losses, values)
+    ]
+    for each in more:
+        each[:2, 3] = np.nan
+    return more
+
+
+@pytest.mark.parametrize(("made", "seed"), [(cubes, 0), (unequal, 7)])
+def test_one_true_trend_has_the_smallest_p(made, seed):
+    random = np.random.default_rng(seed)
+    losses, _ = made(random)
     values = np.arange(4.0)[:, None, None] + 0.01 * random.random(losses.shape)
-    rises, falls, any_ = relabelled_trends.p_values(losses, values, False, 999)
-    assert (rises, falls) == (0.001, 1.0) and any_ == 0.001
+    assert relabelled_trends.p_values(losses, values, False, 999) == (0.001, 1.0, 0.001)
 
 
 def test_without_a_difference_of_rates_it_is_the_exact_test():
@@ -53,17 +64,22 @@ def test_the_labels_as_they_are_read_what_is_told(by_others):
     assert page[0] == (ranks * np.arange(4)[:, None]).sum()
 
 
-@draws(60, 400)
-def test_equal_sizes_seldom_have_a_trend_where_page_often_sees_one(draws):
-    random, wrong, naive = np.random.default_rng(3), 0, 0
+@pytest.mark.parametrize(
+    ("made", "seed", "draws", "deviations", "often"),
+    [(cubes, 3, 400, 3, 0.2), (unequal, 6, 300, 2, 0.15)],
+)
+@pytest.mark.slow
+def test_without_an_effect_there_is_seldom_a_trend_where_page_often_sees_one(
+    made, seed, draws, deviations, often
+):
+    random, wrong, naive = np.random.default_rng(seed), 0, 0
     for _ in range(draws):
-        losses, values = cubes(random)
+        losses, values = made(random)
         wrong += min(relabelled_trends.p_values(losses, values, False, 199)[:2]) < 0.025
-        index = chosen_rates.by_lowest(losses).index
-        read = values[np.arange(4), index].T
+        read = values[np.arange(4), chosen_rates.by_lowest(losses).index].T
         naive += min(paired_tests.page_trend(read, way) for way in ("rises", "falls")) < 0.025
-    assert wrong / draws <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
-    assert naive / draws > 0.2
+    assert wrong / draws <= 0.05 + deviations * math.sqrt(0.05 * 0.95 / draws)
+    assert naive / draws > often
 
 
 def test_rates_of_their_own_count_by_their_order():
@@ -86,38 +102,6 @@ def test_what_cannot_be_relabelled():
     assert relabelled_trends.chosen_at_all(losses)
     few = losses[:, :2, :1], values[:, :2, :1]
     assert np.isnan(relabelled_trends.p_values(*few, False)).all()
-
-
-def unequal(random, effect=0.0):
-    """Three rates of two sizes, a fourth of two others: no better, and so no reason for a trend."""
-    losses, values = (each + effect * np.arange(4)[:, None, None] for each in cubes(random))
-    more = [
-        np.concatenate([each, each[:, 2:] + 1 + random.random((4, 1, 6))], 1)
-        for each in (losses, values)
-    ]
-    for each in more:
-        each[:2, 3] = np.nan
-    return more
-
-
-@draws(40, 300)
-def test_sizes_with_more_rates_seldom_have_a_trend_for_it(draws):
-    random, wrong, naive = np.random.default_rng(6), 0, 0
-    for _ in range(draws):
-        losses, values = unequal(random)
-        wrong += min(relabelled_trends.p_values(losses, values, False, 199)[:2]) < 0.025
-        read = values[np.arange(4), chosen_rates.by_lowest(losses).index].T
-        naive += min(paired_tests.page_trend(read, way) for way in ("rises", "falls")) < 0.025
-    assert wrong / draws <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / draws)
-    assert naive / draws > 0.15
-
-
-def test_a_true_trend_is_found_with_unequal_numbers_of_rates():
-    random = np.random.default_rng(7)
-    losses, _ = unequal(random)
-    values = np.arange(4.0)[:, None, None] + 0.01 * random.random(losses.shape)
-    rises, falls, any_ = relabelled_trends.p_values(losses, values, False, 999)
-    assert (rises, falls, any_) == (0.001, 1.0, 0.001)
 
 
 def test_the_p_is_the_largest_of_all_ways_to_take_as_many_rates():

@@ -84,16 +84,11 @@ def covered(sizes, count, **how):
 
 EVERY_SHAPE = pytest.mark.parametrize(
     ("count", "sizes"),
-    [
-        (5, SPARSE),
-        *(
-            pytest.param(count, sizes, marks=pytest.mark.slow)
-            for count, sizes in ((9, SPARSE), *itertools.product((5, 9), (POWERS, POWERS[2::2])))
-        ),
-    ],
+    list(itertools.product((5, 9), (SPARSE, POWERS, POWERS[2::2]))),
 )
 
 
+@pytest.mark.slow
 @EVERY_SHAPE
 def test_intervals_cover_noise_of_blocks_and_of_sizes(sizes, count):
     """Under noise of the blocks alone conservatively: what rounds have in common counts twice."""
@@ -102,6 +97,7 @@ def test_intervals_cover_noise_of_blocks_and_of_sizes(sizes, count):
     assert covered(sizes, count, noise=0.01, strays=0.03) == pytest.approx([0.95] * 3, abs=0.03)
 
 
+@pytest.mark.slow
 @EVERY_SHAPE
 @pytest.mark.parametrize(
     "how",

@@ -25,7 +25,7 @@ def alone(sizes, seconds):
 @pytest.mark.parametrize("sizes", [DENSE, SPARSE], ids=["dense", "sparse"])
 @pytest.mark.parametrize("q", step_stairs.STAIRS)
 @pytest.mark.parametrize("noise", [0.002, 0.05])
-@draws(30, 100)
+@draws(100)
 def test_stairs_are_found(sizes, q, noise, draws):
     many = [alone(sizes, noisy(stairs(sizes, q), noise, seed)) for seed in range(draws)]
     assert sum((one.winner, one.best.q) == ("staircase", q) for one in many) >= 0.95 * draws
@@ -36,7 +36,7 @@ def test_stairs_are_found(sizes, q, noise, draws):
 
 
 @pytest.mark.parametrize("sizes", [DENSE, SPARSE], ids=["dense", "sparse"])
-@draws(200, 1000)
+@draws(1000)
 def test_a_line_is_called_a_staircase_in_less_than_one_experiment_of_twenty(sizes, draws):
     """Experiments of two configurations each, one with much fixed cost and noise."""
     winners = []
@@ -50,7 +50,7 @@ def test_a_line_is_called_a_staircase_in_less_than_one_experiment_of_twenty(size
     assert sum(hidden == "not resolved" for _, hidden in winners) > 0.5 * draws
 
 
-@draws(400, 1000)
+@draws(1000)
 def test_p_is_as_often_below_a_level_as_the_level_says(draws):
     p = [alone(SPARSE, noisy(20 + SPARSE, 0.02, seed)).best for seed in range(draws)]
     assert np.mean([one.p < 0.5 for one in p]) == pytest.approx(0.5, abs=0.06)

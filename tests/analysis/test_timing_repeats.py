@@ -47,6 +47,7 @@ def test_a_single_job_stays_as_it_is():
     assert beside["seconds_q3"] == 4.5 and beside["cost_high"] == 9 and pandas.isna(beside["knee"])
 
 
+@pytest.mark.slow
 def test_twice_the_median_p_errs_no_more_often_than_it_says():
     """Of jobs without any effect that share most of their noise."""
     generator = np.random.default_rng(5)

@@ -215,7 +215,7 @@ def test_relabelled_batch_sizes_keep_their_epochs():
     assert (shuffled["epochs"] == shuffled["batch_size"] // 2).all()
 
 
-@draws(4, 30)
+@draws(30)
 def test_relabelled_batch_sizes_seldom_get_a_verdict(draws):
     """Labels shuffled within each seed: no size is better, and few studies may say one is.
 

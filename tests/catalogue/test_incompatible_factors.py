@@ -307,9 +307,6 @@ def test_what_holds_of_trainings_alone():
     assert of_training(optimizer="adamw", weight_decay_scaling="linear") == []
 
 
-# In a study.
-
-
 def test_momentum_only_where_an_optimizer_has_it():
     good = config(
         experiment={
@@ -334,27 +331,6 @@ def method_problems(**varied):
         (
             {"method": "robust", "gamma": 2},
             "gamma: received 2.0 with method robust; it is expected of conservative alone.",
-        ),
-        (
-            {"method": "plain", "inner_steps": 3},
-            "inner_steps: received 3 with method plain; it is expected of conservative alone.",
-        ),
-        (
-            {"method": "conservative", "rho": 0.1},
-            "rho: received 0.1 with method conservative; it is expected of robust alone.",
-        ),
-        (
-            {"method": "robust", "replicas": 2, "rho": 0.1},
-            "method: received robust with 2 replicas; plain is expected, or 1 replica.",
-        ),
-        (
-            {"augmentation": "random", "replicas": 2},
-            "augmentation: received random with 2 replicas; none is expected, or 1 replica.",
-        ),
-        (
-            {"method": "conservative", "warmup_epochs": 1, "learning_rate_scaling": "linear"},
-            "warmup_epochs: received 1 with method conservative, whose inner steps would count as "
-            "updates; 0 is expected.",
         ),
         ({"augmentation": "flip"}, "augmentation: received 'flip'; one of none, crop, random is"),
     ],

@@ -19,8 +19,6 @@ from batchscope.errors import UserError
 from batchscope.store import records
 from prepared_data import SPLIT, fault, little_mnist, npz, prepared
 
-# Splits.
-
 
 def test_sizes_are_those_of_the_plan():
     drawn = ("validation", "test")
@@ -84,9 +82,6 @@ def test_a_split_without_test_or_class_is_refused():
         splits.assign("here", np.array([0, 1] * 9), 3, {"validation": 2}, ("validation",), False)
 
 
-# Digits.
-
-
 def test_digits(tmp_path):
     data = prepared(tmp_path, dataset_definitions.resolve({"source": "digits"}), "digits")
     assert data.scale == 1 / 16 and data.classes == 10 and data.input_shape == (8, 8, 1)
@@ -128,9 +123,6 @@ def test_the_same_definition_gives_the_same_bytes_and_another_seed_others(tmp_pa
     assert prepared(tmp_path, definition).record["sha256"] == first
     other = {"source": "digits", "split": SPLIT | {"seed": 1}}
     assert prepared(tmp_path, other).record["sha256"] != first
-
-
-# The user's arrays.
 
 
 def own(path, **more):
@@ -250,9 +242,6 @@ def test_an_array_that_claims_more_than_its_file_holds_is_refused(claimed, tmp_p
     assert (
         "cannot be read (images.npy claims 1000000000000000 bytes and has fewer); an npz" in message
     )
-
-
-# Files.
 
 
 def test_an_unknown_source_lists_the_known_ones(tmp_path):

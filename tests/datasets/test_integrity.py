@@ -36,9 +36,6 @@ def folder_of(tmp_path, **more):
     return folder, {**source, "split": THIRDS, **more}
 
 
-# Images.
-
-
 @pytest.mark.parametrize(
     ("array", "ending", "what"),
     [
@@ -104,9 +101,6 @@ def test_labels_are_checked_before_they_are_cut_to_32_bits(tmp_path, key):
         assert set(data.labels("train").tolist()) == {0, 1}
     values[key] = LABELS.astype(np.uint64)  # any integers will do
     assert prepared(tmp_path, own(npz(tmp_path, values))).labels("test").dtype == np.int32
-
-
-# Prepared arrays.
 
 
 @pytest.fixture
@@ -232,9 +226,6 @@ def test_verify_reads_every_byte_and_names_all_that_changed(tmp_path, study):
     assert second.endswith(f"Delete {folder / 'record.json'} and run snakemake again.")
 
 
-# Downloads.
-
-
 PAGE = b"<!DOCTYPE html><title>Sign in</title>"
 
 
@@ -297,9 +288,6 @@ def test_a_redirect_that_stays_encrypted_is_followed():
     assert followed.full_url == "https://example.org/b"
 
 
-# Warnings.
-
-
 def warned(tmp_path):
     folder, definition = folder_of(tmp_path, split={"train": 0.6, "validation": 0.2, "test": 0.2})
     for number in range(4, 10):
@@ -341,6 +329,7 @@ def test_the_plan_tells_them(tmp_path, study):
     assert lines[-2:] == [f"Warning: {SKIPPED}", f"Warning: {RARE}"]
 
 
+@pytest.mark.slow
 def test_the_report_tells_them(tmp_path):
     study, results, path = report_example.write(tmp_path, seeds=2, troubles=False)
     (token,) = study.datasets

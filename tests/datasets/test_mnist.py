@@ -112,9 +112,6 @@ def test_mnist_faults(tmp_path):
     assert "received validation 50, for 50 examples" in too_many
 
 
-# Downloads.
-
-
 @pytest.fixture
 def server(tmp_path):
     """Serves a folder on this machine; yields the folder, its address and what was asked."""

@@ -5,29 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import labels, looks, rows
-from batchscope.errors import UserError
 from batchscope.store import records
+from prepared_data import SPLIT
+from prepared_data import read as prepared
+from prepared_data import refused as fault
 
-SPLIT = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
 ROWS = np.random.default_rng(0).normal((3, -2, 0), (2, 5, 1), (40, 3))
 LABELS = np.arange(40) % 2
-
-
-def prepared(tmp_path, definition):
-    definition = dataset_definitions.resolve(definition)
-    token = dataset_definitions.token("own", definition)
-    datasets.prepare(token, definition, tmp_path)
-    return datasets.load(tmp_path, token)
-
-
-def fault(tmp_path, definition):
-    with pytest.raises(UserError) as caught:
-        prepared(tmp_path, definition)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def npz(tmp_path, **values):
@@ -38,9 +24,6 @@ def npz(tmp_path, **values):
 def csv(tmp_path, text, **more):
     (tmp_path / "own.csv").write_text(text)
     return {"source": "csv", "path": str(tmp_path / "own.csv"), "split": SPLIT, **more}
-
-
-# --- Standardisation -------------------------------------------------------------------------
 
 
 def test_standardised_by_hand():
@@ -96,8 +79,6 @@ def test_what_comes_with_scikit_learn(source, features, counts, tmp_path):
     assert found == data.labels("train").tolist()
     assert data.record["class_names"] == loaded.target_names.tolist()
 
-
-# --- Labels ----------------------------------------------------------------------------------
 
 WORDS = np.array(["no", "yes"])
 
@@ -173,9 +154,6 @@ def test_whole_numbers_are_rows_where_it_is_said(tmp_path):
     assert prepared(tmp_path, definition).input_shape == (3,)
     resolved = dataset_definitions.resolve(definition)
     assert dataset_definitions.kind(resolved) == "rows"
-
-
-# --- CSV -------------------------------------------------------------------------------------
 
 
 def table(line="{0},{1},{2},{label}", head="a,b,c,class", words=("no", "yes"), count=40):

@@ -5,27 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks, tokens
-from batchscope.errors import UserError
 from batchscope.store import estimates, records
+from prepared_data import read as prepared
+from prepared_data import refused as fault
 
 SPLIT = {"train": 0.5, "validation": 0.25, "test": 0.25}
-
-
-def prepared(tmp_path, definition):
-    definition = dataset_definitions.resolve(definition)
-    token = dataset_definitions.token("own", definition)
-    datasets.prepare(token, definition, tmp_path)
-    return datasets.load(tmp_path, token)
-
-
-def fault(tmp_path, definition):
-    with pytest.raises(UserError) as caught:
-        prepared(tmp_path, definition)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def text(tmp_path, content, **more):
@@ -38,9 +24,6 @@ def npz(tmp_path, **values):
     np.savez(tmp_path / "own.npz", **values)
     split = {"train": 0.6, "validation": 0.2, "test": 0.2}
     return {"source": "npz", "path": str(tmp_path / "own.npz"), "split": split}
-
-
-# --- A text ----------------------------------------------------------------------------------
 
 
 def test_windows_by_hand():
@@ -109,8 +92,6 @@ def test_the_built_in_text(tmp_path):
 def test_faults_of_a_text(content, more, message, tmp_path):
     assert message in fault(tmp_path, text(tmp_path, content, **more))
 
-
-# --- Arrays ----------------------------------------------------------------------------------
 
 TOKENS = np.arange(200).reshape(20, 10) % 7
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from test_figures import texts
 
 from batchscope import figures
 from batchscope.analysis import advice, advice_tables, critical_batch_size, fastest_batch_size
+from drawing import texts
 from made_advice import SIZES, evidence
 
 FIGURE = figures.FIGURES["advice"]

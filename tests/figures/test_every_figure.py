@@ -6,16 +6,30 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from PIL import Image
-from test_figures import AGAINST_BATCH_SIZE, NAMES, RATES, tables_of, texts, two_rates
 
 import synthetic
 from batchscope import figures
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import canvas
-
-__all__ = ["two_rates"]  # a fixture
+from drawing import texts
+from made_figures import NAMES, RATES, tables_of
 
 pytestmark = pytest.mark.slow
+# Figures whose first panel is against batch size.
+AGAINST_BATCH_SIZE = (
+    "best_losses",
+    "accuracy",
+    "accuracy_by_epochs",
+    "generalisation_gap",
+    "time",
+    "training_time",
+    "weight_distance",
+    "weight_distance_by_layer",
+    "displacement",
+    "sharpness",
+    "sam_sharpness",
+    "hessian",
+)
 TO_TARGET = ("critical_batch_size", "fastest_batch_size")
 
 

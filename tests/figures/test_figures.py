@@ -10,53 +10,10 @@ import pytest
 
 import synthetic
 from batchscope import errors, figures
-from batchscope.analysis import intervals, ratio_intervals, run_series
-from batchscope.catalogue.timings import OF_SWEEPS
-from batchscope.figures import update_norms
+from batchscope.analysis import intervals, run_series
 from batchscope.figures.drawing import canvas
 from drawing import texts
-
-RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
-NOISE_TABLES = ("runs", "at_epochs")
-# Figures of trainings; those of timings are tested beside their own tables.
-NAMES = [
-    name
-    for name, figure in figures.FIGURES.items()
-    if not set(figure.entry.measures) & set(OF_SWEEPS)
-]
-# Figures whose first panel is against batch size.
-AGAINST_BATCH_SIZE = (
-    "best_losses",
-    "accuracy",
-    "accuracy_by_epochs",
-    "generalisation_gap",
-    "time",
-    "training_time",
-    "weight_distance",
-    "weight_distance_by_layer",
-    "displacement",
-    "sharpness",
-    "sam_sharpness",
-    "hessian",
-)
-
-
-def tables_of(folder, runs, failed=None, patience=False, measures=None, only=()):
-    """Writes a made-up experiment; returns the folder of its tables, all or some."""
-    planned = synthetic.study(runs, measures)
-    synthetic.write(folder / "results", planned, failed, patience)
-    synthetic.tabulate(folder / "results", planned, folder / "tables", only)
-    return folder / "tables"
-
-
-@pytest.fixture(scope="module")
-def two_rates(tmp_path_factory):
-    """Tables of 5 batch sizes, 6 seeds and 2 rates, with every kind of failure."""
-    runs = synthetic.grid(cases=RATES)
-    failed = {run: "diverged" for run in synthetic.grid([256], [0, 1], RATES[1:])}
-    failed |= {run: "missing" for run in synthetic.grid([64], [5], RATES)}
-    failed |= {run: "out_of_memory" for run in synthetic.grid([256], [5], RATES[:1])}
-    return tables_of(tmp_path_factory.mktemp("two_rates"), runs, failed, patience=True)
+from made_figures import NAMES, RATES, drawing_of, frame_of, tables_of
 
 
 def test_points_means_and_intervals(two_rates):
@@ -162,121 +119,6 @@ def test_one_seed_has_a_mean_and_no_interval(tmp_path):
         assert segment[0, 1] == segment[1, 1]
 
 
-def frame_of(name, folder):
-    figure = figures.FIGURES[name]
-    return figure, figure.select(figures.read(folder))
-
-
-def test_the_ratio_of_epoch_distances_is_paired_by_seed(two_rates):
-    figure, frame = frame_of("epoch_distance", two_rates)
-    left, right = figure.draw(frame).axes[:2]
-    assert left.get_yscale() == "log"
-    assert right.get_title("left") == "Ratio, 16 over 256"
-    rows = frame[(frame["learning_rate"] == 0.05) & (frame["status"] == "finished")]
-    rows = rows[rows["epoch"] == 1]
-    small, large = (
-        rows[rows["batch_size"] == size].set_index("seed")["epoch_distance"] for size in (16, 256)
-    )
-    ratios = (small / large).dropna()
-    assert len(ratios) == 5  # the sixth ran out of memory
-    mean = next(line for line in right.lines if line.get_linewidth() == 1.5)
-    assert mean.get_ydata()[0] == pytest.approx(np.exp(np.log(ratios).mean()))
-
-
-def epochs_of(lengths, **columns):
-    """Returns rows of a history: (batch size, seed) -> how many epochs it has."""
-    rows = [
-        {"batch_size": size, "seed": seed, "status": "finished", "epoch": epoch}
-        for (size, seed), count in lengths.items()
-        for epoch in range(1, count + 1)
-    ]
-    return pandas.DataFrame(rows).astype({"epoch": "Int64"}).assign(**columns)
-
-
-def test_losses_are_compared_in_the_last_epoch_that_all_runs_share():
-    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 4, (256, 1): 6})
-    frame["train_loss"] = 1.0 / frame["epoch"].astype(float) + (frame["batch_size"] == 256)
-    frame["validation_loss"] = frame["seed"] + frame["epoch"].astype(float)
-    found = figures.FIGURES["loss_curves"].found
-    assert found(frame) == (
-        "Mean training loss in epoch 3, the last that all finished runs share, was 0.33 at batch "
-        "size 32 and 1.33 at 256 (2 of 2 seeds). Mean validation loss in that epoch was 3.5 at "
-        "batch size 32 and 3.5 at 256 (2 of 2 seeds)."
-    )
-    # What ended early counts as a seed, and shortens nothing.
-    failed = (frame["batch_size"] == 256) & (frame["seed"] == 1)
-    frame = frame[~(failed & (frame["epoch"] > 1))]
-    frame = frame.assign(status=frame["status"].mask(failed, "diverged"))
-    assert "in epoch 3, " in found(frame) and "(2 of 2 and 1 of 2 seeds)" in found(frame)
-
-
-@pytest.mark.parametrize("axis, unit", [("updates", "updates"), ("examples", "examples")])
-def test_losses_are_compared_where_all_runs_used_as_much(axis, unit):
-    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 8})
-    used = {"updates": {32: 30, 256: 4}, "examples": {32: 1000, 256: 1000}}[axis]
-    frame[axis] = frame["epoch"] * frame["batch_size"].map(used)
-    frame["train_loss"] = frame["epoch"].astype(float)
-    frame["validation_loss"] = 2.0
-    # 32 updates are one epoch of the small batch and eight of the large; 3,000 examples three.
-    most, small, large = {"updates": ("32", 1, 8), "examples": ("3000", 3, 3)}[axis]
-    assert figures.FIGURES[f"loss_curves_by_{axis}"].found(frame) == (
-        f"Mean training loss at the last epoch's end within {most} {unit}, which every finished "
-        f"run has, was {small} at batch size 32 and {large} at 256 (2 of 2 seeds). Mean "
-        "validation loss there was 2 at batch size 32 and 2 at 256 (2 of 2 seeds)."
-    )
-
-
-@pytest.mark.parametrize("axis", ["updates", "examples", "seconds"])
-@pytest.mark.parametrize("base", ["loss_curves", "epoch_distance"])
-def test_a_figure_over_epochs_is_drawn_over_what_was_used(two_rates, base, axis):
-    figure, frame = frame_of(f"{base}_by_{axis}", two_rates)
-    assert figure.entry.along == axis and "{" not in figure.entry.caption
-    history = figures.read(two_rates).history.rename(columns={"step": "updates"})
-    assert sorted(frame[axis].dropna()) == sorted(history[axis].dropna()) and len(frame) > 60
-    drawing = figure.draw(frame)
-    labels = {"updates": "updates", "examples": "examples", "seconds": "time (s)"}
-    assert drawing.axes[-1].get_xlabel() == labels[axis]
-    assert all(axes.get_xscale() == "log" for axes in drawing.axes)
-    column = "train_loss" if base == "loss_curves" else "epoch_distance"
-    size = (frame["batch_size"] == 16) & (frame["learning_rate"] == 0.05)
-    first = frame[size & (frame["status"] == "finished") & (frame["epoch"] == 1)]
-    mean = next(line for line in drawing.axes[0].lines if line.get_linewidth() >= 1.5)
-    assert mean.get_xdata()[0] == first[axis].iloc[0]
-    assert mean.get_ydata()[0] == pytest.approx(first[column].mean())
-
-
-def test_ratios_of_epoch_distances_are_told_where_all_pairs_have_them():
-    frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 6})
-    frame["epoch_distance"] = np.where(frame["batch_size"] == 32, 4.0 ** frame["epoch"], 2.0)
-    assert figures.FIGURES["epoch_distance"].found(frame) == (
-        "The distance within an epoch at batch size 32 over that at 256 was, as geometric mean of "
-        "pairs of a seed, 2 in epoch 1 (2 of 2 seeds) and 32 in epoch 3 (2 of 2 seeds), the last "
-        "that all pairs share."
-    )
-
-
-def test_the_shares_of_update_norms_add_up_to_one(two_rates):
-    figure, frame = frame_of("update_norms", two_rates)
-    axes = figure.draw(frame).axes[0]
-    outlines = [patch.get_data() for patch in axes.patches]
-    assert len(outlines) == 5
-    for outline in outlines:
-        assert outline.values.sum() == pytest.approx(1)
-        assert np.diff(np.log10(outline.edges)) == pytest.approx(0.05)
-    rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 16)]
-    medians = rows.drop_duplicates("seed")["update_norm_median"]
-    marks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "v"]
-    assert marks[0] == pytest.approx(medians.mean())
-
-
-def test_a_bin_that_a_run_does_not_list_holds_none_of_its_updates():
-    rows = pandas.DataFrame({"seed": [0, 0, 1], "share": [0.5, 0.5, 1.0]})
-    edges = 10 ** (np.arange(-40, -36) / 20)
-    rows["low"], rows["high"] = edges[[0, 1, 2]], edges[[1, 2, 3]]
-    found, shares = update_norms._mean_shares(rows[[True, False, True]])
-    assert found == pytest.approx(edges) and shares.tolist() == [0.25, 0.0, 0.5]
-
-
 def test_the_parts_of_the_distance_add_up(two_rates):
     figure, frame = frame_of("displacement", two_rates)
     axes = figure.draw(frame).axes[0]
@@ -303,66 +145,6 @@ def test_alignment_stands_beside_independent_directions(two_rates):
     rows = frame[(frame["learning_rate"] == 0.05) & (frame["batch_size"] == 16)]
     rows = rows[(rows["place"] == "start") & (rows["examples"] == 256)]
     assert start.get_ydata()[-1] == pytest.approx(rows["ratio"].mean())
-
-
-def noise_lines(drawing, size):
-    """Returns x and y of the full and of the hollow marks of one batch size's colour."""
-    lines = drawing.axes[0].lines
-    colour = next(line.get_color() for line in lines if list(line.get_ydata()) == [size, size])
-    marks = [line for line in lines if line.get_color() == colour and line.get_marker() != "None"]
-    hollow = [line for line in marks if line.get_markerfacecolor() == "white"]
-    return tuple(
-        [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in found]
-        for found in ([line for line in marks if line not in hollow], hollow)
-    )
-
-
-def test_the_noise_scale_is_a_ratio_of_means_over_the_training(tmp_path):
-    tables = tables_of(tmp_path, synthetic.grid([16, 256]), only=NOISE_TABLES)
-    figure, frame = frame_of("noise_scale", tables)
-    assert frame["place"].drop_duplicates().tolist() == ["start", "epoch", "end"]
-    drawing = figure.draw(frame)
-    full, hollow = noise_lines(drawing, 16)
-    assert [epoch for epoch, _ in full] == [0, 1, 2, 5, 16]
-    rows = frame[(frame["batch_size"] == 16) & (frame["epoch"] == 5)]
-    expected = rows["gradient_variance"].mean() / rows["gradient_norm_squared"].mean()
-    assert dict(full)[5] == pytest.approx(expected)
-    # At the end the gradient is below its own error: at least so much.
-    rows = frame[(frame["batch_size"] == 16) & (frame["place"] == "end")]
-    columns = [rows["gradient_variance"], rows["gradient_norm_squared"]]
-    assert hollow == [(40, pytest.approx(ratio_intervals.fieller(*columns).low))]
-    curve = next(line for line in drawing.axes[0].lines if len(line.get_xdata()) == 6)
-    assert np.isnan(curve.get_ydata()).tolist() == [False] * 5 + [True]
-    assert {"B = 16", "B = 256"} <= texts(drawing)
-    assert any("Fieller's 95 % intervals" in text for text in texts(drawing))
-    assert not any("Adam" in text for text in texts(drawing))
-    assert "at least" in figure.found(frame) and "(6 of 6 seeds)" in figure.found(frame)
-
-
-def test_the_noise_scale_of_one_seed_may_not_be_resolved(tmp_path):
-    tables = tables_of(tmp_path, synthetic.grid(seeds=[0]), only=NOISE_TABLES)
-    figure, frame = frame_of("noise_scale", tables)
-    drawing = figure.draw(frame)
-    negative = frame[frame["gradient_norm_squared"] < 0]
-    assert len(negative) and negative["gradient_noise_scale"].isna().all()
-    words = [text for text in drawing.findobj(match=lambda one: hasattr(one, "get_text"))]
-    assert sum(one.get_text() == "not resolved" for one in words) == len(negative)
-    for size in negative["batch_size"]:
-        full, hollow = noise_lines(drawing, size)
-        assert 40 not in dict(full) and not hollow
-    assert any("jackknife" in text for text in texts(drawing))
-
-
-def test_the_noise_scale_of_adam_and_without_epochs_between(tmp_path):
-    cases = [{"optimizer": "sgd"}, {"optimizer": "adam"}]
-    runs = synthetic.grid([16, 32], [0, 1], cases)
-    tables = figures.read(tables_of(tmp_path, runs, only=NOISE_TABLES))
-    figure = figures.FIGURES["noise_scale"]
-    frame = figure.select(figures.Tables(runs=tables.runs, at_epochs=tables.at_epochs[:0]))
-    assert set(frame["place"]) == {"start", "end"}
-    drawing = figure.draw(frame)
-    assert any("Adam: of the raw gradients" in text for text in texts(drawing))
-    assert "(Adam) the gradient noise scale was" in figure.found(frame)
 
 
 def test_a_single_seed_shows_the_errors_of_the_curvature_itself(tmp_path):
@@ -406,6 +188,7 @@ def test_figures_follow_from_measures():
     assert "training_time" in figures.available(["throughput"], [], [1, 5])
 
 
+@pytest.mark.slow
 def test_an_experiment_without_measures(tmp_path):
     folder = tables_of(tmp_path, synthetic.grid([16, 32], [0, 1]), measures={})
     figures.write(folder, figures.available([]), tmp_path / "figures")
@@ -509,89 +292,9 @@ def test_labelled_batch_sizes(sizes, shown):
     assert canvas.spread(sizes) == shown
 
 
-def test_trainings_that_nothing_stopped_are_lower_bounds():
-    frame = pandas.DataFrame(
-        {
-            "batch_size": [32, 32, 256, 256],
-            "seed": [0, 1, 0, 1],
-            "status": "finished",
-            "seconds_per_epoch": [2.0, 2.0, 1.0, 1.0],
-            "seconds_per_epoch_q1": [2.0, 2.0, 1.0, 1.0],
-            "seconds_per_epoch_q3": [2.0, 2.0, 1.0, 1.0],
-            "epochs_run": [30, 40, 60, 100],
-            "train_seconds": [60.0, 80.0, 60.0, 100.0],
-            "epochs": 100,
-            "patience": 10,
-            "replicas": 1,
-            "device": "cpu",
-        }
-    )
-    time = figures.FIGURES["time"]
-    note = "1 of 2 runs at batch size 256 ran to the last epoch that they may; their times and the"
-    assert time.found(frame).endswith(
-        "Mean number of epochs until it stopped was 35 at batch size 32 and 80 at 256 (2 of 2 "
-        "seeds). Mean total training time was 70 s at batch size 32 and 80 s at 256 (2 of 2 "
-        f"seeds). {note} means are lower bounds."
-    )
-    drawing = time.draw(frame)
-    assert f"{note} means are lower bounds (hollow, with an arrow)." in drawing.get_supxlabel()
-    hollow = [
-        [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
-        for axes in drawing.axes
-    ]
-    assert hollow == [[], [[100]], [[100.0]]]
-    # All of them, where the horizon was too short for every run; none, where it was chosen.
-    runs = frame.assign(epochs_run=100)
-    every = time.draw(time.select(figures.Tables(runs=runs)))
-    points = [
-        line.get_ydata().tolist()
-        for line in every.axes[2].lines
-        if line.get_markerfacecolor() == "white"
-    ]
-    assert points == [[60.0, 80.0, 60.0, 100.0]]
-    assert "lower bounds (hollow, with an arrow)" in every.get_supxlabel()
-    assert "lower bounds" in time.found(frame.assign(epochs_run=100))
-    chosen = time.draw(frame.assign(epochs_run=100, patience=0))
-    assert "none stopped early" in chosen.get_supxlabel()
-    assert not [
-        point
-        for line in chosen.axes[2].lines
-        if line.get_markerfacecolor() == "white"
-        for point in line.get_ydata()
-    ]
-    stopped = frame.assign(epochs=101)
-    assert "lower bound" not in time.found(stopped)
-    assert "lower bound" not in time.draw(stopped).get_supxlabel()
-
-
-def test_times_of_logical_devices_are_marked():
-    frame = pandas.DataFrame(
-        {
-            "batch_size": [32, 256],
-            "seed": 0,
-            "status": "finished",
-            "seconds_per_epoch": [12.4, 7.7],
-            "epochs_run": 1,
-            "train_seconds": [12.4, 7.7],
-            "epochs": 1,
-            "replicas": 4,
-            "device": "cpu",
-        }
-    )
-    mark = "Replicas are logical devices of one CPU here: they prove correctness and not speed."
-    time = figures.FIGURES["time"]
-    told = "Mean time per epoch was 12.4 s at batch size 32 and 7.7 s at 256 (1 of 1 seed)."
-    assert time.found(frame) == f"{told} {mark}"
-    assert mark in time.draw(frame).get_supxlabel()
-    assert mark not in time.found(frame.assign(device="gpu"))
-    two = pandas.concat([frame.assign(device="gpu"), frame.assign(replicas=1, train_seconds=1.0)])
-    two.loc[two["replicas"] == 1, "seconds_per_epoch"] += 10
-    assert "4 replicas: 12.4 s" in time.found(two) and "1 replica: 22.4 s" in time.found(two)
-
-
 def test_no_accuracy_and_no_distance_is_drawn_where_none_can_be(tmp_path):
     """Two seeds far apart: their t-intervals reach below 0 and above 100 %."""
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]), only=["runs"])
     tables = figures.read(folder)
     runs = tables.runs.assign(test_accuracy=[0.2, 0.9] * 2, weight_distance=[1.0, 3.0] * 2)
     tables = figures.Tables(runs=runs)
@@ -614,7 +317,8 @@ def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
         for optimizer, rate in (("sgd", 0.05), ("adam", 0.001))
         for method in ("plain", "robust", "conservative")
     ]
-    drawing, _ = drawing_of("accuracy", tables_of(tmp_path, synthetic.grid([16, 64], [0], cases)))
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases), only=["runs", "published"])
+    drawing, _ = drawing_of("accuracy", folder)
     titles = [axes.get_title("left").split(", ")[-1] for axes in drawing.axes]
     assert titles == ["SGD"] * 3 + ["Adam"] * 3
     labels = [text.get_text() for text in drawing.legends[0].get_texts()]
@@ -624,15 +328,11 @@ def test_many_series_stand_in_panels_by_what_they_share(tmp_path):
     assert len({axes.get_ylim() for axes in drawing.axes}) == 1
 
 
-def drawing_of(name, folder):
-    figure, frame = frame_of(name, folder)
-    return figure.draw(frame), frame
-
-
 def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
     cases = [{"device": device} for device in ("cpu", "gpu")]
     runs = synthetic.grid([16, 64], [0, 1], cases)
-    folder = tables_of(tmp_path, runs, {run: "missing" for run in runs if "gpu" in run})
+    waiting = {run: "missing" for run in runs if "gpu" in run}
+    folder = tables_of(tmp_path, runs, waiting, only=["runs"])
     figure, frame = frame_of("best_losses", folder)
     waiting = frame["device"] == "gpu"
     frame.loc[waiting, "status"] = "no_gpu"
@@ -643,16 +343,11 @@ def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
     assert "no GPU" in texts(alone)
 
 
-def test_one_epoch_is_a_point_above_a_whole_number(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1], epochs=1))
-    drawing, _ = drawing_of("loss_curves", folder)
-    for axes in drawing.axes:
-        assert axes.get_xlim() == (0.5, 1.5) and list(axes.get_xticks()) == [1.0]
-        assert [bar.lines[0].get_marker() for bar in axes.containers] == ["o", "o"]
-
-
+@pytest.mark.slow
 def test_a_title_wider_than_its_panel_is_broken(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0], cases=RATES))
+    folder = tables_of(
+        tmp_path, synthetic.grid([16, 64], [0], cases=RATES), only=["runs", "history"]
+    )
     figure, frame = frame_of("loss_curves", folder)
     drawing = figure.draw(frame)
     for axes in drawing.axes:
@@ -666,7 +361,7 @@ def test_a_title_wider_than_its_panel_is_broken(tmp_path):
 
 
 def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
-    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]))
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1]), only=["runs"])
     tables = figures.read(folder)
     columns = [name for name in tables.runs if name.startswith("sharpness_")]
     values = {name: [1.0, 2.0, 3.0, 4.0] for name in columns}

@@ -319,6 +319,7 @@ def test_it_is_drawn_where_frameworks_are_varied():
     assert "frameworks" not in figures.available(asked[:1], ["framework"])
 
 
+@pytest.mark.slow
 def test_the_same_bytes_for_the_same_data():
     figure = figures.FIGURES["frameworks"]
     frame = reread(figure.select(read_tables(*TWO, numbers=DOCUMENT)))

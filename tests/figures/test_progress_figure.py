@@ -3,13 +3,13 @@
 import numpy as np
 import pandas
 import pytest
-from test_figures import texts
 
 import own_table
 import synthetic
 from batchscope import figures
 from batchscope.figures.drawing import against_epoch
 from batchscope.study import planner
+from drawing import texts
 
 FIGURE = figures.FIGURES["progress"]
 

@@ -13,21 +13,15 @@ from matplotlib.path import Path as Outline
 from batchscope import figures, wording
 from batchscope.analysis import intervals
 from batchscope.catalogue import run_factors
-from batchscope.figures import best_learning_rate, landscape, landscape_lines, learning_rate, line
+from batchscope.figures import landscape, landscape_lines, line
 from batchscope.figures.drawing import words
-from drawing import LAID_OUT, drawn, reread, texts
+from drawing import drawn, reread, texts
 
 SIZES = (32, 64, 128, 256)
 FACTORS = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
 FACTORS |= {"dataset": "digits", "model": "small_cnn", "batch_size": 32, "seed": 0}
 FACTORS |= {"learning_rate": 0.05, "optimizer": "sgd", "epochs": 40}
-MODULES = {
-    "line": line,
-    "landscape": landscape,
-    "landscape_lines": landscape_lines,
-    "learning_rate": learning_rate,
-    "best_learning_rate": best_learning_rate,
-}
+NAMES = ("line", "landscape", "landscape_lines", "learning_rate", "best_learning_rate")
 EMPTY = pandas.DataFrame(columns=["run", *run_factors.FACTORS, "status"])
 
 
@@ -149,12 +143,12 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.filterwarnings("error")
-@LAID_OUT
-def test_every_shape_of_experiment(shape, laid_out):
+@pytest.mark.slow
+def test_every_shape_of_experiment(shape):
     made = Tables(SHAPES[shape], points=9, directions=2)
-    for name, module in MODULES.items():
-        drawing, frame = drawn(name, made, rendered=laid_out or shape == "several_rates")
-        found = module.found(frame)
+    for name in NAMES:
+        drawing, frame = drawn(name, made, rendered=True)
+        found = figures.FIGURES[name].found(frame)
         assert found == "" or found.endswith(".")
         if shape == "all_diverged":
             assert found == ""
@@ -283,6 +277,7 @@ def test_a_surface_is_drawn_the_right_way_round():
     assert np.ptp(inner[:, 1]) > 4 * np.ptp(inner[:, 0])  # a is across, and matters most
 
 
+@pytest.mark.slow
 def test_few_surfaces_are_all_shown_and_of_many_one_seed():
     drawing, frame = drawn("landscape", Tables(runs(sizes=(32, 256)), points=5))
     assert len(drawing.axes) == 6 + 1
@@ -296,6 +291,7 @@ def test_few_surfaces_are_all_shown_and_of_many_one_seed():
     assert set(frame["batch_size"]) == {16, 256}
 
 
+@pytest.mark.slow
 def test_every_plane_of_a_run_is_shown_where_there_is_room():
     made = Tables(runs(sizes=(32, 256), seeds=(0, 1)), points=5)
     one = made.landscapes

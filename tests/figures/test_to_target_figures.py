@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pandas
 import pytest
-from test_figures import texts
 
 import made_trainings
 from batchscope import figures
@@ -15,6 +14,7 @@ from batchscope.analysis import ratio_intervals, run_series, to_target_tables
 from batchscope.analysis.updates_to_target import Target
 from batchscope.figures import critical_batch_size
 from batchscope.figures.drawing import canvas, to_target
+from drawing import texts
 from made_trainings import EXACT, SIZES
 
 CRITICAL = figures.FIGURES["critical_batch_size"]
@@ -176,7 +176,8 @@ def test_without_timing_jobs_there_are_no_seconds():
     assert CRITICAL.found(CRITICAL.select(tables(timed=False))) != ""
 
 
-@pytest.mark.parametrize("figure", [pytest.param(CRITICAL, marks=pytest.mark.slow), FASTEST])
+@pytest.mark.parametrize("figure", [CRITICAL, FASTEST])
+@pytest.mark.slow
 def test_a_figure_is_drawn_from_its_csv_alone(figure):
     frame = figure.select(tables(targets=(), noise=[0.05]))
     read = run_series.read(io.StringIO(frame.to_csv(index=False)))

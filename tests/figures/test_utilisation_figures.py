@@ -13,20 +13,12 @@ from batchscope.catalogue import sweep_names, timing_columns
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.figures import max_batch_size, profile, utilisation, utilisation_over_time
 from batchscope.figures.drawing import canvas
-from drawing import LAID_OUT, drawn, reread
+from drawing import drawn, reread
 
-MODULES = {
-    "utilisation": utilisation,
-    "utilisation_over_time": utilisation_over_time,
-    "max_batch_size": max_batch_size,
-    "profile": profile,
-}
+NAMES = ("utilisation", "utilisation_over_time", "max_batch_size", "profile")
 COLUMNS = {
-    "sweeps": timing_columns.COLUMNS["sweeps.csv"],
-    "utilisation": timing_columns.COLUMNS["utilisation.csv"],
-    "samples": timing_columns.COLUMNS["samples.csv"],
-    "largest": timing_columns.COLUMNS["largest.csv"],
-    "profiles": timing_columns.COLUMNS["profiles.csv"],
+    name: timing_columns.COLUMNS[f"{name}.csv"]
+    for name in ("sweeps", "utilisation", "samples", "largest", "profiles")
 }
 SIZES = (1, 8, 64, 256)
 
@@ -192,12 +184,12 @@ TRIES |= {384: ("fits", 968.0), 448: ("over_limit", 1040.0), 416: ("killed", mat
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.filterwarnings("error")
-@LAID_OUT
-def test_every_shape_of_timing(shape, laid_out):
+@pytest.mark.slow
+def test_every_shape_of_timing(shape):
     made = tables(**SHAPES[shape])
-    for name, module in MODULES.items():
-        drawing, frame = drawn(name, made, rendered=laid_out or shape == "two_machines")
-        found = module.found(frame)
+    for name in NAMES:
+        drawing, frame = drawn(name, made, rendered=True)
+        found = figures.FIGURES[name].found(frame)
         assert found == "" or found.endswith(".")
         if shape in ("empty", "nothing_ran"):
             assert found == "" or (name, shape) == ("utilisation_over_time", "nothing_ran")
@@ -205,15 +197,13 @@ def test_every_shape_of_timing(shape, laid_out):
             assert "Machine: local." in texts(drawing) or name == "max_batch_size"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["utilisation", *(pytest.param(name, marks=pytest.mark.slow) for name in [*MODULES][1:])],
-)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_the_same_bytes_for_the_same_data(name):
     samples = sampled((1, 8), seconds=0.5, pause=0.2)
     made = tables(utilisation=busy(), samples=samples, **searches((tried(TRIES), {})))
     figure = figures.FIGURES[name]
-    frame = reread(MODULES[name].select(made))
+    frame = reread(figure.select(made))
     files = [canvas.svg_and_png(figure.draw(frame), figure.entry.title) for _ in range(2)]
     assert files[0] == files[1]
     assert figure.entry.measures[0] in OF_SWEEPS and len(figure.entry.caption) > 100

@@ -4,11 +4,11 @@ import dataclasses
 
 import pandas
 import pytest
-from test_figures import texts
 
 from batchscope import figures
 from batchscope.analysis import verdict_matrix
 from batchscope.figures.verdict_matrix import _LOOKS
+from drawing import texts
 
 FIGURE = figures.FIGURES["verdict_matrix"]
 SIZES = (16, 32, 64)

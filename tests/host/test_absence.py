@@ -245,8 +245,6 @@ def test_what_waits_is_told_below_a_figure_and_not_over_each_batch_size():
     assert canvas.failure_note(frame) == "Of 8 runs: 1 diverged (div.), 4 no GPU."
 
 
-# --- The shipped studies ---------------------------------------------------------------------
-
 STUDIES = Path(__file__).parents[2] / "studies"
 
 

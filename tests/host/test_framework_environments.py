@@ -138,7 +138,6 @@ def test_wheels_without_cuda_where_there_is_no_gpu():
 
 @pytest.mark.parametrize("framework", EVERY)
 def test_pins_are_exact_and_agree_with_the_projects(framework):
-
     lines = (project.ROOT / "envs" / f"{framework}.lock").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     assert len(pins) == len([line for line in lines if line and not line.startswith("#")])

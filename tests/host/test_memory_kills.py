@@ -115,8 +115,6 @@ def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
     assert memory_kills.record_or_retry(run, 4000.0) == message
 
 
-# Processes ------------------------------------------------------------------------------------
-
 # Runs a step as a job, with the kernel's files of a test, and lets its training be killed when it
 # pauses; the kernel counts that where the test says so.
 KILLED = """
@@ -214,8 +212,6 @@ def test_on_a_cluster_the_next_attempt_without_more_memory_records_it(results, t
     assert json.loads((folder / "record.json").read_text())["status"] == "out_of_memory"
     assert not (folder / memory_kills.NOTE).exists()
 
-
-# A real control group -------------------------------------------------------------------------
 
 LIMIT_MB = 1500  # TensorFlow takes a third of it, and the model's activations 4 GB
 

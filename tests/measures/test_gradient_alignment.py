@@ -35,9 +35,6 @@ def logistic_gradients(inputs, labels, weights):
     return (1 / (1 + np.exp(-inputs @ weights)) - labels)[:, None] * inputs
 
 
-# The pure functions.
-
-
 def test_identical_gradients_keep_their_norm():
     found = norms(np.tile([3.0, 4.0], (32, 1)))
     assert found["batch_sizes"] == [1, 2, 4, 8, 16, 32]
@@ -157,9 +154,6 @@ def test_too_little_memory_is_refused():
     assert gradient_alignment.passes(256, 1_000_000, 32) == 32
 
 
-# A Keras model.
-
-
 def test_logistic_regression_by_hand():
     import keras
 
@@ -180,9 +174,6 @@ def test_logistic_regression_by_hand():
     # All 16 in one batch: the gradient of the mean loss.
     _, mean = objective.loss_and_gradient(objective.weights())
     assert found["norm"][-1] == pytest.approx(np.linalg.norm(mean), rel=1e-5)
-
-
-# The file.
 
 
 written = functools.partial(measured, "gradient_alignment")
@@ -220,6 +211,7 @@ def test_record(results, tmp_path):
     assert record["subset"]["examples"] == record["subset"]["available"] == COUNTS["train"]
 
 
+@pytest.mark.slow
 def test_single_norm_is_that_of_the_gradients(results, tmp_path):
     from batchscope.measures import sharpness
 

@@ -12,6 +12,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.measures import hessian, sharpness
+from costs import first
 from measured_run import COUNTS, measured
 
 tensorflow_start.start()
@@ -34,9 +35,6 @@ def symmetric(eigenvalues, seed=0):
 
 def top(matrix, iterations=100):
     return hessian.top_eigenvalue(lambda v: matrix @ v, len(matrix), iterations)
-
-
-# The eigenvalue.
 
 
 @pytest.mark.parametrize(
@@ -82,6 +80,7 @@ def test_products_are_bounded_and_the_estimate_has_an_honest_error(iterations):
     assert 0.5 < found.value <= 1.0
 
 
+@pytest.mark.slow
 def test_error_is_the_norm_of_the_residual():
     matrix = symmetric(np.linspace(0.0, 1.0, 300))
     seen = []
@@ -116,9 +115,6 @@ def test_products_that_are_not_finite(bad):
     assert details["converged"] is False
 
 
-# The trace.
-
-
 def test_trace_of_a_diagonal_matrix_is_exact():
     diagonal = np.arange(-3.0, 40.0)
     assert hessian.trace(lambda v: diagonal * v, 43, 2) == (diagonal.sum(), 0.0)
@@ -149,9 +145,6 @@ def test_measure_of_a_quadratic():
     assert details["converged"] and details["parameters"] == 25
     assert details["products"]["trace"] == SETTINGS["probes"]
     assert 5 <= details["products"]["eigenvalue"] <= SETTINGS["iterations"]
-
-
-# Products with the Hessian of a Keras model.
 
 
 def examples(n=40, classes=3, seed=0):
@@ -217,7 +210,7 @@ def test_softmax_regression_by_formula():
     np.testing.assert_allclose(columns_of(objective), expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("activation", first(["tanh", "relu"]))
 def test_symmetric_whatever_the_chunks(activation):
     images, labels = examples()
     model = convolutional(activation, keras.layers.MaxPooling2D)
@@ -289,9 +282,6 @@ def test_operation_without_a_second_derivative():
     objective = Objective(model, images, labels, 1 / 16)
     with pytest.raises(LookupError):
         objective.hessian_times(np.ones(objective.size))
-
-
-# The file.
 
 
 written = functools.partial(measured, "hessian")

@@ -55,9 +55,6 @@ def settings(**changed):
     return SETTINGS | {"points": 7, "pairs": 2, "lines": 5} | changed
 
 
-# Directions.
-
-
 def test_filters_have_the_weights_norms():
     w = weights()
     d = landscape.direction(w, (0, 3))
@@ -110,9 +107,6 @@ def test_cosine_by_hand():
     assert np.isnan(landscape.cosine(one, zero))
 
 
-# The grid.
-
-
 @pytest.mark.parametrize(("points", "span"), [(3, 1.0), (51, 1.0), (51, 0.1), (25, 0.3)])
 def test_axis_is_symmetric_about_zero(points, span):
     grid = landscape.axis(points, span)
@@ -137,9 +131,6 @@ def test_nothing_to_compute_is_refused():
 def test_rise_is_half_way(points, offset):
     grid = np.arange(points) - points // 2
     assert landscape.rise(3.0 * grid**2 + grid + 1.0) == 3.0 * offset**2
-
-
-# Surfaces of a bowl.
 
 
 @pytest.mark.parametrize(("pairs", "lines"), [(2, 5), (1, 0), (0, 3), (2, 1), (3, 2)])
@@ -215,9 +206,6 @@ def test_losses_that_are_not_finite_are_kept():
     np.testing.assert_array_equal(arrays["line:1"], [np.inf, 0.0, np.nan])
 
 
-# A network's.
-
-
 NAME = measure_settings.settings_name(
     "landscape", {"points": 5, "pairs": 1, "lines": 3, "span": 0.5}
 )
@@ -274,7 +262,6 @@ def test_points_are_losses_of_the_moved_weights(results, tmp_path):
 
 
 def test_centre_is_the_evaluated_loss(results, tmp_path):
-
     name = measure_settings.settings_name(
         "landscape", {"points": 3, "pairs": 0, "lines": 1, "examples": 0}
     )
@@ -312,6 +299,7 @@ def interrupted(monkeypatch, stop=None):
     return calls
 
 
+@pytest.mark.slow
 def test_a_killed_job_goes_on_from_its_rows(results, tmp_path, monkeypatch):
     whole, _ = measured(results, tmp_path)
     monkeypatch.setattr(landscape, "SAVE_SECONDS", 0.0)

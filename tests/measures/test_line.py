@@ -158,6 +158,7 @@ def test_subset_of_examples(plain):
     assert record["test_accuracy"][0] * 25 == pytest.approx(round(record["test_accuracy"][0] * 25))
 
 
+@pytest.mark.slow
 def test_twice_the_same_bytes(plain, tmp_path):
     for name in ("one", "two"):
         written(*plain, measure_settings.settings_name("line", {"points": 3}), tmp_path / name)
@@ -187,9 +188,6 @@ def test_linear_network(tmp_path):
             assert record[f"{split}_accuracy"][index] == pytest.approx(accuracy)
 
 
-# Batch normalisation.
-
-
 @pytest.fixture(scope="module")
 def normalised(tmp_path_factory):
     results = tmp_path_factory.mktemp("normalised")
@@ -197,6 +195,7 @@ def normalised(tmp_path_factory):
     return results, *pair(results, model_file, token), model_file
 
 
+@pytest.mark.slow
 def test_ends_are_evaluations_after_the_same_estimate(normalised):
     from batchscope.measures import batch_norm
 
@@ -245,9 +244,6 @@ def test_chunks_are_averaged_by_their_size(normalised):
     np.testing.assert_allclose(first.moving_mean, inputs.mean((0, 1, 2)), rtol=1e-4, atol=1e-6)
     variance = (40 * inputs[:40].var((0, 1, 2)) + 30 * inputs[40:].var((0, 1, 2))) / 70
     np.testing.assert_allclose(first.moving_variance, variance, rtol=1e-4)
-
-
-# What is refused, and runs without weights.
 
 
 @pytest.mark.parametrize("status", ["diverged", "out_of_memory"])

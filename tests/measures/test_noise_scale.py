@@ -38,9 +38,6 @@ def by_pairs(gradients):
     return pairs.mean(), np.trace(np.cov(gradients.T))
 
 
-# The pure functions.
-
-
 def test_four_gradients_exactly():
     found = of_vectors([[3.0, 0.0], [1.0, 0.0], [2.0, 1.0], [2.0, -1.0]])
     assert found[:3] == pytest.approx((11 / 3, 4 / 3, 4 / 11), rel=1e-15)
@@ -61,6 +58,7 @@ def shifted(draws, norm_squared):
     return [of_vectors(draw + shift) for draw in draws]
 
 
+@pytest.mark.slow
 def test_gaussian_gradients(gaussian):
     found = np.array(shifted(gaussian, 4.0))
     norm_squared, variance, scale, error = found.T
@@ -73,6 +71,7 @@ def test_gaussian_gradients(gaussian):
     assert np.median(error) == pytest.approx(scale.std(ddof=1), rel=0.15)
 
 
+@pytest.mark.slow
 def test_gaussian_gradients_with_a_mean_below_their_noise(gaussian):
     found = shifted(gaussian, 0.04)
     negative = [one for one in found if one.norm_squared < 0]
@@ -123,9 +122,6 @@ def test_gradients_that_are_not_finite():
     assert np.isnan(of_vectors(np.full((4, 2), np.nan))).all()
 
 
-# The file.
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
@@ -173,6 +169,7 @@ def single_gradients(results, which, indices):
     return np.array(found, np.float64)
 
 
+@pytest.mark.slow
 def test_a_loop_over_single_examples_gives_the_same(results, tmp_path):
     record = written(results, tmp_path)
     assert record["status"] == "finished"

@@ -20,6 +20,8 @@ tensorflow_start.start()
 
 from batchscope.training import trainer
 
+pytestmark = pytest.mark.slow
+
 # Fewer and smaller than what a study would measure.
 SETTINGS = {
     "sharpness": {"examples": 20, "iterations": 2, "starts": 2, "dimensions": 4},

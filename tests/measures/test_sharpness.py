@@ -49,9 +49,6 @@ def full(function, x, **settings):
     return sharpness.measure(function, x, SETTINGS | {"spaces": ("full",)} | settings)
 
 
-# The driver of L-BFGS-B.
-
-
 @pytest.mark.parametrize(("n", "edge", "iterations"), [(2, 3.0, 100), (30, 0.8, 10), (9, 0.3, 7)])
 def test_driver_is_scipys_minimize(n, edge, iterations):
     seen, expected_seen = [], []
@@ -75,9 +72,6 @@ def test_driver_is_scipys_minimize(n, edge, iterations):
     assert minimum.iterations == expected.nit
     assert minimum.evaluations == expected.nfev
     assert minimum.message == expected.message
-
-
-# The maximiser, on functions whose maximum is known.
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -236,9 +230,6 @@ def test_loss_without_finite_value_at_the_weights():
     assert "NOT FINITE" in details["searches"]["sharpness_full_0.001"]["message"]
 
 
-# The subspace.
-
-
 def test_subspace_of_the_identity_is_the_full_space():
     function = logistic()
     x = np.float32(np.random.default_rng(8).standard_normal(8)).astype(np.float64)
@@ -303,6 +294,7 @@ def test_regenerated_blocks_give_the_same_as_memory():
     )
 
 
+@pytest.mark.slow
 def test_measured_alike_in_memory_and_in_blocks():
     n = 2000
     function = logistic(n)
@@ -337,9 +329,6 @@ def test_ill_conditioned_subspace_is_refused():
     space = subspace.Subspace(50, 3, column=lambda index: np.ones(50, np.float32))
     with pytest.raises(UserError, match="ill-conditioned"):
         space.coordinates(np.ones(50))
-
-
-# Names, subset and file.
 
 
 def test_columns_are_named_by_space_and_epsilon():

@@ -83,6 +83,7 @@ run.main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_the_terminal_prints_the_card_of_the_table(example):
     study, results, path = example
     done = door(path, "--results", results, "--seeds")
@@ -93,6 +94,7 @@ def test_the_terminal_prints_the_card_of_the_table(example):
     assert "what more seeds would tell (power .8, 6 seeds so far)" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_missing_table_names_the_command(example, tmp_path):
     done = door(example[2], "--results", tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr

@@ -54,7 +54,7 @@ def same_signals(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory):
+def from_a_shell(tmp_path_factory):
     """Output and folder of one call, in a process of its own that gets by without TensorFlow."""
     folder = tmp_path_factory.mktemp("own")
     table().to_csv(folder / "own.csv", index=False)
@@ -72,8 +72,8 @@ def own(tmp_path_factory):
     return done.stdout, folder / "out"
 
 
-def test_the_text_has_the_numbers(own):
-    text = own[0]
+def test_the_text_has_the_numbers(from_a_shell):
+    text = from_a_shell[0]
     titles = re.findall(r"^(\w+, validation_loss=\S+)$", text, re.M)
     assert titles[:2] == ["small, validation_loss=0.2", "small, validation_loss=0.001"]
     assert len(titles) == 4
@@ -90,8 +90,10 @@ def test_the_text_has_the_numbers(own):
     assert "fastest as measured: 32" in first
 
 
-def test_the_table(own):
-    rows = list(csv.DictReader(io.StringIO((own[1] / "critical_batch_size.csv").read_text())))
+def test_the_table(from_a_shell):
+    rows = list(
+        csv.DictReader(io.StringIO((from_a_shell[1] / "critical_batch_size.csv").read_text()))
+    )
     assert tuple(rows[0]) == ("model", *to_target_tables.COLUMNS)
     assert [row["model"] for row in rows] == ["small", "small", "wide", "wide"]
     assert rows[0]["target"] == "validation_loss=0.2" and rows[0]["points"] == "6"
@@ -102,10 +104,10 @@ def test_the_table(own):
         assert product == pytest.approx(float(row["examples_min"]))
 
 
-def test_the_figure(own):
-    root = ElementTree.parse(own[1] / "critical_batch_size.svg").getroot()
+def test_the_figure(from_a_shell):
+    root = ElementTree.parse(from_a_shell[1] / "critical_batch_size.svg").getroot()
     assert root.find("{http://www.w3.org/2000/svg}title").text == own_runs.TITLE
-    with Image.open(own[1] / "critical_batch_size.png") as image:
+    with Image.open(from_a_shell[1] / "critical_batch_size.png") as image:
         assert image.width > 700 and np.asarray(image.convert("L")).std() > 5
 
 

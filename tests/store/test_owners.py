@@ -67,6 +67,7 @@ def test_another_file_of_the_same_study_is_refused_before_it_changes_anything(pr
     assert planned("mine.yaml")
 
 
+@pytest.mark.slow
 def test_the_same_file_is_known_by_any_path(project):
     Path("link.yaml").symlink_to("mine.yaml")
     for path in (str(project / "mine.yaml"), "./mine.yaml", "../project/mine.yaml", "link.yaml"):

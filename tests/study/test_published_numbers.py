@@ -14,6 +14,7 @@ from batchscope.analysis import run_series
 from batchscope.figures.drawing import as_published, canvas
 from batchscope.study import config, planner, published_numbers
 from batchscope.tables import run_table
+from costs import first
 from drawing import texts
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -150,9 +151,6 @@ def test_a_change_of_the_numbers_tabulates_again_and_trains_nothing():
     assert "published.csv" in snakefile.TABLES
 
 
-# The figure `accuracy` ------------------------------------------------------------------------
-
-
 def drawn(folder, numbers, cases=({},), failed=None, sizes=(16, 32, 64)):
     """Returns the figure drawn from its CSV alone, and that frame."""
     runs = synthetic.grid(sizes, [0, 1, 2], cases)
@@ -226,7 +224,9 @@ def test_a_documents_series_looks_like_its_like_here(tmp_path):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("shape", [{"failed": "missing"}, {"failed": "diverged"}, {"sizes": (16,)}])
+@pytest.mark.parametrize(
+    "shape", first([{"failed": "missing"}, {"failed": "diverged"}, {"sizes": (16,)}])
+)
 def test_a_document_beside_little(tmp_path, shape):
     drawing, frame = drawn(tmp_path, (one(),), **shape)
     assert len(drawing.axes[3].lines) == 1

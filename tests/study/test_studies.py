@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,16 @@ def shown(experiment) -> tuple[set[str], set[str]]:
     return set(figures.drawn(experiment)), set(figures.drawn(allowed))
 
 
+planned = functools.cache(config.study)
+
+
 def of(name: str, scale: str = "full"):
-    return config.study(ROOT / "studies" / f"{name}.yaml", scale)
+    return planned(ROOT / "studies" / f"{name}.yaml", scale)
 
 
 @pytest.mark.parametrize(("path", "scale"), PLANS)
 def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
-    study = config.study(path, scale)
+    study = planned(path, scale)
     told = ("expected for a verdict", "it is expected by")
     assert all(any(text in warning for text in told) for warning in study.warnings)
     assert study.experiments
@@ -52,7 +56,7 @@ def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_study_at_full_scale_has_the_cells_and_seeds_to_decide_what_it_states(path):
     """Times apart, of which there is one job per configuration."""
-    study = config.study(path)
+    study = planned(path, "full")
     warned = [text for text in study.warnings if "received 1 timing job" not in text]
     stated = {claim.test.experiment for claim in study.claims if not claim.test.timed}
     stated |= {name for name, one in study.experiments.items() if one.trainings.margins}
@@ -63,12 +67,10 @@ def test_a_study_at_full_scale_has_the_cells_and_seeds_to_decide_what_it_states(
 
 @pytest.mark.parametrize("path", REDUCED, ids=lambda path: path.stem)
 def test_a_reduced_study_is_smaller_and_has_the_same_experiments(path):
-    full, reduced = config.study(path, "full"), config.study(path, "reduced")
+    full, reduced = planned(path, "full"), planned(path, "reduced")
     assert list(full.experiments) == list(reduced.experiments)
     assert len(reduced.runs) <= len(full.runs)
 
-
-# --- The reduced form of Chang and Pathak ----------------------------------------------------
 
 FEW = {"surfaces", "rules", "learning_rate"}  # pictures and grids: no verdict is printed
 TIMES = {"parallel"}  # compares times, which have no seeds

@@ -39,6 +39,7 @@ def tables(tmp_path_factory):
     return dataclasses.replace(planned, claims=STATED), folder / "tables"
 
 
+@pytest.mark.slow
 def test_every_table_of_trainings_can_be_stated_about(tables):
     planned, folder = tables
     found = claim_table.collect(planned, folder).set_index("id")
@@ -56,6 +57,7 @@ def test_every_table_of_trainings_can_be_stated_about(tables):
     assert found["verdict"]["runs_trend"] == "held" and found["unit"]["at_epochs_value"] == "share"
 
 
+@pytest.mark.slow
 def test_it_is_written_whole_and_a_missing_table_is_named(tables, tmp_path):
     planned, folder = tables
     claim_table.write(planned, folder, tmp_path / "claims.csv")

@@ -64,6 +64,7 @@ def test_values_are_those_of_the_last_and_the_best_evaluation(written):
     assert np.allclose(trajectories["seconds"], frame["seconds"])
 
 
+@pytest.mark.slow
 def test_a_column_of_ones_own_tells_series_apart_whatever_it_is_called(tmp_path):
     """`margin` and `mean` are columns of margins.csv, `own_` keeps them apart."""
     frame = own_table.rows().rename(columns={"variant": "margin"})

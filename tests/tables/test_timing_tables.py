@@ -373,9 +373,7 @@ def frameworks(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BATCHSCOPE_FRAMEWORKS", str(tmp_path / "none"))
     raw = {
-        "study": "timed",
-        "machine": "desktop",
-        "machines": {"cluster": {"results": "elsewhere"}},
+        **STUDY,
         "defaults": {"dataset": "mnist", "model": "campbell_cnn", "optimizer": "sgd"},
         "experiments": {
             "machine": {
@@ -430,6 +428,7 @@ def test_what_was_timed_before_it_was_taken_away_stays(frameworks):
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["beside tensorflow", "alone"])
+@pytest.mark.slow
 def test_figures_draw_what_is_there(frameworks, own, tmp_path):
     from batchscope import figures
     from batchscope.tables import run_table

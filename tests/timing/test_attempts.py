@@ -132,7 +132,8 @@ print('{"outcome": "fits"}')
 """
 
 
-@pytest.mark.parametrize("end", ["answers", pytest.param("killed", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("end", ["answers", "killed"])
+@pytest.mark.slow
 def test_what_a_child_uses_is_sampled_however_it_ends(end):
     found = attempts.attempt(script(BUSY, end), 8, ROOMY, cores=2)
     assert found.outcome == ("killed" if end == "killed" else "fits")

@@ -32,6 +32,7 @@ def test_busy_time_of_the_machine_counts_guests_once_and_no_idling(monkeypatch):
     assert clocks.cpu_times().machine == 22
 
 
+@pytest.mark.slow
 def test_another_process_is_foreign():
     before = clocks.cpu_times()
     code = "import time\nwhile time.process_time() < 0.6: pass"

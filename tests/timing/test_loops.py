@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from batchscope.catalogue import run_factors
+from costs import first
 
 SCALE = 1 / 16
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
@@ -112,7 +113,7 @@ def reached(steps: int) -> tuple[np.ndarray, np.ndarray]:
     return before, weights(model)
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", first(LOOPS))
 def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
     """Steps of 16 of 50 examples: every epoch has a last batch of two."""
     # Cut within epochs, and within the steps of a call where a call has 32.
@@ -126,7 +127,7 @@ def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
     np.testing.assert_allclose(weights(model), expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["function", "fit", "fit_steps"])
+@pytest.mark.parametrize("name", first(["function", "fit", "fit_steps"]))
 def test_one_sigmoid_unit_and_penalties_are_trained_alike(name):
     import keras
 
@@ -162,7 +163,7 @@ def test_steps_beyond_an_epoch_are_those_of_the_next_bit_for_bit():
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", ["graph", "function", "fit"])
+@pytest.mark.parametrize("name", first(["graph", "function", "fit"]))
 def test_one_runner_serves_all_batch_sizes_without_tracing_again(name, monkeypatch):
     from batchscope.timing.steps import lead_in
 
@@ -220,7 +221,6 @@ def test_a_lead_in_is_of_whole_calls_into_the_graph():
     [("dataset", 0.0, False), ("prefetch", 0.0, True), ("dataset", 0.5, True)],
 )
 def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
-
     images, labels = digits(8)
     made = made_loop(
         "function", linear(3), sgd(), images, labels, 4, pipeline=pipeline, delay_seconds=delay
@@ -229,7 +229,6 @@ def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
 
 
 def test_an_epoch_begins_anew_after_its_last_smaller_batch():
-
     images, labels = digits(50)
     runner = made_loop("graph", linear(3), sgd(), images, labels, 16)
     for start, steps in ((0, 3), (3, 1), (4, 2), (6, 11), (17, 4)):
@@ -239,9 +238,8 @@ def test_an_epoch_begins_anew_after_its_last_smaller_batch():
     assert runner.steps_per_epoch == 1
 
 
-@pytest.mark.parametrize("name", ["graph", "function"])
+@pytest.mark.parametrize("name", first(["graph", "function"]))
 def test_whole_batches_leave_an_epochs_rest_out(name):
-
     images, labels = digits(50)
     expected, model = linear(3), linear(3)
     # Of 50 examples, three batches of 16 make an epoch: those of the first 48.
@@ -280,8 +278,9 @@ class Clock:
         ("function", 8, 7, 21),
         ("function", 20, 7, 7),
         ("function", 64, 7, 7),
-        ("fit", 8, 7, 21),
-        ("fit_steps", 8, 23, 2 + 5),  # of 69 steps, two calls have 32
+        pytest.param("fit", 8, 7, 21, marks=pytest.mark.slow),
+        # Of 69 steps, two calls have 32.
+        pytest.param("fit_steps", 8, 23, 2 + 5, marks=pytest.mark.slow),
     ],
 )
 def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, sleeps, monkeypatch):
@@ -298,7 +297,7 @@ def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, slee
     assert clock.threads == {threading.get_ident()}
 
 
-@pytest.mark.parametrize("name", ["eager", "function", "fit", "fit_steps"])
+@pytest.mark.parametrize("name", first(["function", "eager", "fit", "fit_steps"]))
 def test_turns_without_the_delay_sleep_nothing(name, monkeypatch):
     from batchscope.timing.steps import lead_in, loops
 
@@ -365,7 +364,7 @@ def test_the_documents_first_example_runs():
     assert int(optimizer.iterations.numpy()) == 71
 
 
-@pytest.mark.parametrize("name", ["graph", "function", "fit"])
+@pytest.mark.parametrize("name", first(["graph", "function", "fit"]))
 def test_a_loss_that_is_not_finite_is_not_timed(name):
     from batchscope.timing.largest.fates import NotFinite
 
@@ -389,7 +388,6 @@ def test_a_loss_that_is_not_finite_is_not_timed(name):
     ],
 )
 def test_what_does_not_go_together_is_refused(changed, message):
-
     images, labels = digits(20)
     given = {"name": "graph", "images": images, "labels": labels, "batch_size": 8}
     with pytest.raises(ValueError, match=message):

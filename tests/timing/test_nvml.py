@@ -10,8 +10,6 @@ from batchscope.timing.instruments import nvml, samples
 from batchscope.timing.instruments.sampler import Sampler
 from fake_nvml import UUIDS, Nvml
 
-# The GPU that is meant.
-
 
 @pytest.mark.parametrize(
     ("visible", "gpu", "expected"),
@@ -35,9 +33,6 @@ from fake_nvml import UUIDS, Nvml
 )
 def test_the_index_among_the_visible_gpus(visible, gpu, expected):
     assert nvml.physical_gpu(visible, gpu, UUIDS) == expected
-
-
-# NVML at its boundary.
 
 
 def sampled(samples: int = 3, **given) -> tuple[Sampler, dict[str, np.ndarray]]:

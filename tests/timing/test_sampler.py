@@ -27,6 +27,7 @@ def busy(seconds: float, of_process: bool = False) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_busy_loop_and_a_sleep():
     with Sampler(interval=0.05, cores=2) as running:
         with running.phase("work", "busy"):
@@ -183,7 +184,8 @@ time.sleep(0.4)
 """
 
 
-@pytest.mark.parametrize("who", [pytest.param("itself", marks=pytest.mark.slow), "parent"])
+@pytest.mark.parametrize("who", ["itself", "parent"])
+@pytest.mark.slow
 def test_another_process_and_its_children_are_sampled_and_this_one_is_not(who):
     child = subprocess.Popen([sys.executable, "-S", "-c", CHILD, who, CHILD])
     with Sampler(0.05, cores=2, watched=Family(child.pid)) as running:

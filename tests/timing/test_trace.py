@@ -7,8 +7,6 @@ from batchscope.errors import UserError
 from batchscope.timing.instruments import trace
 from handmade_trace import Space, shares
 
-# Spans
-
 
 @pytest.mark.parametrize(
     ("spans", "expected"),
@@ -44,9 +42,6 @@ def test_parts():
     divided = trace.parts(100, [(0, 30), (20, 40)], [(30, 60), (70, 80)], [(55, 75), (90, 95)])
     assert divided == {"compute": 40, "input": 30, "host": 30, "executor": 15}
     assert trace.parts(7, [], [], []) == {"compute": 0, "input": 0, "host": 7, "executor": 0}
-
-
-# Traces made by hand
 
 
 def test_graph_on_two_threads():

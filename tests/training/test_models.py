@@ -11,6 +11,7 @@ from batchscope.catalogue import incompatible_factors, run_names
 from batchscope.errors import UserError
 from batchscope.host import tensorflow_start
 from batchscope.study import model_files
+from costs import first
 
 tensorflow_start.start()
 
@@ -101,7 +102,7 @@ def test_moving_statistics_are_state_and_no_parameters():
     assert len(moving) == 8 and not any("moving" in path for path in trainable)
 
 
-@pytest.mark.parametrize("name", models.BUILDERS)
+@pytest.mark.parametrize("name", first(models.BUILDERS))
 def test_variables_keep_their_paths_within_a_process(name):
     # Straight from the builder: Keras's counters of names go on, and must not show.
     shape = (16,) if name == "tiny_transformer" else (32, 32, 3)
@@ -150,7 +151,7 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
     assert all((first[0][path] != other[0][path]).any() for path in first[0])
 
 
-@pytest.mark.parametrize("name", models.BUILDERS)
+@pytest.mark.parametrize("name", first(models.BUILDERS))
 def test_the_least_side_that_the_plan_knows_is_the_networks_own(name):
     least = incompatible_factors.LEAST_SIDES.get(name, 1)
     assert models.build(name, (least, least, 1), 10, seed=0).count_params()

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from batchscope.catalogue import run_names
 from batchscope.training import losses, models, optimizers, step_loop
+from costs import first
 from digit_runs import run_name
 
 MIXED = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
@@ -32,7 +33,7 @@ def trained(precision, piece=0, steps=8):
     return model, optimizer, totals
 
 
-@pytest.mark.parametrize("precision", MIXED)
+@pytest.mark.parametrize("precision", first(MIXED))
 def test_layers_compute_in_half_the_width_and_weights_keep_theirs(precision):
     model, _, _ = trained(precision, steps=1)
     assert {layer.compute_dtype for layer in model.layers} == {MIXED[precision]}
@@ -46,6 +47,7 @@ def test_layers_compute_in_half_the_width_and_weights_keep_theirs(precision):
 
 @pytest.mark.parametrize("precision", MIXED)
 @pytest.mark.parametrize("piece", [0, 4])
+@pytest.mark.slow
 def test_it_trains_nearly_as_float32_does(precision, piece):
     plain, mixed = trained("float32"), trained(precision, piece)
     start = models.build("small_cnn", (8, 8, 1), 10, 3).get_weights()
@@ -88,6 +90,7 @@ def test_penalties_of_any_width_are_added_in_float32():
     assert {each.dtype for each in losses.penalties(model)} == {tf.float32}
 
 
+@pytest.mark.slow
 def test_an_update_whose_gradient_overflows_is_left_out_and_the_scale_halved():
     model, optimizer, _ = trained("mixed_float16", steps=1)
     assert float(optimizer.dynamic_scale.numpy()) == 2.0**15

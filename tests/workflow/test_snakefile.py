@@ -148,8 +148,6 @@ def test_timing_jobs_take_turns_before_all_else():
     assert first == same > second > sixth > last > 0
 
 
-# --- Targets -----------------------------------------------------------------------------------
-
 MEASURED = {"evaluate": None, "time_epoch": None, "landscape": None}
 
 

@@ -20,9 +20,7 @@ def fault(
     """Returns the error of a file that is not what was written there.
 
     Args:
-        path: The file.
         received: What it is, such as `an empty file`.
-        expected: What it should be.
         delete: What to delete so that Snakemake makes it again, where it is not the file itself.
     """
     return UserError(
@@ -36,8 +34,6 @@ def reading(path: Path | str, expected: str, delete: Path | str | None = None) -
     """Turns whatever reading a file raises into one `UserError` that says how to go on.
 
     Args:
-        path: The file that the block reads.
-        expected: What it should be.
         delete: See `fault`.
     """
     try:

@@ -101,10 +101,6 @@ def _as_json(value: Any) -> Any:
 def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
     """Reads a record.
 
-    Args:
-        path: The file.
-        *keys: What the caller needs of it.
-
     Raises:
         UserError: If the file is missing, is no JSON object or lacks a key.
     """
@@ -135,8 +131,6 @@ def read_csv(path: Path | str, *columns: str, delete: Path | str | None = None) 
     """Reads a table as text.
 
     Args:
-        path: The file.
-        *columns: What the caller needs of it.
         delete: What to delete so that it is made again, where it is not the file itself.
 
     Raises:
@@ -170,7 +164,6 @@ def check_sha256(path: Path | str, expected: str, delete: Path | str | None = No
     """Checks a file's bytes against the SHA-256 that a record has of it.
 
     Args:
-        path: The file.
         expected: The SHA-256, in hexadecimal.
         delete: What to delete so that it is made again, where it is not the file itself.
 
@@ -195,8 +188,6 @@ def read_arrays(
     """Reads an npz; nothing is unpickled.
 
     Args:
-        path: The file.
-        *members: Arrays that the caller needs of it.
         delete: What to delete so that it is made again, where it is not the file itself.
 
     Raises:

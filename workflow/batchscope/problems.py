@@ -105,7 +105,6 @@ def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
     """Returns None where a path is what is expected; else what there is to say of it, or "".
 
     Args:
-        path: The path.
         expected: Such as `Path.is_file`, or what reads it.
 
     Returns:
@@ -133,7 +132,6 @@ def unknown(
 
     Args:
         place: Where it stands, itself the last.
-        noun: What it should be.
         known: The known ones.
         aliases: Other names of known ones, as in paths -> the known one.
     """

@@ -29,9 +29,6 @@ def templates() -> list[str]:
 def code_of(room: str) -> list[str]:
     """Returns a room's modules and all that they import from the library, wherever they do.
 
-    Args:
-        room: Name of a package of the library.
-
     Returns:
         Paths relative to the working directory, sorted.
     """

@@ -69,7 +69,6 @@ class Jobs:
     """A study as the rules see it.
 
     Attributes:
-        study: The plan.
         config_path: The configuration file, as it was given.
         scale: `full` or `reduced`.
         partial: Whether to report on whatever exists, and to compute nothing.
@@ -121,8 +120,6 @@ class Jobs:
         if subprocess.run([sys.executable, *step, "--scale", self.scale]).returncode:
             sys.exit(1)
 
-    # Files ---------------------------------------------------------------------------------
-
     @property
     def folder(self) -> str:
         """Folder of the study's tables and figures."""
@@ -142,11 +139,7 @@ class Jobs:
         return Path(self.report).with_suffix(".txt").as_posix()
 
     def news(self, since: float) -> str:
-        """Returns where the report is and its headline; nothing of a report that is older.
-
-        Args:
-            since: Seconds since the epoch.
-        """
+        """Returns where the report is and its headline; nothing of a report that is older."""
         headline = Path(self.headline)
         if not headline.exists() or headline.stat().st_mtime < since:
             return ""
@@ -314,8 +307,6 @@ class Jobs:
         wanted += map(Path, self.data_records())
         logs = {job_files.log_path(RESULTS, path) for path in wanted if not path.exists()}
         return sorted(log.as_posix() for log in logs if log.exists())
-
-    # Per job -------------------------------------------------------------------------------
 
     def note_epochs(self) -> None:
         """Tells the trainings which weights before their last the study reads."""

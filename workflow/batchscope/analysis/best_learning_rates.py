@@ -54,7 +54,6 @@ class Choice:
     """The best rate of one batch size.
 
     Attributes:
-        batch_size: The batch size.
         rates: Every effective rate that was tried, ascending.
         learning_rate: The best one as the factor has it, before scaling; NaN where no rate was
             survived by all its runs.
@@ -142,9 +141,6 @@ def several(frame: pandas.DataFrame) -> bool:
 
 def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     """Returns seeds, learning rates, and validation losses of shape (seeds, rates).
-
-    Args:
-        rows: The runs of one series and batch size.
 
     Returns:
         Rates are the factor's, ascending; losses as `best` takes them.

@@ -16,9 +16,7 @@ def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> panda
     Paired by seed: seeds without a finished run at that batch size are left out.
 
     Args:
-        rows: Runs of a series: batch size, seed, status and the parts.
         parts: Columns of positive outcomes.
-        whole: Column to make of their product.
     """
     finished = rows[(rows["status"] == records.FINISHED) & (rows[parts] > 0).all(axis=1)]
     columns = ["batch_size", "seed", *parts]

@@ -124,9 +124,6 @@ def tuned_factor(frame: pandas.DataFrame) -> str | None:
 
     A rate that follows from the batch size and the other factors is no choice. Series of a frame
     with a choice are told apart by the other factors alone.
-
-    Args:
-        frame: Runs or evaluations of an experiment, with their factors.
     """
     if frame.empty or RATE not in frame:
         return None

@@ -63,7 +63,6 @@ class Found(NamedTuple):
             the strongest of those against it where its contrary is shown.
         tested: That part, with the p-values of the whole claim, and the fewest replicates of all
             parts.
-        parts: How many parts there are.
     """
 
     deciding: str

@@ -37,7 +37,6 @@ class Budget(NamedTuple):
         kind: One of those that `budget_kinds` names.
         value: How much of it; of a target the loss or accuracy; NaN of convergence.
         column: What the target is of; else empty.
-        stated: Whether the experiment states it.
     """
 
     kind: str
@@ -97,7 +96,6 @@ class Reading(NamedTuple):
     """One budget of a series.
 
     Attributes:
-        budget: What is held equal.
         outcomes: Outcome -> what each size and seed has there, shape (sizes, seeds): NaN where
             there is no run, or it ended before the budget; infinitely bad where it failed or
             never reached the target.

@@ -50,9 +50,6 @@ def seconds_to_target(
     """Returns T(B), in seconds.
 
     Args:
-        batch_sizes: B.
-        updates_min: S_min.
-        examples_min: E_min.
         fixed: The fixed cost of a step a, s.
         per_image: The cost per example b, s.
     """
@@ -71,8 +68,6 @@ def fastest(
     """Returns the fastest batch size and the range within a share of its time.
 
     Args:
-        updates_min: S_min.
-        examples_min: E_min.
         fixed: The fixed cost of a step a, s.
         per_image: The cost per example b, s.
         log_error: Half-width of the 95 % interval of log B*, see `log_error`; NaN where there is
@@ -120,10 +115,6 @@ def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
     Var log B* = (Var log B_crit + Var log B_half) / 4, of independent sources. Their intervals'
     half-widths, each with its own Student's t, are joined likewise (Howe 1974, Journal of the
     American Statistical Association 69, 789).
-
-    Args:
-        critical: The fit of the updates.
-        cost: The fit of the time of a step.
 
     Returns:
         The half-width; NaN where an interval has an open end.

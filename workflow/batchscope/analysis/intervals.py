@@ -24,7 +24,6 @@ def t_interval(values: Any, confidence: float = 0.95, logarithmic: bool = False)
 
     Args:
         values: Numbers; those that are not finite are left out.
-        confidence: Coverage.
         logarithmic: As `t_intervals` takes it.
 
     Returns:
@@ -42,7 +41,6 @@ def t_intervals(
 
     Args:
         values: Shape (rows, numbers); what is not finite is left out.
-        confidence: Coverage.
         logarithmic: Whether the ends are those of the mean's logarithm, so that none of a positive
             mean lies below 0: the standard error of log(mean) is that of the mean over the mean
             (delta method; Oehlert, The American Statistician 46 (1992), 27).
@@ -73,7 +71,6 @@ def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float,
 
     Args:
         values: Finite numbers, shape (n,), at least one.
-        confidence: Least coverage.
 
     Returns:
         Estimate, lower and upper end; the ends are NaN where n values have no interval of that
@@ -95,21 +92,20 @@ def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float,
     return float(np.median(averages)), float(ends[0]), float(ends[1])
 
 
-def ratio_interval(values: Any, to: Any, confidence: float = 0.95) -> Interval:
+def ratio_interval(values: Any, to: Any) -> Interval:
     """Returns the geometric mean of paired ratios and its t-interval on the logarithmic scale.
 
     Args:
         values: Numerators, shape (pairs,).
         to: Denominators, shape (pairs,), or one for all. Pairs in which either is not finite and
             positive have no logarithm and are left out.
-        confidence: Coverage.
 
     Returns:
         The interval of the ratio: not symmetric, and that of the inverse ratio is its inverse.
     """
     values, to = np.broadcast_arrays(np.asarray(values, float), np.asarray(to, float))
     usable = np.isfinite(values) & np.isfinite(to) & (values > 0) & (to > 0)
-    logs = t_interval(np.log(values[usable]) - np.log(to[usable]), confidence)
+    logs = t_interval(np.log(values[usable]) - np.log(to[usable]))
     return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)
 
 

@@ -85,7 +85,6 @@ def find(rows: pandas.DataFrame, outcome: str, margin: float) -> Found:
     """Compares every batch size of a series with every other one.
 
     Args:
-        rows: Runs of one series: batch_size, seed, status and the outcome.
         outcome: A column; of an accuracy higher is better, of anything else lower.
         margin: Largest loss of it that counts as negligible, above 0.
 
@@ -111,7 +110,6 @@ def compare(table: pandas.DataFrame, whole: list[int], margin: float, rising: bo
         table: An outcome, seeds by batch sizes; NaN where a run has none.
         whole: Batch sizes at which every run has one: the others are compared with none.
         margin: Largest loss that counts as negligible.
-        rising: Whether higher is better.
 
     Returns:
         The sizes in the order of the table, of which `judge` makes the verdicts. `p_beyond` is
@@ -194,7 +192,6 @@ def table(runs: pandas.DataFrame, stated: dict[str, float]) -> pandas.DataFrame:
     """Returns one row per series, outcome and batch size; see `COLUMNS`.
 
     Args:
-        runs: Runs of an experiment, with their factors.
         stated: Outcome -> margin; of those that the runs have.
     """
     factors = run_series.factor_columns(runs)

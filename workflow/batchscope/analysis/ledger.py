@@ -59,7 +59,6 @@ class _Judged:
     """A claim before any adjustment.
 
     Attributes:
-        claim: The claim.
         found: What the rows say; None where they say nothing.
         missing: Why it cannot be tested; empty where it can.
         positions: How many values its factor has in the rows.
@@ -77,7 +76,6 @@ def table(
     """Returns one row per claim, in order; see `COLUMNS`.
 
     Args:
-        claims: What documents state.
         read: (experiment, table) -> its rows.
         machine: This machine, on which claims are tested that name none.
     """

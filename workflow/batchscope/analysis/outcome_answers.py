@@ -86,7 +86,6 @@ class End(NamedTuple):
     """An outcome at one end of a series' batch sizes.
 
     Attributes:
-        batch_size: The batch size.
         interval: The mean over seeds; of a time the median with its quartiles.
     """
 
@@ -107,13 +106,11 @@ class Answer:
         largest: Its value at the largest batch size.
         slope: Change per doubling of the batch size, in pairs.
         change: From the smallest batch size to the largest, in pairs.
-        seeds: How many seeds the series has.
         pairs: How many of them have a value at every batch size.
         batch_sizes: Batch sizes at which at least one run gave a value, ascending.
         test: `page`, `paired_t`, or None where nothing is tested.
         p: The test's p.
         p_holm: The same, adjusted over all that was passed.
-        seeds_needed: Seeds that a verdict needs.
         ran_out: What `ran_out` returns, of outcomes that end with the training.
         verdict: `rises`, `falls`, or why neither is said.
         note: What a reader must know beside the verdict, or an empty string.

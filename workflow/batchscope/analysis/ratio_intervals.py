@@ -57,7 +57,6 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
         numerators: s, shape (n,), of a mean that is known not to be negative.
         denominators: g, shape (n,), likewise; single ones may be. Pairs in which either is not
             finite are left out.
-        confidence: Coverage.
 
     Source: E. C. Fieller 1954, "Some Problems in Interval Estimation", J. R. Stat. Soc. B 16(2).
     """

@@ -51,7 +51,6 @@ def p_values(
         losses: What rates are chosen by, shape (sizes, rates, seeds), lower is better, rates
             ascending; infinite where a run failed. Of a size and a rate that were not tried NaN.
         values: The outcome, likewise.
-        by_others: Whether each seed is read at the rate that the others choose.
         draws: Relabellings beside the labels as they are.
 
     Returns:

@@ -47,7 +47,6 @@ class Series:
     Attributes:
         label: Words for a legend; empty where the frame holds one series.
         factors: Factor -> value, for the factors that distinguish the frame's series.
-        frame: The series' rows.
     """
 
     label: str

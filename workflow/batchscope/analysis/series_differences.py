@@ -32,11 +32,7 @@ class Contrast:
 
 
 def contrast(frame: pandas.DataFrame) -> Contrast | None:
-    """Returns how the series of an experiment differ; None where there is nothing to compare.
-
-    Args:
-        frame: The rows of runs.csv of one experiment.
-    """
+    """Returns how the series of an experiment differ; None where there is nothing to compare."""
     groups = run_series.series(frame)
     shared = set.intersection(*({*group.frame["batch_size"]} for group in groups))
     if len(groups) < 2 or not shared:

@@ -138,7 +138,6 @@ def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[
         batch_sizes: Different batch sizes, shape (sizes,).
         without: For each batch size its blocks without the delay, one per round, in seconds per
             step.
-        delayed: The same with the delay.
 
     Returns:
         The Hodges-Lehmann estimate over rounds with its signed-rank interval; without one below
@@ -163,7 +162,6 @@ def delay_of_pairs(without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:
 
     Args:
         without: As `delay_recovered` takes it, of one batch size or more.
-        delayed: The same with the delay.
 
     Returns:
         The Hodges-Lehmann estimate over the pairs of all batch sizes and rounds with its
@@ -288,7 +286,6 @@ def noise_floor(blocks_a: Sequence[Any], blocks_b: Sequence[Any]) -> NoiseFloor:
 
     Args:
         blocks_a: For each batch size one half of its blocks, s; see `halves`.
-        blocks_b: For each batch size the other half.
 
     Raises:
         ValueError: If a half is empty, or their numbers differ.
@@ -330,7 +327,6 @@ def _of_each(statistic: Callable[..., Any], blocks: Sequence[Any]) -> np.ndarray
 
     Args:
         statistic: Takes an array, and may take its `axis`.
-        blocks: For each batch size its blocks, or their median.
     """
     counts = {np.size(block) for block in blocks}
     if len(counts) == 1 and min(counts):

@@ -31,11 +31,6 @@ def combined(
     where it has one, and any other the median. Counts add up. A p value is twice the median,
     which holds for tests that depend on each other in whatever way (Rüger 1978, Metrika 25, 171).
     Of words the most frequent count.
-
-    Args:
-        rows: One row per job.
-        keys: Columns that tell configurations apart.
-        counted: Columns that are counts.
     """
     if not rows.duplicated(list(keys)).any():
         return rows

@@ -107,7 +107,6 @@ def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> panda
     """Returns the evaluations of an experiment, as `updates_to_target` takes them.
 
     Args:
-        trajectories: One row per run and evaluation.
         runs: One row per run; one that left no evaluation has a row of its own in the result, so
             that its rate counts as tried.
     """
@@ -130,7 +129,6 @@ def of_study(
 
     Args:
         trajectories: One row per run and evaluation, with factors and status.
-        runs: One row per run.
         targets: What to reach; by default three of each series.
     """
     least = critical_batch_size.LEAST_SIZES
@@ -155,7 +153,6 @@ def fits(scalings: Sequence[Scaling], constant: dict[str, Any] | None = None) ->
     """Returns one row per series and target; see `COLUMNS`.
 
     Args:
-        scalings: What was found.
         constant: Factors of the whole experiment; see `constants`.
     """
     factors = _factors(scalings, constant or {})
@@ -189,11 +186,7 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
 
 
 def restored(frame: pandas.DataFrame) -> list[Scaling]:
-    """Returns the scalings that a table of `joined` was made of, the fit of the step apart.
-
-    Args:
-        frame: The table, in memory or read from its file.
-    """
+    """Returns the scalings that a table of `joined` was made of, the fit of the step apart."""
     if frame.empty:
         return []
     names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
@@ -267,7 +260,6 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
     """Yields the rows of one series and target.
 
     Args:
-        scaling: What was found.
         rate: The learning rate of the series; NaN where it has several.
     """
     rates, along = scaling.rates, scaling.along.get(chosen_rates.RATE, [])

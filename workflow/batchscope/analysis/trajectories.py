@@ -21,7 +21,6 @@ def value_at(budgets: Any, values: Any, budget: float) -> float:
     Args:
         budgets: Examples, updates or seconds used, rising, shape (rows,).
         values: What was evaluated there, shape (rows,).
-        budget: What may be used.
 
     Returns:
         NaN where every row is beyond it.

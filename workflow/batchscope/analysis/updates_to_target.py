@@ -104,7 +104,6 @@ class Scaling:
     Attributes:
         factors: Column -> value that tells the series apart.
         along: Column -> its values in order of batch size, of those that change along with it.
-        target: The target.
         batch_sizes: All batch sizes of the series, ascending.
         measured: Axis -> what was taken to the target, shape (sizes, seeds): infinity where a
             training never reached it, NaN where there is none of that seed. `seconds` only
@@ -149,7 +148,6 @@ def scalings(
 
     Args:
         frame: Evaluations, as the module says.
-        factors: Columns that may tell series apart.
         targets: What to reach; by default of each series what `default_targets` finds.
         step_seconds: Fixed cost of a step and cost per example, s; by default fitted to the
             seconds of the trainings, where there are any.
@@ -229,9 +227,6 @@ def at_own_targets(frame: pandas.DataFrame) -> bool:
     """Returns whether trainings made elsewhere have one row each, which then is their target.
 
     A training here that is evaluated once was not stopped at a target.
-
-    Args:
-        frame: Rows of trajectories.csv.
     """
     elsewhere = bool(len(frame)) and (frame["machine"] == own_columns.ELSEWHERE).all()
     return bool(elsewhere and not frame["run"].duplicated().any())

@@ -118,7 +118,6 @@ def columns_of(table: str, measures: Mapping[str, dict[str, Any]]) -> list[str]:
     """Returns the columns of a table that a claim on an experiment may be of.
 
     Args:
-        table: Name of the table.
         measures: What the experiment measures or times -> every setting.
     """
     if table != "runs":

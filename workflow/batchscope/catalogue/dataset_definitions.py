@@ -94,11 +94,7 @@ _EXPECTED_PATH = {"image_folder": "an existing folder", "mnist": "an existing fi
 
 
 def resolve(raw: dict[str, Any]) -> dict[str, Any]:
-    """Returns a definition with every key of its source, defaults filled in.
-
-    Args:
-        raw: A definition that fits the schema.
-    """
+    """Returns a definition with every key of its source, defaults filled in."""
     source = raw["source"]
     definition: dict[str, Any] = {"source": source}
     for key, default in SOURCES[source].items():
@@ -145,7 +141,6 @@ def split_counts(split: dict[str, Any], members: int) -> tuple[int, int, int]:
 
     Args:
         split: Resolved fractions or counts per class.
-        members: Members of the class.
     """
     train, validation, test = (split[part] for part in _PARTS)
     if train >= 1:
@@ -197,7 +192,6 @@ def kind_of_array(dimensions: int, letter: str) -> str | None:
     """Returns what an array holds that no definition says more of, or None where nothing does.
 
     Args:
-        dimensions: Of the array, that of the examples among them.
         letter: NumPy's for the kind of its numbers: `f` for floats, `i` and `u` for whole ones.
     """
     if dimensions in (3, 4):

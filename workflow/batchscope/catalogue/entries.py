@@ -87,7 +87,6 @@ class Figure:
 
     Attributes:
         name: Name of its files, and of its module in batchscope.figures.
-        title: Words for headings.
         category: What it is listed under.
         caption: What it shows and how to read it.
         measures: Measures or timings that the experiment must have asked for; `a|b` is either.
@@ -185,11 +184,7 @@ class Entry:
         return {setting.name: setting for setting in self.settings}
 
     def columns_for(self, settings: Settings) -> tuple[str, ...]:
-        """Returns the columns of runs.csv that it fills.
-
-        Args:
-            settings: Every setting, by full name.
-        """
+        """Returns the columns of runs.csv that it fills."""
         found = []
         for name in self.columns:
             keys = re.findall(r"\{(\w+)\}", name)
@@ -277,7 +272,6 @@ def discover(package: str, path: list[str], kind: type[Kind]) -> dict[str, Kind]
     Args:
         package: Name of the package.
         path: Its `__path__`.
-        kind: What its entries are.
 
     Raises:
         ValueError: If a module has no entry of its own name.

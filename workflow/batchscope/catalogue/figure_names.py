@@ -16,13 +16,7 @@ EPOCH_FIGURES = tuple(name for name, figure in FIGURES.items() if figure.at_epoc
 
 
 def problems(place: Place, body: dict[str, Any], measures: dict[str, Any]) -> Iterator[Problem]:
-    """Yields what is wrong with the figures that an experiment names.
-
-    Args:
-        place: Where the experiment stands.
-        body: The experiment.
-        measures: Its measures or timings.
-    """
+    """Yields what is wrong with the figures that an experiment names."""
     drawn: list[Any] = []
     for at, name in coercion.items((*place, "figures"), body.get("figures")):
         if name in drawn:
@@ -56,10 +50,7 @@ def lacking(
     """Yields the problems of an experiment that names figures without the key that they need.
 
     Args:
-        place: Where the experiment stands.
         body: The experiment, without the key.
-        figures: Those that need it.
-        key: The key.
     """
     for at, name in named(place, body):
         if name in figures:
@@ -73,7 +64,6 @@ def of_own_runs(name: str, columns: Collection[str]) -> str:
     """Returns why a figure cannot be drawn of trainings that were made elsewhere; empty if it can.
 
     Args:
-        name: The figure.
         columns: Columns of our tables that theirs fills, and factors that are varied.
     """
     figure = FIGURES.get(name)

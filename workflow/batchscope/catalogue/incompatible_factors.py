@@ -97,7 +97,6 @@ def of_training(factors: Factors, training_size: int | None, source: str | None)
     Args:
         factors: Every factor but the seed, each sound by itself; data set and model are tokens.
         training_size: Training examples of the data set; None where only its files know.
-        source: Source of the data set.
     """
     yield from _step(factors, training_size)
     yield from _warmup(factors)
@@ -113,7 +112,6 @@ def of_timing(factors: Factors, training_size: int | None, timings: Iterable[str
     Args:
         factors: Every factor, each sound by itself; data set and model are tokens.
         training_size: Training examples of the data set; None where only its files know.
-        timings: What is asked for of it.
     """
     # The search for the largest batch repeats the images where a batch has more.
     searched = all(OF_SWEEPS[timing].batch_sizes == "searched" for timing in timings)
@@ -136,7 +134,6 @@ def check_batch_size(factors: Factors, batch_size: int, examples: int) -> None:
     Args:
         factors: Every factor but perhaps the batch size; the data set is a token.
         batch_size: Images that a step is to have.
-        examples: Examples of an epoch.
 
     Raises:
         UserError: If the batch is larger.

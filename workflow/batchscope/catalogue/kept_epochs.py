@@ -36,9 +36,6 @@ def kept_epochs(epochs: int) -> tuple[int, ...]:
 def middle(epochs_run: int) -> int | None:
     """Returns the epoch nearest half of a training that is no end; the earlier of two.
 
-    Args:
-        epochs_run: Epochs until the training stopped.
-
     Returns:
         The epoch, or None where none lies between start and end.
     """
@@ -51,7 +48,6 @@ def wanted(read: Iterable[int | str], epoch: int, over: bool) -> set[int]:
 
     Args:
         read: Epochs that are read, `MIDDLE` among them or not.
-        epoch: Epochs so far.
         over: Whether no more follow. Before that every later middle counts: it never moves back.
     """
     read = set(read)
@@ -78,10 +74,5 @@ def read_by(measure: str, epoch: int, horizon: int) -> int | str | None:
 
 
 def weights_name(epoch: int, epochs_run: int) -> str:
-    """Returns where weights lie in a run's folder, without `.npz`: `epochs/3`, or `final`.
-
-    Args:
-        epoch: The epoch after which they are wanted.
-        epochs_run: Epochs until the training stopped.
-    """
+    """Returns where weights lie in a run's folder, without `.npz`: `epochs/3`, or `final`."""
     return "final" if epoch == epochs_run else f"epochs/{epoch}"

@@ -27,7 +27,6 @@ def job_settings(timing: str, settings: dict[str, Any], repeat: int) -> str:
     """Returns the name of the settings of one of a timing's jobs of a configuration.
 
     Args:
-        timing: The timing.
         settings: Every setting, as the study states them.
         repeat: Which of the jobs, from 1 on.
     """

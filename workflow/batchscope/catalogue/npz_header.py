@@ -18,7 +18,6 @@ def kind(path: Path, kind_of_array: Callable[[int, str], str | None]) -> str | N
     """Returns what the training examples of a file are; None where that cannot be told.
 
     Args:
-        path: The file.
         kind_of_array: Gives it by the array's dimensions and the letter of its type's kind.
     """
     try:

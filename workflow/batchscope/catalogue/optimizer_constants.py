@@ -60,11 +60,7 @@ def unscaled(factors: dict[str, Any]) -> dict[str, float]:
 
 
 def effective(factors: dict[str, Any]) -> dict[str, float]:
-    """Returns every constant that a run is trained with, after the scaling rules.
-
-    Args:
-        factors: Every factor of the run, sound together.
-    """
+    """Returns every constant that a run is trained with, after the scaling rules."""
     found = unscaled(factors)
     k = factors["batch_size"] / factors["base_batch_size"]
     if factors["beta_scaling"] == "half_life":

@@ -21,7 +21,6 @@ class Outcome:
     """A column of runs.csv and what it is stated to do.
 
     Attributes:
-        column: Its column.
         label: What people call it.
         unit: Unit, or an empty string.
         direction: What it does with growing batch size, stated beforehand.
@@ -52,8 +51,6 @@ def stated(column: str, direction: str, source: str) -> Outcome | None:
     """Returns what a study states about a column; None for a column that is no outcome.
 
     Args:
-        column: Column of runs.csv.
-        direction: What it does with growing batch size.
         source: Who states it, where it is not what is asked anyway.
     """
     found = _outcome(column)

@@ -31,10 +31,6 @@ def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any] | None]:
     One of our factors keeps its name where every value is of its kind; any other column is given a
     name that begins with `own_`.
 
-    Args:
-        column: Its name in the file.
-        texts: Its cells.
-
     Returns:
         The name; the values of a factor of ours, or None.
     """

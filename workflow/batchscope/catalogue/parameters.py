@@ -194,9 +194,7 @@ def decode(parameters: dict[str, Parameter], parts: list[str], what: str) -> dic
     """Returns the values behind parts of a name, by full name.
 
     Args:
-        parameters: Those that the name may hold.
         parts: Each `alias=value`.
-        what: The whole name, for error messages.
 
     Raises:
         ValueError: If a part is unknown, given twice or not in its canonical form.

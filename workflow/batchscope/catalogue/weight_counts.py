@@ -72,13 +72,7 @@ _NETWORKS: dict[str, list[Layer]] = {
 
 
 def stored(model: str, input_shape: Shape, classes: int) -> int | None:
-    """Returns the weights in a file of a model's, trained or not; None for a user's own model.
-
-    Args:
-        model: Token of the model.
-        input_shape: Of an example.
-        classes: Classes of the data set.
-    """
+    """Returns the weights in a file of a model's, trained or not; None for a user's own model."""
     if model not in _NETWORKS:
         return None
     shape, count = tuple(input_shape), 0

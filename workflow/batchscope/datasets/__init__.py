@@ -122,11 +122,6 @@ class Dataset:
 def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
     """Returns a prepared data set, checked against its record (see `checksums`).
 
-    Args:
-        results: The results folder.
-        token: Name of its folder.
-        verify: Whether to hash its arrays though they seem unchanged.
-
     Raises:
         UserError: If it was not prepared, or its files do not fit its record.
     """
@@ -162,7 +157,6 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
 
     Args:
         token: Name of the folder under `results/data`.
-        definition: See this module.
         results: The results folder. Downloads are kept in its `downloads`.
 
     Returns:

@@ -33,9 +33,6 @@ def known(definition: dict[str, Any]) -> Look | None:
     No example is read, but for tokens, which are the classes.
 
     None where only its preparation finds it, or finds an error.
-
-    Args:
-        definition: A resolved definition.
     """
     ways = {"image_folder": _image_folder, "npz": _npz, "csv": _unknown, "text": _text}
     find = ways.get(definition["source"], _constant)

@@ -66,10 +66,6 @@ def npz(request: Request) -> Raw:
 def sequences(where: str, found: dict[str, np.ndarray]) -> dict[str, tokens.Pair]:
     """Returns the tokens and labels of each part of a file of sequences.
 
-    Args:
-        where: The file, for errors.
-        found: Its arrays.
-
     Raises:
         UserError: If an array is missing or is not what it should be.
     """

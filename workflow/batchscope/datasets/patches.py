@@ -94,7 +94,6 @@ def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: 
         rng: What the positions are drawn with.
         shape: Height and width of the image, in pixels.
         size: Height and width of a patch, in pixels.
-        count: Number of patches.
 
     Returns:
         Top and left pixel of each patch, integers of shape (count, 2).

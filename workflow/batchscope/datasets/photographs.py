@@ -187,7 +187,6 @@ def decode(data: bytes, size: int, channels: int = 3) -> np.ndarray:
     """Returns an image file's pixels as bytes, upright, shape (size, size, channels).
 
     Args:
-        data: The file.
         size: Height and width to stretch to, in pixels.
         channels: 3 for RGB, 1 for grey.
 

@@ -85,7 +85,6 @@ class OnDisk:
     fills it.
 
     Attributes:
-        path: The file.
         shape: Number, height, width, channels.
         dtype: Type of a number in the file.
     """
@@ -115,7 +114,6 @@ class Raw:
             float32; rows of numbers of shape (n, features), float64 and not yet standardised; or
             tokens of shape (n, length), int32.
         labels: Their classes, integers of shape (n,); of tokens one for each position, (n, length).
-        class_names: Name of each class.
         source: Where they come from, for people.
         source_sha256: SHA-256 of each file that was read, by its name.
         given: Splits that the source itself fixes: name -> (images, labels).

@@ -26,10 +26,7 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: tuple[str, ...
     to train, and so does what is left where `train` has no number.
 
     Args:
-        where: Place in the configuration, for errors.
         members: Members of the group (a class, or all examples).
-        split: Fractions or counts, by part.
-        drawn: The parts to draw besides train.
 
     Raises:
         UserError: If a number is missing or needs more members than there are.
@@ -72,7 +69,6 @@ def divided(
     """Returns validation and test, divided from the examples that a source gives as its test set.
 
     Args:
-        where: Place in the configuration, for errors.
         images: The source's test set, shape (n, height, width, channels).
         labels: Its classes, shape (n,).
         split: `validation`, how many are drawn to validate with, and `seed`.
@@ -103,12 +99,8 @@ def assign(
     """Returns the row numbers of train and of each drawn part, in their final order.
 
     Args:
-        where: Place in the configuration, for errors.
         labels: Class of each example, shape (n,).
-        classes: Number of classes.
         split: Fractions or counts by part, and `seed`.
-        drawn: The parts to draw besides train.
-        stratified: Whether to draw class by class.
 
     Raises:
         UserError: If a part would stay empty, or a class would have nothing to train on.

@@ -120,14 +120,9 @@ def available(
     """Returns the figures of an experiment, in the registry's order.
 
     Args:
-        measures: What it measures.
         varied: Factors of which it crosses several values with all else.
         at_epochs: Numbers of epochs that it reads from each training.
-        margins: Outcomes of which it states a margin.
         evaluated: Whether all its trainings have `evaluate_every`.
-        batch_sizes: At how many batch sizes it trains.
-        timed: Whether the time of its steps is known.
-        falling: Whether a training's rate depends on its horizon.
         own: Columns of a table of trainings that were made elsewhere; None for trainings here.
     """
     measures, varied = set(measures), set(varied)

@@ -142,13 +142,7 @@ def _binomial(
 
 
 def _bar_width(batch_sizes: list[int], axis: Sequence[int], series: int) -> float:
-    """Returns the width of a bar in points: at most 7, less where bars stand close.
-
-    Args:
-        batch_sizes: Those with a bar.
-        axis: All that the axis has room for.
-        series: Bars beside each other.
-    """
+    """Returns the width of a bar in points: at most 7, less where bars stand close."""
     doublings = np.log2(max(axis) / min(axis)) + 1
     room = 72 * canvas.PANEL_WIDTH * canvas.spacing(batch_sizes) / doublings
     return float(np.clip(0.5 * room / series, 1.0, 7.0))

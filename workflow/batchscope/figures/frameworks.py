@@ -37,7 +37,6 @@ class Panel:
 
     Attributes:
         column: Column of the frame.
-        title: Words above it.
         labels: Device -> words on its vertical axis, with the unit.
         label: The same where devices differ, and for a document.
     """
@@ -149,9 +148,6 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(part for part in parts if part)
 
 
-# Drawing -------------------------------------------------------------------------------------
-
-
 def _sizes(own: pandas.DataFrame, theirs: pandas.DataFrame) -> list[int]:
     """Returns the batch sizes of the axes: the same in both rows, so that they can be compared."""
     measured = own[~own["status"].isin(WORDS)]
@@ -257,9 +253,6 @@ def _absent(rows: pandas.DataFrame) -> bool:
     return bool(rows["status"].isin(WORDS).all()) and len(rows) > 0
 
 
-# Notes ---------------------------------------------------------------------------------------
-
-
 def _subject_note(own: pandas.DataFrame) -> str:
     """Returns the machine and the framework, where the legend names neither."""
     named = own["framework"].dropna().unique().tolist()
@@ -303,16 +296,12 @@ def _absent_note(own: pandas.DataFrame) -> str:
     return " ".join(notes)
 
 
-# Sentences -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Place:
     """The series of one device of one machine: what may be compared.
 
     Attributes:
         words: Words for its parts, by the name under which a sentence asks for them.
-        series: Its series.
     """
 
     words: dict[str, str]
@@ -366,8 +355,6 @@ def _sentence(start: str, places: list[_Place], tell: Callable[[_Place], str]) -
     """Returns a sentence with what every place has to say.
 
     Args:
-        start: Its beginning, with braces for words of the place.
-        places: The places.
         tell: Place -> what is said of it; empty where nothing is.
     """
     told = [(place, text) for place in places if (text := tell(place))]

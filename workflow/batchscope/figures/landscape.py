@@ -131,14 +131,13 @@ def found(frame: pandas.DataFrame) -> str:
     return f"{what}{'; '.join(told[:_MOST_SERIES])}." if told else ""
 
 
-def contour_levels(losses: np.ndarray, most: int = _LEVELS) -> np.ndarray | None:
+def contour_levels(losses: np.ndarray) -> np.ndarray | None:
     """Returns round levels that enclose all losses; None where there is nothing to enclose.
 
     Evenly spaced by their ratio where positive losses span much, else by their difference.
 
     Args:
         losses: Any shape; what is not finite does not count.
-        most: Levels at most.
     """
     losses = losses[np.isfinite(losses)]
     if losses.size == 0:
@@ -146,12 +145,12 @@ def contour_levels(losses: np.ndarray, most: int = _LEVELS) -> np.ndarray | None
     low, high = float(losses.min()), float(losses.max())
     if low <= 0 or high < _LOG_SPAN * low:
         high = high if high > low else low + (abs(low) or 1.0) * 1e-3
-        return MaxNLocator(nbins=most - 1, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high)
+        return MaxNLocator(nbins=_LEVELS - 1, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high)
     for mantissas in _MANTISSAS:
         levels = _log_levels(low, high, mantissas)
-        if len(levels) <= most:
+        if len(levels) <= _LEVELS:
             return levels
-    step = -(-(len(levels) - 1) // (most - 1))
+    step = -(-(len(levels) - 1) // (_LEVELS - 1))
     # The lowest of whole steps still lies below all losses.
     return np.unique(np.append(levels[::step], levels[-1]))
 

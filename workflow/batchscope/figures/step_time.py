@@ -227,10 +227,7 @@ def _draw_costs(
     """Draws one row per series: the cost, its interval, and its number.
 
     Args:
-        axes: The panel.
-        groups: The series, from top to bottom.
         column: Column of the cost, s.
-        labels: Words for every row.
         expected: Row -> the cost that is expected there, s.
     """
     axes.set_yticks(range(len(groups)), labels)

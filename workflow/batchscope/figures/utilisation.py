@@ -47,7 +47,6 @@ class Panel(NamedTuple):
     """What one panel shows.
 
     Attributes:
-        title: Words above it.
         label: Words on its vertical axis, with the unit.
         lines: What it shows, where known.
         scale: Factor from the table's unit to the axis'.
@@ -322,9 +321,7 @@ def by_series(
     """Returns one sentence about a quantity, with what every series has to say.
 
     Args:
-        frame: What a figure's `select` returned.
         what: Words for the quantity, as they start a sentence.
-        verb: The verb after them.
         tell: Rows of a series -> its values in words; empty where it has none.
     """
     told = [(group.label, tell(group.frame)) for group in timings.series(frame)]

@@ -34,7 +34,6 @@ class Phase(NamedTuple):
     """A training.
 
     Attributes:
-        batch_size: Its batch size.
         start: Seconds.
         stop: Seconds.
     """

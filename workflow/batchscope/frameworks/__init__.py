@@ -40,15 +40,9 @@ class Training(abc.ABC):
     """A network in training; one copy of its images serves all batch sizes.
 
     Args:
-        network: The network.
-        weights: Its initial weights, in Keras's layout.
         optimizer: `sgd` or `adam`.
-        learning_rate: Rate of every update.
         images: Shape (n, height, width, channels), any dtype.
-        labels: Integer classes, shape (n,).
         scale: Factor that turns the images into what the network is trained on.
-        device: `cpu` or `gpu`.
-        dropout: Whether dropout drops anything.
     """
 
     # The framework's error, and what its text says where an allocator refused memory.
@@ -80,7 +74,6 @@ class Training(abc.ABC):
 
         Args:
             starts: First example of each batch, in the order that the images are read in.
-            batch_size: Examples of each.
 
         Returns:
             The loss of the last batch, before its update. It is finite only if all were: what
@@ -142,7 +135,6 @@ def start(framework: str, threads: int, device: str) -> Any:
     Args:
         framework: One of `MODULES`.
         threads: Threads that it may use; 0 for as many as this process has cores.
-        device: `cpu` or `gpu`.
 
     Returns:
         Its module, with the class `Training`.

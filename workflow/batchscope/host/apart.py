@@ -19,10 +19,6 @@ def run(main: Callable[[list[str]], None], arguments: list[str]) -> int:
 
     The copy ends with this process.
 
-    Args:
-        main: Runs a step, given its arguments.
-        arguments: The step and its arguments.
-
     Returns:
         The exit status; -n where signal n ended the copy.
     """
@@ -44,7 +40,6 @@ def run_and_end(main: Callable[[list[str]], None], arguments: list[str]) -> NoRe
 
     Args:
         main: Runs a step, given its arguments; it may end in `sys.exit`.
-        arguments: The step and its arguments.
     """
     os._exit(outcome(main, arguments))  # the interpreter's own end belongs to the process copied
 
@@ -54,7 +49,6 @@ def outcome(main: Callable[[list[str]], None], arguments: list[str]) -> int:
 
     Args:
         main: Runs a step, given its arguments; it may end in `sys.exit`.
-        arguments: The step and its arguments.
     """
     status = 1
     try:

@@ -28,7 +28,6 @@ class Group:
     """One control group.
 
     Attributes:
-        folder: Its files.
         version: 1 or 2.
     """
 
@@ -98,9 +97,6 @@ def count() -> Counts:
 
 def limit_met(before: Counts) -> float | None:
     """Returns the limit at which the kernel killed a process since then, in MB.
-
-    Args:
-        before: The counts at that time.
 
     Returns:
         That of a control group, or the machine's memory; None where nothing was killed.

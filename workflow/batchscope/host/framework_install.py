@@ -54,7 +54,6 @@ def pip_command(framework: str, gpu: bool) -> list[str]:
 
     Args:
         framework: One of `environments.FRAMEWORKS`.
-        gpu: Whether it is for an NVIDIA GPU.
     """
     found = framework_names.FRAMEWORKS[framework]
     command = [str(framework_environments.python(framework)), "-m", "pip", "install"]

@@ -20,7 +20,6 @@ def take(path: Path | str, lock: Callable[[int, int], object] = fcntl.lockf) -> 
     """Locks a file, made where there is none; returns its descriptor, or None where it is held.
 
     Args:
-        path: The file.
         lock: `fcntl.lockf`, the lock that most shared file systems pass from node to node, or
             `fcntl.flock`.
 
@@ -53,7 +52,6 @@ def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
     Args:
         path: The file; its folder is made as needed.
         what: What only one process at a time may do, for the messages.
-        seconds: How long another process is waited for.
 
     Raises:
         UserError: If another process holds it.

@@ -113,7 +113,6 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
         threads: Threads that one operation may use; 0 for as many as this process has cores.
             With one thread, operations run one after the other too, so that sums always have
             the same order.
-        device: `cpu` or `gpu`.
         replicas: Devices that a training is divided among: so many GPUs, or logical devices
             of the CPU.
 

@@ -52,7 +52,6 @@ class Door:
     """The steps, as this process is given them.
 
     Attributes:
-        main: Runs a step, given its arguments.
         takes: Whether a step may run in a copy of this process, given its arguments.
         leaves_nothing: Whether another step may follow it in the same process.
     """
@@ -81,7 +80,6 @@ def launch(code: Path, idle: float = IDLE_SECONDS) -> None:
     """Starts the process and tells jobs, through the environment, where it listens.
 
     Args:
-        code: Folder that holds this package.
         idle: Seconds after which a copy without a step ends.
     """
     folder = lifetime.claim()
@@ -110,11 +108,7 @@ def launch(code: Path, idle: float = IDLE_SECONDS) -> None:
 
 
 def serve(door: Door) -> None:
-    """Imports TensorFlow, then lets copies run what is asked for, until standard input closes.
-
-    Args:
-        door: The steps.
-    """
+    """Imports TensorFlow, then lets copies run what is asked for, until standard input closes."""
     from batchscope.host import tensorflow_start
 
     folder, descriptor, idle = sys.argv[1:]
@@ -285,8 +279,6 @@ def _obey(connection: socket.socket, over: threading.Event, signalled: threading
     Standard input is the pipe from Snakemake: it closes when that is gone.
 
     Args:
-        connection: To the job's process.
-        over: Set once the step is over, when the job's process may go.
         signalled: Is set when a signal was passed on.
     """
     while True:

@@ -60,12 +60,6 @@ def write(measure: str, runs: Sequence[FinishedRun], settings: str, output: Path
     values. What a measure keeps to go on from when it is killed lies beside the record, and goes
     when that is written.
 
-    Args:
-        measure: Name of the measure.
-        runs: The run, or both.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
-
     Raises:
         UserError: If a run or its data are missing, or the measure refuses them.
     """

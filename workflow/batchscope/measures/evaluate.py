@@ -51,7 +51,6 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     that the layers add are part of the loss, as in training.
 
     Args:
-        model: A built classifier.
         scale: Factor that turns the images into what the model was trained on.
         dtype: Type of the images.
     """

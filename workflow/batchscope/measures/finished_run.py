@@ -27,8 +27,6 @@ class FinishedRun:
     """A run whose training is over, whatever its status; each part is read when it is asked for.
 
     Attributes:
-        results: The folder of all results.
-        name: Name of the run.
         model_file: The user's model file, where the model is not built in.
         scratch: File in which a measure may keep what it has finished, to go on from there when
             it was killed; None to keep nothing.

@@ -43,7 +43,6 @@ def passes(examples: int, size: int, memory_mb: float) -> int:
     """Returns how often all gradients are computed, a share of their weights kept each time.
 
     Args:
-        examples: Number of gradients.
         size: Weights in each.
         memory_mb: Limit on what is kept, float32, in MB (10^6 bytes).
 
@@ -65,8 +64,6 @@ def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) 
 
     Args:
         gradient: Index of an example -> its gradient, float32 of shape (size,).
-        examples: Number of examples.
-        size: Number of weights.
         memory_mb: Limit on the gradients kept, in MB.
 
     Raises:

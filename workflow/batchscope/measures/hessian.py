@@ -47,8 +47,6 @@ class Eigenvalue:
             is none.
         error: ||H v - lambda v||: an eigenvalue lies no further from lambda than that.
         converged: Whether the error is below `TOLERANCE` times |lambda|.
-        products: Products with H.
-        message: Why the search ended.
     """
 
     value: float | None
@@ -83,7 +81,6 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
 
     Args:
         times: v -> H v, both float64 of shape (size,).
-        size: Rows of H.
         iterations: Most products with H, at least 4. One more may be needed where a start lies
             in a subspace that H leaves to itself.
     """
@@ -137,7 +134,6 @@ def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
 
     Args:
         times: v -> H v, both float64 of shape (size,).
-        size: Rows of H.
         probes: Random vectors, at least 2.
     """
     random = np.random.default_rng(PROBE_SEED)
@@ -155,7 +151,6 @@ def measure(
 
     Args:
         times: v -> H v, both float64 of shape (size,).
-        size: Rows of H.
         settings: `iterations`, `probes`.
 
     Returns:

@@ -128,7 +128,6 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
     Args:
         losses: Loss of every row, shape (rows, points), in the order of `rows`.
-        settings: Every setting.
     """
     points, pairs = settings["points"], settings["pairs"]
     surfaces = losses[: pairs * points].reshape(pairs, points, points)

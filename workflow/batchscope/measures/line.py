@@ -42,7 +42,6 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
 
     Args:
         small: Variable's path (`conv_1/kernel`) -> array.
-        large: The same variables.
         alpha: Position on the line.
 
     Raises:
@@ -67,7 +66,6 @@ def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) 
     Args:
         run: The small run, at position 0.
         other: The large run, at position 1.
-        settings: Every setting, by full name.
 
     Returns:
         Alphas, losses, accuracies and subsets, as details.

@@ -38,9 +38,7 @@ class Minimum:
     """Where L-BFGS-B stopped.
 
     Attributes:
-        iterations: Iterations done.
         evaluations: Function evaluations, as SciPy counts them.
-        message: The optimiser's closing message.
     """
 
     iterations: int
@@ -62,7 +60,6 @@ def minimise_in_box(
 
     Args:
         function: Point, shape (n,), -> value and gradient, float64 of shape (n,).
-        start: First point, shape (n,).
         width: Half the box's edges, shape (n,), all positive.
         iterations: Most iterations.
         iterated: Called with their number after each iteration.
@@ -154,10 +151,7 @@ class _Climb:
     """The negated, scaled function of one search, with the largest point that it met.
 
     Args:
-        function: What is maximised.
-        start: First point.
         first: Value and gradient there, which are not computed again.
-        scale: Factor on value and gradient.
     """
 
     def __init__(
@@ -207,7 +201,6 @@ def maximise(
         at_zero: Value and gradient at y = 0, both finite; they are not computed again.
         width: Half the box's edges, shape (n,), all positive.
         iterations: Most iterations of L-BFGS-B per start.
-        starts: Number of starts, at least 1.
         seed: Of the random starts; start k is the same whatever `starts` and `width` are, but
             for the scale of the box.
 

@@ -54,7 +54,6 @@ def products(gradient: Gradient, count: int, size: int) -> tuple[np.ndarray, np.
 
     Args:
         gradient: Index -> gradient, of shape (size,); the same whenever it is asked for.
-        count: Number of gradients.
         size: Weights in each.
 
     Returns:

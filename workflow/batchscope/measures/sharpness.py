@@ -51,7 +51,6 @@ def subset(available: int, examples: int) -> np.ndarray:
     The first `examples` of one fixed permutation, so that smaller subsets lie in larger ones.
 
     Args:
-        available: Size of the training set.
         examples: How many; 0, or more than there are, for all.
     """
     order = np.random.default_rng(SUBSET_SEED).permutation(available).astype(np.int64)
@@ -192,7 +191,6 @@ def objective(
     """Returns the mean loss of a run's network over the recorded subset of training examples.
 
     Args:
-        run: The run.
         settings: `examples`; `weights` (`final` where missing) and `batch_norm` (`moving`).
         chunk: Examples per forward pass; even chunks by the images' size where None.
 

@@ -61,13 +61,6 @@ def write(
 ) -> None:
     """Writes a study's report, and its headline into a text file beside it.
 
-    Args:
-        study: The plan.
-        results: Folder of the results.
-        config_path: The configuration, shown as written.
-        output: The HTML file.
-        partial: Whether to build the report from whatever exists.
-
     Raises:
         UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
     """
@@ -80,10 +73,6 @@ def build(study: Study, inputs: Inputs) -> str:
     """Returns the report as HTML.
 
     Every text is escaped by the template, except for our own style sheet and script.
-
-    Args:
-        study: The plan.
-        inputs: What lies on disk, from `read`.
     """
     rows = runs_table.complete(study, inputs.rows)
     table, print_rule = runs_table.build(rows)

@@ -29,7 +29,6 @@ class Shown:
         experiment: Name of the experiment.
         title: Its heading, and the series in words where it has several.
         found: Whether it recommends something.
-        card: The sentences.
     """
 
     experiment: str
@@ -39,12 +38,7 @@ class Shown:
 
 
 def cards(study: Study, tables: dict[str, pandas.DataFrame]) -> list[Shown]:
-    """Returns the cards of a study, those that recommend something first.
-
-    Args:
-        study: The plan.
-        tables: Experiment -> rows of its advice.csv.
-    """
+    """Returns the cards of a study, those that recommend something first."""
     shown = [
         Shown(name, title, pandas.notna(row["smallest"]), advice_tables.card(row))
         for name, frame in tables.items()
@@ -57,9 +51,6 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     """Returns the advice of a study as the terminal shows it, from tables that exist.
 
     Args:
-        study: The plan.
-        results: Folder of the results.
-        config: The configuration, as it was given.
         seeds: Whether to list what more seeds would tell, and what they cost.
 
     Raises:

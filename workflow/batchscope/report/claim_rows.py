@@ -28,12 +28,7 @@ def read(path: Path | str) -> list[Row]:
 
 
 def build(rows: Iterable[Row], link: Link) -> list[dict[str, Any]]:
-    """Returns what a page shows of claims, in order.
-
-    Args:
-        rows: From `read`.
-        link: Finds their figures.
-    """
+    """Returns what a page shows of claims, in order."""
     return [_shown(row, link) for row in rows]
 
 

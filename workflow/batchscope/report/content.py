@@ -122,12 +122,6 @@ def read(
 ) -> Inputs:
     """Reads what a report shows.
 
-    Args:
-        study: The plan.
-        results: Folder of the results.
-        config_path: The configuration, shown as written.
-        partial: Whether tables and figures may be missing.
-
     Raises:
         UserError: If a table or a figure is missing and `partial` is False, or one is damaged.
     """
@@ -205,12 +199,7 @@ def _nearest(path: Path | str) -> str:
 
 
 def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outcome_answers.Answer]]:
-    """Returns every experiment's answers; Holm's adjustment runs over all of the study's.
-
-    Args:
-        study: The plan.
-        found: The rows of runs.csv of its experiments.
-    """
+    """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
     by_experiment: dict[str, list[outcome_answers.Answer]] = {}
     filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
     if filled:

@@ -27,13 +27,7 @@ _ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z0-9])")
 
 
 def relevant(question: str, figures: Sequence[Figure], named: bool) -> list[Figure]:
-    """Returns the figures that an answer is about.
-
-    Args:
-        question: The experiment's question.
-        figures: Its figures.
-        named: Whether it names them.
-    """
+    """Returns the figures that an answer is about."""
     words = {stem for word in _WORD.findall(question.lower()) if (stem := word[:_STEM])}
     of_words = [
         figure
@@ -62,7 +56,6 @@ def sentences(
 
     Args:
         found: The answers of an experiment that are asked; none where they are not to be told.
-        figures: Its figures.
         spoken: Sentences that answer it better, if there are any.
     """
     if spoken:
@@ -111,12 +104,7 @@ def _none(found: list[Answer]) -> str:
 
 
 def advised(card: Card, figures: Sequence[Figure]) -> list[str]:
-    """Returns what an advice says to the question: its range, the fastest size, and accuracy.
-
-    Args:
-        card: The advice.
-        figures: The experiment's figures.
-    """
+    """Returns what an advice says to the question: its range, the fastest size, and accuracy."""
     soonest = [first(each.found)[0] for each in figures if each.name == _FASTEST and each.found]
     margins = [each for each in _ENDS.split(card.limits or "") if " stays within " in each]
     told = [card.headline, *soonest, *margins, card.budgets]

@@ -67,13 +67,7 @@ def build(
     """Returns what the page shows of a figure.
 
     Args:
-        position: Its number on the page.
-        figure: The figure.
-        experiment: Its experiment.
         stated: What documents state, from `claim_rows.build`.
-        rows: The experiment's runs.
-        said: The experiment's answers.
-        find: Finds its runs.
     """
     claims = [
         row

@@ -23,9 +23,7 @@ def scope(study: Study, rows: Rows, inputs: Inputs) -> str:
     """Returns `small_cnn on digits; Some CPU; 144 training runs, 3 min of training`.
 
     Args:
-        study: The plan.
         rows: Every planned run, from `runs_table.complete`.
-        inputs: What lies on disk.
     """
     models, data = _named(study, rows, "model"), _named(study, rows, "dataset")
     parts = [f"{models} on {data}" if models and data else models or data, _machine(inputs)]

@@ -152,8 +152,6 @@ def snakemake(study: Study, config_name: str, target: str = "", how: str = "") -
     """Returns the command that runs a study, or one file of it.
 
     Args:
-        study: The plan.
-        config_name: Path of its configuration.
         target: The file; empty for the whole study.
         how: Arguments that say where it runs; empty for some cores of this machine.
     """

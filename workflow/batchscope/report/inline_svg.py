@@ -36,9 +36,7 @@ def read(content: bytes, prefix: str, find: Find) -> Markup:
     """Returns an SVG file as an element of a page.
 
     Args:
-        content: The file.
         prefix: What its ids begin with: another one for every picture of a page.
-        find: Finds the runs that it marks.
 
     Raises:
         ValueError: If it is no SVG.

@@ -19,10 +19,6 @@ _NONE = "No study has claims.csv yet: run one whose configuration has `claims`."
 def write(results: Path | str, output: Path | str) -> None:
     """Writes the page, from which the studies' reports are linked.
 
-    Args:
-        results: Folder of the results.
-        output: The HTML file.
-
     Raises:
         UserError: If a table of claims is damaged.
     """
@@ -35,12 +31,7 @@ def tables(results: Path | str) -> list[Path]:
 
 
 def build(results: Path | str, home: Path | str) -> str:
-    """Returns the page as HTML.
-
-    Args:
-        results: Folder of the results.
-        home: Folder of the page.
-    """
+    """Returns the page as HTML."""
     documents: dict[str, list[dict[str, Any]]] = {}
     for path in tables(results):
         link = functools.partial(_linked, _report(Path(results), path.parent), Path(home))

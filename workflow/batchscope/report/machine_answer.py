@@ -44,10 +44,6 @@ def build(frame: pandas.DataFrame, throughput: pandas.DataFrame) -> dict[str, An
     """Returns the answer as a table, one column per configuration; None where nothing is timed.
 
     A configuration that waits for what is not here has no column; `left_out` says so.
-
-    Args:
-        frame: sweeps.csv of the experiment.
-        throughput: throughput.csv of the experiment.
     """
     if frame.empty:
         return None

@@ -30,11 +30,8 @@ class Row(NamedTuple):
     """One number of a document and ours.
 
     Attributes:
-        experiment: The experiment's title.
         where: What the document calls the place.
-        figure: The figure here.
         what: What the number is of, with its unit and the series.
-        batch_size: The batch size.
         published: As published.
         here: Ours; None where there is none.
         note: How many seeds stand behind ours, or why there is none.
@@ -54,7 +51,6 @@ def build(study: Study, figures: dict[str, list[Figure]]) -> list[Row]:
     """Returns every number of a study's documents, in their order.
 
     Args:
-        study: The plan.
         figures: Experiment -> its figures, whose tables hold ours.
     """
     return [

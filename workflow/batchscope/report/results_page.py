@@ -24,8 +24,6 @@ class Chosen:
 
     Attributes:
         study: Folder of the study's results, such as `keskar2017-reduced`.
-        experiment: The experiment.
-        figure: Name of the figure.
     """
 
     study: str
@@ -52,11 +50,6 @@ class Chosen:
 def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
     """Writes the page, and copies its figures into a folder of its name beside it.
 
-    Args:
-        results: Folder of the results.
-        output: The Markdown file.
-        figures: The figures, in order.
-
     Raises:
         UserError: If a figure is not there, or a table of claims is damaged.
     """
@@ -75,12 +68,7 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
 
 
 def build(results: Path, figures: Sequence[tuple[Chosen, Figure, str]]) -> str:
-    """Returns the page as Markdown.
-
-    Args:
-        results: Folder of the results.
-        figures: What to show: which, the figure, and its image's address.
-    """
+    """Returns the page as Markdown."""
     claims = {path.parent.name: claim_rows.read(path) for path in ledger_page.tables(results)}
     studies = [*claims, *(chosen.study for chosen, _, _ in figures if chosen.study not in claims)]
     shown = {

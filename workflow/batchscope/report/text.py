@@ -16,8 +16,8 @@ from batchscope.wording import Estimate
 _ALIGNED_SPAN = 100  # ratio of largest to smallest value up to which decimals are aligned
 
 
-def common_decimals(values: Sequence[float], digits: int = 4) -> int | None:
-    """Returns the decimals that show a column's largest value to so many digits.
+def common_decimals(values: Sequence[float]) -> int | None:
+    """Returns the decimals that show a column's largest value to four digits.
 
     None where one number of decimals does not suit: whole numbers, values far apart, or very
     large or small ones.
@@ -26,7 +26,7 @@ def common_decimals(values: Sequence[float], digits: int = 4) -> int | None:
     if not sizes or all(value == int(value) for value in sizes):
         return None
     largest = max(sizes)
-    decimals = digits - 1 - math.floor(math.log10(largest))
+    decimals = 3 - math.floor(math.log10(largest))
     if largest > _ALIGNED_SPAN * min(sizes) or not 0 <= decimals <= 6:
         return None
     return min(decimals, max(_decimals(value, decimals) for value in sizes))

@@ -32,12 +32,7 @@ def _setting(factors: dict[str, Any]) -> tuple[Any, ...]:
 
 
 class History:
-    """What finished runs of the same models on the same data sets took.
-
-    Args:
-        results: The results folder.
-        subjects: Data set and model tokens of interest.
-    """
+    """What finished runs of the same models on the same data sets took."""
 
     def __init__(self, results: Path, subjects: set[tuple[str, str]]) -> None:
         self._results = results
@@ -80,10 +75,6 @@ class History:
 
         Of a finished run of the same model on the same data set, else from the number of weights
         of a built-in model.
-
-        Args:
-            factors: The run's.
-            definition: Of its data set.
         """
         found = self._bytes.get(subject(factors))
         if found is None and (look := self._look(factors["dataset"], definition)):
@@ -105,8 +96,6 @@ def kind(measure: str, settings: str, name: str) -> tuple[str, ...]:
     """Returns what measures and timings share that take about the same time.
 
     Args:
-        measure: The measure or timing.
-        settings: Name of its settings.
         name: The run, the timing or the sweep that it is of; its data set and model count.
     """
     # A timing's jobs of the same configuration take the same.
@@ -121,11 +110,8 @@ def note(results: Path, measure: str, name: str, output: Path, seconds: float) -
     cannot be written, nothing else is lost.
 
     Args:
-        results: The results folder.
-        measure: The measure or timing.
         name: What it is of, as for `kind`.
         output: Its record; of a run that did not finish nothing was measured, or noted.
-        seconds: What it took.
     """
     if disk.read_json(output).get("status") != records.FINISHED:
         return
@@ -135,11 +121,7 @@ def note(results: Path, measure: str, name: str, output: Path, seconds: float) -
 
 
 class MeasureHistory:
-    """What measures and timings took in this folder, as it was noted.
-
-    Args:
-        results: The results folder.
-    """
+    """What measures and timings took in this folder, as it was noted."""
 
     def __init__(self, results: Path) -> None:
         self._times: dict[tuple[str, ...], list[float]] = {}
@@ -171,7 +153,6 @@ def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
 
     Args:
         known: Batch size -> seconds per epoch; at least one.
-        batch_size: The batch size in question.
     """
     low = max((batch for batch in known if batch <= batch_size), default=None)
     high = min((batch for batch in known if batch >= batch_size), default=None)

@@ -43,7 +43,6 @@ class MeasureJob:
     """One file that a measure writes; or a training, its record.
 
     Attributes:
-        path: The file.
         measure: The measure, or `train`.
         runs: The run it is of, or both; of a time, one of the runs that share it; of a sweep
             none.
@@ -75,7 +74,6 @@ def log_path(results: Path | str, output: Path | str) -> Path:
 
     Args:
         results: The results folder; `logs` lies beside it.
-        output: The record's path.
     """
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == "record.json":
@@ -95,9 +93,6 @@ def measure_jobs(
     A measure at epochs writes one more for each of the experiment's `at_epochs`.
 
     Args:
-        study: The planned study.
-        experiment: One of its experiments.
-        results: The results folder.
         machine: Name of another machine in paths. Where it is left out, these are the files that
             can be made here: none that needs what is absent.
     """
@@ -180,9 +175,6 @@ def time_path(
 
     Args:
         place: Where the machine's results lie.
-        experiment: The experiment, which measures the timing.
-        factors: Every factor of the training.
-        timing: The timing.
     """
     trainings = experiment.trainings
     repeat = trainings.seeds.index(factors["seed"]) + 1
@@ -229,7 +221,6 @@ def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
     Args:
         measure: A measure at epochs.
         settings: Its settings otherwise; which `weights` it reads then plays no part.
-        epoch: The epoch.
     """
     others = {name: value for name, value in settings.items() if name != "weights"}
     return measure_settings.settings_name(measure, {**others, "epoch": epoch})
@@ -287,17 +278,8 @@ def needed_data(study: plan.Study) -> list[str]:
     return [token for token in study.datasets if token in needed]
 
 
-# --- Weights after an epoch ------------------------------------------------------------------
-
-
 def epoch_read(measure: str, settings: str, horizon: int) -> int | str | None:
-    """Returns the epoch before the last whose weights a measure reads; None for most.
-
-    Args:
-        measure: A measure of a run, or a timing.
-        settings: Name of its settings.
-        horizon: Epochs of the training.
-    """
+    """Returns the epoch before the last whose weights a measure reads; None for most."""
     return kept_epochs.read_by(measure, _epoch(measure, settings), horizon)
 
 
@@ -366,13 +348,7 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
 def trained_again(
     study: plan.Study, missing: Iterable[MeasureJob], results: Path | str
 ) -> list[tuple[str, int]]:
-    """Returns recorded runs and the epochs that they are trained again to, for missing measures.
-
-    Args:
-        study: The planned study.
-        missing: Measures that are to be made.
-        results: The results folder.
-    """
+    """Returns recorded runs and the epochs that they are trained again to, for missing measures."""
     found: dict[tuple[str, int], None] = {}
     for run, epochs in epochs_read(study, missing).items():
         if (records.run_folder(results, run) / "record.json").exists():

@@ -21,7 +21,6 @@ def record_or_retry(folder: Path, limit_mb: float | None) -> str | None:
     """Tells what is to become of a run: a sentence for its record, or None to train it.
 
     Args:
-        folder: The run's folder.
         limit_mb: The limit at which its training was just killed, if so.
 
     Raises:

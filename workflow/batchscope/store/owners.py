@@ -22,8 +22,6 @@ def check(folder: Path | str, study: str, config_path: Path | str) -> None:
 
     Args:
         folder: Where the tables of the study lie, or will.
-        study: Its name.
-        config_path: The configuration file that is about to make tables.
 
     Raises:
         ConfigError: If they are.
@@ -50,8 +48,6 @@ def claim(folder: Path | str, study: str, config_path: Path | str) -> None:
 
     Args:
         folder: Where the tables of the study lie.
-        study: Its name.
-        config_path: The file.
 
     Raises:
         ConfigError: If they are those of another file that names the study too.

@@ -24,18 +24,11 @@ _SILENT = 60.0  # seconds without an update after which its age is shown
 
 
 class Teller:
-    """Tells how far one training is.
+    """Tells how far one training is."""
 
-    Args:
-        folder: The run's folder.
-        epochs: Horizon of the training.
-        steps: Updates of an epoch.
-        seconds: At least, between two words.
-    """
-
-    def __init__(self, folder: Path, epochs: int, steps: int, seconds: float = SECONDS) -> None:
+    def __init__(self, folder: Path, epochs: int, steps: int) -> None:
         self._path = folder / FILE
-        self._epochs, self._steps, self._seconds = epochs, steps, seconds
+        self._epochs, self._steps = epochs, steps
         self._started = self._told = self._logged = time.monotonic()
         self._begun: tuple[float, int] | None = None  # when, and after how many updates
 
@@ -49,17 +42,11 @@ class Teller:
             self._path.unlink(missing_ok=True)
 
     def tell(self, epoch: int, step: int, history: Sequence[dict[str, Any]]) -> None:
-        """Says where the training is, where the last word is some seconds old.
-
-        Args:
-            epoch: Epochs completed.
-            step: Updates of the epoch after them.
-            history: One row per completed epoch.
-        """
+        """Says where the training is, where the last word is some seconds old."""
         now, done = time.monotonic(), epoch * self._steps + step
         if self._begun is None:  # what went before was compilation, or another process
             self._begun = (now, done)
-        if now - self._told < self._seconds:
+        if now - self._told < SECONDS:
             return
         self._told = now
         said = f"epoch {epoch + (step > 0)} of {self._epochs}"
@@ -86,11 +73,7 @@ class Teller:
 
 
 def overview(results: Path | str) -> str:
-    """Returns a line for every training that runs now.
-
-    Args:
-        results: The results folder; it need not exist.
-    """
+    """Returns a line for every training that runs now."""
     lines = []
     for path in sorted(Path(results).glob(f"runs/*/{FILE}")):
         try:

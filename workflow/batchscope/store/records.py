@@ -110,7 +110,6 @@ def write_weights(
     """Writes a model's weights atomically as an npz without pickles.
 
     Args:
-        path: The file.
         trainable: Variable's path (`conv_1/kernel`) -> array, in the model's order.
         state: The same for what is no parameter (moving statistics), in the model's order.
     """
@@ -159,12 +158,8 @@ def measure_record(
     """Returns the record of a measure.
 
     Args:
-        measure: Name of the measure.
-        run: Name of the run (or of the timing configuration).
-        settings: Every setting, by full name.
         status: `finished`, or the run's own status where there is nothing to measure.
         values: Column of the tables -> number; all that the tables read of this record.
-        **details: Whatever else a reader needs to trust the values.
     """
     return {
         "measure": measure,

@@ -39,8 +39,6 @@ class ExperimentStatus:
     """Where one experiment stands.
 
     Attributes:
-        name: Its name.
-        runs: Its runs.
         statuses: Status word -> runs; all of these words are there.
         missing_measures: Measure -> files that are missing.
     """
@@ -107,10 +105,6 @@ class Overview:
 
 def overview(study: plan.Study, results: Path | str) -> Overview:
     """Returns where a study stands.
-
-    Args:
-        study: The planned study.
-        results: The results folder; it need not exist.
 
     Raises:
         UserError: If a record is damaged.
@@ -219,9 +213,6 @@ def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
     """Returns the records that another version than today's made -> step and version.
 
     One that holds no version, as those of measures once did not, counts as current.
-
-    Args:
-        made: Trainings, measures and timings whose records are there.
     """
     found = {}
     for job in made:
@@ -266,9 +257,6 @@ def _experiment(
     return ExperimentStatus(
         name, counts.total(), {word: counts[word] for word in _STATUSES}, missing
     )
-
-
-# --- For people ----------------------------------------------------------------------------
 
 
 def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -> str:

@@ -49,7 +49,6 @@ class Test:
 
     Attributes:
         type: One of `TYPES`.
-        experiment: Name of the experiment.
         table: Name of one of its tables, without `.csv`.
         column: What is stated about.
         cells: Factor or key -> the values to which the rows are restricted.
@@ -113,10 +112,8 @@ class Claim:
 
     Attributes:
         id: Its name in the ledger.
-        document: The document.
         place: Where it stands there.
         sentence: What it says, in our words.
-        test: How it is tested.
         requires: `gpu` or `machine` where it can be tested only with a GPU, or with the results of
             a second machine; else empty.
         figure: The figure of the experiment that shows it; empty where none does.
@@ -141,11 +138,7 @@ def read(
     """Returns the sound claims of a study; reports and warns of all else.
 
     Args:
-        findings: Takes the problems and warnings.
         raw: What `claims` holds, of a structure that fits the schema.
-        experiments: The study's, as planned.
-        runs: Its runs by name.
-        machines: This machine and the others of the study.
     """
     found: dict[str, Claim] = {}
     grids: dict[str, list[dict[str, Any]]] = {}
@@ -338,9 +331,6 @@ def _figure(
     return next(iter([*of_table, *of_column, *experiment.figures]), "")
 
 
-# --- What the grid can decide ---------------------------------------------------------------
-
-
 def _grid(
     experiment: Experiment, runs: Mapping[str, Run], machines: tuple[str, ...]
 ) -> list[dict[str, Any]]:
@@ -442,8 +432,6 @@ def seeds_needed(test: Test, positions: int, tests: int) -> int:
     """Returns the paired seeds below which a test cannot get a verdict.
 
     Args:
-        test: The test.
-        positions: How many values of its factor there are.
         tests: Tests that share the level.
     """
     return outcomes.seeds_needed(positions if test.type == "trend" else 2, tests)

@@ -24,11 +24,7 @@ _EVERY_LINE = re.compile(
 
 
 def check(words: Sequence[str]) -> None:
-    """Ends the process, with every problem, if a configuration is not given as it must be.
-
-    Args:
-        words: Snakemake's arguments.
-    """
+    """Ends the process, with every problem, if a configuration is not given as it must be."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="*", action="extend")
     parser.add_argument("--config", "-C", nargs="*", action="extend")
@@ -51,11 +47,7 @@ def check(words: Sequence[str]) -> None:
 
 
 def wants_every_line(words: Sequence[str]) -> bool:
-    """Whether Snakemake's own log is to be shown in place of bars: with -p, -q, or on a cluster.
-
-    Args:
-        words: Snakemake's arguments.
-    """
+    """Whether Snakemake's own log is to be shown in place of bars: with -p, -q, or on a cluster."""
     return "SNAKEMAKE_PROFILE" in os.environ or any(map(_EVERY_LINE.fullmatch, words))
 
 

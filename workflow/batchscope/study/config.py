@@ -48,9 +48,6 @@ _MOST_BYTES = 500_000  # fifty times a long study
 _FILE = "a file that begins with `study:`"
 
 
-# --- YAML -------------------------------------------------------------------------------
-
-
 def read(path: Path | str) -> dict[str, Any]:
     """Reads a configuration file; nothing but its YAML is checked.
 
@@ -117,9 +114,6 @@ def _yaml_message(path: Path | str, text: str, error: yaml.MarkedYAMLError) -> s
     lines = text.splitlines()[max(first, 0) : mark.line + 1] if mark else []
     hint = next(filter(None, (missing_blank(line.strip(" -")) for line in lines)), "")
     return f"{where}: broken YAML: {problem}; valid YAML is expected.{hint}"
-
-
-# --- Schema -----------------------------------------------------------------------------
 
 
 @functools.cache
@@ -352,9 +346,6 @@ def _resolved(rule: dict[str, Any]) -> dict[str, Any]:
     return rule
 
 
-# --- What the rest of the program calls ----------------------------------------------------
-
-
 def load(path: Path | str, scale: str = "full") -> dict[str, Any]:
     """Returns a configuration that fits the schema.
 
@@ -377,9 +368,7 @@ def study(
     """Returns the planned study of a configuration file.
 
     Args:
-        path: The file.
         scale: `full`, or `reduced` for the smaller form.
-        recorded: Gives the training examples of a data set that is prepared.
 
     Raises:
         ConfigError: With every problem of structure and of meaning.

@@ -50,10 +50,7 @@ def measures(
     """Returns every setting of what is measured, and what pairs the runs of some measures.
 
     Args:
-        reader: Reads the settings.
         place: Where `measure` or `timing` stands.
-        raw: What it holds.
-        known: What may be asked for, by name.
     """
     result: dict[str, dict[str, Any]] = {}
     between: dict[str, run_pairs.Between] = {}
@@ -133,14 +130,7 @@ def _settings(reader: Reader, place: Place, entry: Entry, given: Any) -> dict[st
 def at_epochs(
     reader: Reader, place: Place, body: dict[str, Any], measured: dict[str, Any]
 ) -> tuple[int, ...]:
-    """Returns the numbers of epochs that an experiment asks for, as written.
-
-    Args:
-        reader: Reads them.
-        place: Where the experiment stands.
-        body: The experiment.
-        measured: Its measures or timings.
-    """
+    """Returns the numbers of epochs that an experiment asks for, as written."""
     at, raw = (*place, "at_epochs"), body.get("at_epochs")
     if raw is None:
         without = figure_names.lacking(place, body, figure_names.EPOCH_FIGURES, "at_epochs")
@@ -159,13 +149,7 @@ def at_epochs(
 
 
 def not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Iterator[Problem]:
-    """Yields the problems of numbers of epochs after which not every run keeps its weights.
-
-    Args:
-        place: Where the numbers stand.
-        epochs: The numbers, as written.
-        horizons: Epochs of the runs.
-    """
+    """Yields the problems of numbers of epochs after which not every run keeps its weights."""
     kept = set.intersection(*(set(kept_epochs.kept_epochs(horizon)) for horizon in horizons))
     for index, epoch in enumerate(epochs):
         if epoch > min(horizons):
@@ -181,13 +165,7 @@ def not_kept(place: Place, epochs: tuple[int, ...], horizons: set[int]) -> Itera
 
 
 def margins(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, float]:
-    """Returns the margins that an experiment states, by outcome.
-
-    Args:
-        reader: Reads them.
-        place: Where the experiment stands.
-        body: The experiment.
-    """
+    """Returns the margins that an experiment states, by outcome."""
     raw, found, home = body.get("margins"), {}, (*place, "margins")
     if raw is None:
         without = figure_names.lacking(place, body, figure_names.MARGIN_FIGURES, "margins")
@@ -206,14 +184,7 @@ def margins(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, flo
 def without_outcomes(
     place: Place, body: dict[str, Any], measured: dict[str, Any], factors: Iterable[dict[str, Any]]
 ) -> Iterator[Problem]:
-    """Yields that margins are of outcomes that no training of the experiment has.
-
-    Args:
-        place: Where the experiment stands.
-        body: The experiment.
-        measured: Its measures.
-        factors: Those of each of its trainings.
-    """
+    """Yields that margins are of outcomes that no training of the experiment has."""
     outcomes_of = [name for name, one in MEASURES.items() if {*one.columns} & {*MARGIN_OUTCOMES}]
     evaluated = not measured.keys().isdisjoint(outcomes_of)
     if body.get("margins") is not None and not (
@@ -227,14 +198,7 @@ def without_outcomes(
 def budgets(
     reader: Reader, place: Place, body: dict[str, Any], measured: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns the budgets that an experiment states: kind -> value, of a target column -> value.
-
-    Args:
-        reader: Reads them.
-        place: Where the experiment stands.
-        body: The experiment.
-        measured: Its measures.
-    """
+    """Returns the budgets that an experiment states: kind -> value, of a target column -> value."""
     found: dict[str, Any] = {}
     for kind, value in as_map(body.get("budgets")).items():
         at = (*place, "budgets", kind)
@@ -268,9 +232,7 @@ def beside_the_plan(
     """Yields that an experiment has other seeds than it planned.
 
     Args:
-        place: Where its seeds stand.
         planned: Seeds that it planned; None where it does not say.
-        seeds: Seeds that it has.
         reduced: Whether it is a reduced form, which has fewer.
     """
     if planned is None or seeds == planned or (reduced and seeds < planned):
@@ -301,13 +263,7 @@ def _target(reader: Reader, place: Place, raw: Any) -> dict[str, float] | None:
 
 
 def beyond(place: Place, stated: dict[str, Any], runs: list[dict[str, Any]]) -> Iterator[Problem]:
-    """Yields the problems of budgets that the runs of an experiment cannot be read at.
-
-    Args:
-        place: Where the experiment stands.
-        stated: Its budgets.
-        runs: Factors of its runs.
-    """
+    """Yields the problems of budgets that the runs of an experiment cannot be read at."""
     home = (*place, "budgets")
     shortest = min(run["epochs"] for run in runs)
     epochs = stated.get(budget_kinds.EPOCHS, 0)
@@ -326,14 +282,7 @@ def beyond(place: Place, stated: dict[str, Any], runs: list[dict[str, Any]]) -> 
 def beside(
     reader: Reader, place: Place, body: dict[str, Any], experiments: dict[str, Any]
 ) -> tuple[str, ...]:
-    """Returns the timing experiments whose limits are drawn beside an experiment's own.
-
-    Args:
-        reader: Takes the problems.
-        place: Where the experiment stands.
-        body: The experiment.
-        experiments: All of the study, as written.
-    """
+    """Returns the timing experiments whose limits are drawn beside an experiment's own."""
     at = (*place, "beside")
     found = list(items(at, body.get("beside")))
     if not found:
@@ -360,14 +309,7 @@ def words(body: dict[str, Any]) -> dict[str, dict[str, str]]:
 def numbers(
     reader: Reader, place: Place, body: dict[str, Any], kind: experiment_kinds.Kind
 ) -> dict[str, tuple[published_numbers.Series, ...]]:
-    """Returns a document's numbers by figure, for the figures that are given some.
-
-    Args:
-        reader: Reads the factors of its series.
-        place: Where the experiment stands.
-        body: The experiment.
-        kind: Its kind.
-    """
+    """Returns a document's numbers by figure, for the figures that are given some."""
     found = {}
     factors = functools.partial(reader.factors, kind=kind)
     for name, given in as_map(body.get("published")).items():

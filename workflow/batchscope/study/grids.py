@@ -25,7 +25,6 @@ class Grid:
 
     Attributes:
         place: Where the experiment stands.
-        kind: Its kind.
         defaults: Sound factors of the section `defaults`, of either kind.
         given: Names of all that the section `defaults` gives.
         set: Factors of every combination, over the defaults.
@@ -101,10 +100,6 @@ def read(
     """Returns the grid of an experiment.
 
     Args:
-        reader: Reads its values.
-        place: Where the experiment stands.
-        body: The experiment.
-        kind: Its kind.
         defaults: Sound factors of the section `defaults`.
         given: Names of all that the section `defaults` gives.
     """

@@ -32,8 +32,6 @@ def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Pr
     """Yields that budgets are stated of trainings whose rate falls towards the horizon.
 
     Args:
-        place: Where the experiment stands.
-        kinds: The budgets.
         schedule: The schedule; empty for one that is constant.
     """
     for kind in kinds if schedule else ():
@@ -43,13 +41,7 @@ def of_budgets(place: Place, kinds: Iterable[str], schedule: str) -> Iterator[Pr
 
 
 def problems(place: Place, body: dict[str, Any], runs: list[dict[str, Any]]) -> Iterator[Problem]:
-    """Yields where an experiment reads trainings before their end, or merges their horizons.
-
-    Args:
-        place: Where the experiment stands.
-        body: The experiment.
-        runs: Factors of its runs.
-    """
+    """Yields where an experiment reads trainings before their end, or merges their horizons."""
     schedule = falling_schedule(runs)
     if not schedule:
         return

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from batchscope.catalogue import run_names
 from batchscope.errors import UserError
@@ -40,14 +41,17 @@ class _Unparsed(UserError):
     """A file that is no valid Python, or that nobody may read.
 
     Args:
-        file: The file.
-        expected: What is expected of it.
         why: What the system says, as ` (Permission denied)`.
     """
 
     def __init__(self, file: Path, expected: str, why: str = "") -> None:
         super().__init__(f"{file}: received{why or ' broken Python'}; {expected} is expected.")
         self.file, self.expected, self.why = file, expected, why
+
+
+def expanded(path: Any) -> Any:
+    """Returns a path with a user's home for `~`, and what is no text as it is."""
+    return os.path.expanduser(path) if isinstance(path, str) else path
 
 
 def token(name: str, path: str) -> str:
@@ -142,12 +146,7 @@ def _parse(file: Path) -> ast.Module:
 
 
 def problem(place: Place, path: str) -> Problem | None:
-    """Returns what is wrong with a user's model file, or None.
-
-    Args:
-        place: Where the configuration names it.
-        path: Its path.
-    """
+    """Returns what is wrong with a user's model file, or None."""
     why = unmet(Path(path), Path.is_file) if path.endswith(".py") else ""
     if why is None:
         why = unmet(Path(path), Path.read_bytes)

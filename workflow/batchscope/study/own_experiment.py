@@ -29,14 +29,7 @@ REFUSED = {
 
 
 def read(findings: Findings, place: Place, body: dict[str, Any], folder: Path) -> Table | None:
-    """Returns the table of an experiment; None where it, or the experiment, is at fault.
-
-    Args:
-        findings: Takes the problems.
-        place: Where the experiment stands.
-        body: The experiment.
-        folder: That of the configuration.
-    """
+    """Returns the table of an experiment; None where it, or the experiment, is at fault."""
     for key, why in REFUSED.items():
         if key in body:
             findings.report(Problem((*place, key), f"received beside `runs`, {why}"))

@@ -34,8 +34,7 @@ class Table:
     """Trainings of one's own.
 
     Attributes:
-        path: The file.
-        sha256: Of its bytes.
+        sha256: Of the file's bytes.
         columns: Its columns in order, with `updates` and `examples`; without the names of
             trainings, and without `seconds` where nobody knows them.
         factors: Those that may tell series apart.

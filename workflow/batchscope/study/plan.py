@@ -18,7 +18,6 @@ class Run:
     """One training run.
 
     Attributes:
-        name: Its name in paths.
         factors: Every factor by full name, as the name spells it; data set and model are
             tokens.
     """
@@ -78,10 +77,6 @@ class OwnRuns:
     Attributes:
         path: The table of their evaluations; empty where there is none.
         sha256: Of that file.
-        rows: Its rows.
-        trainings: How many trainings it holds.
-        seeds: How many seeds.
-        series: How many series.
         columns: Columns of our tables that it fills, beside factors.
         evaluated: Whether a training has several evaluations, and not one row at its target.
         falling: Whether a rate falls towards the horizon, so that these serve no shorter training.
@@ -103,7 +98,6 @@ class Experiment:
     """One experiment of a study: of trainings, of times, or of trainings made elsewhere.
 
     Attributes:
-        name: Its name in paths.
         title: Heading; the name where none is given.
         question: The question that it answers, or an empty text.
         vary: Factor -> values.
@@ -112,7 +106,6 @@ class Experiment:
         published: What a document says, by figure.
         numbers: The document's own numbers, by figure, for those that show some.
         trainings: What it trains, and what is asked of trainings wherever they were made.
-        times: What it times.
         own: Trainings that were made elsewhere.
     """
 
@@ -139,7 +132,6 @@ class Study:
     """A planned study.
 
     Attributes:
-        name: Its name.
         title: Heading; the name where none is given.
         machine: Name of the machine that times belong to.
         reduced: Whether this is the reduced form.

@@ -28,7 +28,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
-from batchscope.problems import Findings, Place, Problem, merged, received, show, unmet
+from batchscope.problems import Findings, Place, Problem, merged, show
 from batchscope.study import (
     claims,
     experiment_keys,
@@ -36,6 +36,7 @@ from batchscope.study import (
     grids,
     horizons,
     model_files,
+    other_machines,
     own_experiment,
     reduced_form,
     run_pairs,
@@ -68,9 +69,7 @@ def make(
     """Returns the study of a configuration that fits the schema.
 
     Args:
-        config: As `config.load` returns it.
         scale: `full`, or `reduced` for the smaller form.
-        recorded: Gives the training examples of a data set that is prepared.
         folder: Where the file lies: tables of one's own runs lie beside it.
 
     Raises:
@@ -93,10 +92,7 @@ def draft(
 
     Args:
         config: A configuration, which may be broken where `found` says so.
-        scale: `full` or `reduced`.
         found: Problems of structure; nothing at or below their places is looked at.
-        recorded: As for `make`.
-        folder: As for `make`.
     """
     structure = [problem.place for problem in found]
     planner = _Planner(config, scale, structure, recorded, folder or Path())
@@ -111,11 +107,6 @@ def _used(tokens: Iterable[str], known: dict[str, Any]) -> dict[str, Any]:
     return {token: by_token[token] for token in dict.fromkeys(tokens)}
 
 
-def _expanded(path: Any) -> Any:
-    """Returns a path with a user's home for `~`, and what is no text as it is."""
-    return os.path.expanduser(path) if isinstance(path, str) else path
-
-
 def _experiment(
     name: str,
     body: dict[str, Any],
@@ -127,12 +118,7 @@ def _experiment(
     """Returns an experiment of any kind.
 
     Args:
-        name: Its name.
-        body: The experiment.
-        vary: Factor -> values.
         at_epochs: Numbers of epochs that every training serves.
-        numbers: A document's numbers, by figure.
-        made: What its trainings, its times or its own runs are.
     """
     return Experiment(
         name=name,
@@ -181,8 +167,6 @@ class _Planner:
         self.kinds: dict[str, str | None] = {}  # what its examples are, by data set
         self.reader = Reader(self.findings, self.datasets, self.models)
 
-    # Sections.
-
     def study(self) -> Study | None:
         self._read_datasets()
         self._read_models()
@@ -205,7 +189,7 @@ class _Planner:
         self._check_seeds(
             [each for each in experiments.values() if each and not each.times.sweeps], stated
         )
-        self._check_machines()
+        other_machines.check(self.findings, self.config)
         if self.findings.problems or self.findings.structure:
             return None
         name = self.config["study"]
@@ -223,10 +207,7 @@ class _Planner:
             runs=self.runs,
             warnings=tuple(self.findings.warnings),
             claims=stated,
-            machines={
-                name: (os.path.normpath(_expanded(body["results"])), body.get("machine", "local"))
-                for name, body in as_map(self.config.get("machines")).items()
-            },
+            machines=other_machines.read(self.config),
         )
 
     def _read_datasets(self) -> None:
@@ -253,7 +234,7 @@ class _Planner:
         self.models.update({name: (name, None) for name in built_in})
         for name, path in as_map(self.config.get("models")).items():
             place = ("models", name)
-            path = _expanded(path)
+            path = model_files.expanded(path)
             if name in built_in and path != name:
                 text = "a name of its own is expected: this one is a built-in model's."
                 self.findings.report(Problem(place, f"received {show(path)}; {text}"))
@@ -269,34 +250,12 @@ class _Planner:
                 else:
                     self.findings.report(problem)
 
-    def _check_machines(self) -> None:
-        own = self.config.get("machine", "local")
-        for name, body in as_map(self.config.get("machines")).items():
-            place = ("machines", name)
-            if name == own:
-                text = "received the name of this machine; a name of its own is expected: "
-                self.findings.report(Problem(place, f"{text}`machine` names this one."))
-            folder = _expanded(as_map(body).get("results"))
-            if not isinstance(folder, str):
-                continue
-            if os.path.normpath(folder) == "results":
-                text = "received 'results', this machine's own; a copy of the other's is expected."
-                self.findings.report(Problem((*place, "results"), text))
-            elif (why := unmet(Path(folder), Path.is_dir)) == "":
-                text = f"received '{folder}', which is not there: nothing of {name} is shown."
-                self.findings.warn(Problem((*place, "results"), text))
-            elif why:
-                expected = "a folder that can be read"
-                self.findings.report(received((*place, "results"), folder, expected, why=why))
-
     def _claims(self, experiments: dict[str, Experiment]) -> tuple[claims.Claim, ...]:
         if self.findings.problems or self.findings.structure:
             return ()
         machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
         stated = self.config.get("claims")
         return claims.read(self.findings, stated, experiments, self.runs, machines)
-
-    # Experiments.
 
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
         place, reader = grid.place, self.reader
@@ -371,8 +330,6 @@ class _Planner:
     def _sound(self, grid: grids.Grid) -> bool:
         """Whether an experiment, and what it has of the defaults, can be expanded."""
         return grid.complete and not self.findings.broken(grid.place, *grid.inherited)
-
-    # Runs and sweeps.
 
     def _max_runs(self) -> int:
         try:

@@ -102,11 +102,8 @@ def read(
     """Returns the sound series of a document's numbers.
 
     Args:
-        place: Where they stand.
         figure: The figure beside which they are shown.
-        raw: As the file has them.
         factors: (place, map) -> the sound factors of a map; it reports the others.
-        report: Takes every other problem.
     """
     if figure not in FIGURES:
         text = f"received numbers for '{figure}', which shows no column that a document may give; "

@@ -41,7 +41,6 @@ def problems(config: dict[str, Any], scale: str) -> Iterator[Problem]:
     """Yields what is wrong with the section itself.
 
     Args:
-        config: The configuration, as the file has it.
         scale: `full`, or `reduced`, which needs the section.
     """
     if scale == "reduced" and "reduced" not in config:

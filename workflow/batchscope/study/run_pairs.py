@@ -39,7 +39,6 @@ def read(place: Place, raw: Any, coerce: Coerce) -> Between | Problem:
     """Returns what `between` says, or what is wrong with it.
 
     Args:
-        place: Where it stands.
         raw: As the file has it; None where it is missing.
         coerce: (factor, place, raw value) -> value; None for a value that is reported.
     """
@@ -63,12 +62,7 @@ def read(place: Place, raw: Any, coerce: Coerce) -> Between | Problem:
 
 
 def find(between: Between, runs: Iterable[tuple[str, dict[str, Any]]]) -> tuple[Pair, ...]:
-    """Returns the pairs among some runs: alike in every factor but the one.
-
-    Args:
-        between: The factor in which the two differ.
-        runs: Name and factors of each run.
-    """
+    """Returns the pairs among some runs: alike in every factor but the one."""
     small: dict[tuple[Any, ...], str] = {}
     large: dict[tuple[Any, ...], str] = {}
     for name, factors in runs:

@@ -24,11 +24,6 @@ class Broken(Exception):
 class Reader:
     """Reads values for one pass over a configuration.
 
-    Args:
-        findings: Takes the problems.
-        datasets: The data sets that a factor may name.
-        models: The models that a factor may name.
-
     Attributes:
         findings: As given.
     """
@@ -113,8 +108,6 @@ class Reader:
         """Returns the sound items of a list, each once; a repeated one is reported.
 
         Args:
-            place: Where the list stands.
-            raw: The list.
             read: (place, item) -> value; raises Broken for an item that it has reported.
         """
         seen: dict[Any, int] = {}

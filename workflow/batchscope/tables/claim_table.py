@@ -21,7 +21,6 @@ def collect(study: Study, folder: Path | str) -> pandas.DataFrame:
     """Returns one row per claim of a study; see `ledger.COLUMNS`.
 
     Args:
-        study: The plan.
         folder: The folder of the study's tables, one folder per experiment.
 
     Raises:

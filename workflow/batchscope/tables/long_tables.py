@@ -423,15 +423,7 @@ def of_measure(
     table: str,
     block: Callable[[dict[str, Any], Path], Iterator[Block]],
 ) -> pandas.DataFrame:
-    """Returns a table of a measure: what `block` finds in its record and its path, by run.
-
-    Args:
-        results: The folder of all results.
-        study: The plan.
-        experiment: Name of one of its experiments.
-        table: Name of the table, which stands in the entry of a measure.
-        block: Yields equally long columns, by name.
-    """
+    """Returns a table of a measure: what `block` finds in its record and its path, by run."""
     measure = next(name for name, entry in MEASURES.items() if table in entry.tables)
     chosen = study.experiments[experiment]
 
@@ -454,7 +446,6 @@ def _table(name: str, blocks: Iterator[tuple[dict[str, Any], Block]]) -> pandas.
 
     Args:
         name: Name of the table, whose entry has the columns.
-        blocks: A run's first columns, and a block of the table's own.
     """
     own = TABLES[name].columns
     found: dict[str, list[Any]] = {column: [] for column in (*FIRST, *own)}

@@ -41,7 +41,6 @@ def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas
     """Returns one row per evaluation, as `long_tables.trajectories` does of trainings here.
 
     Args:
-        experiment: The experiment.
         first_columns: The run, its factors and its status, with which every long table begins.
     """
     table = own_runs.read(experiment.own.path)

@@ -51,11 +51,6 @@ def collect(results: Path | str, study: Study, experiment: str) -> pandas.DataFr
     Whatever is not on disk is NaN (or empty), and a run without a record has the status
     `missing`, or that of what is not here; of another machine only the runs that its results hold
     have a row.
-
-    Args:
-        results: The folder of all results.
-        study: The plan.
-        experiment: Name of one of its experiments.
     """
     chosen = study.experiments[experiment]
     if chosen.own.path:

@@ -20,10 +20,6 @@ def price(results: Path | str, experiment: Experiment) -> Callable[[Iterable[str
 
     NaN where nothing is known of some training. Measures of which nothing was noted count as
     nothing, and times of steps, which another seed shares, are no part of it.
-
-    Args:
-        results: The results folder.
-        experiment: What it measures of every run.
     """
     results = Path(results)
     found = {run: run_names.parse_run(run) for run in experiment.trainings.runs}

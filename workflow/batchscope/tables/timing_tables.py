@@ -49,9 +49,7 @@ class Timing:
     """One record of a timing.
 
     Attributes:
-        machine: Name of the machine.
         sweep: What was timed.
-        record: The record.
         repeat: Which of the timing jobs of its configuration it is.
     """
 

@@ -5,8 +5,8 @@ module, of the same name, has the function::
 
     measure(results, subject, settings, output, model_file=None) -> Timed
 
-It gets every setting by full name and writes no record: `write` does. What else it writes lies
-beside `output`, the record's file.
+It gets every setting by full name, the user's model file where the model is not built in, and
+writes no record: `write` does. What else it writes lies beside `output`, the record's file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class Timed:
     """What a timing found.
 
     Attributes:
-        status: Status of the record.
         details: What the record holds; `device` and `threads` among it.
         values: Column of runs.csv -> number; what is left out, or None, has no value.
     """
@@ -62,15 +61,6 @@ def write(
     model_file: Path | str | None = None,
 ) -> None:
     """Times a sweep, or a training's configuration, and writes the record.
-
-    Args:
-        timing: Name of the timing.
-        results: The folder of all results.
-        machine_name: Name of this machine in the configuration.
-        subject: What is timed.
-        settings: Name of the settings, as in the path.
-        output: The record's file.
-        model_file: The user's model file, where the model is not built in.
 
     Raises:
         UserError: If the data are missing, or the timing cannot be done here.

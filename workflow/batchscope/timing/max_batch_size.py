@@ -41,13 +41,6 @@ def measure(
 ) -> Timed:
     """Searches for the largest batch size; every try is in the record.
 
-    Args:
-        results: The folder of all results.
-        sweep: The configuration.
-        settings: Every setting, by full name.
-        output: The record's file; nothing else is written.
-        model_file: The user's model file, where the model is not built in.
-
     Raises:
         UserError: If a try failed for another reason than memory.
     """

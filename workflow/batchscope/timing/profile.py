@@ -146,13 +146,6 @@ def measure(
     """Profiles a configuration, and keeps the trace for TensorBoard.
 
     It lies in the folder that is named as the record, without its suffix.
-
-    Args:
-        results: The folder of all results.
-        sweep: The configuration, with one batch size.
-        settings: Every setting, by full name.
-        output: The record's file.
-        model_file: The user's model file, where the model is not built in.
     """
     from batchscope.timing.steps.subject import Subject
     from batchscope.timing.throughput import whole

@@ -57,8 +57,6 @@ def rounds(
     """Yields what is timed in a new random order for every block, from a fixed generator.
 
     Args:
-        timed: What is timed.
-        blocks: Blocks of each.
         group: What is alike for those that follow each other at once, in random order; None
             where each stands for itself.
     """
@@ -75,9 +73,7 @@ def rounds(
         ]
 
 
-def calibrate(
-    run_steps: RunSteps, block_seconds: float, unit: int = 1, warm_up: float = WARM_UP_SECONDS
-) -> int:
+def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
     """Warms a configuration up; returns the steps that take at least `block_seconds`.
 
     The first steps trace, allocate and fill caches: none of them is ever part of a block.
@@ -86,14 +82,15 @@ def calibrate(
         run_steps: Runs so many steps; returns the seconds that they took.
         block_seconds: Least seconds of a block.
         unit: Steps of one call into the graph: a block has a multiple of them.
-        warm_up: Least seconds to run before anything counts.
     """
     run_steps(unit)  # traces, perhaps for longer than the warm-up takes
     spent, done, steps = 0.0, 0, unit
-    while spent < warm_up or done < 3:
+    while spent < WARM_UP_SECONDS or done < 3:
         taken = run_steps(steps)
         spent, done = spent + taken, done + steps
-        if taken < warm_up / 8:  # a step of a fraction of a millisecond is called less often
+        if (
+            taken < WARM_UP_SECONDS / 8
+        ):  # a step of a fraction of a millisecond is called less often
             steps *= 2
     steps = unit
     while (taken := run_steps(steps)) < block_seconds:
@@ -123,7 +120,6 @@ def time_blocks(
     Args:
         run_steps: Batch size -> what runs so many of its steps and returns their seconds.
         steps: Batch size -> steps of a block.
-        blocks: Blocks of every batch size.
         foreign: Starts a clock; what it returns gives the cores that other processes took since.
         around: Called with the batch size; what it returns surrounds the block.
         results: Errors that end a batch size and not the others, each with its status word.
@@ -176,13 +172,6 @@ def measure(
     Validation, checkpoints and tracing are no part of it. The ceiling is measured in the same
     process, where that is TensorFlow's: the peak of a matrix product, and the operations that
     the model takes per example. A sweep with a delay has the blocks without it as well.
-
-    Args:
-        results: The folder of all results.
-        sweep: What is timed.
-        settings: Every setting, by full name.
-        output: The record's file; nothing else is written.
-        model_file: The user's model file, where the model is not built in.
     """
     with open_subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
         ceiling, counted = subject.ceiling(), subject.counted()

@@ -48,8 +48,6 @@ def time_blocks(
     Args:
         run_steps: Runs the steps [start, stop) of an epoch; returns the seconds they took.
         examples: Examples in an epoch, at least `batch_size`.
-        batch_size: Examples per step.
-        blocks: Blocks to time.
         block_seconds: Least seconds that a block should take.
 
     Returns:
@@ -111,13 +109,6 @@ def measure(
     Validation, checkpoints and tracing are no part of it. The details name the devices that
     the batches are divided among, and say where they are parts of one CPU.
 
-    Args:
-        results: The folder of all results.
-        configuration: What is timed.
-        settings: Every setting, by full name.
-        output: The record's file; nothing else is written.
-        model_file: The user's model file, where the model is not built in.
-
     Raises:
         UserError: If the data are missing, or are fewer than a batch.
     """
@@ -162,9 +153,6 @@ def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
 
     Neither a step's time nor its memory depends on the rate, which is small enough that no
     model diverges, nor on what would follow from the batch size.
-
-    Args:
-        factors: Factors of the timing, by full name.
     """
     from batchscope.training import optimizers, replicas
 

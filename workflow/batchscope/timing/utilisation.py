@@ -34,13 +34,6 @@ def measure(
 
     A training during which other processes took a part of the machine is repeated, and flagged
     where that helps not.
-
-    Args:
-        results: The folder of all results.
-        sweep: What is timed.
-        settings: Every setting, by full name.
-        output: The record's file; nothing else is written.
-        model_file: The user's model file, where the model is not built in.
     """
     with open_subject(results, sweep, model_file) as subject:
         prepared = _prepare(subject)
@@ -79,7 +72,6 @@ def joules_per_epoch(joules: float, images: int, examples: int) -> float:
     Args:
         joules: Energy over a training, or a part of one.
         images: Images that it trained on.
-        examples: Examples of an epoch.
     """
     return joules * examples / images
 

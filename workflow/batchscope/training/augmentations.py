@@ -29,7 +29,6 @@ def extended(
     """Returns the training set: with its copies behind it for `crop`, else as it is.
 
     Args:
-        augmentation: Value of the factor.
         images: Shape (n, height, width, channels), any dtype.
         labels: Shape (n,).
 
@@ -66,7 +65,6 @@ def layer(augmentation: str, seed: int) -> keras.layers.Pipeline | None:
     """Returns what changes a batch of images at random; None where nothing does.
 
     Args:
-        augmentation: Value of the factor.
         seed: Fixes the changes; the layers' generators are among its variables.
     """
     if augmentation != "random":

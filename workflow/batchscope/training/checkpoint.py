@@ -23,12 +23,10 @@ def save(
     """Writes a checkpoint atomically.
 
     Args:
-        path: The file.
         key: What the checkpoint belongs to; `load` takes it for nothing else.
         progress: JSON-like position of the training. Floats survive exactly.
         variables: Every variable that a step changes: weights, moving statistics, generators
             and the optimizer's.
-        groups: Other arrays to keep, by the name of a group and their own.
     """
     members = {f"variable:{i}": variable.numpy() for i, variable in enumerate(variables)}
     for group, arrays in groups.items():

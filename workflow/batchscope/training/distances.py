@@ -26,7 +26,6 @@ def distances(initial: Arrays, trained: Arrays) -> dict[str, Any]:
 
     Args:
         initial: Trainable weights w_0: variable's path (`conv_1/kernel`) -> array.
-        trained: The same variables, w.
 
     Returns:
         `distance`, `relative` (None where ||w_0|| = 0, as of biases that start at 0), and

@@ -32,11 +32,8 @@ def write(
     Of a run that did not finish, or was over by then, the file holds no weights.
 
     Args:
-        run: Name of the run.
         epoch: The epoch, or `middle`.
-        results: The results folder.
         model_file: The user's model file, where the run's model is one.
-        limits: How a training is cut.
 
     Raises:
         UserError: If the run's record or data are missing, or it trains otherwise here.

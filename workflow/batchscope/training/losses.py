@@ -151,7 +151,6 @@ class Objective:
     model's layers add (`model.losses`) are part of f.
 
     Args:
-        model: A built classifier.
         images: Examples, shape (n, *input_shape), any dtype.
         labels: Integer classes, shape (n,), or (n, length) where each position has one.
         scale: Factor that turns the images into what the model was trained on.

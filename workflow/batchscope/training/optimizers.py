@@ -42,10 +42,6 @@ def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
     - `linear`: r (1 - t / T);
     - `cosine`: r (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, arXiv 1608.03983,
       equation 5, without restarts).
-
-    Args:
-        factors: Every factor of the run.
-        steps: Updates of an epoch.
     """
     rate, rise = effective_learning_rate(factors), factors["warmup_epochs"] * steps
     # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
@@ -88,7 +84,6 @@ def make_optimizer(
     """Returns the Keras optimizer of a run.
 
     Args:
-        factors: Every factor of the run.
         schedule: The rate of every update; None for the effective rate throughout.
     """
     options: dict[str, Any] = {"learning_rate": schedule or effective_learning_rate(factors)}

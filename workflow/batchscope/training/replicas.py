@@ -165,11 +165,8 @@ def _compute(
     """Runs the model forward and back on a replica's shard; sets no variable.
 
     Args:
-        model: The classifier.
         images: The shard's examples as the model takes them; any one example if it is empty.
-        labels: Their integer classes.
         size: Examples of the shard, maybe 0.
-        batch: Examples of the batch.
         replica: The replica's number, from 0.
     """
     share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)

@@ -18,7 +18,6 @@ class Progress:
     """Where a training stands; all of it goes into the checkpoint as text.
 
     Attributes:
-        epoch: Epochs completed.
         step: Steps done of the epoch after them.
         loss: Sum of the losses over those steps' examples.
         hits: Correct ones among those examples.
@@ -46,9 +45,6 @@ class Progress:
 
 class Carried:
     """The arrays that a training carries along beside its variables.
-
-    Args:
-        initial: The trainable weights at the start.
 
     Attributes:
         best: Weights of the best epoch, by their names in a file; empty before there is one.
@@ -81,12 +77,6 @@ class Carried:
         self, path: Path, key: str, model: keras.Model, variables: list[keras.Variable]
     ) -> Progress | None:
         """Takes up a checkpoint, and sets the variables to its own.
-
-        Args:
-            path: The file.
-            key: What the checkpoint must belong to.
-            model: The model, whose weights are among the variables.
-            variables: Every variable that a step changes.
 
         Returns:
             How far the training came; None where there is no such checkpoint.

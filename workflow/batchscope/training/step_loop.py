@@ -95,11 +95,9 @@ class StepLoop:
     """The updates of one epoch as a loop inside the graph.
 
     Args:
-        model: A built classifier.
         optimizer: An optimizer; it is built for the model's trainable variables.
         examples: The training set; its images are kept on the device as they are and turned into
             float32 batch by batch.
-        batches: Its batches.
         update_norms: Whether `run` returns the norm of every update.
     """
 
@@ -221,7 +219,6 @@ class StepLoop:
 
         Args:
             order: The epoch's order of examples, int32 of shape (n,).
-            start: First step.
             stop: Step after the last. Steps beyond the epoch's last begin it anew.
             totals: Sums over the epoch's steps before `start`. They are carried on step by
                 step, so that where an epoch is cut does not change a bit.

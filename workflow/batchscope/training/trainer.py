@@ -70,10 +70,7 @@ class Training:
     """A run's model, optimizer, data and progress.
 
     Args:
-        run: The run's name.
-        results: The results folder, with the prepared data set in it.
         model_file: The user's own model file, where the run's model is one.
-        limits: How the training is cut.
         folder: Where its files lie; the run's own folder if left out.
 
     Raises:
@@ -377,9 +374,6 @@ def record_kill(run: str, results: Path, message: str, model_file: str | None = 
     """Records a run whose training the kernel killed for memory; returns its status.
 
     Args:
-        run: The run's name.
-        results: The results folder.
-        message: What became of it, for people.
         model_file: The user's own model file, where the run's model is one.
     """
     with _alone(run, results):

@@ -22,8 +22,6 @@ def evaluation_steps(every: int, epoch: int, examples: int, batch_size: int) -> 
 
     Args:
         every: Examples from one evaluation to the next; 0 for none inside a training.
-        epoch: Epochs completed before this one.
-        examples: Examples of an epoch.
         batch_size: Examples per update; the last update of an epoch may have fewer.
     """
     if not every:
@@ -48,7 +46,6 @@ class Evaluator:
     Args:
         validation: The loss of the network that is trained; its graphs serve all splits. No
             evaluation changes weights or generators.
-        data: The data set.
     """
 
     def __init__(self, validation: Objective, data: Dataset) -> None:

@@ -65,7 +65,6 @@ class Method:
         Args:
             evaluate: Computes loss, hits and gradient of the batch at the current weights.
             optimizer: Takes the steps; built for the model's trainable variables.
-            model: Its trainable variables are updated.
 
         Returns:
             What `evaluate` returned of loss and hits at the weights before the update.

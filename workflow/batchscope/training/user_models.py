@@ -38,12 +38,9 @@ def build(
     """Returns the model of a user's file; a functional one of what has no input of its own.
 
     Args:
-        name: The model's name in the configuration.
-        digest: Of the file and its modules, when the runs were planned.
         model_file: The file; it defines `build(input_shape, classes) -> keras.Model`.
         input_shape: Of an example: height, width, channels of an image; features of a row;
             length of a sequence.
-        classes: Number of classes.
         scope: Where variables are to be made.
         kind: What the examples are, of `dataset_definitions.KINDS`; of tokens each position is
             predicted.

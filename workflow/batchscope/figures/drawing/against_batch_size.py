@@ -115,10 +115,8 @@ def draw(
     """Returns a figure with one panel per outcome.
 
     Args:
-        frame: What `select` returned.
         outcomes: The panels, row by row; one without any value is left out beside others.
         columns: Panels in a row.
-        same_scale: Whether all panels have the same vertical axis.
         extra: Called for each panel and series with its style and place, before its points.
         note: What else a reader must know, written below.
     """
@@ -189,10 +187,6 @@ def draw_panel(
     """Draws one outcome; returns one handle per series for a legend.
 
     Args:
-        axes: The panel.
-        frame: All rows: they settle the axes.
-        panel: The outcome.
-        groups: The series that it shows.
         extra: As `draw` takes it.
         looks: Number of each series' style; their order by default.
     """
@@ -244,9 +238,6 @@ def draw_series(
     """Draws points and means of one series; returns its handle and its intervals' upper ends.
 
     Args:
-        axes: The panel.
-        rows: The series' runs.
-        column: The outcome.
         style: Colour, marker and line style, and what else the means may have.
         place: Where it stands beside the other series.
     """

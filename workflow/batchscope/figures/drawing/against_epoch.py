@@ -30,8 +30,6 @@ def select(tables: Tables, columns: list[str], along: str = "epoch") -> pandas.D
     """Returns one row per run and epoch: factors, status and these columns of the history.
 
     Args:
-        tables: The tables.
-        columns: What is drawn.
         along: The horizontal axis: `epoch`, `updates`, `examples` or `seconds`, used by its end.
     """
     history = against_batch_size.with_absent(tables.history, tables.runs)
@@ -157,15 +155,9 @@ def draw_panel(
     """Draws single runs thin and their mean with a band.
 
     Args:
-        axes: The panel.
-        rows: Those of one series.
-        column: What is drawn.
         styles: Batch size -> colour and line style.
-        points: The most of a run's line.
-        mean_points: The most of a mean's line.
         along: The horizontal axis, logarithmic unless it is the epoch: a column whose rows are
             the same for all seeds of a batch size.
-        singles: Whether finished runs too have a line each.
     """
     if len(rows) and rows[along].isna().all() and rows[column].notna().any():
         canvas.empty(axes, "not timed" if along == "seconds" else "not known")
@@ -246,7 +238,6 @@ def band_note(frame: pandas.DataFrame, singles: bool = True) -> str:
     """Returns what thick and thin lines are, and crosses; empty where there is one seed.
 
     Args:
-        frame: What a figure's `select` returned.
         singles: As `draw_panel` takes it.
     """
     if frame["seed"].nunique() < 2:

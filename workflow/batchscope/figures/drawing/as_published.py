@@ -25,7 +25,6 @@ class Look(NamedTuple):
     """How a document's series is drawn.
 
     Attributes:
-        style: Colour, marker and line style.
         shared: Whether a series of our own looks the same, and is its like.
     """
 
@@ -38,11 +37,6 @@ def below(frame: pandas.DataFrame, table: pandas.DataFrame, figure: str) -> pand
 
     A document's rows are those with a `document`; `series` is their label. Without any, the
     figure's own rows come back as they are.
-
-    Args:
-        frame: The figure's own rows.
-        table: published.csv.
-        figure: Name of the figure.
     """
     chosen = table[table["figure"] == figure] if len(table) else table
     if chosen.empty:
@@ -123,11 +117,7 @@ def draw(
     """Draws a document's numbers of one column; returns them, series by series.
 
     Args:
-        axes: The panel.
         at: Turns batch sizes into positions.
-        groups: What `series` returned.
-        chosen: Their looks.
-        column: The column.
     """
     axes.set_facecolor(_GROUND)
     drawn = []
@@ -150,13 +140,7 @@ def draw(
 def entries(
     own: list[tuple[Any, str]], theirs: list[run_series.Series], chosen: list[Look]
 ) -> list[tuple[Any, str]]:
-    """Returns the entries of a legend over both: our own, and what only the document has.
-
-    Args:
-        own: Handle and label of each of our series.
-        theirs: What `series` returned.
-        chosen: Their looks.
-    """
+    """Returns the entries of a legend over both: our own, and what only the document has."""
     more = [
         (Line2D([], [], **look.style), f"{group.label or 'the document'} ({THERE})")
         for look, group in zip(chosen, theirs, strict=True)

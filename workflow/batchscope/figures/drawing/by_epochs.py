@@ -26,13 +26,7 @@ DrawPanel = Callable[[Axes, run_series.Series, Styles], None]
 
 
 def select(tables: Tables, columns: list[str], of_runs: list[str]) -> pandas.DataFrame:
-    """Returns one row per run and number of epochs: factors, status and these columns.
-
-    Args:
-        tables: The tables of the experiment.
-        columns: Columns of at_epochs.csv.
-        of_runs: Columns of runs.csv.
-    """
+    """Returns one row per run and number of epochs: factors, status and these columns."""
     found = against_batch_size.with_absent(tables.at_epochs, tables.runs)
     found["at_epoch"] = found["at_epoch"].astype("Int64")
     keys = ["machine", "run"]
@@ -73,14 +67,7 @@ def styles(frame: pandas.DataFrame) -> Styles:
 
 
 def draw(frame: pandas.DataFrame, title: str, draw_panel: DrawPanel, *notes: str) -> Figure:
-    """Returns a figure with one panel per series, all with the same vertical axis.
-
-    Args:
-        frame: What `select` returned.
-        title: Heading of a panel that stands alone.
-        draw_panel: Draws the lines of one series into its axes.
-        notes: What else a reader must know, written below.
-    """
+    """Returns a figure with one panel per series, all with the same vertical axis."""
     every = canvas.present(run_series.series(frame))
     groups = every[:MOST_PANELS]
     columns = min(len(groups), _COLUMNS)

@@ -150,8 +150,6 @@ def batch_size_axis(axes: Axes, batch_sizes: list[int], room: float = 0.075) -> 
     """Turns the horizontal axis, in log2(batch size), into batch sizes as plain numbers.
 
     Args:
-        axes: The panel.
-        batch_sizes: Those that are drawn.
         room: Share of the axis that each label needs.
     """
     shown = spread(batch_sizes, room)
@@ -221,8 +219,6 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
     Where positive values and zeros span much it is linear up to the least of them.
 
     Args:
-        axes: The panel.
-        values: What is drawn; it settles the scale.
         ends: Upper ends of intervals, which a logarithmic axis must reach too. Lower ends are cut
             at its foot.
     """
@@ -247,7 +243,6 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
     """Keeps a linear vertical axis to values that a column can have: no accuracy above 100 %.
 
     Args:
-        axes: The panel.
         column: What is drawn in it.
         values: Its values; one that lies at an end gets room for its marker.
     """

@@ -49,9 +49,7 @@ def points(artist: Artist, rows: pandas.DataFrame, values: Sequence[float]) -> N
     """Marks an artist whose points are runs.
 
     Args:
-        artist: The artist, with a figure.
         rows: One row per point, in order, with the factors that a figure's table has.
-        values: What is drawn of each.
     """
     keys = [key(row) for row in rows[_factors(rows)].to_dict("records")]
     texts = [wording.shortest(float(f"{value:.4g}")) for value in values]

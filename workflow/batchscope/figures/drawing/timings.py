@@ -44,7 +44,6 @@ def batch_axis(axes: Axes, sizes: Any) -> Transform:
     its ticks and vertical grid lines then are multiples of a power of two.
 
     Args:
-        axes: The panel.
         sizes: All batch sizes of the figure; the same for every panel.
     """
     sizes = sorted({int(size) for size in sizes})
@@ -81,7 +80,6 @@ def with_sweeps(
 
     Args:
         rows: One row per machine, sweep and batch size.
-        summaries: sweeps.csv.
         columns: Columns of `rows`, beside those that distinguish series.
         more: Columns of `summaries`.
     """
@@ -145,11 +143,8 @@ def draw_medians(
     Sizes that other processes disturbed have an open marker.
 
     Args:
-        axes: The panel.
         at: Turns batch sizes into positions.
-        rows: The rows of a series.
         column: Column of the medians; those of the quartiles, if any, end with _q1 and _q3.
-        style: Colour, marker and line style.
         scale: Factor into the axis' unit.
         flag: Column that is above 0 where other processes disturbed; None for none.
     """
@@ -209,8 +204,6 @@ def value_axis(axes: Axes, values: list[np.ndarray], by_peaks: bool) -> None:
     """Scales the vertical axis: from zero, or logarithmic where values span much.
 
     Args:
-        axes: The panel.
-        values: Values of every series.
         by_peaks: Whether only the series' highest values decide, so that a linear axis shows
             steps of one series undistorted unless another would be squashed.
     """

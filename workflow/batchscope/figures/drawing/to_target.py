@@ -37,8 +37,6 @@ class Mark(NamedTuple):
         value: The batch size; NaN where there is an end alone.
         low: Lower end; NaN where it is open.
         high: Upper end; NaN where it is open.
-        colour: Its colour.
-        marker: Its marker.
         bar: Whether it has an interval, whose open ends are arrows.
     """
 
@@ -68,7 +66,6 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
     """Returns the figure: a row per series and target; updates, examples and, if known, seconds.
 
     Args:
-        panels: The rows.
         seconds: Whether the seconds are drawn; by default where they are known.
     """
     if seconds is None:

@@ -40,7 +40,6 @@ def legend(verdicts: Iterable[str], words: dict[str, str]) -> tuple[list[Line2D]
 
     Args:
         verdicts: Those of the figure; others than the marked ones have no entry.
-        words: What each is called there.
     """
     shown = [verdict for verdict in _MARKERS if verdict in set(verdicts)]
     return [Line2D([], [], **look(each)) for each in shown], [words[each] for each in shown]

@@ -61,10 +61,6 @@ def sentence(
     """Returns the mean of a column at both ends of the batch sizes, for every series.
 
     Args:
-        frame: What a figure's `select` returned.
-        column: The column.
-        what: Words for it, as they start a sentence.
-        unit: Its unit.
         with_ratio: Whether to add the ratio of both ends, where there is one series.
         most: Batch sizes described one by one, where there is one series.
 

@@ -14,7 +14,6 @@ class Clock(NamedTuple):
     """Time that has passed and CPU time that was used, at one moment.
 
     Args:
-        seconds: Monotonic clock.
         process: Core-seconds so far of all threads of the process in question: this one without
             its children, or one that is watched with its descendants.
         machine: Core-seconds of the whole machine so far, what a hypervisor took included.
@@ -41,10 +40,6 @@ def foreign_cores(before: Clock, after: Clock) -> float:
 
     Others are all processes but this one, its children among them, and, on a virtual machine,
     the machine's other guests as far as they held up this one.
-
-    Args:
-        before: The clocks at the beginning.
-        after: The clocks at the end.
 
     Returns:
         The machine's core-seconds less this process's, over the seconds; at least 0.

@@ -75,10 +75,6 @@ def per_image(model: keras.Model) -> Flops:
 def _products(model: keras.Model, trained: bool) -> Iterator[tuple[str, int, int]]:
     """Yields the calls of layers that have products, those inside models among them too.
 
-    Args:
-        model: The model.
-        trained: Whether anything before it is trained.
-
     Yields:
         Name, operations of the product (0 where they are not known), and how often a training
         step takes it.

@@ -22,7 +22,6 @@ def physical_gpu(visible: str | None, gpu: int, uuids: list[str]) -> int | str |
         visible: CUDA_VISIBLE_DEVICES: indices, or UUIDs or their unambiguous beginnings, up to
             the first that is none; None where it is not set.
         gpu: Index among the GPUs that the process sees.
-        uuids: UUID of each GPU of the machine.
 
     Returns:
         Index of the GPU on the machine; the UUID of a MIG device where that is what is named;
@@ -51,10 +50,6 @@ class Gpu:
 
     Args:
         gpu: Index among the GPUs that the process sees.
-
-    Attributes:
-        name: Its name.
-        uuid: Its UUID.
 
     Raises:
         LookupError: If the process sees no such GPU.

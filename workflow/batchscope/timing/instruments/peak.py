@@ -36,7 +36,6 @@ def matmul_peak(
             which three products would not fit is left out, unless it is the first, so that the
             whole takes at most about twice as long on any but the slowest machines.
         sizes: Rows of the matrices, ascending; `SIZES` where None, or `GPU_SIZES` on a GPU.
-        dtype: A floating-point type by its name.
 
     Returns:
         `flops_per_second`: the highest median of a size's blocks, with its quartiles

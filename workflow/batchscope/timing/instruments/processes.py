@@ -15,7 +15,6 @@ class Usage(NamedTuple):
     """What processes have used so far, and what they hold.
 
     Args:
-        cpu_seconds: CPU time of all their threads.
         memory_mb: Resident memory, 10^6 bytes; NaN where it is unknown.
     """
 
@@ -82,7 +81,6 @@ def _is_starting(process: psutil.Process, sizes: dict[int, tuple[int, int]]) -> 
     Its share is the parent's, whole. The parent waits meanwhile, in the state of a disk's sleep.
 
     Args:
-        process: The process.
         sizes: Of every process the size of its address space, and its share of memory.
     """
     parent = process.ppid()

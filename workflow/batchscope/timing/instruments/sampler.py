@@ -133,7 +133,6 @@ class Sampler:
 
         Args:
             name: What distinguishes phases, such as `batch_size`.
-            value: Its value.
 
         Yields:
             Index of the phase.
@@ -227,7 +226,6 @@ def as_lists(sampler: Sampler, column: str | None = None) -> dict[str, list[Any]
     none; four digits are kept, of the seconds three decimals.
 
     Args:
-        sampler: The sampler.
         column: Name of the phases whose values are kept, in a column of that name that is None
             outside of them; None for the first phase's. Where there are phases of other names,
             the column `phase` has the names of all; `phase` for nothing but these.

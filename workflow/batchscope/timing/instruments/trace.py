@@ -299,9 +299,6 @@ def window(found: Iterable[Line]) -> tuple[int, int]:
 def summarise(space: XSpace) -> dict[str, Any]:
     """Returns what the time of a trace goes to.
 
-    Args:
-        space: The trace.
-
     Returns:
         seconds: The wall time of the recorded steps.
         compute_share, input_share, host_share: Its parts as the module defines them; they

@@ -46,13 +46,10 @@ def run(
     An allocator's refusal is an answer; any other error is raised.
 
     Args:
-        results: The folder of all results.
-        factors: Every factor of the timing but the batch size, by full name.
         batch_size: Examples in the batch; the data set's images are repeated where it has fewer.
         memory_mb: The limit. On a CPU, memory beyond it and `slack_mb` is refused by the
             operating system; on a GPU, TensorFlow's allocator has so much. None for no limit.
         model_file: The user's model file, where the model is not built in.
-        slack_mb: How much more than the limit may be reserved on a CPU.
     """
     _give_way()
     # Where memory is refused, TensorFlow may crash; its last warnings then say why.

@@ -57,7 +57,6 @@ def find(
         most: As `search` takes it.
         step: As `search` takes it.
         resolution: As `search` takes it.
-        cores: Cores that a child is given.
     """
 
     def fits(size: int) -> Try:
@@ -76,11 +75,9 @@ def attempt(
     """Runs one child, samples what it uses, and returns how it ended.
 
     Args:
-        command: The child's command line.
         batch_size: The size that it tries.
         limits: Its limits; it is ended where its resident memory, with that of its own children,
             is above `host_mb`.
-        cores: Cores that it is given.
         timeout: Seconds after which it is ended as failed.
     """
     begun = time.monotonic()
@@ -171,7 +168,6 @@ def judge(status: int, reply: dict[str, Any] | None, stderr: str) -> tuple[str, 
     Args:
         status: Its exit status; -n where signal n ended it.
         reply: What it printed; None where it did not come to that.
-        stderr: What it wrote there.
 
     Returns:
         Its outcome, and the message of one that did not fit.

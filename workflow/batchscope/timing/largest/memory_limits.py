@@ -45,7 +45,6 @@ def now(device: str = "cpu", asked_mb: float = 0) -> Limits:
     kernel, which ends other processes too.
 
     Args:
-        device: `cpu` or `gpu`.
         asked_mb: What the configuration allows, in MB; 0 for 90 % of what is free on a CPU, and
             for all that TensorFlow can have on a GPU.
     """

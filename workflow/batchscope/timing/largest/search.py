@@ -28,7 +28,6 @@ class Try:
     """What came of one batch size.
 
     Attributes:
-        batch_size: Examples in the batch.
         outcome: `fits`, `out_of_memory`, `over_limit`, `killed` or `failed`.
         peak_mb: Most memory taken, in MB. Of a child that was ended it is the most that was
             seen, a lower bound; None where nothing was seen.
@@ -85,8 +84,6 @@ def search(
     not, and perhaps not the only such pair.
 
     Args:
-        fits: Tries a size.
-        start: Smallest size.
         most: Largest size that may be tried; None for no bound.
         step: Sizes are `start` plus a multiple of it.
         resolution: The bisection ends where the smallest size that does not fit is no further

@@ -34,15 +34,8 @@ class FrameworkSubject:
     As in TensorFlow's loop in the graph, all batch sizes share the weights and the images, which
     are read in the order 0 to n - 1, whole batches only, epoch after epoch.
 
-    Args:
-        results: The folder of all results.
-        sweep: What is timed.
-
     Attributes:
-        sweep: The sweep.
-        threads: Threads that the framework uses.
         examples: Training images.
-        fates: Errors that are results, each with its status word.
         training: What makes the updates.
 
     Raises:

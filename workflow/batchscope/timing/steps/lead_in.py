@@ -17,7 +17,6 @@ def run(run_steps: Callable[[int], float], seconds: float = ENOUGH_SECONDS, unit
     Args:
         run_steps: Runs so many steps; returns the seconds that they took.
         seconds: What is enough; infinite where every step of a lead-in counts.
-        unit: Steps of one call into the graph.
     """
     done, spent = 0, 0.0
     while done < STEPS and spent < seconds:

@@ -173,7 +173,6 @@ class GraphRunner(Runner):
     both in turns could tell.
 
     Args:
-        model: A built classifier.
         optimizer: An optimizer; it is built for the model's trainable variables.
         examples: The training set.
         batches: Its batches; their size is the first of those that are run.
@@ -230,12 +229,8 @@ class StepRunner(_PipelineRunner):
     """A Python loop over batches, one GradientTape step each, eager or as a tf.function.
 
     Args:
-        model: A built classifier.
         optimizer: An optimizer; it is built for the model's trainable variables.
         compiled: Whether the step is a tf.function. It is traced once, for batches of any size.
-        examples: The pipeline's examples, one epoch of them.
-        batches: Their batches.
-        source: The pipeline and the delay.
     """
 
     def __init__(

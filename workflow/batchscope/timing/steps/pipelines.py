@@ -60,9 +60,7 @@ def make(
         pipeline: One of `PIPELINES`.
         images: Shape (n, height, width, channels), any dtype. A tensor is shared, an array is
             copied.
-        labels: Integer classes, shape (n,).
         scale: Factor that turns the images into what the model is trained on.
-        batch_size: Examples per batch.
         folder: Where `jpeg` keeps its files; see `encode`.
         whole_batches: Whether an epoch ends with its last whole batch, where it has one.
 
@@ -130,9 +128,7 @@ def batches(
     """Returns the batches of a pipeline's examples, epoch after epoch without end.
 
     Args:
-        pipeline: The pipeline that the examples are of.
         examples: What `examples` returned.
-        batch_size: Examples per batch.
         whole_batches: As `make` takes it.
     """
     if whole_batches:

@@ -34,16 +34,11 @@ class Subject:
     weight as with another.
 
     Args:
-        results: The folder of all results.
-        sweep: What is timed.
         model_file: The user's model file, where the model is not built in.
 
     Attributes:
-        sweep: The sweep.
-        threads: Threads that TensorFlow uses.
         model: The Keras model.
         examples: Training images.
-        fates: Errors that are results, each with its status word.
 
     Raises:
         UserError: If the data are missing, or are fewer than the largest batch.

@@ -15,8 +15,6 @@ class Subject(Protocol):
     """A sweep, ready to be timed; to be entered as a context.
 
     Attributes:
-        sweep: The sweep.
-        threads: Threads that its steps use.
         examples: Training examples of an epoch.
         fates: Errors of a step that are the result of its batch size and not a failure of the
             job, each with its status word.
@@ -47,7 +45,6 @@ class Subject(Protocol):
         the fates. After a change of batch size it runs some steps untimed first.
 
         Args:
-            batch_size: Examples per step.
             delayed: Whether the sweep's delay, where it has one, comes before every step.
         """
         ...
@@ -79,8 +76,6 @@ def open_subject(
     """Returns what computes a sweep's steps; TensorFlow, where it is that, must be started.
 
     Args:
-        results: The folder of all results.
-        sweep: What is timed.
         model_file: The user's model file, where the model is not built in.
 
     Raises:

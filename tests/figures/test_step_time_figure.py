@@ -1,0 +1,234 @@
+"""The figure of the time per step, from tables made up by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from batchscope.analysis import run_series
+from batchscope.figures import step_time
+from drawing import note, texts
+from made_sweeps import (
+    DENSE,
+    LOOPS,
+    POWERS,
+    bars,
+    drawn,
+    fitted,
+    line,
+    points,
+    sweep,
+)
+
+
+def test_the_same_sweep_on_two_machines_keeps_its_own_fit():
+    made = (sweep(**fitted(2e-3, 5e-4)), sweep(machine="gpu_box", **fitted(1e-3, 1e-5)))
+    _, frame, _ = drawn("step_time", *made)
+    found = frame.groupby("machine")["fixed_seconds"].unique()
+    assert found["laptop"] == pytest.approx([2e-3]) and found["gpu_box"] == pytest.approx([1e-3])
+
+
+@pytest.mark.parametrize("sizes", [DENSE, POWERS])
+def test_the_fitted_line(sizes):
+    drawing, _, _ = drawn("step_time", sweep(sizes, line(2e-3, 5e-4), **fitted(3e-3, 4e-4)))
+    axes = drawing.axes[0]
+    dense = sizes == DENSE
+    assert axes.get_yscale() == ("linear" if dense else "log")
+    assert points(axes)[0][1] == pytest.approx([1e3 * (2e-3 + 5e-4 * size) for size in sizes])
+    (fit,) = [item for item in axes.lines if len(item.get_xdata()) == 200]
+    x, y = fit.get_data()
+    at = x if dense else 2**x
+    assert y == pytest.approx(3 + 0.4 * at)
+    assert at[0] == pytest.approx(0 if dense else 1) and at[-1] == pytest.approx(sizes[-1])
+    assert axes.get_ylabel() == "time per step (ms)"
+
+
+def costs(axes):
+    """Returns value, row and interval of every dot."""
+    found = []
+    for container in axes.containers:
+        (x, y), ((low, high),) = container.lines[0].get_data(), bars(container)
+        found.append((float(x[0]), float(y[0]), float(low[0]), float(high[0])))
+    return found
+
+
+def test_one_row_per_series_with_its_interval():
+    made = [
+        sweep(loop=loop, time=line(a, 2e-4), **fitted(a, 2e-4, half=0.1))
+        for loop, a in zip(LOOPS, (1e-3, 6e-3, 2e-3, 4e-3, 3e-3), strict=True)
+    ]
+    drawing, _, found = drawn("step_time", *made)
+    _, fixed, per_image = drawing.axes
+    expected = [(a, row, 0.9 * a, 1.1 * a) for row, a in enumerate((1.0, 6.0, 2.0, 4.0, 3.0))]
+    assert np.array(costs(fixed)) == pytest.approx(np.array(expected))
+    assert np.array(costs(per_image))[:, 0] == pytest.approx([0.2] * 5)
+    labels = [text.get_text().replace("\n", " ") for text in fixed.get_yticklabels()]
+    assert labels == [run_series.LOOP_WORDS[loop] for loop in LOOPS]
+    assert fixed.get_ylim()[0] > fixed.get_ylim()[1]  # the first series at the top
+    assert "(ms)" in fixed.get_xlabel() and "(ms)" in per_image.get_xlabel()
+    colours = [container.lines[0].get_color() for container in fixed.containers]
+    assert colours == [container.lines[0].get_color() for container in drawing.axes[0].containers]
+    assert found.startswith(
+        "Loop in the graph: fixed cost per step 1.00 ms (95 % interval 0.90 to 1.10), cost per "
+        "example 0.200 ms (95 % interval 0.180 to 0.220); half of a step is fixed cost at batch "
+        "size 5. Eager: fixed cost per step 6.00 ms"
+    )
+    assert found.count("fixed cost per step") == 5
+
+
+def test_costs_that_span_much_are_logarithmic():
+    made = [sweep(loop=loop, **fitted(a, 2e-4)) for loop, a in (("graph", 1e-4), ("eager", 6e-3))]
+    drawing, _, _ = drawn("step_time", *made)
+    assert drawing.axes[1].get_xscale() == "log" and drawing.axes[2].get_xscale() == "linear"
+
+
+def test_a_negative_fixed_cost_is_shown_as_it_is():
+    other = sweep(loop="eager", **fitted(2e-3, 5e-4, half=0.1))
+    drawing, _, found = drawn("step_time", sweep(**fitted(-5e-4, 5e-4, half=0.2)), other)
+    axes = drawing.axes[1]
+    assert costs(axes)[0] == pytest.approx((-0.5, 0, -0.6, -0.4))
+    assert axes.get_xscale() == "linear" and axes.get_xlim()[0] < -0.6
+    told = "fixed cost per step -0.50 ms (95 % interval -0.60 to -0.40)"
+    assert told.replace("-", "\N{MINUS SIGN}") in found
+    assert found.count("half of a step") == 1
+    # On a logarithmic axis the line starts where it is above zero.
+    lines = [item for item in drawing.axes[0].lines if len(item.get_xdata()) == 200]
+    assert drawing.axes[0].get_yscale() == "log" and math.isnan(lines[0].get_ydata()[0])
+
+
+def test_a_fit_without_an_interval_and_no_fit_at_all():
+    none = {
+        f"{name}_{end}": math.nan
+        for name in ("fixed_seconds", "seconds_per_image")
+        for end in ("low", "high")
+    }
+    two = sweep((16, 32), **{**fitted(2e-3, 5e-4), **none})
+    drawing, _, found = drawn("step_time", two, sweep((16,), loop="eager"))
+    value, row, low, high = costs(drawing.axes[1])[0]
+    assert (value, row) == pytest.approx((2, 0)) and low == high == pytest.approx(2)
+    assert "no fit" in texts(drawing)
+    assert found == (
+        "Loop in the graph: fixed cost per step 2 ms, cost per example 0.5 ms; half of a step is "
+        "fixed cost at batch size 4."
+    )
+
+
+def test_many_series_are_told_by_their_ends():
+    fits = ((1e-3, 1e-4), (6e-3, 3e-4), (2e-3, 2e-4), (4e-3, 5e-4), (3e-3, 4e-4))
+    made = [
+        sweep(loop=loop, machine=machine, **fitted(a * factor, b * factor))
+        for machine, factor in (("laptop", 1.0), ("gpu_box", 0.1))
+        for loop, (a, b) in zip(LOOPS, fits, strict=True)
+    ]
+    drawing, _, found = drawn("step_time", *made)
+    assert len(costs(drawing.axes[1])) == 10
+    assert found == (
+        "Fixed cost per step of 10 series: from 0.1 ms (loop in the graph, gpu_box) to 6 ms "
+        "(eager, laptop). Cost per example: from 0.01 ms (loop in the graph, gpu_box) to 0.5 ms "
+        "(Keras fit, laptop)."
+    )
+
+
+def delayed(delay, recovered, half=0.0, **other):
+    """Returns a sweep with a delay, timed in turns with its steps without it: 2 ms + .5 ms B."""
+    found = {"fixed_seconds_without_delay": 2e-3}
+    # The differences of the blocks say half of what the fit is off, half as widely.
+    for name, value, width in (
+        ("recovered_delay_seconds", recovered, half),
+        ("paired_delay_seconds", (recovered + delay) / 2, half / 2),
+    ):
+        found |= {name: value, f"{name}_low": value - width, f"{name}_high": value + width}
+    columns = fitted(2e-3 + recovered, 5e-4)
+    return sweep(delay_seconds=delay, **other, **columns, **found)
+
+
+def test_files_are_named_with_what_was_done_to_them():
+    made = [
+        sweep(**fitted(2e-3, 5e-4), loop="function", input_pipeline=name)
+        for name in ("prefetch", "jpeg")
+    ]
+    assert (
+        "JPEG files (resized beforehand, in the page cache): fixed cost per step 2 ms"
+        in drawn("step_time", *made)[2]
+    )
+
+
+def strokes(drawing):
+    return [item for item in drawing.axes[1].lines if item.get_color() == "#000000"]
+
+
+def test_an_injected_delay_comes_back_in_the_fixed_cost():
+    # The series without a delay is a job of its own, and no part of the comparison.
+    base = sweep(**fitted(3e-3, 5e-4))
+    drawing, frame, found = drawn("step_time", base, delayed(5e-3, 5.2e-3, 0.4e-3))
+    (delay,) = step_time.delays(frame)
+    assert (delay.index, delay.injected, delay.fixed) == (1, 5e-3, 2e-3)
+    assert delay.recovered == pytest.approx((5.2e-3, 4.8e-3, 5.6e-3))
+    assert delay.paired == pytest.approx((5.1e-3, 4.9e-3, 5.3e-3))
+    assert (
+        "Of 5 ms delay added per step, 5.20 ms (95 % interval 4.80 to 5.60), 104.0 %, came back "
+        "in the fixed cost of the fit, and 5.10 ms (95 % interval 4.90 to 5.30), 102.0 %, came "
+        "back as the difference of blocks with and without it, whatever their batch size "
+        "(delay of 5 ms)."
+    ) in found
+    (stroke,) = strokes(drawing)
+    assert stroke.get_xdata() == pytest.approx([7, 7]) and min(stroke.get_ydata()) == 1
+    assert any("timed in the same turns" in text for text in texts(drawing))
+
+
+@pytest.mark.parametrize(("half", "told"), [(0.4e-3, False), (0.1e-3, True)])
+def test_more_than_was_waited_is_told_where_the_interval_says_so(half, told):
+    _, _, found = drawn("step_time", delayed(5e-3, 5.2e-3, half))  # paired: 5.1 ms, half as wide
+    assert ("The rest is sleeps that end late, or slower steps after them." in found) == told
+
+
+def test_a_delay_of_one_series_alone():
+    drawing, _, found = drawn("step_time", delayed(5e-3, 5.2e-3, 0.4e-3))
+    assert found.endswith("without it, whatever their batch size.") and len(strokes(drawing)) == 1
+
+
+def test_only_a_delay_that_took_turns_with_none_comes_back():
+    made = (
+        sweep(**fitted(2e-3, 5e-4)),
+        sweep(delay_seconds=5e-3, **fitted(7e-3, 5e-4)),
+        delayed(1e-3, 1.1e-3, loop="fit"),
+        delayed(1e-3, 0.9e-3, loop="fit", machine="gpu_box"),
+    )
+    drawing, frame, found = drawn("step_time", *made)
+    assert [(delay.index, delay.injected) for delay in step_time.delays(frame)] == [
+        (2, 1e-3),
+        (3, 1e-3),
+    ]
+    assert found.count("came back in the fixed cost") == 2 and len(strokes(drawing)) == 2
+    drawing, frame, found = drawn("step_time", made[0])
+    assert step_time.delays(frame) == [] and "came back" not in found and not strokes(drawing)
+
+
+def test_a_delay_that_did_not_come_back_keeps_its_stroke_in_the_panel():
+    drawing, _, found = drawn("step_time", delayed(9e-3, 0.0, 1e-4), sweep(**fitted(1e-3, 5e-4)))
+    assert "Of 9 ms delay added per step, 0.00 ms" in found
+    assert (
+        found.count("not resolved from none, came back in the fixed cost of the fit, and 4.5") == 1
+    )
+    low, high = drawing.axes[1].get_xlim()
+    assert low < 11 < high
+
+
+def test_one_large_cost_does_not_squeeze_the_others_to_zero():
+    made = [
+        sweep(loop="eager", **fitted(60e-3, 5e-4, half=1.5)),
+        sweep(loop="fit", **fitted(2e-3, 5e-4, half=0.5)),
+    ]
+    drawing, _, _ = drawn("step_time", *made)
+    fixed, per_image = drawing.axes[1:]
+    assert "linear around zero" in note(drawing)
+    assert fixed.get_xscale() == "symlog" and per_image.get_xscale() == "linear"
+    place = fixed.transData.transform([(0, 0), (2, 0), (150, 0)])[:, 0]
+    assert place[1] - place[0] > 0.1 * (place[2] - place[0])
+
+
+def test_a_line_through_two_points_tells_nothing_of_its_fit():
+    drawing, _, _ = drawn("step_time", sweep(sizes=(16, 128), **fitted(1e-3, 5e-4)))
+    assert "Through two batch sizes a line always goes" in note(drawing)
+    assert "off the line" not in note(drawing)
+    assert "off the line" in note(drawn("step_time", sweep(**fitted(1e-3, 5e-4)))[0])

@@ -1,0 +1,282 @@
+"""The figure of throughput, from tables made up by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from drawing import note, texts
+from made_sweeps import (
+    DENSE,
+    LIMITS,
+    LOOPS,
+    POWERS,
+    SPARSE,
+    bars,
+    drawn,
+    levels,
+    line,
+    points,
+    stairs,
+    sweep,
+)
+
+
+def test_medians_and_quartiles_of_both_panels():
+    drawing, _, _ = drawn("throughput", sweep())
+    seconds = np.array([2e-3 + 5e-4 * size for size in POWERS])
+    left, right = drawing.axes
+    for axes, expected in ((left, 1 / seconds), (right, np.array(POWERS) / seconds)):
+        ((x, y),) = points(axes)
+        assert x == pytest.approx(np.log2(POWERS))
+        assert y == pytest.approx(expected)
+        ends = bars(axes.containers[0])
+        assert ends[:, 0, 1] == pytest.approx(0.99 * expected)
+        assert ends[:, 1, 1] == pytest.approx(1.01 * expected)
+    assert left.get_ylabel() == "iterations/s" and right.get_ylabel() == "examples/s"
+    assert "quartiles of these blocks" in note(drawing) and "Machine: laptop." in note(drawing)
+
+
+@pytest.mark.parametrize("sizes", [DENSE, SPARSE])
+def test_steps_are_visible_in_a_dense_range(sizes):
+    """Throughput falls after 16, 32 and 48, by a part of the panel that the eye sees."""
+    drawing, _, _ = drawn("throughput", sweep(sizes, stairs(2e-3, 5e-4, 16)))
+    axes = drawing.axes[1]
+    assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
+    ((x, y),) = points(axes)
+    speed = dict(zip(x, y, strict=True))
+    assert set(speed) == set(sizes)
+    for before, after in ((16, 18), (32, 34), (48, 50)):
+        if after in speed:
+            assert speed[before] - speed[after] > 0.15 * axes.get_ylim()[1]
+    assert {16, 32, 48} <= set(axes.get_xticks())
+
+
+def test_each_panel_of_one_series_has_the_axis_that_shows_most():
+    """Iterations span much and are logarithmic; images span as much, and stay linear for steps."""
+    drawing, _, _ = drawn("throughput", sweep(DENSE, stairs(1e-5, 5e-4, 1)))
+    assert drawing.axes[0].get_yscale() == "log"
+    drawing, _, _ = drawn("throughput", sweep(DENSE, stairs(2e-3, 1e-5, 16)))
+    assert [axes.get_yscale() for axes in drawing.axes] == ["linear", "linear"]
+
+
+def test_the_two_limits():
+    drawing, _, found = drawn("throughput", sweep(**LIMITS))
+    left, right = drawing.axes
+    assert levels(right) == pytest.approx([0.9 * 1900, 2500])
+    assert levels(left) == []
+    upright = [item for item in right.lines if list(item.get_xdata()) == [np.log2(36)] * 2]
+    assert upright[0].get_ydata()[1] == pytest.approx(0.9 * 1900)
+    assert right.get_ylim()[1] > 2500
+    assert {"36", "ceiling", "90 % of the plateau (number: knee)"} <= texts(drawing)
+    assert "Noise floor: a batch size differs from itself by up to 3.4 %." in note(drawing)
+    assert found == (
+        "Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at batch size "
+        "36.0 (95 % interval 32.0 to 40.5) by the fit, from batch size 48 on as timed. "
+        "For the same examples batch size 1 takes 4.706 (4.613 to 4.801 by quartiles) times as "
+        "long as 64. The highest is 76.0 % of the ceiling of 2500 examples/s. "
+        "No steps seen: a straight line, 0.50% residual. "
+        "A batch size differs from itself by up to 3.4 % (noise floor)."
+    )
+
+
+def test_a_ceiling_far_above_is_told_and_does_not_squash_the_data():
+    far = {"ceiling_images_per_second": 90000.0, "share_of_ceiling": 0.0211}
+    drawing, _, found = drawn("throughput", sweep(**{**LIMITS, **far}))
+    axes = drawing.axes[1]
+    # The ceiling lies on the upper edge, in the axes' own coordinates.
+    assert levels(axes) == pytest.approx([1, 0.9 * 1900])
+    assert {"ceiling, above the panel", "\N{UPWARDS ARROW} 90000 examples/s"} <= texts(drawing)
+    highest = points(axes)[0][1].max()
+    assert axes.get_ylim()[1] < 1.2 * highest
+    assert "Ceiling far above the panel: 90000 examples/s (2.1 % of it reached)." in note(drawing)
+    assert "2.1 % of the ceiling of 90000 examples/s" in found
+
+
+NO_KNEE = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
+RISING = {**NO_KNEE, "still_rising": True}
+
+
+def test_a_plateau_that_was_not_reached_is_drawn_and_has_no_knee():
+    """64 images take 34 ms, which is 1880 examples/s."""
+    far = {**LIMITS, **RISING, "plateau_images_per_second": 2600.0}
+    drawing, _, found = drawn("throughput", sweep(**far))
+    axes = drawing.axes[1]
+    assert levels(axes) == pytest.approx([0.9 * 2600, 2500])
+    assert axes.get_ylim()[1] > 2500
+    assert not any(text.get_text().isdigit() for text in axes.texts)
+    assert found.startswith(
+        "Throughput still rises at the largest batch size, 64: 1880 examples/s. For the same "
+    )
+
+
+def test_still_rises_names_the_largest_size_with_its_own_value():
+    """The size before it was as fast, by 0.1 %: what rises is the line."""
+
+    def time(size):
+        return (2e-3 + 5e-4 * size) * (0.98 if size == 48 else 1.02 if size == 64 else 1.0)
+
+    given = sweep((*POWERS[:-1], 48, 64), time, **{**LIMITS, **RISING})
+    _, frame, found = drawn("throughput", given)
+    assert frame.set_index("batch_size")["images_per_second"].idxmax() == 48
+    told = "Throughput still rises at the largest batch size, 64: 1850 examples/s."
+    assert found.startswith(told)
+
+
+NOISY = {
+    **LIMITS,
+    **NO_KNEE,
+    "knee_fitted_low": math.nan,
+    "knee_fitted_high": math.nan,
+    "plateau_images_per_second": math.nan,
+    "still_rising": None,
+    "ceiling_images_per_second": math.nan,
+    "share_of_ceiling": math.nan,
+    "noise_floor": 8.1,
+}
+
+
+def test_nothing_is_drawn_of_noise():
+    drawing, _, found = drawn("throughput", sweep(**NOISY))
+    assert levels(drawing.axes[1]) == []
+    assert "Where throughput levels off is too noisy to tell, so no line at 90 %." in note(drawing)
+    assert "No plateau within" not in note(drawing)
+    assert found == (
+        "Where throughput levels off is too noisy to tell. No steps seen: a straight line, 0.50% "
+        "residual. A batch size differs from itself by up to 710.0 % (noise floor)."
+    )
+    drawing, _, _ = drawn("throughput", sweep(**NOISY), sweep(loop="eager", **LIMITS))
+    assert "so no line at 90 % (loop in the graph)." in note(drawing)
+    assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_ceiling_that_was_exceeded_is_none(count):
+    exceeded = {"ceiling_images_per_second": 1832.0, "share_of_ceiling": 1.026}
+    made = [sweep(loop=loop, **{**LIMITS, **exceeded}) for loop in LOOPS[:count]]
+    drawing, _, found = drawn("throughput", *made)
+    assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900] * count)
+    assert "No ceiling, since more than it was reached" in note(drawing)
+    if count < 3:
+        assert (
+            "The highest is 102.6 % of the 1830 examples/s that the measured peak of a matrix "
+            "product allows: that is no ceiling."
+        ) in found
+
+
+def test_a_line_that_is_not_drawn_is_said_to_be_missing():
+    above = {**LIMITS, **RISING, "plateau_images_per_second": 90000.0}
+    drawing, _, _ = drawn("throughput", sweep(**above))
+    assert levels(drawing.axes[1]) == pytest.approx([2500])
+    told = "90 % of the plateau, by the fit, lies above the panel: 81000 examples/s."
+    assert told in note(drawing)
+    none = {**LIMITS, **RISING, "plateau_images_per_second": math.nan}
+    drawing, _, found = drawn("throughput", sweep(**none))
+    assert levels(drawing.axes[1]) == pytest.approx([2500])
+    assert "No plateau within the batch sizes, so no line at 90 %." in note(drawing)
+    told = "Throughput still rises at the largest batch size, 64: 1880 examples/s."
+    assert found.startswith(told)
+
+
+def test_a_plateau_that_no_batch_size_holds():
+    drawing, _, found = drawn(
+        "throughput", sweep(DENSE, stairs(2e-3, 5e-4, 16), **{**LIMITS, **NO_KNEE})
+    )
+    assert 0.9 * 1900 in levels(drawing.axes[1])
+    assert "90 % of the plateau" in texts(drawing)
+    assert found.startswith(
+        "Throughput tends to a plateau of 1900 examples/s, and reaches 90 % of it at no batch size "
+        "from which on it stays there."
+    )
+
+
+def test_a_knee_without_a_line_is_the_timed_one():
+    drawing, _, found = drawn("throughput", sweep(**{**LIMITS, "knee_fitted": math.nan}))
+    assert "48" in texts(drawing) and "36" not in texts(drawing)
+    assert "90 % of it from batch size 48 on as timed." in found
+
+
+def test_two_machines_each_have_their_limits():
+    """One of them without a plateau: `still_rising` then has gaps and no type of its own."""
+    other = sweep(machine="gpu_box", time=line(1e-3, 2.5e-4), ceiling_images_per_second=5000.0)
+    drawing, frame, found = drawn("throughput", sweep(**LIMITS), other)
+    assert levels(drawing.axes[1]) == pytest.approx([0.9 * 1900, 2500, 5000])
+    assert {"laptop", "gpu_box"} <= texts(drawing)
+    assert "Machine" not in note(drawing)
+    assert found.startswith("Laptop: Throughput tends to a plateau of 1900 examples/s")
+    rising = sweep(**{**LIMITS, **RISING})
+    _, frame, found = drawn("throughput", rising, other)
+    assert frame["still_rising"].dtype == object
+    assert "still rises" in found
+
+
+COSTS = dict(zip(LOOPS, (1e-3, 5e-3, 2e-3, 4e-3, 3e-3), strict=True))
+
+
+def many(**other):
+    """Returns five series, of loops whose fixed costs differ, with their limits."""
+    return [
+        sweep(loop=loop, time=line(cost, 5e-4), **{**LIMITS, **other.get(loop, {})})
+        for loop, cost in COSTS.items()
+    ]
+
+
+def rings(axes):
+    """Returns batch size and throughput of every knee that is ringed."""
+    found = [item for item in axes.lines if item.get_fillstyle() == "none"]
+    return [(2 ** item.get_xdata()[0], item.get_ydata()[0]) for item in found]
+
+
+def test_more_series_have_a_ring_on_each_knee_and_one_ceiling():
+    drawing, _, found = drawn(
+        "throughput", *many(eager=RISING, fit={"plateau_images_per_second": 1800.0})
+    )
+    axes = drawing.axes[1]
+    shares = [0.9 * plateau for plateau in (1800, *[1900] * 4)]
+    assert levels(axes) == pytest.approx([*shares, 2500])
+    colours = {item.get_color() for item in axes.lines if list(item.get_xdata()) == [0, 1]}
+    assert len(colours) == 6  # of each series, and that of the one ceiling
+    assert len(points(axes)) == 5
+    knees = [share for share in shares if share != shares[-1]] + [shares[-1]] * 3
+    assert sorted(rings(axes)) == [(pytest.approx(36), pytest.approx(knee)) for knee in knees]
+    assert {"eager", "Keras fit, 32 steps per execution"} <= texts(drawing)
+    assert {"90 % of the plateau (ring: knee)", "ceiling"} <= texts(drawing)
+    assert found == (  # 64 images in 37 and in 33 ms
+        "Highest throughput of 5 series: from 1730 examples/s (eager) to 1940 examples/s (loop in "
+        "the graph). Noise floor: a batch size differs from itself by up to 3.4 %."
+    )
+    drawing, _, found = drawn("throughput", *many()[:3])
+    assert levels(drawing.axes[1]) == pytest.approx([*[1710] * 3, 2500])
+    assert len(rings(drawing.axes[1])) == 3
+    assert found.count("from batch size 48 on as timed") == 3
+
+
+SHARES = [0.9 * 1900] * len(LOOPS)
+
+
+def test_ceilings_of_more_series_that_differ():
+    high = {"ceiling_images_per_second": 2900.0}
+    drawing, _, _ = drawn("throughput", *many(eager=high, fit=high))
+    assert levels(drawing.axes[1]) == pytest.approx([*SHARES, 2500, 2500, 2500, 2900, 2900])
+    far = {"ceiling_images_per_second": 90000.0}
+    drawing, _, _ = drawn("throughput", *many(eager=far))
+    assert levels(drawing.axes[1]) == pytest.approx([*SHARES, *[2500] * 4])
+    assert "Ceilings, some far above the panel: from 2500 examples/s (" in note(drawing)
+    assert "to 90000 examples/s (eager)." in note(drawing)
+    drawing, _, _ = drawn("throughput", *many(**dict.fromkeys(LOOPS, far)))
+    assert levels(drawing.axes[1]) == pytest.approx(SHARES)
+    assert "Ceiling far above the panel: 90000 examples/s." in note(drawing)
+    none = {"ceiling_images_per_second": math.nan, "plateau_images_per_second": math.nan}
+    drawing, _, _ = drawn("throughput", *many(**dict.fromkeys(LOOPS, none)))
+    assert levels(drawing.axes[1]) == rings(drawing.axes[1]) == []
+    assert "No plateau within the batch sizes, so no line at 90 % (" in note(drawing)
+
+
+def test_the_same_images_at_both_ends_and_steps_just_above_a_multiple():
+    _, _, found = drawn("throughput", sweep(sizes=(16, 17, 34, 32, 128), time=line(10e-3, 0.0)))
+    # A step takes the same whatever it holds: 128 images take 8 times as long at 16; quartiles
+    # lie 1 % around the times.
+    assert "For the same examples batch size 16 takes 8.00 (7.84 to 8.16 by quartiles)" in found
+    assert "times as long as 128." in found
+    assert "t(17) / t(16) = 1.000 (0.980 to 1.020 by quartiles), of images 1.06" in found
+    assert "t(34) / t(32) = 1.000" in found and "t(18)" not in found

@@ -1,0 +1,85 @@
+"""The figure of times of trainings."""
+
+import pandas
+
+from batchscope import figures
+
+
+def test_trainings_that_nothing_stopped_are_lower_bounds():
+    frame = pandas.DataFrame(
+        {
+            "batch_size": [32, 32, 256, 256],
+            "seed": [0, 1, 0, 1],
+            "status": "finished",
+            "seconds_per_epoch": [2.0, 2.0, 1.0, 1.0],
+            "seconds_per_epoch_q1": [2.0, 2.0, 1.0, 1.0],
+            "seconds_per_epoch_q3": [2.0, 2.0, 1.0, 1.0],
+            "epochs_run": [30, 40, 60, 100],
+            "train_seconds": [60.0, 80.0, 60.0, 100.0],
+            "epochs": 100,
+            "patience": 10,
+            "replicas": 1,
+            "device": "cpu",
+        }
+    )
+    time = figures.FIGURES["time"]
+    note = "1 of 2 runs at batch size 256 ran to the last epoch that they may; their times and the"
+    assert time.found(frame).endswith(
+        "Mean number of epochs until it stopped was 35 at batch size 32 and 80 at 256 (2 of 2 "
+        "seeds). Mean total training time was 70 s at batch size 32 and 80 s at 256 (2 of 2 "
+        f"seeds). {note} means are lower bounds."
+    )
+    drawing = time.draw(frame)
+    assert f"{note} means are lower bounds (hollow, with an arrow)." in drawing.get_supxlabel()
+    hollow = [
+        [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
+        for axes in drawing.axes
+    ]
+    assert hollow == [[], [[100]], [[100.0]]]
+    # All of them, where the horizon was too short for every run; none, where it was chosen.
+    runs = frame.assign(epochs_run=100)
+    every = time.draw(time.select(figures.Tables(runs=runs)))
+    points = [
+        line.get_ydata().tolist()
+        for line in every.axes[2].lines
+        if line.get_markerfacecolor() == "white"
+    ]
+    assert points == [[60.0, 80.0, 60.0, 100.0]]
+    assert "lower bounds (hollow, with an arrow)" in every.get_supxlabel()
+    assert "lower bounds" in time.found(frame.assign(epochs_run=100))
+    chosen = time.draw(frame.assign(epochs_run=100, patience=0))
+    assert "none stopped early" in chosen.get_supxlabel()
+    assert not [
+        point
+        for line in chosen.axes[2].lines
+        if line.get_markerfacecolor() == "white"
+        for point in line.get_ydata()
+    ]
+    stopped = frame.assign(epochs=101)
+    assert "lower bound" not in time.found(stopped)
+    assert "lower bound" not in time.draw(stopped).get_supxlabel()
+
+
+def test_times_of_logical_devices_are_marked():
+    frame = pandas.DataFrame(
+        {
+            "batch_size": [32, 256],
+            "seed": 0,
+            "status": "finished",
+            "seconds_per_epoch": [12.4, 7.7],
+            "epochs_run": 1,
+            "train_seconds": [12.4, 7.7],
+            "epochs": 1,
+            "replicas": 4,
+            "device": "cpu",
+        }
+    )
+    mark = "Replicas are logical devices of one CPU here: they prove correctness and not speed."
+    time = figures.FIGURES["time"]
+    told = "Mean time per epoch was 12.4 s at batch size 32 and 7.7 s at 256 (1 of 1 seed)."
+    assert time.found(frame) == f"{told} {mark}"
+    assert mark in time.draw(frame).get_supxlabel()
+    assert mark not in time.found(frame.assign(device="gpu"))
+    two = pandas.concat([frame.assign(device="gpu"), frame.assign(replicas=1, train_seconds=1.0)])
+    two.loc[two["replicas"] == 1, "seconds_per_epoch"] += 10
+    assert "4 replicas: 12.4 s" in time.found(two) and "1 replica: 22.4 s" in time.found(two)

@@ -1,0 +1,31 @@
+"""Figures of trainings, of tables that are made up."""
+
+import synthetic
+from batchscope import figures
+from batchscope.catalogue.timings import OF_SWEEPS
+
+RATES = [{"learning_rate": 0.05}, {"learning_rate": 0.1}]
+# Figures of trainings; those of timings are tested beside their own tables.
+NAMES = [
+    name
+    for name, figure in figures.FIGURES.items()
+    if not set(figure.entry.measures) & set(OF_SWEEPS)
+]
+
+
+def tables_of(folder, runs, failed=None, patience=False, measures=None, only=()):
+    """Writes a made-up experiment; returns the folder of its tables, all or some."""
+    planned = synthetic.study(runs, measures)
+    synthetic.write(folder / "results", planned, failed, patience)
+    synthetic.tabulate(folder / "results", planned, folder / "tables", only)
+    return folder / "tables"
+
+
+def frame_of(name, folder):
+    figure = figures.FIGURES[name]
+    return figure, figure.select(figures.read(folder))
+
+
+def drawing_of(name, folder):
+    figure, frame = frame_of(name, folder)
+    return figure.draw(frame), frame
