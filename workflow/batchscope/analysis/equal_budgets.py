@@ -94,27 +94,27 @@ class Trained:
 
 
 class Reading(NamedTuple):
-    """One budget of a series.
+    """One outcome of a series at a budget.
 
     Attributes:
         budget: What is held equal.
-        outcomes: Outcome -> what each size and seed has there, shape (sizes, seeds): NaN where
-            there is no run, or it ended before the budget; infinitely bad where it failed or
-            never reached the target.
+        values: What each size and seed has there, shape (sizes, seeds): NaN where there is no
+            run, or it ended before the budget; infinitely bad where it failed or never reached
+            the target.
         rates: The rate of each size, shape (sizes,); NaN where none could be chosen.
         on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
-        ends: Outcome of a target -> the most that any training used of it.
         losses: What rates were chosen by, shape (sizes, rates, seeds).
-        cubes: Outcome -> its values at all rates, likewise.
+        cube: The outcome at all rates, likewise.
+        end: Of what a target takes the most that any training used; else NaN.
     """
 
     budget: Budget
-    outcomes: dict[str, np.ndarray]
+    values: np.ndarray
     rates: np.ndarray
     on_edge: np.ndarray
-    ends: dict[str, float]
     losses: np.ndarray
-    cubes: dict[str, np.ndarray]
+    cube: np.ndarray
+    end: float = math.nan
 
 
 def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
@@ -208,12 +208,13 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
     return Budget(TARGET, float(reached.max()), CHOSEN_BY) if len(reached) else None
 
 
-def read(series: Trained, budget: Budget) -> Reading:
-    """Reads every training of a series at a budget, each size at its rate there.
+def read(series: Trained, budget: Budget) -> dict[str, Reading]:
+    """Reads every training of a series at a budget, each size at its rate there, by outcome.
 
     The rate is the one with the lowest mean validation loss at the budget over all seeds. Where
     what it is chosen by is the outcome itself, each seed is read at the rate that the others
-    choose: updates to a target, and validation data in place of test data.
+    choose: updates, examples or seconds to a target, each by itself, and validation data in place
+    of test data.
     """
     if budget.kind == TARGET:
         return _to_target(series, budget)
@@ -232,26 +233,32 @@ def read(series: Trained, budget: Budget) -> Reading:
     return _reading(budget, series, losses, found)
 
 
-def _to_target(series: Trained, budget: Budget) -> Reading:
+def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
     goal = Target(budget.column, budget.value)
-    cubes = {
-        axis: _cube(
+    found = {}
+    for axis in TAKEN:
+        if any(rows[axis].isna().any() for rows in series.finished):
+            continue
+        cube = _cube(
             series, axis, lambda place, axis=axis: goal.crossing(series.evaluations[place], axis)
         )
-        for axis in TAKEN
-        if all(rows[axis].notna().all() for rows in series.finished)
-    }
-    ends = {axis: max(float(rows[axis].max()) for rows in series.finished) for axis in cubes}
-    return _reading(budget, series, cubes["updates"], cubes, ends)
+        values, _ = chosen_rates.leave_one_out(cube)
+        end = max(float(rows[axis].max()) for rows in series.finished)
+        found[axis] = Reading(budget, values, *_rates(series, cube), cube, cube, end)
+    return found
+
+
+def _rates(series: Trained, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rate of each size, the only one where one was tried, and what is on the edge."""
+    chosen, tried = chosen_rates.by_lowest(losses), ~np.isnan(losses).all(axis=2)
+    index = np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), chosen.index)
+    rates = np.where(index < 0, np.nan, np.array(series.rates, float)[index])
+    return rates, chosen.on_edge
 
 
 def _reading(
-    budget: Budget,
-    series: Trained,
-    losses: np.ndarray,
-    cubes: dict[str, np.ndarray],
-    ends: dict[str, float] | None = None,
-) -> Reading:
+    budget: Budget, series: Trained, losses: np.ndarray, cubes: dict[str, np.ndarray]
+) -> dict[str, Reading]:
     """Reads cubes of shape (sizes, rates, seeds) at the rates that the lowest losses choose.
 
     Test data have no part in that. Of any other outcome each seed is read at the rate that the
@@ -262,25 +269,21 @@ def _reading(
         series: The series.
         losses: What the rates are chosen by.
         cubes: Outcome -> its values.
-        ends: Of the reading.
     """
-    chosen = chosen_rates.by_lowest(losses)
-    of_all = np.repeat(chosen.index[:, None], len(series.seeds), axis=1)
-    of_others = chosen_rates.leave_one_out(losses)[1] if len(series.seeds) > 1 else of_all.copy()
-    rates = np.where(chosen.index < 0, np.nan, np.array(series.rates, float)[chosen.index])
+    of_all = np.repeat(chosen_rates.by_lowest(losses).index[:, None], len(series.seeds), axis=1)
+    of_others = chosen_rates.leave_one_out(losses)[1]
     for size, tried in enumerate(~np.isnan(losses).all(axis=2)):
         # A size that failed at every rate is told by the rate at which most got there.
         most = chosen_rates.most_reached(losses[size])
         most = int(tried.argmax()) if most < 0 else most
         for index in (of_all, of_others):
             index[size, index[size] < 0] = most
-        if tried.sum() == 1:
-            rates[size] = series.rates[most]
-    outcomes = {}
+    found, rates = {}, _rates(series, losses)
     for name, cube in cubes.items():
         index = of_all if name in ON_TEST else of_others
-        outcomes[name] = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
-    return Reading(budget, outcomes, rates, chosen.on_edge, ends or {}, losses, cubes)
+        values = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
+        found[name] = Reading(budget, values, *rates, losses, cube)
+    return found
 
 
 def _values(series: Trained, name: str, budget: Budget) -> np.ndarray:
