@@ -84,6 +84,11 @@ class Order(NamedTuple):
         """Returns whether both the order and the slope lie on the side that is to be shown."""
         return way * self.mean > 0 and way * self.slope > 0
 
+    @property
+    def mixed(self) -> bool:
+        """Whether the order and the slope point to no common side."""
+        return not (self.agrees(HOLDS) or self.agrees(FAILS))
+
     def power(self, replicates: int, level: float, way: int) -> float:
         """Returns the power of Page's test, by the normal approximation of L."""
         ahead = math.sqrt(replicates) * way * self.mean - special.ndtri(1 - level)

@@ -197,9 +197,13 @@ def _wanted(one: _Judged, level: float, contrary: float) -> str:
         contrary: At which its contrary is.
     """
     of, n = _replicates(one.claim), one.found.tested.n
-    found = claim_power.replicates_wanted(one.found.tested.found, level, contrary)
+    parts = one.found.tested.found
+    found = claim_power.replicates_wanted(parts, level, contrary)
     if found is None:
-        return f"more {of} would not help, were the effect as found"
+        why = "it lies this near to its bound"
+        if any(isinstance(part, claim_power.Order) and part.mixed for part in parts):
+            why = "the order, which is tested, does not go the way of the slope"
+        return f"more {of} would not help, were the effect as found: {why}"
     wanted, way = found
     shown = "" if way == claim_power.HOLDS else " to show the contrary"
     return f"about {max(wanted, n + 1)} {of} ({n} here){shown}, were the effect as found"
