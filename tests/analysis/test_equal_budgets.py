@@ -193,6 +193,17 @@ def test_what_a_target_takes_is_read_at_the_rate_that_the_other_seeds_choose():
     assert [each.end for each in read.values()] == [32.0, 256.0, 2.56]
 
 
+def test_what_missed_another_target_may_have_passed_this_one():
+    runs, rows = frames(rates=(0.2,))
+    goal = Budget("target", math.exp(-1.0), "validation_loss")
+    before = equal_budgets.read(equal_budgets.trained(runs, rows), goal)["updates"].values
+    for frame in (runs, rows):
+        frame.loc[frame["run"] == "8-0.2-0", "status"] = "off_target"
+        frame.loc[frame["run"] == "16-0.2-0", "status"] = "diverged"
+    after = equal_budgets.read(equal_budgets.trained(runs, rows), goal)["updates"].values
+    assert after[0].tolist() == before[0].tolist() and after[1, 0] == INF
+
+
 def test_a_target_that_nobody_reaches_takes_for_ever():
     runs, rows = frames()
     series = equal_budgets.trained(runs, rows)

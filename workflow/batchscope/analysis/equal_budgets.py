@@ -26,8 +26,10 @@ CHOSEN_BY = "validation_loss"
 # Outcomes of a budget: on test data, or where those are not known on validation data.
 ON_TEST = ("test_accuracy", "test_loss")
 ON_VALIDATION = ("validation_accuracy", "validation_loss")
-_FINISHED = "finished"
-_FAILED = ("diverged", "out_of_memory", "off_target")  # ran, and got nowhere
+_FINISHED, _OFF_TARGET = "finished", "off_target"
+_FAILED = ("diverged", "out_of_memory", _OFF_TARGET)  # ran, and got nowhere
+# What may have passed a target on its way: of a training loss that was missed, another one.
+_PASSING = (_FINISHED, _OFF_TARGET)
 
 
 class Budget(NamedTuple):
@@ -199,7 +201,10 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
         [(column, value)] = stated[TARGET].items()
         return Budget(TARGET, float(value), column, True)
     lowest = _cube(
-        series, CHOSEN_BY, lambda place: float(series.evaluations[place][CHOSEN_BY].min())
+        series,
+        CHOSEN_BY,
+        lambda place: float(series.evaluations[place][CHOSEN_BY].min()),
+        _PASSING,
     )
     planned = ~np.isnan(lowest).all(axis=1, keepdims=True)  # seeds that a size has at all
     lowest = np.where(np.isnan(lowest), np.where(planned, math.inf, -math.inf), lowest)
@@ -240,7 +245,10 @@ def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
         if any(rows[axis].isna().any() for rows in series.finished):
             continue
         cube = _cube(
-            series, axis, lambda place, axis=axis: goal.crossing(series.evaluations[place], axis)
+            series,
+            axis,
+            lambda place, axis=axis: goal.crossing(series.evaluations[place], axis),
+            _PASSING,
         )
         values, _ = chosen_rates.leave_one_out(cube)
         end = max(float(rows[axis].max()) for rows in series.finished)
@@ -291,14 +299,25 @@ def _values(series: Trained, name: str, budget: Budget) -> np.ndarray:
     return _cube(series, name, lambda place: _value(series.values[place], name, budget))
 
 
-def _cube(series: Trained, name: str, of: Callable[[tuple[int, int, int]], float]) -> np.ndarray:
+def _cube(
+    series: Trained,
+    name: str,
+    of: Callable[[tuple[int, int, int]], float],
+    read: tuple[str, ...] = (_FINISHED,),
+) -> np.ndarray:
     """Returns what a function says of each training's place, shape (sizes, rates, seeds).
 
     NaN where there is no training, infinitely bad where it failed.
+
+    Args:
+        series: The series.
+        name: The column.
+        of: The function.
+        read: The statuses of which it is asked.
     """
     values = _empty(series)
     for place, row in series.rows.items():
-        if row["status"] == _FINISHED and place in series.evaluations:
+        if row["status"] in read and place in series.evaluations:
             values[place] = of(place)
         elif row["status"] in _FAILED:
             values[place] = -math.inf if name.endswith("accuracy") else math.inf
