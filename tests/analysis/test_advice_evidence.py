@@ -8,7 +8,15 @@ import pandas
 import pytest
 
 import made_trainings
-from batchscope.analysis import advice, advice_evidence
+from batchscope.analysis import (
+    advice,
+    advice_evidence,
+    advice_tables,
+    largest_within_margin,
+    to_target_tables,
+    verdict_matrix,
+)
+from batchscope.analysis.updates_to_target import Target
 
 FACTORS = {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd", "device": "cpu"}
 NONE = pandas.DataFrame()
@@ -122,3 +130,58 @@ def test_trends_are_those_of_the_matrix():
         ]
     )
     assert told(matrix=matrix).evidence.trends == {"epochs": "smaller", "updates": "larger"}
+
+
+def slow_seed():
+    """Trainings of which updates choose another rate at batch size 16 than seconds do.
+
+    At .4 seed 0 alone is fast there, and its machine is ten times as slow as that of the others.
+    """
+    trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.4), seeds=range(6), **FACTORS)
+    used = ["updates", "examples", "seconds"]
+    trajectories = trajectories.astype(dict.fromkeys(used, float))
+    first = trajectories["seed"] == 0
+    fast = first & (trajectories["learning_rate"] == 0.4) & (trajectories["batch_size"] == 16)
+    trajectories.loc[fast, used] /= 2
+    trajectories.loc[first, "seconds"] *= 10
+    # Replicates that are not alike in all differences, and no better end than another.
+    trajectories["seconds"] *= 1 + 0.01 * np.cos(trajectories["seed"] * trajectories["batch_size"])
+    given = {"test_accuracy": 0.95, "epoch": trajectories["examples"] / 1000}
+    return trajectories.assign(**given), runs
+
+
+def test_card_matrix_and_margins_tell_the_same_ratio_of_the_same_pair():
+    trajectories, runs = slow_seed()
+    to, pair = made_trainings.TARGET, [16, 32]
+    stated = {"target": {"validation_loss": to}}
+    cells = verdict_matrix.table(runs, trajectories, stated, {})
+    cells = cells[cells["outcome"] == "seconds"].set_index("batch_size")
+    tables = (runs, trajectories, NONE, NONE, stated, {})
+    sizes = advice_tables.sizes(advice_evidence.told(*tables, lambda runs: 1.0), [])
+    card = sizes[sizes["limit"] == "seconds"].set_index("batch_size")
+    scalings = to_target_tables.of_study(trajectories, runs, [Target("validation_loss", to)])
+    read = to_target_tables.trainings(scalings)
+    read = read.assign(log=np.log(read["seconds"]), status="finished")
+    margins = largest_within_margin.find(read, "log", math.log(1.1)).sizes[1]
+    assert cells["difference"][32] == 0 and card["against"][16] == margins.deciding == 32
+    assert card["difference"][16] == pytest.approx(cells["difference"][16])
+    assert math.expm1(margins.difference) == pytest.approx(cells["difference"][16])
+    # The rate that updates choose gives another ratio.
+    assert cells["learning_rate"][pair].tolist() == [0.4, 0.2]
+    assert read["chosen_learning_rate"][read["batch_size"] == 16].unique().tolist() == [0.2]
+    at = trajectories[trajectories["learning_rate"] == 0.2]
+    times = [
+        [Target("validation_loss", to).crossing(run, "seconds") for _, run in rows.groupby("seed")]
+        for _, rows in at[at["batch_size"].isin(pair)].groupby("batch_size")
+    ]
+    by_updates = math.expm1(np.diff(np.log(times[::-1]), axis=0).mean())
+    assert by_updates != pytest.approx(cells["difference"][16], rel=0.02)
+
+
+def test_seconds_have_rates_of_their_own():
+    trajectories, runs = slow_seed()
+    (found,) = to_target_tables.of_study(
+        trajectories, runs, [Target("validation_loss", made_trainings.TARGET)]
+    )
+    assert found.timed_rates.chosen.tolist() == [0.2, 0.4, 0.2, 0.2, 0.2]
+    assert found.rates.chosen.tolist() == [0.2] * 5

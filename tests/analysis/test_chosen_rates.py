@@ -91,9 +91,15 @@ def test_runs_that_never_reach_the_target_are_read_as_such():
     assert read[3].tolist() == [INF] * 4 and index[3].tolist() == [-1] * 4
 
 
-def test_a_seed_that_has_no_run_or_no_other_is_read_nowhere():
-    read, index = chosen_rates.leave_one_out([[[1.0, NAN], [2.0, NAN]]])
-    assert np.isnan(read).all() and (index == -1).all()
+def test_the_only_seed_is_read_at_its_own_rate_and_one_without_a_run_nowhere():
+    read, index = chosen_rates.leave_one_out([[[3.0, NAN], [2.0, NAN]]])
+    assert read[0, 0] == 2.0 and np.isnan(read[0, 1]) and index.tolist() == [[1, -1]]
+
+
+def test_where_every_rate_fails_those_with_the_fewest_failures_are_left():
+    values = [[[3.0, 5.0, 7.0, INF], [1.0, 1.0, INF, INF]]]
+    read, index = chosen_rates.leave_one_out(values)
+    assert read.tolist() == [[3.0, 5.0, 7.0, INF]] and index.tolist() == [[0] * 4]
 
 
 def test_edges_of_the_rates_that_seeds_are_read_at():

@@ -21,7 +21,6 @@ def test_a_mean_against_one_bound_is_the_t_test():
     assert found.p_against == pytest.approx(1 - found.p)
     interval = stats.ttest_1samp(VALUES, 0.0).confidence_interval(0.9)
     assert (found.low, found.high) == pytest.approx(tuple(interval))
-    assert found.clearance == pytest.approx(2.0 / VALUES.std(ddof=1))
     # The interval's end is the bound at which the test is just at 5 %.
     assert claim_tests.between(VALUES, low=found.low).p == pytest.approx(0.05)
 
@@ -32,13 +31,11 @@ def test_a_mean_between_two_bounds_is_two_one_sided_tests():
     upper = stats.ttest_1samp(VALUES, 7.0, alternative="less").pvalue
     assert found.p == pytest.approx(max(lower, upper))
     assert found.p_against == pytest.approx(min(1.0, 2 * min(1 - lower, 1 - upper)))
-    assert found.clearance == pytest.approx(2.0 / VALUES.std(ddof=1))
 
 
 def test_equal_numbers_are_certain():
     found = claim_tests.between(np.full(6, 3.0), low=2.0)
-    assert (found.p, found.p_against, found.clearance) == (0.0, 1.0, math.inf)
-    assert claim_tests.replicates_wanted(found) == 6
+    assert (found.p, found.p_against) == (0.0, 1.0)
     assert claim_tests.between(np.full(6, 2.0), low=2.0).p == 1.0
     with pytest.raises(ValueError, match="Expected a bound at least"):
         claim_tests.between(VALUES)
@@ -124,7 +121,7 @@ def test_an_exception_lies_off_the_power_law_of_its_neighbours():
 
 
 def part(p: float, against: float, n: int = 6) -> claim_tests.Tested:
-    return claim_tests.Tested(1.0, 0.0, 2.0, n, p, against, 1.0)
+    return claim_tests.Tested(1.0, 0.0, 2.0, n, p, against)
 
 
 def test_a_claim_of_several_parts_is_no_stronger_than_the_weakest():
@@ -135,18 +132,6 @@ def test_a_claim_of_several_parts_is_no_stronger_than_the_weakest():
     assert against.deciding == "b" and against.tested.p_against == pytest.approx(0.02)
     lacking = claim_tests.every([("a", part(0.001, 0.9)), ("b", part(math.nan, math.nan, 1))])
     assert lacking.deciding == "b" and math.isnan(lacking.tested.p) and lacking.tested.n == 1
-
-
-@pytest.mark.parametrize("size, wanted", [(0.5, 27), (0.8, 12), (1.0, 8), (-1.25, 6), (2.0, 6)])
-def test_the_seeds_that_would_decide_it(size, wanted):
-    """At least six: below them no verdict is given."""
-    tested = part(0.1, 0.9)._replace(clearance=size)
-    assert claim_tests.replicates_wanted(tested) == wanted
-
-
-def test_no_seeds_decide_what_lies_at_its_bound():
-    for size in (0.0, 1e-6, math.nan):
-        assert claim_tests.replicates_wanted(part(0.5, 0.5)._replace(clearance=size)) is None
 
 
 # --- Error rates: of every type, claims that are just false, and contraries that are just false ---

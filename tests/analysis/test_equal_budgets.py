@@ -81,7 +81,7 @@ def test_times_that_are_not_known_are_no_budget():
     assert kinds == ["epochs", "updates", "convergence"]
     series = equal_budgets.trained(runs, rows)
     read = equal_budgets.read(series, equal_budgets.target(series, {}))
-    assert list(read.outcomes) == ["updates", "examples"]
+    assert list(read) == ["updates", "examples"]
 
 
 def test_updates_that_are_not_known_are_no_budget():
@@ -90,7 +90,7 @@ def test_updates_that_are_not_known_are_no_budget():
     series = equal_budgets.trained(runs, rows)
     assert equal_budgets.target(series, {}) is None
     read = equal_budgets.read(series, Budget("updates", 8.0))
-    assert np.isnan(read.outcomes["test_loss"]).tolist() == [[True] * 3, [False] * 3, [False] * 3]
+    assert np.isnan(read["test_loss"].values).tolist() == [[True] * 3, [False] * 3, [False] * 3]
 
 
 def test_a_run_that_did_not_finish_bounds_no_budget():
@@ -120,20 +120,20 @@ def test_each_size_is_read_on_test_data_at_the_rate_that_is_best_at_the_budget()
     runs, rows = frames()
     series = equal_budgets.trained(runs, rows)
     read = equal_budgets.read(series, Budget("epochs", 5.0))
-    assert read.rates.tolist() == [0.2] * 3 and not read.on_edge.any()
+    assert read["test_loss"].rates.tolist() == [0.2] * 3 and not read["test_loss"].on_edge.any()
     expected = [[2 * loss_of(size, 0.2, seed, 5) for seed in range(3)] for size in (8, 16, 32)]
-    assert read.outcomes["test_loss"] == pytest.approx(np.array(expected))
-    assert list(read.outcomes) == ["test_accuracy", "test_loss"]
+    assert read["test_loss"].values == pytest.approx(np.array(expected))
+    assert list(read) == ["test_accuracy", "test_loss"]
 
 
 def test_equal_updates_and_seconds_read_other_evaluations():
     runs, rows = frames(rates=(0.2,))
     series = equal_budgets.trained(runs, rows)
-    updates = equal_budgets.read(series, Budget("updates", 8.0)).outcomes["test_loss"]
+    updates = equal_budgets.read(series, Budget("updates", 8.0))["test_loss"].values
     # 8 updates are 2, 4 and 8 epochs.
     for row, size, step in zip(updates, (8, 16, 32), (2, 4, 8), strict=True):
         assert row.tolist() == [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
-    seconds = equal_budgets.read(series, Budget("seconds", 1.0)).outcomes["test_loss"]
+    seconds = equal_budgets.read(series, Budget("seconds", 1.0))["test_loss"].values
     # One second is 3.1, 5.2 and 7.8 epochs: the last evaluation that is not beyond.
     for row, size, step in zip(seconds, (8, 16, 32), (3, 5, 7), strict=True):
         assert row.tolist() == [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
@@ -142,11 +142,13 @@ def test_equal_updates_and_seconds_read_other_evaluations():
 def test_a_rate_on_the_edge_is_marked_and_one_that_failed_is_never_chosen():
     runs, rows = frames(rates=(0.1, 0.2), failed={(16, 0.2), (32, 0.1), (32, 0.2)})
     read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("epochs", 8.0))
-    assert read.rates[:2].tolist() == [0.2, 0.1] and math.isnan(read.rates[2])
-    assert read.on_edge.tolist() == [True, True, False]
+    assert read["test_loss"].rates[:2].tolist() == [0.2, 0.1] and math.isnan(
+        read["test_loss"].rates[2]
+    )
+    assert read["test_loss"].on_edge.tolist() == [True, True, False]
     # A size that failed at every rate is told by its runs.
-    assert (read.outcomes["test_loss"][2] == INF).tolist() == [True, False, False]
-    assert (read.outcomes["test_accuracy"][2] == -INF).tolist() == [True, False, False]
+    assert (read["test_loss"].values[2] == INF).tolist() == [True, False, False]
+    assert (read["test_accuracy"].values[2] == -INF).tolist() == [True, False, False]
 
 
 def test_a_missing_run_is_none_and_excludes_its_rate():
@@ -154,14 +156,14 @@ def test_a_missing_run_is_none_and_excludes_its_rate():
     gone = rows["run"] == "16-0.2-1"
     runs.loc[runs["run"] == "16-0.2-1", "status"] = "missing"
     read = equal_budgets.read(equal_budgets.trained(runs, rows[~gone]), Budget("epochs", 8.0))
-    assert read.rates.tolist() == [0.2, 0.1, 0.2]
+    assert read["test_loss"].rates.tolist() == [0.2, 0.1, 0.2]
 
 
 def test_a_run_that_ended_before_a_stated_budget_is_not_read_there():
     runs, rows = frames(rates=(0.2,), steps={8: 4, 16: 8, 32: 8})
     read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("epochs", 6.0))
-    assert np.isnan(read.outcomes["test_loss"][0]).all()
-    assert np.isfinite(read.outcomes["test_loss"][1:]).all()
+    assert np.isnan(read["test_loss"].values[0]).all()
+    assert np.isfinite(read["test_loss"].values[1:]).all()
 
 
 def test_the_target_is_the_lowest_loss_that_every_size_reached_with_all_its_seeds():
@@ -181,21 +183,32 @@ def test_what_a_target_takes_is_read_at_the_rate_that_the_other_seeds_choose():
     series = equal_budgets.trained(runs, rows)
     read = equal_budgets.read(series, Budget("target", math.exp(-1.0), "validation_loss"))
     # exp(-0.4 s k) (1 + seed / 100) = exp(-1): k epochs of 32 / size updates.
-    for row, size in zip(read.outcomes["updates"], (8, 16, 32), strict=True):
+    for row, size in zip(read["updates"].values, (8, 16, 32), strict=True):
         speed = 0.4 * (8 / size) ** 0.5
         epochs = [(1 + math.log(1 + 0.01 * seed)) / speed for seed in range(3)]
         assert row == pytest.approx([32 / size * epoch for epoch in epochs])
-    assert read.outcomes["examples"] == pytest.approx(
-        read.outcomes["updates"] * np.array([[8], [16], [32]])
+    assert read["examples"].values == pytest.approx(
+        read["updates"].values * np.array([[8], [16], [32]])
     )
-    assert read.ends == {"updates": 32.0, "examples": 256.0, "seconds": 2.56}
+    assert [each.end for each in read.values()] == [32.0, 256.0, 2.56]
+
+
+def test_what_missed_another_target_may_have_passed_this_one():
+    runs, rows = frames(rates=(0.2,))
+    goal = Budget("target", math.exp(-1.0), "validation_loss")
+    before = equal_budgets.read(equal_budgets.trained(runs, rows), goal)["updates"].values
+    for frame in (runs, rows):
+        frame.loc[frame["run"] == "8-0.2-0", "status"] = "off_target"
+        frame.loc[frame["run"] == "16-0.2-0", "status"] = "diverged"
+    after = equal_budgets.read(equal_budgets.trained(runs, rows), goal)["updates"].values
+    assert after[0].tolist() == before[0].tolist() and after[1, 0] == INF
 
 
 def test_a_target_that_nobody_reaches_takes_for_ever():
     runs, rows = frames()
     series = equal_budgets.trained(runs, rows)
     read = equal_budgets.read(series, Budget("target", 1e-9, "validation_loss", True))
-    assert (read.outcomes["updates"] == INF).all() and np.isnan(read.rates).all()
+    assert (read["updates"].values == INF).all() and np.isnan(read["updates"].rates).all()
 
 
 def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
@@ -203,7 +216,7 @@ def test_at_convergence_each_run_is_read_at_its_lowest_validation_loss():
     lowest = rows["epoch"] == 3
     rows.loc[lowest, ["validation_loss", "test_loss"]] = [0.001, 7.0]
     read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("convergence", math.nan))
-    assert (read.outcomes["test_loss"] == 7.0).all()
+    assert (read["test_loss"].values == 7.0).all()
 
 
 def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not_flattered():
@@ -214,14 +227,14 @@ def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not
     rows.loc[odd, "validation_loss"] = 1e-3
     series = equal_budgets.trained(runs, rows)
     read = equal_budgets.read(series, Budget("epochs", 8.0))
-    assert list(read.outcomes) == ["validation_accuracy", "validation_loss"]
-    assert read.outcomes["validation_loss"][0, 0] == loss_of(8, 0.2, 0, 8)
+    assert list(read) == ["validation_accuracy", "validation_loss"]
+    assert read["validation_loss"].values[0, 0] == loss_of(8, 0.2, 0, 8)
     # At the end of a training its test data are known from `evaluate`.
     measured = runs.assign(test_loss=0.5 + 0.01 * runs["seed"], test_accuracy=0.9)
     series = equal_budgets.trained(measured, rows)
     at_end = equal_budgets.read(series, Budget("convergence", math.nan))
-    assert at_end.outcomes["test_loss"].tolist() == [[0.5, 0.51, 0.52]] * 3
-    assert list(equal_budgets.read(series, Budget("epochs", 8.0)).outcomes) == [
+    assert at_end["test_loss"].values.tolist() == [[0.5, 0.51, 0.52]] * 3
+    assert list(equal_budgets.read(series, Budget("epochs", 8.0))) == [
         "validation_accuracy",
         "validation_loss",
     ]
@@ -231,4 +244,4 @@ def test_one_seed_is_read_at_its_own_rate():
     runs, rows = frames(seeds=[0])
     series = equal_budgets.trained(runs, rows)
     read = equal_budgets.read(series, equal_budgets.target(series, {}))
-    assert np.isfinite(read.outcomes["updates"]).all()
+    assert np.isfinite(read["updates"].values).all()

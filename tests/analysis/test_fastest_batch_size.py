@@ -40,7 +40,9 @@ def test_how_far_measured_times_lie_from_it():
     exact = fastest_batch_size.seconds_to_target([16, 64, 256, 1024], *CONSTANTS)
     seconds = exact[:, None] * np.array([[2.0, 0.5], [1.2, 1.2], [1.0, np.inf], [1.5, np.nan]])
     found = fastest_batch_size.misfit([16, 64, 256, 1024], seconds, CONSTANTS)
-    assert np.exp(found) == pytest.approx([1.0, 1.2, np.nan, 1.5], nan_ok=True)
+    assert [each.mean for each in found] == pytest.approx([1.0, 1.2, np.nan, 1.5], nan_ok=True)
+    assert [each.n for each in found] == [2, 2, 0, 1]
+    assert found[0].low < 1 < found[0].high and found[1].low > 1
 
 
 def test_the_error_of_two_sources():

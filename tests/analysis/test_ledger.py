@@ -202,6 +202,11 @@ def test_what_is_open_says_what_would_decide_it():
     row = judged(frame, claim("one", test("value", low=0.89))).loc["one"]
     assert row["verdict"] == "not resolved"
     assert "seeds (6 here), were the effect as found" in row["missing"]
+    mixed = runs(lambda size, seed, _: math.log2(size) * (1.0 if seed > 1 else -20.0))
+    row = judged(mixed, claim("one", test("trend", direction="falls"))).loc["one"]
+    assert row["effect"] < 0 and row["verdict"] == "not resolved"
+    told = "more seeds would not help, were the effect as found: the order, which is tested, "
+    assert row["missing"] == told + "does not go the way of the slope"
     few = judged(runs(falling, range(3)), claim("few", test("trend", direction="falls")))
     assert few["verdict"]["few"] == "cannot be tested here"
     assert few["missing"]["few"] == "at least 6 seeds (3 here)"

@@ -69,8 +69,10 @@ def test_the_drawing_shows_every_limit_on_one_axis():
 
 
 @pytest.mark.parametrize("knee", [2.0, 180.0, 600.0, 123_456.0])
-def test_a_number_covers_no_mark(knee):
-    drawing = FIGURE.draw(select(replace(full(), knee=knee, memory=600)))
+@pytest.mark.parametrize("sizes", [3, 5])
+def test_a_number_covers_no_mark(knee, sizes):
+    given = evidence([1.4, 1.0, 1.02, 1.01, 1.5][:sizes], [0.95] * sizes)
+    drawing = FIGURE.draw(select(replace(given, knee=knee, memory=600)))
     (axes,) = drawing.axes
     drawing.draw_without_rendering()
     heights = [label.get_text() for label in axes.get_yticklabels()]

@@ -110,18 +110,18 @@ def told(
 
 def _converged(
     runs: pandas.DataFrame, evaluations: pandas.DataFrame
-) -> equal_budgets.Reading | None:
-    """Returns the trainings of a series, each at its lowest validation loss; None without any."""
+) -> dict[str, equal_budgets.Reading]:
+    """Returns the trainings of a series, each at its lowest validation loss; empty without any."""
     trained = equal_budgets.trained(runs, evaluations)
     if not trained.finished:
-        return None
+        return {}
     return equal_budgets.read(trained, equal_budgets.Budget(CONVERGENCE, NAN))
 
 
 def _evidence(
     runs: pandas.DataFrame,
     scaling: Scaling | None,
-    converged: equal_budgets.Reading | None,
+    converged: dict[str, equal_budgets.Reading],
     margins: dict[str, float],
     limits: pandas.DataFrame,
 ) -> Evidence:
@@ -130,10 +130,11 @@ def _evidence(
     edges: list[Edge] = []
     outcomes: list[Outcome] = []
     if converged:
-        outcomes = _outcomes(converged.outcomes, margins)
-        edges += _edges(advice.OUTCOME, runs, converged.rates, converged.on_edge)
-    if scaling and scaling.rates:
-        edges += _edges(advice.SECONDS, runs, scaling.rates.chosen, scaling.rates.on_edge)
+        outcomes = _outcomes({name: each.values for name, each in converged.items()}, margins)
+        first = next(iter(converged.values()))  # outcomes at a budget share their rates
+        edges += _edges(advice.OUTCOME, runs, first.rates, first.on_edge)
+    if scaling and (rates := scaling.timed_rates or scaling.rates):
+        edges += _edges(advice.SECONDS, runs, rates.chosen, rates.on_edge)
     memory, memory_open = _memory(limits)
     return Evidence(
         batch_sizes=sizes,

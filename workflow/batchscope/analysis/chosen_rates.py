@@ -59,9 +59,11 @@ def by_lowest(losses: Any) -> Chosen:
 def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     """Reads every seed at the rate that the other seeds choose, so that none flatters itself.
 
-    A rate that `by_lowest` excludes is chosen by none. Where it excludes all, the one that got
-    most of the others there is read: a size that fails is told by its own runs. Where a single
-    rate was tried there is no choice.
+    The one rule for whatever is taken to a target, each outcome by itself: seconds are read at
+    the rate that is chosen by seconds. Rates are chosen among those at which the fewest seeds
+    failed, so one at which some training fails is chosen by none where another is without a
+    failure. Where a single rate was tried there is no choice, and the only seed of a batch size
+    is read at its own, which flatters it.
 
     Args:
         values: What was taken to a target, as `by_lowest` takes losses.
@@ -69,25 +71,21 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         The values read, shape (sizes, seeds), and at which rate, -1 where there is none to
         choose: then infinite where no other seed got there at any rate, and NaN where a seed has
-        no run, or no other seed to choose for it.
+        no run.
     """
     values = _cube(values)
     sizes, _, seeds = values.shape
     read, index = np.full((sizes, seeds), np.nan), np.full((sizes, seeds), -1)
-    chosen, tried = by_lowest(values), _tried(values)
-    for size, found in enumerate(values):
-        allowed = tried[size] & (~chosen.excluded[size] | (chosen.index[size] < 0))
-        for seed in range(seeds):
-            if np.isnan(found[:, seed]).all():
-                continue
-            others = np.delete(found, seed, axis=1)
-            if tried[size].sum() == 1:
-                index[size, seed] = int(tried[size].argmax())
-            elif not np.isnan(others).all():
-                index[size, seed] = most_reached(np.where(allowed[:, None], others, np.nan))
-                read[size, seed] = np.inf
-            if index[size, seed] >= 0:
-                read[size, seed] = found[index[size, seed], seed]
+    for size, (found, tried) in enumerate(zip(values, _tried(values), strict=True)):
+        own = ~np.isnan(found).all(axis=0)
+        failures = np.where(tried, (~np.isfinite(found) & own).sum(axis=1), seeds + 1)
+        allowed = failures == failures.min()
+        for seed in np.flatnonzero(own):
+            others = np.delete(found, seed, axis=1) if own.sum() > 1 else found
+            chosen = most_reached(np.where(allowed[:, None], others, np.nan))
+            chosen = int(tried.argmax()) if tried.sum() == 1 else chosen
+            index[size, seed] = chosen
+            read[size, seed] = found[chosen, seed] if chosen >= 0 else np.inf
     return read, index
 
 

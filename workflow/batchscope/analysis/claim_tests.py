@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from batchscope.analysis import intervals, paired_tests, seeds_wanted
+from batchscope.analysis import claim_power, intervals, paired_tests
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.outcomes import FALLS, RISES
 
@@ -36,8 +36,8 @@ class Tested(NamedTuple):
         n: Replicates with a value in every cell of it.
         p: Of what is stated: small where the numbers show it.
         p_against: Of its contrary: small where they show that.
-        clearance: Distance of the effect from the nearest bound of what is stated, in standard
-            deviations of the contrast; above 0 where the effect agrees with what is stated.
+        found: What was found of every contrast that is tested, for the replicates that would
+            decide an open claim; empty where too few replicates say nothing.
     """
 
     effect: float
@@ -46,7 +46,7 @@ class Tested(NamedTuple):
     n: int
     p: float
     p_against: float
-    clearance: float
+    found: tuple[claim_power.Part, ...] = ()
 
     def exponentiated(self) -> Tested:
         """Returns the same with its effect and interval taken from a logarithmic scale."""
@@ -84,7 +84,7 @@ def between(contrasts: Any, low: float = -math.inf, high: float = math.inf) -> T
     values = values[np.isfinite(values)]
     mean, below, above, n = intervals.t_interval(values, CONFIDENCE)
     if n < 2:
-        return Tested(mean, NAN, NAN, n, NAN, NAN, NAN)
+        return Tested(mean, NAN, NAN, n, NAN, NAN)
     bounds = [(low, RISES, FALLS), (high, FALLS, RISES)]
     tested = [
         tuple(float(paired_tests.paired_t(values - bound, way)) for way in (inside, outside))
@@ -92,17 +92,26 @@ def between(contrasts: Any, low: float = -math.inf, high: float = math.inf) -> T
         if math.isfinite(bound)
     ]
     against = min(1.0, len(tested) * min(p for _, p in tested))
-    return Tested(
-        mean, below, above, n, max(p for p, _ in tested), against, _clearance(values, low, high)
+    inside = [values - low] * math.isfinite(low) + [high - values] * math.isfinite(high)
+    return Tested(mean, below, above, n, max(p for p, _ in tested), against, _all_of(inside))
+
+
+def _all_of(inside: Sequence[np.ndarray]) -> tuple[claim_power.Part, ...]:
+    """Returns contrasts that are all to be above 0, of which one below 0 shows the contrary."""
+    every_one = tuple(range(len(inside)))
+    found = claim_power.contrasts(
+        np.transpose(inside), (every_one,), tuple((one,) for one in every_one)
     )
+    return (found,)
 
 
-def _clearance(values: np.ndarray, low: float, high: float) -> float:
-    """Returns how far the mean lies inside its bounds, in standard deviations."""
-    inside, deviation = min(values.mean() - low, high - values.mean()), values.std(ddof=1)
-    if deviation > 0:
-        return float(inside / deviation)
-    return math.copysign(math.inf, inside) if inside else 0.0
+def _together(differences: Sequence[np.ndarray], low: float, high: float = math.inf) -> Tested:
+    """Returns what contrasts of the same replicates amount to that must all lie between bounds."""
+    found = every([("", between(each, low, high)) for each in differences]).tested
+    if found.n < 2:
+        return found
+    upper = [high - each for each in differences] if math.isfinite(high) else []
+    return found._replace(found=_all_of([*(each - low for each in differences), *upper]))
 
 
 def trend(values: Any, at: Sequence[float], direction: str) -> Tested:
@@ -120,7 +129,9 @@ def trend(values: Any, at: Sequence[float], direction: str) -> Tested:
         return found
     opposite = FALLS if direction == RISES else RISES
     p, against = (paired_tests.page_trend(complete, way) for way in (direction, opposite))
-    return found._replace(p=p, p_against=against)
+    sign = 1.0 if direction == RISES else -1.0
+    order = claim_power.order(sign * complete, sign * found.effect)
+    return found._replace(p=p, p_against=against, found=(order,))
 
 
 def equivalence(values: Any, margin: float) -> Tested:
@@ -133,7 +144,7 @@ def equivalence(values: Any, margin: float) -> Tested:
     values = np.asarray(values, float)
     pairs = itertools.combinations(range(values.shape[1]), 2)
     differences = [values[:, right] - values[:, left] for left, right in pairs]
-    return every([("", between(each, -margin, margin)) for each in differences]).tested
+    return _together(differences, -margin, margin)
 
 
 def interaction(
@@ -170,8 +181,7 @@ def argmax(values: Any, chosen: Sequence[int], best: str = "highest") -> Tested:
     if not (chosen and others):
         raise ValueError("Expected cells that are said to be best and others. Received: not both.")
     rivals = [
-        every([("", between(values[:, one] - values[:, other], 0.0)) for other in others]).tested
-        for one in chosen
+        _together([values[:, one] - values[:, other] for other in others], 0.0) for one in chosen
     ]
     found = min(rivals, key=lambda rival: (math.isnan(rival.p), rival.p))
     # Against it: some other cell is better than each of those chosen.
@@ -181,6 +191,13 @@ def argmax(values: Any, chosen: Sequence[int], best: str = "highest") -> Tested:
     tested = found._replace(
         p=min(1.0, len(chosen) * found.p), p_against=min(1.0, len(others) * min(beaten))
     )
+    if tested.n > 1 and len(chosen) > 1:
+        table = np.arange(len(chosen) * len(others)).reshape(len(chosen), -1)
+        gaps = values[:, list(chosen), None] - values[:, None, others]
+        holds, fails = (tuple(map(tuple, each.tolist())) for each in (table, table.T))
+        tested = tested._replace(
+            found=(claim_power.contrasts(gaps.reshape(len(values), -1), holds, fails),)
+        )
     if best == "lowest":
         ends = (-tested.effect, -tested.high, -tested.low)
         tested = tested._replace(effect=ends[0], low=ends[1], high=ends[2])
@@ -196,8 +213,8 @@ def order(groups: Sequence[Any]) -> Tested:
     parts = []
     for lower, upper in itertools.pairwise([np.asarray(group, float) for group in groups]):
         cells = itertools.product(range(lower.shape[1]), range(upper.shape[1]))
-        parts += [("", between(upper[:, j] - lower[:, i], 0.0)) for i, j in cells]
-    return every(parts).tested
+        parts += [upper[:, j] - lower[:, i] for i, j in cells]
+    return _together(parts, 0.0)
 
 
 def exception(values: Any, at: Sequence[float], index: int, direction: str) -> Tested:
@@ -235,43 +252,15 @@ def every(parts: Sequence[tuple[str, Tested]]) -> Found:
     whole, contrary = _worst(p, max), min(1.0, len(parts) * _worst(against, min))
     deciding = int(np.argmin(against) if contrary < outcomes.LEVEL else np.argmax(p))
     label, tested = parts[deciding]
-    return Found(
-        label,
-        tested._replace(
-            p=whole, p_against=contrary, n=min(one.n for _, one in parts), clearance=_weakest(parts)
-        ),
-        len(parts),
-    )
-
-
-def _weakest(parts: Iterable[tuple[str, Tested]]) -> float:
-    """Returns the clearance of the part that decides sooner: one against it, else the weakest."""
-    clearances = [tested.clearance for _, tested in parts]
-    if any(math.isnan(one) for one in clearances):
-        return NAN
-    return min(clearances)
+    n = min(one.n for _, one in parts)
+    found = tuple(each for _, one in parts for each in one.found)
+    tested = tested._replace(p=whole, p_against=contrary, n=n, found=found)
+    return Found(label, tested, len(parts))
 
 
 def _worst(p_values: list[float], of: Any) -> float:
     """Returns the largest or smallest p; NaN where one is."""
     return NAN if any(math.isnan(p) for p in p_values) else of(p_values)
-
-
-def replicates_wanted(tested: Tested) -> int | None:
-    """Returns the replicates that would decide a claim with power .8, were the effect as found.
-
-    One test at 5 %: those that share its level need more.
-
-    Returns:
-        None where no number would: the effect lies at a bound, or is not known.
-    """
-    size = abs(tested.clearance)
-    if not size > 0:
-        return None
-    if math.isinf(size):
-        return outcomes.LEAST_SEEDS
-    wanted = seeds_wanted.for_difference(size)
-    return None if wanted >= seeds_wanted.MOST else max(wanted, outcomes.LEAST_SEEDS)
 
 
 def logarithms(values: Any) -> np.ndarray:

@@ -26,8 +26,10 @@ CHOSEN_BY = "validation_loss"
 # Outcomes of a budget: on test data, or where those are not known on validation data.
 ON_TEST = ("test_accuracy", "test_loss")
 ON_VALIDATION = ("validation_accuracy", "validation_loss")
-_FINISHED = "finished"
-_FAILED = ("diverged", "out_of_memory", "off_target")  # ran, and got nowhere
+_FINISHED, _OFF_TARGET = "finished", "off_target"
+_FAILED = ("diverged", "out_of_memory", _OFF_TARGET)  # ran, and got nowhere
+# What may have passed a target on its way: of a training loss that was missed, another one.
+_PASSING = (_FINISHED, _OFF_TARGET)
 
 
 class Budget(NamedTuple):
@@ -93,26 +95,26 @@ class Trained:
 
 
 class Reading(NamedTuple):
-    """One budget of a series.
+    """One outcome of a series at a budget.
 
     Attributes:
-        outcomes: Outcome -> what each size and seed has there, shape (sizes, seeds): NaN where
-            there is no run, or it ended before the budget; infinitely bad where it failed or
-            never reached the target.
+        values: What each size and seed has there, shape (sizes, seeds): NaN where there is no
+            run, or it ended before the budget; infinitely bad where it failed or never reached
+            the target.
         rates: The rate of each size, shape (sizes,); NaN where none could be chosen.
         on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
-        ends: Outcome of a target -> the most that any training used of it.
         losses: What rates were chosen by, shape (sizes, rates, seeds).
-        cubes: Outcome -> its values at all rates, likewise.
+        cube: The outcome at all rates, likewise.
+        end: Of what a target takes the most that any training used; else NaN.
     """
 
     budget: Budget
-    outcomes: dict[str, np.ndarray]
+    values: np.ndarray
     rates: np.ndarray
     on_edge: np.ndarray
-    ends: dict[str, float]
     losses: np.ndarray
-    cubes: dict[str, np.ndarray]
+    cube: np.ndarray
+    end: float = math.nan
 
 
 def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
@@ -197,7 +199,10 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
         [(column, value)] = stated[TARGET].items()
         return Budget(TARGET, float(value), column, True)
     lowest = _cube(
-        series, CHOSEN_BY, lambda place: float(series.evaluations[place][CHOSEN_BY].min())
+        series,
+        CHOSEN_BY,
+        lambda place: float(series.evaluations[place][CHOSEN_BY].min()),
+        _PASSING,
     )
     planned = ~np.isnan(lowest).all(axis=1, keepdims=True)  # seeds that a size has at all
     lowest = np.where(np.isnan(lowest), np.where(planned, math.inf, -math.inf), lowest)
@@ -206,12 +211,13 @@ def target(series: Trained, stated: dict[str, Any]) -> Budget | None:
     return Budget(TARGET, float(reached.max()), CHOSEN_BY) if len(reached) else None
 
 
-def read(series: Trained, budget: Budget) -> Reading:
-    """Reads every training of a series at a budget, each size at its rate there.
+def read(series: Trained, budget: Budget) -> dict[str, Reading]:
+    """Reads every training of a series at a budget, each size at its rate there, by outcome.
 
     The rate is the one with the lowest mean validation loss at the budget over all seeds. Where
     what it is chosen by is the outcome itself, each seed is read at the rate that the others
-    choose: updates to a target, and validation data in place of test data.
+    choose: updates, examples or seconds to a target, each by itself, and validation data in place
+    of test data.
     """
     if budget.kind == TARGET:
         return _to_target(series, budget)
@@ -230,26 +236,35 @@ def read(series: Trained, budget: Budget) -> Reading:
     return _reading(budget, series, losses, found)
 
 
-def _to_target(series: Trained, budget: Budget) -> Reading:
+def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
     goal = Target(budget.column, budget.value)
-    cubes = {
-        axis: _cube(
-            series, axis, lambda place, axis=axis: goal.crossing(series.evaluations[place], axis)
+    found = {}
+    for axis in TAKEN:
+        if any(rows[axis].isna().any() for rows in series.finished):
+            continue
+        cube = _cube(
+            series,
+            axis,
+            lambda place, axis=axis: goal.crossing(series.evaluations[place], axis),
+            _PASSING,
         )
-        for axis in TAKEN
-        if all(rows[axis].notna().all() for rows in series.finished)
-    }
-    ends = {axis: max(float(rows[axis].max()) for rows in series.finished) for axis in cubes}
-    return _reading(budget, series, cubes["updates"], cubes, ends)
+        values, _ = chosen_rates.leave_one_out(cube)
+        end = max(float(rows[axis].max()) for rows in series.finished)
+        found[axis] = Reading(budget, values, *_rates(series, cube), cube, cube, end)
+    return found
+
+
+def _rates(series: Trained, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rate of each size, the only one where one was tried, and what is on the edge."""
+    chosen, tried = chosen_rates.by_lowest(losses), ~np.isnan(losses).all(axis=2)
+    index = np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), chosen.index)
+    rates = np.where(index < 0, np.nan, np.array(series.rates, float)[index])
+    return rates, chosen.on_edge
 
 
 def _reading(
-    budget: Budget,
-    series: Trained,
-    losses: np.ndarray,
-    cubes: dict[str, np.ndarray],
-    ends: dict[str, float] | None = None,
-) -> Reading:
+    budget: Budget, series: Trained, losses: np.ndarray, cubes: dict[str, np.ndarray]
+) -> dict[str, Reading]:
     """Reads cubes of shape (sizes, rates, seeds) at the rates that the lowest losses choose.
 
     Test data have no part in that. Of any other outcome each seed is read at the rate that the
@@ -260,25 +275,21 @@ def _reading(
         series: The series.
         losses: What the rates are chosen by.
         cubes: Outcome -> its values.
-        ends: Of the reading.
     """
-    chosen = chosen_rates.by_lowest(losses)
-    of_all = np.repeat(chosen.index[:, None], len(series.seeds), axis=1)
-    of_others = chosen_rates.leave_one_out(losses)[1] if len(series.seeds) > 1 else of_all.copy()
-    rates = np.where(chosen.index < 0, np.nan, np.array(series.rates, float)[chosen.index])
+    of_all = np.repeat(chosen_rates.by_lowest(losses).index[:, None], len(series.seeds), axis=1)
+    of_others = chosen_rates.leave_one_out(losses)[1]
     for size, tried in enumerate(~np.isnan(losses).all(axis=2)):
         # A size that failed at every rate is told by the rate at which most got there.
         most = chosen_rates.most_reached(losses[size])
         most = int(tried.argmax()) if most < 0 else most
         for index in (of_all, of_others):
             index[size, index[size] < 0] = most
-        if tried.sum() == 1:
-            rates[size] = series.rates[most]
-    outcomes = {}
+    found, rates = {}, _rates(series, losses)
     for name, cube in cubes.items():
         index = of_all if name in ON_TEST else of_others
-        outcomes[name] = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
-    return Reading(budget, outcomes, rates, chosen.on_edge, ends or {}, losses, cubes)
+        values = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
+        found[name] = Reading(budget, values, *rates, losses, cube)
+    return found
 
 
 def _values(series: Trained, name: str, budget: Budget) -> np.ndarray:
@@ -286,14 +297,25 @@ def _values(series: Trained, name: str, budget: Budget) -> np.ndarray:
     return _cube(series, name, lambda place: _value(series.values[place], name, budget))
 
 
-def _cube(series: Trained, name: str, of: Callable[[tuple[int, int, int]], float]) -> np.ndarray:
+def _cube(
+    series: Trained,
+    name: str,
+    of: Callable[[tuple[int, int, int]], float],
+    read: tuple[str, ...] = (_FINISHED,),
+) -> np.ndarray:
     """Returns what a function says of each training's place, shape (sizes, rates, seeds).
 
     NaN where there is no training, infinitely bad where it failed.
+
+    Args:
+        series: The series.
+        name: The column.
+        of: The function.
+        read: The statuses of which it is asked.
     """
     values = _empty(series)
     for place, row in series.rows.items():
-        if row["status"] == _FINISHED and place in series.evaluations:
+        if row["status"] in read and place in series.evaluations:
             values[place] = of(place)
         elif row["status"] in _FAILED:
             values[place] = -math.inf if name.endswith("accuracy") else math.inf

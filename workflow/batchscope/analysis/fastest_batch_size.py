@@ -90,10 +90,12 @@ def fastest(
     return FastestBatchSize(best, best / factor, best * factor, seconds, best / r, best * r)
 
 
-def misfit(batch_sizes: Any, seconds: Any, constants: tuple[float, ...]) -> np.ndarray:
-    """Returns the log ratio of measured times to the closed form, one per batch size.
+def misfit(
+    batch_sizes: Any, seconds: Any, constants: tuple[float, ...]
+) -> list[intervals.Interval]:
+    """Returns the ratio of measured times to the closed form, one per batch size.
 
-    Of several seeds their geometric mean; NaN where one never got there.
+    Of several seeds their geometric mean with its 95 % t-interval; NaN where one never got there.
 
     Args:
         batch_sizes: Shape (sizes,).
@@ -101,12 +103,11 @@ def misfit(batch_sizes: Any, seconds: Any, constants: tuple[float, ...]) -> np.n
             never got there, NaN where there is none.
         constants: S_min, E_min, a and b, as `seconds_to_target` takes them.
     """
-    times = np.asarray(seconds, float)
-    own = np.isfinite(times)
-    logs = np.log(times, where=own, out=np.zeros_like(times)).sum(axis=1)
-    whole = own.any(axis=1) & ~np.isinf(times).any(axis=1)
-    means = np.where(whole, logs / np.maximum(own.sum(axis=1), 1), np.nan)
-    return means - np.log(seconds_to_target(np.asarray(batch_sizes, float), *constants))
+    closed = seconds_to_target(batch_sizes, *constants)
+    return [
+        intervals.ratio_interval([] if np.isinf(times).any() else times, expected)
+        for times, expected in zip(np.asarray(seconds, float), closed, strict=True)
+    ]
 
 
 def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:

@@ -15,7 +15,13 @@ from typing import Any
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import claim_cells, claim_tests, claim_words, paired_tests
+from batchscope.analysis import (
+    claim_cells,
+    claim_power,
+    claim_tests,
+    claim_words,
+    paired_tests,
+)
 from batchscope.analysis.claim_tests import Found
 from batchscope.catalogue import columns, outcomes
 from batchscope.host import absence
@@ -141,13 +147,18 @@ def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:
             [one.found.tested.p_against for one in tested],
         )
     )
+    # Whatever becomes of the other open ones, Holm's method tests one at no less than this.
+    levels = [
+        outcomes.LEVEL / max(1, sum(p >= outcomes.LEVEL for p in found.values()))
+        for found in (p_holm, against)
+    ]
     rows = []
     for one in judged:
         p, contrary = (found.get(id(one), math.nan) for found in (p_holm, against))
         verdict, missing = UNTESTED, one.missing
         if id(one) in p_holm:
             verdict = _verdict(p, contrary)
-            missing = _wanted(one) if verdict == NOT_RESOLVED else ""
+            missing = _wanted(one, *levels) if verdict == NOT_RESOLVED else ""
         elif not missing:
             found = f"{_replicates(one.claim)} ({one.found.tested.n} here)"
             missing = f"at least {needed[id(one)]} {found}"
@@ -175,12 +186,25 @@ def _replicates(claim: Claim) -> str:
     return "timing jobs of every configuration" if claim.test.timed else "seeds"
 
 
-def _wanted(one: _Judged) -> str:
-    wanted, of = claim_tests.replicates_wanted(one.found.tested), _replicates(one.claim)
-    if wanted is None:
-        return f"no number of {of}, where the effect lies this near to its bound"
-    n = one.found.tested.n
-    return f"about {max(wanted, n + 1)} {of} ({n} here), were the effect as found"
+def _wanted(one: _Judged, level: float, contrary: float) -> str:
+    """Returns how many replicates would decide an open claim, in words.
+
+    Args:
+        one: The claim.
+        level: At which what it states is tested.
+        contrary: At which its contrary is.
+    """
+    of, n = _replicates(one.claim), one.found.tested.n
+    parts = one.found.tested.found
+    found = claim_power.replicates_wanted(parts, level, contrary)
+    if found is None:
+        why = "it lies this near to its bound"
+        if any(isinstance(part, claim_power.Order) and part.mixed for part in parts):
+            why = "the order, which is tested, does not go the way of the slope"
+        return f"more {of} would not help, were the effect as found: {why}"
+    wanted, way = found
+    shown = "" if way == claim_power.HOLDS else " to show the contrary"
+    return f"about {max(wanted, n + 1)} {of} ({n} here){shown}, were the effect as found"
 
 
 def _told(one: _Judged) -> dict[str, Any]:

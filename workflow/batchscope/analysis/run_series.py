@@ -183,7 +183,7 @@ def falling(frame: pandas.DataFrame) -> bool:
     """Returns whether the rate of a run falls towards its horizon, by the column of the factor."""
     if "schedule" not in frame:
         return False
-    return bool((frame["schedule"].fillna(horizons.CONSTANT) != horizons.CONSTANT).any())
+    return bool((frame["schedule"].dropna() != horizons.CONSTANT).any())
 
 
 def describe(factors: dict[str, Any]) -> str:

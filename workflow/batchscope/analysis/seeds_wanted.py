@@ -1,4 +1,4 @@
-"""How many seeds a paired comparison needs: power of one-sided t-tests, each at 5 %.
+"""How many seeds a paired comparison needs: power of one-sided t-tests, at 5 % unless said.
 
 An effect is a mean paired difference over the standard deviation s of the paired differences, and
 a margin likewise. The standard deviation of few pairs is itself uncertain: its upper 80 % bound
@@ -25,7 +25,7 @@ MOST = 10_000  # seeds beyond which a question is not one of seeds
 _NODES = 60  # of the quadrature over the standard deviation that is drawn
 
 
-def power_of_difference(seeds: int, effect: float) -> float:
+def power_of_difference(seeds: int, effect: float, level: float = outcomes.LEVEL) -> float:
     """Returns the power to show that a mean difference is above 0.
 
     1 - F_nct(t_.95,n-1; sqrt(n) effect), of the one-sided paired t-test.
@@ -33,8 +33,11 @@ def power_of_difference(seeds: int, effect: float) -> float:
     Args:
         seeds: Pairs n, at least two.
         effect: Mean difference over the standard deviation of the differences.
+        level: Level of the test.
     """
-    critical = special.stdtrit(seeds - 1, 1 - outcomes.LEVEL)
+    if math.isinf(effect):
+        return float(effect > 0)
+    critical = special.stdtrit(seeds - 1, 1 - level)
     return float(1 - special.nctdtr(seeds - 1, math.sqrt(seeds) * effect, critical))
 
 
@@ -68,7 +71,7 @@ def for_difference(effect: float) -> int:
     Returns:
         At least 2, at most `MOST`.
     """
-    return _fewest(power_of_difference, effect)
+    return fewest(lambda seeds: power_of_difference(seeds, _positive(effect)))
 
 
 def for_equivalence(margin: float) -> int:
@@ -80,7 +83,7 @@ def for_equivalence(margin: float) -> int:
     Returns:
         At least 2, at most `MOST`.
     """
-    return _fewest(power_of_equivalence, margin)
+    return fewest(lambda seeds: power_of_equivalence(seeds, _positive(margin)))
 
 
 def upper_bound(deviation: float, seeds: int) -> float:
@@ -93,16 +96,25 @@ def upper_bound(deviation: float, seeds: int) -> float:
     return deviation * math.sqrt((seeds - 1) / special.chdtri(seeds - 1, BOUND))
 
 
-def _fewest(power: Callable[[int, float], float], size: float) -> int:
+def _positive(size: float) -> float:
     if not size > 0:
         raise ValueError(f"seeds_wanted: received {size}; a number above 0 is expected.")
+    return size
+
+
+def fewest(power: Callable[[int], float]) -> int:
+    """Returns the fewest seeds with power .8, at least 2 and at most `MOST`.
+
+    Args:
+        power: Seeds -> power, which grows with them.
+    """
     high = 2
-    while high < MOST and power(high, size) < POWER:
+    while high < MOST and power(high) < POWER:
         high = min(2 * high, MOST)
     low = high // 2 if high > 2 else 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if power(middle, size) >= POWER else (middle, high)
+        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
     return high
 
 

@@ -78,7 +78,8 @@ TRAININGS: dict[str, str] = {
     "updates": "Updates that it took; empty where it never got there.",
     "examples": "Examples that it took, each as often as it was used.",
     "seconds": "Seconds that it took: examples / images_per_second of the timing job, evaluations "
-    "apart; empty where nothing was timed.",
+    "apart; empty where nothing was timed. Of several rates at the one that the other seeds choose "
+    "by their seconds, which now and then is not that of the updates.",
 }
 
 

@@ -118,6 +118,7 @@ class Scaling:
             positive.
         seeds: Seeds, in the order of `measured`.
         rates: The learning rates; None where none is chosen.
+        timed_rates: The same, chosen by seconds in place of updates; None without seconds too.
     """
 
     factors: dict[str, Any]
@@ -132,6 +133,7 @@ class Scaling:
     fastest: fastest_batch_size.FastestBatchSize | None
     seeds: list[int] = field(default_factory=list)
     rates: Rates | None = None
+    timed_rates: Rates | None = None
 
     def ratios(self) -> list[intervals.Interval]:
         """Returns each size's measured seconds over those of the fastest, paired by seed."""
@@ -289,7 +291,7 @@ class _Measured:
     seeds: list[int]
     axes: dict[str, np.ndarray]
     fitted: np.ndarray
-    rates: Rates | None
+    rates: dict[str, Rates]
 
 
 def _measured(rows: pandas.DataFrame, target: Target) -> _Measured:
@@ -303,11 +305,11 @@ def _measured(rows: pandas.DataFrame, target: Target) -> _Measured:
         for axis in axes:
             cubes[axis][place] = target.crossing(run, axis)
         diverged[place[:2]] |= _failed(run)
-    chosen = None
+    chosen: dict[str, Rates] = {}
     measured = {axis: cube[:, 0] for axis, cube in cubes.items()}
     if len(rates) > 1:
-        measured = {axis: _read(cube)[0] for axis, cube in cubes.items()}
-        chosen = _rates(rates, cubes["updates"], diverged)
+        measured = {axis: chosen_rates.leave_one_out(cube)[0] for axis, cube in cubes.items()}
+        chosen = {axis: _rates(rates, cube, diverged) for axis, cube in cubes.items()}
     return _Measured(sizes, seeds, measured, usable(measured["updates"]), chosen)
 
 
@@ -340,34 +342,15 @@ def _places(
         yield (sizes.index(int(size)), at, seeds.index(seed)), run
 
 
-def _read(cube: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what each seed took at the rate that the others choose, and which that is.
-
-    Among the rates at which the fewest seeds failed: none, where there is such a one. One seed in
-    all has no others: it is read at its own choice, which flatters it.
-    """
-    if cube.shape[2] > 1:
-        # Where one training fails, its rate is not to be chosen, by the other seeds either.
-        tried, own = ~np.isnan(cube).all(axis=2), ~np.isnan(cube).all(axis=1, keepdims=True)
-        failures = np.where(tried, (~np.isfinite(cube) & own).sum(axis=2), cube.shape[2] + 1)
-        kept = failures == failures.min(axis=1, keepdims=True)
-        return chosen_rates.leave_one_out(np.where(kept[..., None], cube, np.nan))
-    own = cube[:, :, 0]
-    known = ~np.isnan(own).all(axis=1)
-    least = np.where(np.isnan(own), np.inf, own)
-    index = np.where(np.isfinite(least).any(axis=1), least.argmin(axis=1), -1)
-    return np.where(known, least.min(axis=1), np.nan)[:, None], index[:, None]
-
-
-def _rates(tried: tuple[float, ...], updates: np.ndarray, diverged: np.ndarray) -> Rates:
-    found = chosen_rates.by_lowest(updates)
+def _rates(tried: tuple[float, ...], taken: np.ndarray, diverged: np.ndarray) -> Rates:
+    found = chosen_rates.by_lowest(taken)
     known = np.array([*tried, np.nan])  # the index -1 is none
 
     def told(cells: np.ndarray) -> tuple[tuple[float, ...], ...]:
         return tuple(tuple(np.array(tried)[row].tolist()) for row in cells)
 
-    never = np.isinf(updates).any(axis=2) & ~diverged
-    read = known[_read(updates)[1]]
+    never = np.isinf(taken).any(axis=2) & ~diverged
+    read = known[chosen_rates.leave_one_out(taken)[1]]
     return Rates(tried, known[found.index], found.on_edge, read, told(diverged), told(never))
 
 
@@ -389,7 +372,7 @@ def _scaling(
             error = fastest_batch_size.log_error(fit, cost) if cost else math.nan
             constants = (fit.updates_min, fit.examples_min, *step)
             best = fastest_batch_size.fastest(*constants, error)
-    more = (cost, step, best, found.seeds, found.rates)
+    more = (cost, step, best, found.seeds, *map(found.rates.get, ("updates", "seconds")))
     return Scaling(factors, along, target, sizes, found.axes, fitted, fit, *more)
 
 

@@ -63,7 +63,8 @@ COLUMNS: dict[str, str] = {
     "it, else 0.01 of an accuracy, 0.05 nats of a loss; of a target always 0.1, a tenth.",
     "batch_size": "Examples per update.",
     "learning_rate": "The rate of the runs; of several the one with the lowest mean validation "
-    "loss at the budget, or fewest mean updates to the target; empty where every one failed.",
+    "loss at the budget, or the least mean of what is taken to the target (updates, examples, "
+    "seconds: each by itself); empty where every one failed.",
     "on_edge": "1 where it is the first or the last of several rates, beyond which a better one "
     "may lie.",
     "seeds": "Seeds of the batch size with a run, whatever became of it.",
@@ -202,11 +203,10 @@ def trend(values: np.ndarray, batch_sizes: list[int], outcome: str) -> Trend:
 
 def _with_choice(found: Trend, reading: equal_budgets.Reading, outcome: str) -> Trend:
     """Returns a row's tests, with the choice of its rates in their p-values where there is one."""
-    losses = reading.losses
-    if not math.isfinite(found.p_any) or not relabelled_trends.chosen_at_all(losses):
+    if not math.isfinite(found.p_any) or not relabelled_trends.chosen_at_all(reading.losses):
         return found
     by_others = outcome not in equal_budgets.ON_TEST
-    rises, falls, any_ = relabelled_trends.p_values(losses, reading.cubes[outcome], by_others)
+    rises, falls, any_ = relabelled_trends.p_values(reading.losses, reading.cube, by_others)
     if math.isnan(any_):
         return found
     larger, smaller = (rises, falls) if outcome.endswith("accuracy") else (falls, rises)
@@ -267,9 +267,8 @@ def _rows(
             *equal, last = shared
             held_equal = [*equal, *([target] if target else []), last]
         for budget in held_equal:
-            reading = equal_budgets.read(trained, budget)
-            for outcome, values in reading.outcomes.items():
-                margin = _margin(outcome, margins)
+            for outcome, reading in equal_budgets.read(trained, budget).items():
+                values, margin = reading.values, _margin(outcome, margins)
                 cells = compare(values, trained.batch_sizes, outcome, margin)
                 found = _with_choice(trend(values, trained.batch_sizes, outcome), reading, outcome)
                 yield _Row(series, trained, reading, outcome, margin, cells, found)
@@ -303,7 +302,7 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
     """Yields the lines of a row, one per batch size, without its trend."""
     reading, budget = row.reading, row.reading.budget
     for index, cell in enumerate(judged):
-        values = reading.outcomes[row.outcome][index]
+        values = reading.values[index]
         values = values[~np.isnan(values)]
         times = np.where(np.isfinite(values), np.abs(values), math.inf)
         own = row.series.frame[row.series.frame["batch_size"] == cell.batch_size].iloc[0]
@@ -336,7 +335,6 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
                 "reached_high": got_there.high,
             }
         if len(values) and budget.kind == TARGET:
-            end = reading.ends[row.outcome]
             line["median"] = budgets.median(values)
-            line["restricted_mean"] = budgets.restricted_mean(values, end)
+            line["restricted_mean"] = budgets.restricted_mean(values, reading.end)
         yield line

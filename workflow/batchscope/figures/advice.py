@@ -207,7 +207,8 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
         axes.plot([left, end], [height] * 2, color=colour, linewidth=6, alpha=0.45, zorder=1)
         text = wording.grouped(float(entry["high"]))
         if at > right:
-            axes.plot(right - 0.06, height, ">", color=colour, markersize=9, zorder=2)
+            at = right - 0.06
+            axes.plot(at, height, ">", color=colour, markersize=9, zorder=2)
         _beside(axes, text, at, height, colour)
         return
     low, high = (
@@ -234,8 +235,8 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
             size = 14 if mark == "|" else 6
             axes.plot(at, height, mark, color=colour, markersize=size, markeredgewidth=2, zorder=3)
         else:
-            end, arrow = (left + 0.06, "<") if at < left else (right - 0.06, ">")
-            axes.plot(end, height, arrow, color=colour, markersize=8, zorder=3)
+            at, arrow = (left + 0.06, "<") if at < left else (right - 0.06, ">")
+            axes.plot(at, height, arrow, color=colour, markersize=8, zorder=3)
         number = wording.grouped if float(value) >= 1000 else wording.number
         _beside(axes, number(float(value)), at, height, colour)
 
@@ -243,7 +244,6 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
 def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:
     """Writes beside a mark: on its right, or on its left where the panel ends there."""
     left, right = axes.get_xlim()
-    at = min(max(at, left), right)
     leftwards = at - left > _NEAR_END * (right - left)
     axes.annotate(
         text,

@@ -22,7 +22,7 @@ _COLUMNS = 3  # panels in a row
 _MOST_TOLD = 3  # series described in words
 _HALF = canvas.COLOURS[3]
 _SECONDS = "seconds"
-_CLOSE = 0.01  # share of the closed form's time up to which measured ones are told to be it
+_CLOSE = 0.01  # share of the closed form's time below which a departure is not told
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -173,20 +173,19 @@ def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]
 
 
 def _misfit(scaling: Scaling) -> Iterator[str]:
-    """Yields how far the measured times lie from the closed form, and where farthest."""
+    """Yields where the measured times depart from the closed form by more than their interval."""
     constants = (scaling.fit.updates_min, scaling.fit.examples_min, *scaling.step)
-    apart = fastest_batch_size.misfit(scaling.batch_sizes, scaling.measured[_SECONDS], constants)
-    known = apart[np.isfinite(apart)]
-    if not len(known):
-        return
-    farthest = int(np.nanargmax(np.abs(apart)))
-    share = math.expm1(apart[farthest])
-    if abs(share) < _CLOSE:
-        yield f"The measured times lie within {100 * _CLOSE:.0f} % of it."
-        return
-    rms = math.expm1(math.sqrt(float(np.mean(known**2))))
-    more = "longer" if share > 0 else "less"
-    yield (
-        f"The measured times stray from it by {100 * rms:.0f} % (root mean square), farthest at "
-        f"batch size {scaling.batch_sizes[farthest]}, which took {100 * abs(share):.0f} % {more}."
-    )
+    ratios = fastest_batch_size.misfit(scaling.batch_sizes, scaling.measured[_SECONDS], constants)
+    found = [each for each in zip(scaling.batch_sizes, ratios, strict=True) if each[1].n > 1]
+    apart = [
+        f"batch size {size} took {100 * abs(mean - 1):.0f} % {'longer' if mean > 1 else 'less'}"
+        for size, (mean, low, high, _) in found
+        if abs(mean - 1) >= _CLOSE and (low > 1 or high < 1)
+    ]
+    if apart:
+        yield (
+            "Measured times depart from it by more than their 95 % intervals: "
+            f"{wording.listed(apart)}."
+        )
+    elif found:
+        yield "No measured time departs from it by more than its 95 % interval."
