@@ -83,14 +83,14 @@ def _npz(definition: dict[str, Any]) -> Look | None:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             key = next((key for key in npz_header.EXAMPLES if f"{key}.npy" in names), "")
-            with archive.open(f"{'y_train' if key == 'x_train' else 'labels'}.npy") as file:
+            with archive.open(f"{npz_header.label_key(key)}.npy") as file:
                 labels = np.lib.format.read_array(file, allow_pickle=False)
             with archive.open(f"{key}.npy") as file:
                 shape = _shape(file)
         classes = len(own_labels.numbered(("labels", labels), {})[2])
     except (*arrays.DAMAGED, UserError):
         return None
-    if kind == dataset_definitions.ROWS and len(shape) == 2:
+    if kind in (dataset_definitions.ROWS, dataset_definitions.SEQUENCES) and len(shape) == 2:
         return Look(shape[1:], classes, kind)
     if kind != dataset_definitions.IMAGES or len(shape) not in (3, 4):
         return None

@@ -62,7 +62,7 @@ def build(
     builder = getattr(_import(Path(model_file)), "build", None)
     if not callable(builder):
         raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
-    dtype = "int32" if kind == dataset_definitions.TOKENS else "float32"
+    dtype = "int32" if kind in dataset_definitions.OF_TOKENS else "float32"
     doing = f"cannot be built for examples {input_shape}"
     with _telling(model_file, doing), scope or nullcontext():
         model = _with_input(builder(input_shape, classes), input_shape, dtype)
