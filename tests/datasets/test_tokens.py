@@ -172,7 +172,7 @@ def changed(row, value):
         ),
         (
             {"inputs": TOKENS, "labels": TOKENS[:9, 0]},
-            "received labels of shape (9,) for tokens of shape (20, 10); a label for each position or",
+            "received labels of shape (9,) for tokens of shape (20, 10); a label for each position",
         ),
         ({"inputs": changed(5, -1), "labels": TOKENS[:, 0]}, "inputs: received -1 in row 5, pos"),
         ({"inputs": TOKENS * 0}, "inputs: received one token; two or more are expected."),
