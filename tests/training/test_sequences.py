@@ -82,14 +82,14 @@ def test_an_embedding_has_a_dense_gradient():
     assert losses.dense([None]) == [None]
 
 
-def own_model(tmp_path, body, classes=CLASSES, kind=dataset_definitions.TOKENS):
+def own_model(tmp_path, body, classes=CLASSES, kind=dataset_definitions.TOKENS, **more):
     path = tmp_path / "own.py"
     path.write_text(
         "import keras\nfrom keras import layers\n\n\ndef build(input_shape, classes):\n"
         f"    return keras.Sequential([{body}])\n"
     )
     token = model_files.token("own", str(path))
-    return models.build(token, (LENGTH,), classes, 0, path, kind=kind)
+    return models.build(token, (LENGTH,), classes, 0, path, kind=kind, **more)
 
 
 def test_a_users_model_predicts_each_position(tmp_path):
@@ -128,6 +128,13 @@ def test_a_model_of_each_position_is_refused_for_sequences_with_one_class_each(t
     text = r"gives output \(None, 6, 3\); expected \(None, 3\)\."
     with pytest.raises(UserError, match=text):
         own_model(tmp_path, body, 3, dataset_definitions.SEQUENCES)
+
+
+def test_a_model_with_an_embedding_of_fewer_tokens_is_refused(tmp_path):
+    body = "layers.Embedding(10, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
+    text = r"own\.py: cannot be called on examples \(6,\): .*10 is not in \[0, 10\)"
+    with pytest.raises(UserError, match=text):
+        own_model(tmp_path, body, 2, dataset_definitions.SEQUENCES, largest=10)
 
 
 @pytest.mark.parametrize("loop", [name for name in loops.LOOPS if name != "graph"])
