@@ -1,6 +1,7 @@
 """Updates in pieces by our loop beside the same pieces written by hand, and beside whole batches.
 
     python benchmarks/accumulation.py [--batch-size 256] [--pieces 8 32 128 256] [--blocks 15]
+                                      [--cpu]
 
 One process, one thread, `small_cnn` on the built-in digits, Adam, whole batches alone. By hand: a
 `tf.function` makes an update, adding up the gradients of its pieces, which a Python loop unrolls or
@@ -14,13 +15,14 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 from batchscope.host import tensorflow_start
-from training import interleave, ratio
+from training import CPU_HELP, interleave, ratio
 
 RATE, EPOCHS = 0.001, 4
 
@@ -122,6 +124,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--pieces", type=int, nargs="+", default=[8, 32, 128, 256])
     parser.add_argument("--blocks", type=int, default=15)
+    parser.add_argument("--cpu", action="store_true", help=CPU_HELP)
     arguments = parser.parse_args()
     tensorflow_start.start(threads=1)
     from batchscope import datasets
@@ -146,7 +149,8 @@ def main() -> None:
                 "loop": by_hand(*given, unrolled=False),
                 "whole": ours(data, arguments.batch_size, 0),
             }
-            taken = interleave(contenders, arguments.blocks)
+            clock = time.process_time if arguments.cpu else time.perf_counter
+            taken = interleave(contenders, arguments.blocks, clock)
             others = ("unrolled", "loop", "whole", "again")
             told = [ratio(taken[name], taken["ours"]) for name in others]
             print(f"| {arguments.batch_size} | {piece} | {' | '.join(told)} |", flush=True)

@@ -1,6 +1,7 @@
 """Examples per second of our training loop beside Keras fit and a plain PyTorch loop.
 
     python benchmarks/training.py [--mnist FOLDER_OR_NPZ] [--batch-sizes 4 32 256] [--blocks 21]
+                                  [--cpu]
 
 One process, one thread: `tiny_transformer` on the docstrings that come with NumPy, Adam, and with
 `--mnist` `campbell_cnn` on its images, plain SGD. PyTorch takes part where it is there
@@ -29,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 from batchscope.host import tensorflow_start
 
 BLOCK_SECONDS = 1.0
+CPU_HELP = "CPU seconds in place of the clock's, where others use the machine"
 # Network -> its optimizer in Keras and in PyTorch, and its learning rate.
 OPTIMIZERS = {"campbell_cnn": ("SGD", 0.01), "tiny_transformer": ("Adam", 0.001)}
 
@@ -198,13 +200,17 @@ def pytorch(
     return block
 
 
-def seconds(call: Callable[[], None]) -> float:
-    begun = time.perf_counter()
+def seconds(call: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
+    begun = clock()
     call()
-    return time.perf_counter() - begun
+    return clock() - begun
 
 
-def interleave(contenders: dict[str, Callable[[], None]], blocks: int) -> dict[str, list[float]]:
+def interleave(
+    contenders: dict[str, Callable[[], None]],
+    blocks: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -213,7 +219,7 @@ def interleave(contenders: dict[str, Callable[[], None]], blocks: int) -> dict[s
         call()  # tracing, memory pools
     for _ in range(blocks):
         for name in generator.permutation(list(contenders)):
-            taken[name].append(seconds(contenders[name]))
+            taken[name].append(seconds(contenders[name], clock))
     return taken
 
 
@@ -262,7 +268,9 @@ def import_seconds() -> str:
     return f"{taken[0]:.1f} s; a plain `import tensorflow, keras`: {taken[1]:.1f} s"
 
 
-def compare(network: str, data, batch_sizes: list[int], blocks: int) -> None:
+def compare(
+    network: str, data, batch_sizes: list[int], blocks: int, clock: Callable[[], float]
+) -> None:
     """Prints the table of a network."""
     total = len(data.labels("train"))
     print(f"\n{network}, {OPTIMIZERS[network][0]}:\n")
@@ -278,7 +286,7 @@ def compare(network: str, data, batch_sizes: list[int], blocks: int) -> None:
         formats = TORCH[network][1] if importlib.util.find_spec("torch") else ()
         for name in formats:
             contenders[name] = pytorch(*given, channels_last=name != "torch")
-        taken = interleave(contenders, blocks)
+        taken = interleave(contenders, blocks, clock)
         torch = "not installed"
         if formats:
             better = min(formats, key=lambda name: sorted(taken[name])[len(taken[name]) // 2])
@@ -296,6 +304,7 @@ def main() -> None:
     parser.add_argument("--mnist", help="folder of the four idx files, or mnist.npz")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[4, 32, 256])
     parser.add_argument("--blocks", type=int, default=21)
+    parser.add_argument("--cpu", action="store_true", help=CPU_HELP)
     arguments = parser.parse_args()
     print(f"CPU time until the training process can train: {import_seconds()}")
     tensorflow_start.start(threads=1)
@@ -305,7 +314,8 @@ def main() -> None:
     if arguments.mnist:
         data["campbell_cnn"] = prepared("mnist", {"source": "mnist", "path": arguments.mnist})
     for network, given in data.items():
-        compare(network, given, arguments.batch_sizes, arguments.blocks)
+        clock = time.process_time if arguments.cpu else time.perf_counter
+        compare(network, given, arguments.batch_sizes, arguments.blocks, clock)
 
 
 if __name__ == "__main__":
