@@ -19,9 +19,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 from batchscope.host import tensorflow_start
-from training import RATE, interleave, ratio, seconds
+from training import interleave, ratio, seconds
 
-BLOCK_SECONDS = 0.5
+BLOCK_SECONDS, RATE = 0.5, 0.01
 
 
 def block(

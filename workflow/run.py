@@ -64,6 +64,7 @@ def check_models(arguments: argparse.Namespace) -> None:
                 models.build(
                     *(model, look.input_shape, look.classes, 0, study.models[model]),
                     kind=look.kind,
+                    largest=look.largest,
                 )
         except UserError as error:
             problems.append(str(error))

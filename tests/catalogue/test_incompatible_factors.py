@@ -135,12 +135,6 @@ def test_a_batch_above_the_training_set_is_refused_by_the_step():
             "received 5; at most 4, the epochs, is expected.",
         ),
         (
-            {"warmup_epochs": 2},
-            "warmup_epochs",
-            "received 2 without learning_rate_scaling; linear or sqrt is expected: the rate rises "
-            "to the scaled one.",
-        ),
-        (
             {"warmup_epochs": 2, "learning_rate_scaling": "sqrt", "method": "conservative"},
             "warmup_epochs",
             "received 2 with method conservative, whose inner steps would count as updates; 0 is "
@@ -389,3 +383,14 @@ def test_what_the_plan_says_of_frameworks_is_what_there_is():
         run_factors.TIMING_ONLY_FACTORS["framework"].choices
     )
     assert list(MODULES) == list(framework_names.FRAMEWORKS)
+
+
+def test_sequences_with_one_class_each_need_a_model_of_ones_own():
+    factors = {**TRAINING, "model": "tiny_transformer"}
+    ((factor, text),) = incompatible_factors.of_examples(factors, "sequences", None)
+    assert factor == "model" and text == (
+        "received tiny_transformer for mine, which has sequences of tokens with one class each; "
+        "sequences of tokens are expected, or another model, of your own."
+    )
+    own = {**TRAINING, "model": "mine-1f0a93c2"}
+    assert not [*incompatible_factors.of_examples(own, "sequences", None)]

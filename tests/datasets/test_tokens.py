@@ -70,7 +70,7 @@ def test_the_built_in_text(tmp_path):
     assert data.input_shape == (32,) and len(train) > 150_000
     assert set(train) <= set(content)
     resolved = dataset_definitions.resolve(definition)
-    assert looks.known(resolved) == ((32,), data.classes, "tokens")
+    assert looks.known(resolved)[:3] == ((32,), data.classes, "tokens")
     first = "".join(names[data.images("validation")[0]])
     assert first in content
 
@@ -104,7 +104,7 @@ def test_the_next_token_is_predicted(tmp_path):
     for split in records.SPLITS:
         assert ((data.images(split) + 1) % 7 == data.labels(split)).all()
     resolved = dataset_definitions.resolve(definition)
-    assert looks.known(resolved) == ((9,), 7, "tokens")
+    assert looks.known(resolved)[:3] == ((9,), 7, "tokens")
     assert dataset_definitions.kind(resolved) == "tokens"
     assert estimates.data_bytes(resolved) > 0
 
@@ -116,7 +116,25 @@ def test_labels_of_each_position(tmp_path):
     assert data.input_shape == (10,) and data.classes == 9  # the labels of the test part reach 8
     assert (data.labels("train") == data.images("train") // 2).all()
     assert (data.labels("test") == data.images("test") + 2).all()
-    assert looks.known(dataset_definitions.resolve(definition)) == ((10,), 9, "tokens")
+    assert looks.known(dataset_definitions.resolve(definition))[:3] == ((10,), 9, "tokens")
+
+
+@pytest.mark.parametrize("shape", [(20,), (20, 1)])
+@pytest.mark.parametrize("given", [{}, {"kind": "tokens"}])
+def test_one_class_of_each_sequence(shape, given, tmp_path):
+    words = np.array(["dull", "keen"])[TOKENS[:, 0] % 2].reshape(shape)
+    definition = {**npz(tmp_path, inputs=TOKENS, labels=words), **given}
+    data = prepared(tmp_path, definition)
+    assert (data.kind, data.input_shape, data.label_shape) == ("sequences", (10,), ())
+    assert data.classes == 2 and data.record["class_names"] == ["dull", "keen"]
+    for split in records.SPLITS:
+        assert data.images(split).dtype == np.int32
+        assert (data.images(split)[:, 0] % 2 == data.labels(split)).all()
+    resolved = dataset_definitions.resolve(definition)
+    assert looks.known(resolved) == ((10,), 2, "sequences", 6)
+    token = dataset_definitions.token("own", resolved)
+    assert datasets.look(tmp_path, token, resolved) == looks.known(resolved)
+    assert dataset_definitions.kind(resolved) == "sequences"
 
 
 def changed(row, value):
@@ -131,7 +149,15 @@ def changed(row, value):
         ({"inputs": changed(5, -1)}, "inputs: received -1 in row 5, position 3; tokens from 0 to"),
         ({"inputs": changed(5, 2**24)}, "inputs: received 16777216 in row 5, position 3; tokens"),
         ({"inputs": TOKENS, "labels": changed(2, -4)}, "labels: received -4 in row 2, position 3"),
-        ({"inputs": TOKENS, "labels": TOKENS[:, 0]}, "for tokens of shape (20, 10); a label for"),
+        (
+            {"inputs": TOKENS, "labels": TOKENS[:, :4]},
+            "labels: received labels of shape (20, 4) for tokens of shape (20, 10); a label for",
+        ),
+        (
+            {"inputs": TOKENS, "labels": TOKENS[:9, 0]},
+            "received labels of shape (9,) for tokens of shape (20, 10); a label for each position",
+        ),
+        ({"inputs": changed(5, -1), "labels": TOKENS[:, 0]}, "inputs: received -1 in row 5, pos"),
         ({"inputs": TOKENS * 0}, "inputs: received one token; two or more are expected."),
         ({"inputs": TOKENS[:, :1]}, "inputs: received shape (20, 1); two or more tokens are"),
         (

@@ -51,25 +51,35 @@ def test_given_constants_reach_the_optimizer_after_their_rules():
     assert found.beta_2 == pytest.approx(0.81)
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine"])
-@pytest.mark.parametrize("warm_up", [0, 1])
-def test_rates_fall_to_zero_at_the_horizon(schedule, warm_up):
-    """Four epochs of five updates, of which the first may rise from 0.1 to 0.4."""
-    scaled = {"learning_rate_scaling": "linear", "base_batch_size": 8, "batch_size": 32}
+FALLS = {
+    "constant": lambda share: 1,
+    "linear": lambda share: 1 - share,
+    "cosine": lambda share: (1 + math.cos(math.pi * share)) / 2,
+}
+SCALED = {"learning_rate_scaling": "linear", "base_batch_size": 8, "batch_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "given", "rise", "top"),
+    [
+        ("linear", {}, [], 0.1),
+        ("cosine", {}, [], 0.1),
+        ("linear", {"warmup_epochs": 1, **SCALED}, [0.1, 0.16, 0.22, 0.28, 0.34], 0.4),
+        ("cosine", {"warmup_epochs": 1, **SCALED}, [0.1, 0.16, 0.22, 0.28, 0.34], 0.4),
+        # By itself it begins a step above 0.
+        ("constant", {"warmup_epochs": 1}, [0.1 * step / 6 for step in range(1, 6)], 0.1),
+        ("cosine", {"warmup_epochs": 1}, [0.1 * step / 6 for step in range(1, 6)], 0.1),
+    ],
+)
+def test_rates_rise_with_the_warm_up_and_fall_to_zero_at_the_horizon(schedule, given, rise, top):
+    """Four epochs of five updates, of which the first may be a warm-up."""
     factors = run_names.parse_run(
-        run_name(
-            **{"learning_rate": 0.1, "epochs": 4, "schedule": schedule, "warmup_epochs": warm_up},
-            **(scaled if warm_up else {}),
-        )
+        run_name(**{"learning_rate": 0.1, "epochs": 4, "schedule": schedule, **given})
     )
-    top, rise = (0.4, 5) if warm_up else (0.1, 0)
     rates = optimizers.schedule(factors, 5)
     found = [float(rates(update)) for update in range(21)]
-    expected = [0.1 + 0.3 * update / 5 for update in range(rise)]
-    for update in range(21 - rise):
-        share = update / (20 - rise)
-        falling = 1 - share if schedule == "linear" else (1 + math.cos(math.pi * share)) / 2
-        expected.append(top * falling)
+    left = 20 - len(rise)
+    expected = rise + [top * FALLS[schedule](update / left) for update in range(left + 1)]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
     in_graph = optimizers.make_optimizer(factors, rates)
     variable = keras.Variable(0.0)

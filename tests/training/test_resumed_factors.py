@@ -16,6 +16,7 @@ FACTORS = {
     },
     "square root": {**ADAM, "beta_scaling": "square_root", "learning_rate_scaling": "sqrt"},
     "cosine": {"schedule": "cosine"},
+    "warm-up alone": {"warmup_epochs": 1},
     "line after warm-up": {
         **{"schedule": "linear", "warmup_epochs": 1, "learning_rate_scaling": "sqrt"},
     },

@@ -85,15 +85,14 @@ def test_an_embedding_has_a_dense_gradient():
     assert losses.dense([None]) == [None]
 
 
-def own_model(tmp_path, body):
+def own_model(tmp_path, body, classes=CLASSES, kind=dataset_definitions.TOKENS, **more):
     path = tmp_path / "own.py"
     path.write_text(
         "import keras\nfrom keras import layers\n\n\ndef build(input_shape, classes):\n"
         f"    return keras.Sequential([{body}])\n"
     )
     token = model_files.token("own", str(path))
-    kind = dataset_definitions.TOKENS
-    return models.build(token, (LENGTH,), CLASSES, 0, path, kind=kind)
+    return models.build(token, (LENGTH,), classes, 0, path, kind=kind, **more)
 
 
 def test_a_users_model_predicts_each_position(tmp_path):
@@ -108,6 +107,37 @@ def test_a_users_model_of_one_prediction_per_sequence_is_refused(tmp_path):
     text = r"gives output \(None, 11\); expected \(None, 6, 11\)\."
     with pytest.raises(UserError, match=text):
         own_model(tmp_path, body)
+
+
+def test_a_users_model_of_sequences_with_one_class_each_is_trained(tmp_path):
+    """Whether a token occurs, from its embedding: learnt by every example having one label."""
+    body = "layers.Embedding(11, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
+    model = own_model(tmp_path, body, 2, dataset_definitions.SEQUENCES)
+    assert losses.label_shape(model) == ()
+    labels = (INPUTS == 3).any(axis=1).astype(np.int32)
+    objective = losses.Objective(model, INPUTS, labels, 1.0)
+    before = objective.loss_and_accuracy()[0]
+    examples = step_loop.Examples(INPUTS, labels, 1.0)
+    loop = step_loop.StepLoop(model, keras.optimizers.Adam(0.1), examples, step_loop.Batches(5))
+    order = np.arange(20, dtype=np.int32)
+    for _ in range(20):
+        loop.run(order, 0, 4, step_loop.Totals())
+    loss, accuracy = objective.loss_and_accuracy()
+    assert loss < before / 5 and accuracy == 1
+
+
+def test_a_model_of_each_position_is_refused_for_sequences_with_one_class_each(tmp_path):
+    body = "layers.Embedding(11, 4), layers.Dense(classes)"
+    text = r"gives output \(None, 6, 3\); expected \(None, 3\)\."
+    with pytest.raises(UserError, match=text):
+        own_model(tmp_path, body, 3, dataset_definitions.SEQUENCES)
+
+
+def test_a_model_with_an_embedding_of_fewer_tokens_is_refused(tmp_path):
+    body = "layers.Embedding(10, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"
+    text = r"own\.py: cannot be called on examples \(6,\): .*10 is not in \[0, 10\)"
+    with pytest.raises(UserError, match=text):
+        own_model(tmp_path, body, 2, dataset_definitions.SEQUENCES, largest=10)
 
 
 @pytest.mark.parametrize("loop", first(name for name in loops.LOOPS if name != "graph"))

@@ -51,8 +51,8 @@ def edited(finished, tmp_path) -> Path:
     return shutil.copytree(finished, tmp_path / "copy", symlinks=True)
 
 
-def rows(folder: Path, table: str) -> list[dict[str, str]]:
-    path = folder / "results" / "studies" / "timed" / "machine" / f"{table}.csv"
+def rows(folder: Path, table: str, experiment: str = "machine") -> list[dict[str, str]]:
+    path = folder / "results" / "studies" / "timed" / experiment / f"{table}.csv"
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -159,3 +159,30 @@ def test_a_partial_report(edited):
     project.run(edited, "--config", "partial=true")
     page = (edited / "results" / "report.html").read_text(encoding="utf-8")
     assert "Missing: utilisation" in page and "Highest throughput" in page
+
+
+def test_rows_and_tokens_are_timed_as_images_are(tmp_path):
+    (images,) = TIMED["experiments"].values()
+    asked = {**images, "vary": {"batch_size": [8]}}
+    others = {
+        "rows": {"dataset": "wine", "model": "mlp"},
+        "tokens": {"dataset": "numpy_docs", "model": "tiny_transformer", "optimizer": "adam"},
+    }
+    del asked["at_epochs"]
+    folder = project.copy(tmp_path)
+    experiments = {name: {**asked, "set": factors} for name, factors in others.items()}
+    project.write_config(folder, {**TIMED, "experiments": experiments})
+    project.run(folder)
+    for name in others:
+        (speed,) = rows(folder, "throughput", name)
+        assert float(speed["images_per_second"]) > 0
+        length = {"rows": "", "tokens": "256"}[name]
+        assert speed["tokens_per_update"] == length  # 8 sequences of 32
+        (busy,) = rows(folder, "utilisation", name)
+        assert 0 < float(busy["process_percent"]) < 150
+        (sweep,) = rows(folder, "sweeps", name)
+        assert (sweep["max_batch_size"], sweep["max_batch_size_bound"]) == ("8", "most_fits")
+        (profile,) = rows(folder, "profiles", name)
+        assert float(profile["compute"]) > 0
+        drawn = {path.stem for path in (folder / "results").rglob(f"{name}/figures/*.svg")}
+        assert {"throughput", "utilisation", "max_batch_size", "profile"} <= drawn

@@ -19,8 +19,15 @@ from batchscope.problems import Place, Problem, missing, received, unmet
 REQUIRED = object()
 
 # What the examples of a data set are; each built-in network takes some of them.
-IMAGES, ROWS, TOKENS = "images", "rows", "tokens"
-KINDS = {IMAGES: "images", ROWS: "rows of numbers", TOKENS: "sequences of tokens"}
+# Of tokens each position is predicted; a sequence has one class.
+IMAGES, ROWS, TOKENS, SEQUENCES = "images", "rows", "tokens", "sequences"
+KINDS = {
+    IMAGES: "images",
+    ROWS: "rows of numbers",
+    TOKENS: "sequences of tokens",
+    SEQUENCES: "sequences of tokens with one class each",
+}
+OF_TOKENS = (TOKENS, SEQUENCES)
 
 _SPLIT = {"train": REQUIRED, "validation": REQUIRED, "test": REQUIRED, "seed": 0}
 _SPLITS: dict[str, dict[str, Any]] = {
@@ -177,28 +184,39 @@ def examples(definition: dict[str, Any]) -> tuple[tuple[int, ...], int] | None:
 def kind(definition: dict[str, Any]) -> str | None:
     """Returns what the examples are, of `KINDS`; None where only a file that cannot be read knows.
 
-    Of an npz the header of its training array is read, and nothing else.
+    Of an npz the headers of its training arrays are read, and nothing else.
     """
     if definition["source"] == "npz":
-        return definition.get("kind") or npz_header.kind(
-            expanded(definition["path"]), kind_of_array
-        )
+        shapes = npz_header.read(expanded(definition["path"]))
+        given = definition.get("kind")
+        return kind_of_arrays(*shapes, given) if shapes else given
     if definition["source"] == "text":
         return TOKENS
     return ROWS if definition["source"] in ("csv", "breast_cancer", "wine") else IMAGES
 
 
-def kind_of_array(dimensions: int, letter: str) -> str | None:
-    """Returns what an array holds that no definition says more of, or None where nothing does.
+def kind_of_arrays(
+    shape: tuple[int, ...],
+    letter: str,
+    label_shape: tuple[int, ...] | None,
+    given: str | None = None,
+) -> str | None:
+    """Returns what arrays of examples and labels are, or None where they are nothing known.
 
     Args:
-        letter: NumPy's for the kind of its numbers: `f` for floats, `i` and `u` for whole ones.
+        shape: Of the examples, shape (n, ...).
+        letter: NumPy's for the kind of their numbers: `f` for floats, `i` and `u` for whole ones.
+        label_shape: Of their labels; None without any.
+        given: What the definition says they are, or None.
     """
-    if dimensions in (3, 4):
-        return IMAGES
-    if dimensions == 2 and letter in "iu":
-        return TOKENS
-    return ROWS if dimensions == 2 and letter == "f" else None
+    found = given
+    if found is None and len(shape) in (3, 4):
+        found = IMAGES
+    elif found is None and len(shape) == 2:
+        found = {"i": TOKENS, "u": TOKENS, "f": ROWS}.get(letter)
+    # The labels of sequences of one token are of their positions.
+    one_each = label_shape != shape and label_shape in (shape[:1], (*shape[:1], 1))
+    return SEQUENCES if found == TOKENS and one_each else found
 
 
 def training_size(definition: dict[str, Any]) -> int | None:

@@ -213,9 +213,6 @@ def _warmup(factors: Factors) -> Found:
     if warmup > factors["epochs"]:
         text = f"received {warmup}; at most {factors['epochs']}, the epochs, is expected."
         yield "warmup_epochs", text
-    elif warmup and factors["learning_rate_scaling"] == "none":
-        text = f"received {warmup} without learning_rate_scaling; linear or sqrt is expected: "
-        yield "warmup_epochs", f"{text}the rate rises to the scaled one."
 
 
 def _schedule(factors: Factors) -> Found:

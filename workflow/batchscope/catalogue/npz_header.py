@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import struct
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -13,27 +12,37 @@ from typing import IO
 EXAMPLES = ("x_train", "images", "inputs")
 _MOST = 1 << 16  # bytes of a header
 
+Shape = tuple[int, ...]
 
-def kind(path: Path, kind_of_array: Callable[[int, str], str | None]) -> str | None:
-    """Returns what the training examples of a file are; None where that cannot be told.
 
-    Args:
-        kind_of_array: Gives it by the array's dimensions and the letter of its type's kind.
+def read(path: Path) -> tuple[Shape, str, Shape | None] | None:
+    """Returns shape and kind of a file's training examples, and the shape of their labels or None.
+
+    None alone where that cannot be told. The kind is NumPy's letter for that of their numbers.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            name = next(f"{key}.npy" for key in EXAMPLES if f"{key}.npy" in names)
-            with archive.open(name) as member:
+            key = next(key for key in EXAMPLES if f"{key}.npy" in names)
+            with archive.open(f"{key}.npy") as member:
                 shape, letter = _header(member)
+            labels = f"{label_key(key)}.npy"
+            if labels not in names:
+                return shape, letter, None
+            with archive.open(labels) as member:
+                return shape, letter, _header(member)[0]
     except (OSError, EOFError, ValueError, KeyError, SyntaxError, StopIteration, struct.error):
         return None  # preparing it says what is wrong
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, MemoryError, RecursionError):
         return None
-    return kind_of_array(len(shape), letter)
 
 
-def _header(member: IO[bytes]) -> tuple[tuple[int, ...], str]:
+def label_key(key: str) -> str:
+    """Returns the name of the labels of training examples that have this one."""
+    return "y_train" if key == "x_train" else "labels"
+
+
+def _header(member: IO[bytes]) -> tuple[Shape, str]:
     """Returns shape and kind of an array, by its header (NumPy Enhancement Proposal 1)."""
     magic = member.read(8)
     if magic[:6] != b"\x93NUMPY":

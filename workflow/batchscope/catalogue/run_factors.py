@@ -109,7 +109,8 @@ FACTORS: dict[str, Parameter] = {
             "wu",
             "int",
             0,
-            "Epochs over which the rate rises from the unscaled to the scaled one.",
+            "Epochs over which the rate rises to the scaled one: from the unscaled one, or from 0 "
+            "without scaling.",
             "epochs",
             minimum=0,
             maximum=MOST_EPOCHS,

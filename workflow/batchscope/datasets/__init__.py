@@ -146,7 +146,10 @@ def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.L
     if not (records.dataset_folder(results, token) / "record.json").exists():
         return looks.known(definition)
     dataset = load(results, token)
-    return looks.Look(dataset.input_shape, dataset.classes, dataset.kind)
+    found = looks.Look(dataset.input_shape, dataset.classes, dataset.kind)
+    if found.kind != dataset_definitions.SEQUENCES:
+        return found
+    return found._replace(largest=max(int(dataset.images(one).max()) for one in records.SPLITS))
 
 
 def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list[str]:

@@ -20,11 +20,13 @@ class Look(NamedTuple):
         input_shape: Height, width, channels; features; or length of a sequence.
         classes: Number of classes.
         kind: What the examples are, of `dataset_definitions.KINDS`.
+        largest: Largest token of sequences with one class each, which `classes` do not tell.
     """
 
     input_shape: tuple[int, ...]
     classes: int
     kind: str = dataset_definitions.IMAGES
+    largest: int = 1
 
 
 def known(definition: dict[str, Any]) -> Look | None:
@@ -80,15 +82,19 @@ def _npz(definition: dict[str, Any]) -> Look | None:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             key = next((key for key in npz_header.EXAMPLES if f"{key}.npy" in names), "")
-            with archive.open(f"{'y_train' if key == 'x_train' else 'labels'}.npy") as file:
+            with archive.open(f"{npz_header.label_key(key)}.npy") as file:
                 labels = np.lib.format.read_array(file, allow_pickle=False)
             with archive.open(f"{key}.npy") as file:
                 shape = _shape(file)
+            largest = 1
+            if kind == dataset_definitions.SEQUENCES:
+                with archive.open(f"{key}.npy") as file:
+                    largest = int(np.lib.format.read_array(file, allow_pickle=False).max())
         classes = len(own_labels.numbered(("labels", labels), {})[2])
     except (*arrays.DAMAGED, UserError):
         return None
-    if kind == dataset_definitions.ROWS and len(shape) == 2:
-        return Look(shape[1:], classes, kind)
+    if kind in (dataset_definitions.ROWS, dataset_definitions.SEQUENCES) and len(shape) == 2:
+        return Look(shape[1:], classes, kind, largest)
     if kind != dataset_definitions.IMAGES or len(shape) not in (3, 4):
         return None
     return Look((*shape[1:], 1)[:3], classes)

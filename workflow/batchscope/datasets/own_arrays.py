@@ -28,7 +28,8 @@ def npz(request: Request) -> Raw:
     part. Images have shape (n, height, width[, channels]) and are bytes, or floats kept as
     float32; rows of numbers have shape (n, features) and are standardised; sequences of tokens
     are whole numbers of shape (n, length). Labels are whole numbers, words or one-hot rows; those
-    of tokens one for each position, or none, where the next token is to be predicted.
+    of tokens one for each sequence or one for each position, or none, where the next token is to be
+    predicted.
 
     Raises:
         UserError: If the file is no npz, an array is missing or is not what it should be.
@@ -38,7 +39,8 @@ def npz(request: Request) -> Raw:
     where = f"{request.where}: {path}"
     found = arrays.read_npz(request.where, path)
     keys = _keys(where, found)
-    kind = _kind(request, f"{where}: {keys['train'][0]}", found[keys["train"][0]])
+    key, labels = keys["train"]
+    kind = _kind(request, f"{where}: {key}", found[key], found.get(labels))
     if kind == dataset_definitions.TOKENS:
         return tokens.from_arrays(request, path, sequences(where, found))
     checked = {
@@ -96,10 +98,11 @@ def _keys(where: str, found: dict[str, np.ndarray]) -> dict[str, tuple[str, str]
     return pairs
 
 
-def _kind(request: Request, where: str, examples: np.ndarray) -> str:
+def _kind(request: Request, where: str, examples: np.ndarray, labels: np.ndarray | None) -> str:
     """Returns what the examples are: as the definition says, else by their shape and type."""
-    kind = request.definition.get("kind") or dataset_definitions.kind_of_array(
-        examples.ndim, examples.dtype.kind
+    label_shape = None if labels is None else labels.shape
+    kind = dataset_definitions.kind_of_arrays(
+        examples.shape, examples.dtype.kind, label_shape, request.definition.get("kind")
     )
     if kind is None:
         raise UserError(
@@ -118,6 +121,9 @@ def _kind(request: Request, where: str, examples: np.ndarray) -> str:
 def _examples(where: str, kind: str, examples: np.ndarray) -> np.ndarray:
     if kind == dataset_definitions.ROWS:
         return rows.checked(where, examples)
+    if kind == dataset_definitions.SEQUENCES:
+        tokens.checked(where, examples)
+        return examples.astype(np.int32)
     arrays.check_images(where, examples)
     return arrays.stored(examples, where)
 

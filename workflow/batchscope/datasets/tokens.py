@@ -160,8 +160,9 @@ def pairs(given: dict[str, tuple[str, np.ndarray, str, np.ndarray | None]]) -> d
         if labels.shape != tokens.shape:
             raise UserError(
                 f"{label_where}: received labels of shape {labels.shape} for tokens of shape "
-                f"{tokens.shape}; a label for each position is expected, or none: then the next "
-                "tokens are predicted. Rows of whole numbers have `kind: rows`."
+                f"{tokens.shape}; a label for each position or one for each sequence is expected, "
+                "or none: then the next tokens are predicted. Rows of whole numbers have "
+                "`kind: rows`."
             )
         checked(label_where, labels)
         parts[part] = tokens, labels

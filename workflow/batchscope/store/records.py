@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from batchscope import disk
+from batchscope.catalogue import dataset_definitions
 from batchscope.catalogue.versions import VERSIONS
 
 # A run's status. The first three are results; the others are what is shown: `off_target` of a
@@ -71,7 +72,7 @@ def sequence_length(results: Path | str, dataset: str) -> int | None:
     """
     path = dataset_folder(results, dataset) / "record.json"
     record = disk.read_json(path) if path.exists() else {}
-    return record["input_shape"][0] if record.get("kind") == "tokens" else None
+    return record["input_shape"][0] if record.get("kind") in dataset_definitions.OF_TOKENS else None
 
 
 def run_folder(results: Path | str, run: str) -> Path:

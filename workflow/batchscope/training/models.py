@@ -26,6 +26,7 @@ def build(
     scope: AbstractContextManager | None = None,
     precision: str = "float32",
     kind: str = dataset_definitions.IMAGES,
+    largest: int = 1,
 ) -> keras.Model:
     """Returns a freshly initialised network; the same one for the same arguments.
 
@@ -42,6 +43,7 @@ def build(
         precision: Keras's policy for layers that state none: `float32`, or `mixed_bfloat16` or
             `mixed_float16`, whose weights are float32 all the same.
         kind: What the examples are, of `dataset_definitions.KINDS`.
+        largest: Largest token that a user's model must take; 1 where nobody looked.
 
     Raises:
         UserError: If the network is unknown or does not fit the data, or the file is not the
@@ -52,7 +54,7 @@ def build(
     keras.utils.set_random_seed(seed)
     shape = tuple(int(size) for size in input_shape)
     with _policy(precision):
-        return _build(name, digest, shape, classes, model_file, scope, kind)
+        return _build(name, digest, shape, classes, model_file, scope, kind, largest)
 
 
 @contextmanager
@@ -73,9 +75,10 @@ def _build(
     model_file: Path | str | None,
     scope: AbstractContextManager | None,
     kind: str,
+    largest: int,
 ) -> keras.Model:
     if digest is not None:
-        return user_models.build(name, digest, model_file, shape, classes, scope, kind)
+        return user_models.build(name, digest, model_file, shape, classes, scope, kind, largest)
     if name not in BUILDERS:
         known = ", ".join(BUILDERS)
         raise UserError(f"model: received {name!r}; expected one of {known}, or a file.")

@@ -33,10 +33,11 @@ def effective_learning_rate(factors: dict[str, Any]) -> float:
 def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
     """Returns the rate of every update of a run; None where it is constant from the first.
 
-    Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the first
-    `warmup_epochs` epochs, the rate goes in equal steps, one per update, from the unscaled
-    `learning_rate` of update 0 to the effective one r. Of the T updates from then to the horizon,
-    the one numbered t from 0 has the rate
+    Gradual warm-up (Goyal et al. 2017, arXiv 1706.02677, section 2.2): over the W updates of the
+    first `warmup_epochs` epochs, the rate goes in equal steps, one per update, from the unscaled
+    `learning_rate` of update 0 to the effective one r; without a scaling rule from r / (W + 1), one
+    step above 0, so that no update is lost. Of the T updates from then to the horizon, the one
+    numbered t from 0 has the rate
 
     - `constant`: r;
     - `linear`: r (1 - t / T);
@@ -44,9 +45,10 @@ def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
       equation 5, without restarts).
     """
     rate, rise = effective_learning_rate(factors), factors["warmup_epochs"] * steps
+    scaled = factors["learning_rate_scaling"] != "none"
     # Keras calls it a decay; it goes from any rate to any other, and stays at the second.
     warm_up = keras.optimizers.schedules.PolynomialDecay(
-        initial_learning_rate=factors["learning_rate"],
+        initial_learning_rate=factors["learning_rate"] if scaled else rate / (rise + 1),
         decay_steps=max(rise, 1),
         end_learning_rate=rate,
         power=1.0,

@@ -34,6 +34,7 @@ def build(
     classes: int,
     scope: AbstractContextManager | None = None,
     kind: str = dataset_definitions.IMAGES,
+    largest: int = 1,
 ) -> keras.Model:
     """Returns the model of a user's file; a functional one of what has no input of its own.
 
@@ -44,6 +45,7 @@ def build(
         scope: Where variables are to be made.
         kind: What the examples are, of `dataset_definitions.KINDS`; of tokens each position is
             predicted.
+        largest: Largest token that it must take.
 
     Raises:
         UserError: If the file is not there, is not the one that was planned with, fails, or its
@@ -59,13 +61,13 @@ def build(
     builder = getattr(_import(Path(model_file)), "build", None)
     if not callable(builder):
         raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
-    dtype = "int32" if kind == dataset_definitions.TOKENS else "float32"
+    dtype = "int32" if kind in dataset_definitions.OF_TOKENS else "float32"
     doing = f"cannot be built for examples {input_shape}"
     with _telling(model_file, doing), scope or nullcontext():
         model = _with_input(builder(input_shape, classes), input_shape, dtype)
     _check(model, str(model_file), input_shape, classes, kind)
     with _telling(model_file, f"cannot be called on examples {input_shape}"):
-        wrong = _wrong_outputs(model, input_shape, dtype)
+        wrong = _wrong_outputs(model, tf.fill((2, *input_shape), tf.constant(largest, dtype)))
     if wrong:
         raise UserError(f"{model_file}: {wrong}")
     return model
@@ -200,14 +202,13 @@ def _fits(shape: object, input_shape: Shape) -> bool:
     return all(size in (None, wanted) for size, wanted in zip(shape[1:], input_shape, strict=True))
 
 
-def _wrong_outputs(model: keras.Model, input_shape: Shape, dtype: str) -> str | None:
+def _wrong_outputs(model: keras.Model, images: tf.Tensor) -> str | None:
     """Returns why outputs cannot be trained on with a cross-entropy, or None.
 
     Probabilities whose logits Keras has lost would be taken for logits, and the logits behind
     several sigmoids for those of a softmax.
     """
     several = model.output_shape[-1] > 1
-    images = tf.ones((2, *input_shape), dtype)
     last = []  # of the graphs of training and inference, which are made and not run
 
     @tf.function(autograph=False)
