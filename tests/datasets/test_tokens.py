@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks, tokens
 from batchscope.store import estimates, records
