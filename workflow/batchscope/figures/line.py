@@ -15,7 +15,7 @@ from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 
 _SPLITS = {"train": "training", "validation": "validation", "test": "test"}
 _OUTCOMES = {"loss": "Loss", "accuracy": "Accuracy"}
@@ -143,20 +143,24 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, column: str) -> None:
             column, "alpha", "seed", dropna=False
         )
         if table.size:
-            _draw_split(axes, table, _style(split))
+            lines = _draw_split(axes, table, _style(split))
+            for seed, drawn in zip(table.columns, lines, strict=False):
+                of_pair = finished[finished["seed"] == seed].drop(columns=rows["factor"].iloc[0])
+                marks.line(drawn, of_pair)
     _mark_ends(axes, rows)
     axes.set_ylabel("loss (nats)" if column == "loss" else "accuracy (%)")
 
 
-def _draw_split(axes: Axes, table: pandas.DataFrame, style: dict[str, Any]) -> None:
-    """Draws one split, from a table of positions by seeds."""
+def _draw_split(axes: Axes, table: pandas.DataFrame, style: dict[str, Any]) -> list[Line2D]:
+    """Draws one split, from a table of positions by seeds; returns the lines of the seeds."""
     alphas, values = table.index.to_numpy(float), table.to_numpy(float)
     values = np.where(np.isfinite(values), values, np.nan)
     mean, low, high, n = canvas.mean_intervals(axes, values)
-    if n.max() > 1:
-        axes.plot(alphas, values, linewidth=0.5, alpha=0.4, **style)
-        axes.fill_between(alphas, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    axes.plot(alphas, mean, zorder=3, **style)
+    whole = axes.plot(alphas, mean, zorder=3, **style)
+    if n.max() < 2:
+        return whole
+    axes.fill_between(alphas, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    return axes.plot(alphas, values, linewidth=0.5, alpha=0.4, **style)
 
 
 def _mark_ends(axes: Axes, rows: pandas.DataFrame) -> None:

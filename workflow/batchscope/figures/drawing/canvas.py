@@ -106,7 +106,10 @@ def _halves(line: str, letters: int) -> list[str]:
 
 
 def _shorter(text: str) -> str:
-    """Rounds coordinates to hundredths of a point, drops blanks around lines: half the size."""
+    """Rounds coordinates to hundredths of a point, drops blanks around lines: half the size.
+
+    The style that all points of a group share is said once, of the group.
+    """
 
     def rounded(match: re.Match) -> str:
         return re.sub(
@@ -115,7 +118,16 @@ def _shorter(text: str) -> str:
             match[0],
         )
 
+    def once(match: re.Match) -> str:
+        points = match[2]
+        shared = set(re.findall(r' style="[^"]*"', points))
+        if len(shared) != 1 or points.count("<use ") != points.count(" style="):
+            return match[0]
+        (look,) = shared
+        return f"<g{match[1]}{look}>\n{points.replace(look, '')}</g>"
+
     text = re.sub(r" *\n *", "\n", text)  # no text element could need them: text is outlines
+    text = re.sub(r'<g((?: clip-path="[^"]*")?)>\n((?:<use [^>]*>\n)+)</g>', once, text)
     return re.sub(r' (?:d|x|y|x1|y1|x2|y2)="[^"]*"', rounded, text)
 
 
