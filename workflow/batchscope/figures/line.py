@@ -91,9 +91,10 @@ def found(frame: pandas.DataFrame) -> str:
         ]
         of = f" ({label})" if label else ""
         count = words.seeds((finished["seed"].nunique(), rows["seed"].nunique()))
+        at = wording.tick(between.idxmax())
         return (
             f"Along the line{of} the mean training loss was {ends[0]} and {ends[1]}, and at most "
-            f"{wording.number(between.max())} between them (α = {between.idxmax():g}; {count})."
+            f"{wording.number(between.max())} between them (α = {at}; {count})."
             f"{_beyond(mean.dropna(), rows)}"
         )
     return ""
@@ -106,7 +107,7 @@ def _beyond(mean: pandas.Series, rows: pandas.DataFrame) -> str:
         outer = mean.index[-1 if at else 0]
         if (outer > 1 if at else outer < 0) and at in mean.index:
             values = f"from {wording.number(mean[at])} to {wording.number(mean[outer])}"
-            told.append(f"{values} past {_end_name(rows, column)} (α = {outer:g})")
+            told.append(f"{values} past {_end_name(rows, column)} (α = {wording.tick(outer)})")
     return f" Beyond its ends it went {wording.listed(told)}." if told else ""
 
 
@@ -138,6 +139,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, column: str) -> None:
     if finished.empty:
         canvas.empty(axes)
         return
+    factor = rows["factor"].iloc[0]  # in which a pair differs
     for split in _SPLITS:
         table = finished[finished["split"] == split].pivot_table(
             column, "alpha", "seed", dropna=False
@@ -145,7 +147,7 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, column: str) -> None:
         if table.size:
             lines = _draw_split(axes, table, _style(split))
             for seed, drawn in zip(table.columns, lines, strict=False):
-                of_pair = finished[finished["seed"] == seed].drop(columns=rows["factor"].iloc[0])
+                of_pair = finished[finished["seed"] == seed].drop(columns=factor, errors="ignore")
                 marks.line(drawn, of_pair)
     _mark_ends(axes, rows)
     axes.set_ylabel("loss (nats)" if column == "loss" else "accuracy (%)")

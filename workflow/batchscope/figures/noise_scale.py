@@ -86,7 +86,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.set_ylim(low, high)
         canvas.few_log_labels(axes.yaxis, high / low)
         _epoch_axis(axes, epochs)
-        axes.set_title(group.label or "Gradient noise scale")
+        axes.set_title(wording.capital(group.label) or "Gradient noise scale")
         own = [size for size in sizes if (group.frame["batch_size"] == size).any()]
         _draw_panel(axes, {size: found[size] for size in own}, styles, low)
     for axes in list(grid.flat)[len(groups) :]:

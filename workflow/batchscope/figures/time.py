@@ -53,13 +53,17 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
     told, times = [], []
+    chosen = outcome_answers.epochs_chosen(frame)
     if frame[_EPOCH.column].notna().any():
-        times.append(words.sentence(frame, _EPOCH.column, "Mean time per epoch", _SECONDS))
-    if not outcome_answers.epochs_chosen(frame):
+        # Once for all learning rates and whatever else no step's time depends on.
+        each = run_series.timed_factors(frame).drop(columns=[_STOP.column, _TOTAL.column])
+        each = each.drop_duplicates()
+        times.append(words.sentence(each, _EPOCH.column, "Mean time per epoch", _SECONDS))
+    if not chosen:
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
-        seconds = wording.Unit(" s")
-        told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", seconds))
+        whole = run_series.timed_factors(frame, "epochs").drop_duplicates() if chosen else frame
+        told.append(words.sentence(whole, _TOTAL.column, "Mean total training time", _SECONDS))
     if told:
         told.append(_bounds_note(frame))
     return " ".join(filter(None, (*times, *told, _logical_note(frame))))

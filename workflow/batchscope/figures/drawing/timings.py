@@ -332,10 +332,13 @@ def noise_note(groups: list[run_series.Series]) -> str:
 
 
 def start(label: str) -> str:
-    """Returns a series' label before a sentence about it; empty for one alone."""
-    if not label:
-        return ""
-    return f"{label if label.startswith('tf.') else wording.capital(label)}: "
+    """Returns a series' label before what is said of it; empty for one alone."""
+    return f"{wording.capital(label)}: " if label else ""
+
+
+def led(label: str, text: str) -> str:
+    """Returns sentences about a series, led by its label where it is not alone."""
+    return start(label) + (wording.lower(text) if label else text)
 
 
 def rate(value: float) -> str:
