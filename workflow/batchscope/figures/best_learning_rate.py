@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ _ARROWS = {
     best_learning_rates.HIGH: ("↑", 9),
 }  # and its offset in points
 _MOST_SERIES = 4  # described below the figure
-_NOTE_WIDTH = 175  # characters
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -76,8 +74,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     canvas.legend(figure, [*handles, *lines], [*labels, *rules.values()])
     notes = [learning_rate.NO_CHOICE]
     if best_learning_rates.several(frame):
-        told = [*_exponent_notes(groups, best), *_edge_notes(groups, best)]
-        notes = [line for note in told for line in textwrap.wrap(note, _NOTE_WIDTH)]
+        notes = [*_exponent_notes(groups, best), *_edge_notes(groups, best)]
     canvas.notes(figure, frame, *notes)
     return figure
 

@@ -25,6 +25,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
     Over another axis than epochs the rows of both batch sizes lie apart, and there is no ratio.
     """
+    frame = against_epoch.with_shared_seconds(frame, "epoch")
     along = against_epoch.along(frame)
     by_epoch = along == "epoch"
     groups = run_series.series(frame)

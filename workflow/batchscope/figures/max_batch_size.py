@@ -82,7 +82,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for axes in grid.flat[len(shown) :]:
         axes.remove()
     _legend(figure, pandas.concat([group.frame for group in shown]))
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         _peak_note(frame),

@@ -84,7 +84,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     left.set(title="Time per step", ylabel="time per step (ms)")
     fixed.set(title="Fixed cost per step", xlabel="a (ms)")
     per_image.set(title="Cost per example", xlabel="b (ms)")
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         "Left: points are medians of timed blocks, bars quartiles of these blocks (of the jobs "

@@ -73,7 +73,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     if len(groups) > 1 or limits:
         entries = [*zip(handles, labels, strict=True), *limits]
         canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         "Points: medians of timed blocks, bars quartiles of these blocks; of the jobs where these "

@@ -40,6 +40,7 @@ LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 _SHORT = {"diverged": "div.", "out_of_memory": "mem.", "off_target": "off t.", "missing": "miss."}
 FAILED_WORDS = {**_SHORT, **absence.WORDS}
 FAILED_COLOUR = "#8B0000"
+_LETTERS_PER_INCH = 15.5  # of a note
 _LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
 
 
@@ -406,8 +407,17 @@ def grow(figure: Figure, inches: float) -> None:
 
 
 def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
-    """Writes below a figure what failed and what else a reader must know."""
-    found = [note for note in (*others, coupled_note(frame), failure_note(frame)) if note]
+    """Writes below a figure what failed and what else a reader must know.
+
+    Notes are broken where the figure ends.
+    """
+    write(figure, *others, coupled_note(frame), failure_note(frame))
+
+
+def write(figure: Figure, *lines: str) -> None:
+    """Writes lines below a figure, broken where it ends."""
+    width = int(figure.get_size_inches()[0] * _LETTERS_PER_INCH)
+    found = [part for line in lines for part in textwrap.wrap(line, width)]
     if found:
         grow(figure, 0.1 + 0.14 * len(found))
         figure.supxlabel("\n".join(found), fontsize=8, color="#333333", x=0.01, ha="left")
