@@ -94,7 +94,9 @@ def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
     question = "Which batch size ends at a sharper minimum?"
     assert experiment_answer.relevant(question, [loss, sharp, size], named=False) == [sharp]
     assert experiment_answer.relevant(question, [loss, size], named=False) == [loss, size]
-    assert experiment_answer.relevant(question, [loss, sharp], named=True) == [loss, sharp]
+    # Of those that are named too, the one that is asked for comes first.
+    assert experiment_answer.relevant(question, [loss, sharp], named=True) == [sharp, loss]
+    assert experiment_answer.relevant("What?", [loss, sharp], named=True) == [loss, sharp]
 
 
 def test_too_few_seeds_are_told_with_what_was_measured():

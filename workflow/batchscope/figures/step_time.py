@@ -308,7 +308,12 @@ def _cost_scale(axes: Axes, shown: np.ndarray, values: np.ndarray) -> None:
         # Linear around zero, up to the least cost: one large cost would squeeze all others there.
         axes.set_xscale("symlog", linthresh=small.min(), linscale=0.6)
         powers = [sign * 10.0**power for sign in (-1, 1) for power in range(-6, 7)]
-        beyond = [end for end in powers if low <= end <= high and abs(end) >= small.min()]
+        threes = [3 * power for power in powers]
+        beyond, more = (
+            [end for end in ends if low <= end <= high and abs(end) >= small.min()]
+            for ends in (powers, threes)
+        )
+        beyond += more if len(beyond) < 2 else []
         axes.set_xticks(sorted([0.0, *beyond]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
         axes.xaxis.set_minor_locator(NullLocator())

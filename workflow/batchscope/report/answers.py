@@ -68,13 +68,20 @@ def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[s
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
         said, words = answer.verdict, wording.lower(answer.outcome.label)
         if _resolved(answer):
-            said, words = _GROWS, f"{words} {answer.outcome.direction}"
+            said, words = _GROWS, f"{words} {_does(answer.outcome)}"
         against = answer.verdict.endswith(outcome_answers.AGAINST)
         told = slope(answer) if _resolved(answer) or against else ""
         if beside := "; ".join(filter(None, [answer.series, told])):
             words += f" ({beside})"
         lines.setdefault(", ".join(filter(None, [said, answer.held])), []).append(words)
     return lines
+
+
+def _does(outcome: Outcome) -> str:
+    """Returns what an outcome does, of several as of one: `epochs ... rise`, `loss ... rises`."""
+    noun = outcome.label.split()[0]
+    several = noun.endswith("s") and not noun.endswith("ss")
+    return outcome.direction.removesuffix("s") if several else outcome.direction
 
 
 def _resolved(answer: Answer) -> bool:

@@ -27,7 +27,7 @@ _ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z0-9]|tf\.)")
 
 
 def relevant(question: str, figures: Sequence[Figure], named: bool) -> list[Figure]:
-    """Returns the figures that an answer is about.
+    """Returns the figures that an answer is about, those first whose names it asks for most.
 
     Args:
         question: The experiment's question.
@@ -35,12 +35,13 @@ def relevant(question: str, figures: Sequence[Figure], named: bool) -> list[Figu
         named: Whether it names them.
     """
     words = {stem for word in _WORD.findall(question.lower()) if (stem := word[:_STEM])}
-    of_words = [
-        figure
-        for figure in figures
-        if words & {word[:_STEM] for word in _WORD.findall(figure.title.lower())} - _COMMON
-    ]
-    return list(figures) if named or not of_words else of_words
+
+    def hits(figure: Figure) -> int:
+        title = {word[:_STEM] for word in _WORD.findall(figure.title.lower())}
+        return len(words & title - _COMMON)
+
+    ordered = sorted(figures, key=hits, reverse=True)
+    return ordered if named else [figure for figure in ordered if hits(figure)] or ordered
 
 
 def asked(found: list[Answer], figures: Sequence[Figure]) -> list[Answer]:

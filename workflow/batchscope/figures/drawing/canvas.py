@@ -430,7 +430,7 @@ def coupled_note(frame: pandas.DataFrame) -> str:
         words = [wording.shortest(v) if not isinstance(v, str) else v for v in values]
         listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
         parts.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
-    return "Along the batch sizes: " + "; ".join(parts) + "." if parts else ""
+    return f"With the batch size changes: {'; '.join(parts)}." if parts else ""
 
 
 def failure_note(frame: pandas.DataFrame) -> str:
