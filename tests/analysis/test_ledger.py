@@ -261,6 +261,12 @@ def test_what_is_not_here_is_named(status, requires, missing):
     assert (row["verdict"], row["missing"]) == ("cannot be tested here", missing)
 
 
+def test_replicas_need_several_gpus():
+    sides = {"of": {"replicas": (2,)}, "to": {"replicas": (1,)}}
+    several = claim("one", test("comparison", low=0.0, **sides), requires="gpu")
+    assert judged(runs(falling), several)["missing"]["one"] == "several GPUs"
+
+
 def test_a_second_machine_is_asked_for_by_name_alone():
     frame = runs(falling)
     both = pandas.concat([frame, frame.assign(machine="cluster", test_accuracy=0.1)])

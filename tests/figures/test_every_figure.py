@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 from PIL import Image
+from test_marks import OF_SERIES
 
 import synthetic
 from batchscope import figures
@@ -70,6 +71,7 @@ def test_the_files_are_sound(drawn, name):
     assert len(text) < most.get(name, 150_000)
     assert "<text" not in text  # outlines: the same wherever it is opened
     assert "<image" not in text
+    assert name in OF_SERIES or " data-run=" in text
     with Image.open(drawn / f"{name}.png") as image:
         assert image.width > 700
         assert np.asarray(image.convert("L")).std() > 5

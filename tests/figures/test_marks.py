@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import re
 
 import numpy as np
 import pandas
+import pytest
+from test_figures import NAMES, RATES, tables_of
 
+import synthetic
+from batchscope import figures
 from batchscope.figures.drawing import canvas, marks
+from batchscope.report import runs_table
+from batchscope.report.figure_view import Finder
 
+# Figures without a point or a line of a single finished run.
+OF_SERIES = (
+    *("progress", "training_time", "gradient_alignment"),
+    *("verdict_matrix", "batch_size_limits", "advice"),
+)
+OF_PAIRS = ("line", "epoch_distance")  # whose marks are of both runs of a seed
 ROWS = pandas.DataFrame(
     {
         "learning_rate": [0.1, 1e-5],
@@ -67,3 +80,29 @@ def test_a_line_is_of_one_run_and_series_and_legend_have_one_number():
 def test_factors_read_as_in_names():
     told = {"method": "a b", "x": np.int64(3), "nesterov": True, "device": None, "y": float("nan")}
     assert marks.key(told) == "method=a_b x=3 nesterov=true"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Tables of trainings that all finished, and what finds their runs as a page does."""
+    folder = tmp_path_factory.mktemp("made")
+    runs = synthetic.grid([16, 32, 64], range(3), RATES)
+    tables = tables_of(folder, runs)
+    planned = synthetic.study(runs)
+    with (tables / "runs.csv").open() as file:
+        rows = runs_table.complete(
+            planned, dict.fromkeys(planned.experiments, [*csv.DictReader(file)])
+        )
+    (found,) = rows.values()
+    return figures.read(tables), Finder(found, range(len(found)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_that_draws_runs_says_which(made, name):
+    tables, find = made
+    figure = figures.FIGURES[name]
+    drawn = vars(figure.draw(figure.select(tables))).get("batchscope_marks", {})
+    found = [find(run) for mark in drawn.values() for run, _ in mark.runs]
+    assert bool(found) == (name not in OF_SERIES)
+    assert None not in found
+    assert name in OF_PAIRS or all(number is not None for number, _ in found)

@@ -13,10 +13,14 @@ NOISE_TABLES = ("runs", "at_epochs")
 
 
 def noise_lines(drawing, size):
-    """Returns x and y of the full and of the hollow marks of one batch size's colour."""
+    """Returns x and y of the full and of the hollow marks of one batch size's colour.
+
+    Small ones, of single runs, apart.
+    """
     lines = drawing.axes[0].lines
     colour = next(line.get_color() for line in lines if list(line.get_ydata()) == [size, size])
     marks = [line for line in lines if line.get_color() == colour and line.get_marker() != "None"]
+    marks = [line for line in marks if line.get_markersize() > 3]
     hollow = [line for line in marks if line.get_markerfacecolor() == "white"]
     return tuple(
         [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in found]

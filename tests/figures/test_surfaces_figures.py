@@ -211,8 +211,8 @@ def test_what_was_found_on_a_line():
     assert f"at most {wording.number(mean[0.625])} between them (α = 0.625; 3 of 3 seeds)" in found
     at = {alpha: wording.number(mean[alpha]) for alpha in (-1.0, 0.0, 1.0, 2.0)}
     assert found.endswith(
-        f"Beyond its ends it went from {at[0]} to {at[-1]} past batch size 32 (α = -1) and from "
-        f"{at[1]} to {at[2]} past batch size 256 (α = 2)."
+        f"Beyond its ends it went from {at[0]} to {at[-1]} past batch size 32 "
+        f"(α = \N{MINUS SIGN}1) and from {at[1]} to {at[2]} past batch size 256 (α = 2)."
     )
     within = frame[frame["alpha"].between(0, 1)]
     assert "Beyond" not in line.found(within)
@@ -409,16 +409,16 @@ def test_a_ratio_is_paired_by_seed():
         ]
     )
     assert words.ratio(frame, "sharpness_full_0.001") == (
-        "a ratio (256 to 32) of 2 (geometric mean of 3 pairs, 95 % interval 2 to 2)"
+        "a factor of 2 (geometric mean of 3 pairs, 95 % interval 2 to 2)"
     )
     assert words.ratio(frame[frame["seed"] == 0], "sharpness_full_0.001") == (
-        "a ratio (256 to 32) of 2 (geometric mean of 1 pair)"
+        "a factor of 2 (geometric mean of 1 pair)"
     )
     assert words.ratio(frame[frame["batch_size"] == 32], "sharpness_full_0.001") == ""
     found = figures.FIGURES["sharpness"].found(frame)
     assert found == (
         "Mean sharpness in the full space (ε = 0.001) was 2.3 at batch size 32 and 4.7 at 256 "
-        "(3 of 3 seeds), a ratio (256 to 32) of 2 (geometric mean of 3 pairs, "
+        "(3 of 3 seeds), a factor of 2 (geometric mean of 3 pairs, "
         "95 % interval 2 to 2)."
     )
 

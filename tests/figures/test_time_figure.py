@@ -3,6 +3,7 @@
 import pandas
 
 from batchscope import figures
+from drawing import note
 
 
 def test_trainings_that_nothing_stopped_are_lower_bounds():
@@ -23,14 +24,14 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         }
     )
     time = figures.FIGURES["time"]
-    note = "1 of 2 runs at batch size 256 ran to the last epoch that they may; their times and the"
+    told = "1 of 2 runs at batch size 256 ran to the last epoch that they may; their times and the"
     assert time.found(frame).endswith(
         "Mean number of epochs until it stopped was 35 at batch size 32 and 80 at 256 (2 of 2 "
         "seeds). Mean total training time was 70 s at batch size 32 and 80 s at 256 (2 of 2 "
-        f"seeds). {note} means are lower bounds."
+        f"seeds). {told} means are lower bounds."
     )
     drawing = time.draw(frame)
-    assert f"{note} means are lower bounds (hollow, with an arrow)." in drawing.get_supxlabel()
+    assert f"{told} means are lower bounds (hollow, with an arrow)." in note(drawing)
     hollow = [
         [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
         for axes in drawing.axes
@@ -45,7 +46,7 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         if line.get_markerfacecolor() == "white"
     ]
     assert points == [[60.0, 80.0, 60.0, 100.0]]
-    assert "lower bounds (hollow, with an arrow)" in every.get_supxlabel()
+    assert "lower bounds (hollow, with an arrow)" in note(every)
     assert "lower bounds" in time.found(frame.assign(epochs_run=100))
     chosen = time.draw(frame.assign(epochs_run=100, patience=0))
     assert "none stopped early" in chosen.get_supxlabel()
@@ -78,7 +79,9 @@ def test_times_of_logical_devices_are_marked():
     time = figures.FIGURES["time"]
     told = "Mean time per epoch was 12.4 s at batch size 32 and 7.7 s at 256 (1 of 1 seed)."
     assert time.found(frame) == f"{told} {mark}"
-    assert mark in time.draw(frame).get_supxlabel()
+    drawing = time.draw(frame)  # of one epoch, which is all that was timed
+    assert mark in note(drawing) and "none stopped" not in note(drawing)
+    assert [axes.get_title("left") for axes in drawing.axes] == ["Time per epoch"]
     assert mark not in time.found(frame.assign(device="gpu"))
     two = pandas.concat([frame.assign(device="gpu"), frame.assign(replicas=1, train_seconds=1.0)])
     two.loc[two["replicas"] == 1, "seconds_per_epoch"] += 10

@@ -10,6 +10,7 @@ import pytest
 
 import made_trainings
 from batchscope import figures
+from batchscope.analysis import critical_batch_size as fits
 from batchscope.analysis import ratio_intervals, run_series, to_target_tables
 from batchscope.analysis.updates_to_target import Target
 from batchscope.figures import critical_batch_size
@@ -68,7 +69,24 @@ def test_the_curve_and_the_critical_batch_size():
     told = texts(CRITICAL.draw(frame))
     assert any("0.2 at 8, 16, 32, 64 and 128." in text for text in told)
     assert any("Not chosen, as a run diverged: 0.8 at 8," in text for text in told)
-    assert "perfect scaling" in told
+    # It begins below the smallest batch size here: what is not shaded has no entry.
+    assert "perfect scaling" not in told and "maximal data parallelism" not in told
+
+
+def test_regimes_in_the_panel_are_shaded_and_in_the_legend():
+    with canvas.style():
+        _, grid = canvas.panels(1, 1)
+    (axes,) = grid.flat
+    nothing = ((0.0, 0.0), (0.0, 0.0))
+    fit = fits.CriticalBatchSize(5, 1.0, 40.0, 40.0, 30.0, 50.0, False, 0.0, "", nothing, 3)
+    for ends, expected in (
+        ((3, 7), set()),
+        ((1, 7), {fits.PERFECT}),
+        ((1, 10), {fits.PERFECT, fits.MAXIMAL}),
+        ((math.log2(40 / 9) - 0.01, 7), set()),  # a sliver
+    ):
+        axes.set_xlim(*ends)
+        assert to_target.shade(axes, fit) == expected
 
 
 def test_it_is_told_in_words():

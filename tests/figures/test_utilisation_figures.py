@@ -432,7 +432,7 @@ def test_every_search_has_its_own_limit_and_loops_repeat_it():
     limits = frame.groupby("machine")["memory_limit_mb"].unique()
     assert limits["local"].tolist() == [1000] and limits["cluster"].tolist() == [5000]
     drawing, _ = drawn("max_batch_size", tables(**rows))
-    assert titles(drawing) == ["local", "cluster"]
+    assert titles(drawing) == ["Local", "Cluster"]
     assert shown(drawing.axes[1], [0, 1], [5000, 5000])
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import zlib
 
+import pytest
+
 import synthetic
 from batchscope.analysis.advice_words import Card
 from batchscope.report import content, experiment_answer, figure_view
+from batchscope.study.plan import Experiment
 
 ROWS = [
     {"run": "a", "batch_size": "8", "learning_rate": "0.1", "seed": "0"},
@@ -59,12 +62,41 @@ def test_an_answer_is_about_what_the_figures_show():
     assert both[0][0] == "As the batch size grows" and both[1][1] == "An epoch takes 2 s."
 
 
+def test_what_belongs_to_an_answer_has_its_place_in_it():
+    shown = [content.Figure(name, "", found=f"{name}.") for name in ("A", "B", "C")]
+    told = experiment_answer.sentences([], shown, more=["On 2 GPUs.", "Not on 4."])
+    assert [text for _, text in told] == ["A.", "On 2 GPUs.", "Not on 4."]
+
+
+def test_a_sentence_may_begin_with_a_name():
+    text = "Eager: it cost 2 ms. tf.function: it cost 1 ms."
+    assert experiment_answer.first(text) == ("Eager: it cost 2 ms.", "tf.function: it cost 1 ms.")
+
+
+@pytest.mark.parametrize(
+    ("name", "finding", "told"),
+    [
+        ("best_losses", "Mean best validation loss was 3.", True),
+        ("best_losses", "Mean best training loss was 2.", False),  # no slope is of it
+        ("accuracy_by_epochs", "Mean best validation loss after 1 epoch was 3.", False),
+        ("best_losses", "Mean best validation loss was 3 [2, 4].", False),
+    ],
+)
+def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, told):
+    said = synthetic.answer("rises", (0.5, 0.4, 0.6), "Best validation loss")
+    figure = content.Figure("F", "", name=name, found=finding, columns=(said.outcome.column,))
+    shown = figure_view.build(1, figure, Experiment("e", "", "", vary={}), [], ROWS, [said], str)
+    assert shown["finding"].endswith(" per doubling.") == told
+
+
 def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
     loss, sharp, size = (content.Figure(title, "") for title in ("Losses", "Sharpness", "Batch"))
     question = "Which batch size ends at a sharper minimum?"
     assert experiment_answer.relevant(question, [loss, sharp, size], named=False) == [sharp]
     assert experiment_answer.relevant(question, [loss, size], named=False) == [loss, size]
-    assert experiment_answer.relevant(question, [loss, sharp], named=True) == [loss, sharp]
+    # Of those that are named too, the one that is asked for comes first.
+    assert experiment_answer.relevant(question, [loss, sharp], named=True) == [sharp, loss]
+    assert experiment_answer.relevant("What?", [loss, sharp], named=True) == [loss, sharp]
 
 
 def test_too_few_seeds_are_told_with_what_was_measured():

@@ -158,17 +158,21 @@ def test_verdicts_become_headlines():
         unresolved[0],
         answer("Distance", "falls", "falls"),
         answer("Loss", "rises", series="adam"),
+        answer("Epochs until it stopped", "rises"),
         answer("Width", "rises, against what was stated", "falls"),
         answer("Accuracy", "not enough seeds (3 of 6)"),
     ]
-    assert answers.in_short(given) == "as the batch size grows, distance falls; adam: loss rises"
+    assert answers.in_short(given) == (
+        "as the batch size grows, distance falls; loss rises (adam); epochs until it stopped rise"
+    )
     assert answers.in_short(unresolved) == "not resolved for 2 outcomes"
     assert answers.in_short([answer("Time", "one batch size")]) == ""
     assert answers.headlines(given) == [
         (
             "As the batch size grows",
             "distance falls (50 [40, 60] points per doubling); "
-            "adam: loss rises (50 [40, 60] points per doubling).",
+            "loss rises (adam; 50 [40, 60] points per doubling); "
+            "epochs until it stopped rise (50 [40, 60] points per doubling).",
         ),
         ("Not resolved", "gap."),
         ("Rises, against what was stated", "width (50 [40, 60] points per doubling)."),

@@ -232,8 +232,8 @@ def duration(seconds: float) -> str:
 
 
 def capital(text: str) -> str:
-    """Returns a text with a capital first letter."""
-    return text[:1].upper() + text[1:]
+    """Returns a text with a capital first letter, unless it is a name such as tf.function."""
+    return text if text.startswith("tf.") else text[:1].upper() + text[1:]
 
 
 def lower(text: str) -> str:

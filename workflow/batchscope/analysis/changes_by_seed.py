@@ -19,8 +19,7 @@ def doublings(rows: pandas.DataFrame, parts: Sequence[str], whole: str) -> panda
         parts: Columns of positive outcomes.
     """
     finished = rows[(rows["status"] == records.FINISHED) & (rows[parts] > 0).all(axis=1)]
-    columns = ["batch_size", "seed", *parts]
-    logs = finished[columns].astype(dict.fromkeys(parts, float))
+    logs = finished.astype(dict.fromkeys(parts, float))
     if logs.empty:
         return logs.assign(**{whole: []})
     logs[parts] = np.log2(logs[parts])

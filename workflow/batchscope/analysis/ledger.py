@@ -25,7 +25,7 @@ from batchscope.analysis import (
 from batchscope.analysis.claim_tests import Found
 from batchscope.catalogue import columns, outcomes
 from batchscope.host import absence
-from batchscope.study.claims import GPU, MACHINE, Claim, seeds_needed
+from batchscope.study.claims import GPU, MACHINE, Claim, Test, seeds_needed
 
 HELD, NOT_HELD, NOT_RESOLVED = "held", "not held", "not resolved"
 UNTESTED = "cannot be tested here"
@@ -118,7 +118,7 @@ def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
     rows = claim_cells.rows(frame, test)
     statuses = set(rows["status"]) if "status" in rows else set()
     if claim.requires == GPU or absence.NO_GPU in statuses:
-        return "a GPU"
+        return "several GPUs" if _of_replicas(test) else "a GPU"
     if absence.NO_CORES in statuses:
         return "as many cores as threads"
     if absence.NOT_INSTALLED in statuses:
@@ -132,6 +132,10 @@ def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
         return f"cells that {test.experiment} does not have"
     lacking = f": {found.deciding}" if found.deciding else ""
     return f"a finished run with a value in every cell{lacking}"
+
+
+def _of_replicas(test: Test) -> bool:
+    return any("replicas" in cells for cells in test.selections())
 
 
 def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:

@@ -95,6 +95,12 @@ def factor_columns(frame: pandas.DataFrame) -> list[str]:
     return [*known, *filter(own_columns.is_own, frame.columns)]
 
 
+def timed_factors(frame: pandas.DataFrame, *more: str) -> pandas.DataFrame:
+    """Returns a frame without the factors that no step's time depends on, and `more` of them."""
+    kept = {*run_factors.TIMING_FACTORS, "seed", *more}
+    return frame[[name for name in frame if name in kept or name not in run_factors.FACTORS]]
+
+
 def varying(frame: pandas.DataFrame) -> list[str]:
     """Returns the factors with more than one value, batch size and seed apart."""
     return [name for name in factor_columns(frame) if frame[name].nunique(dropna=False) > 1]

@@ -18,6 +18,7 @@ from batchscope.analysis import paired_tests
 from batchscope.analysis.step_cost import LEVEL, NAN, medians_of, weighted_line
 
 STAIRS = (8, 16, 32)  # examples
+UNABLE = f"Not resolved: these batch sizes cannot show stairs of {wording.listed(STAIRS)} examples."
 LEAST_LEVELS = 3  # two levels are one jump, which shows no period
 LEAST_TREADS = 2  # levels of two batch sizes or more: with fewer, stairs are a kink
 FINEST = 1e-6  # relative residual below which no timing means anything
@@ -116,7 +117,7 @@ def _compared(line_residual: float, found: list[Stairs], adjusted: list[float]) 
 def verdict(found: Comparison) -> str:
     """Returns one sentence about the stairs, with its numbers."""
     if found.best is None:
-        return f"Not resolved: these batch sizes cannot show stairs of {_words(STAIRS)} examples."
+        return UNABLE
     line = f"a straight line ({wording.percent(found.line_residual, 2)} residual)"
     if found.winner == "line":
         return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,7 +28,6 @@ _PANELS = [
 
 
 _NOTE = "Broad pale bars: 95 % binomial error of an accuracy counted on so many examples."
-_NOTE_WIDTH = 105  # letters in a line below two panels
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -86,8 +84,7 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
     labels = [group.label for group in groups]
     entries = as_published.entries(list(zip(handles, labels, strict=True)), others, looks)
     canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
-    told = textwrap.wrap(as_published.note(theirs), _NOTE_WIDTH)
-    canvas.notes(figure, own, _NOTE, *told, canvas.cut_note(figure))
+    canvas.notes(figure, own, _NOTE, as_published.note(theirs), canvas.cut_note(figure))
     return figure
 
 

@@ -101,7 +101,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     ends = _ends(frame, tried)
     for axes, each, labels in zip(grid, shown, rows, strict=False):
         _draw_series(axes, each.frame, labels, ends)
-        axes.set_title(each.label or "Which batch sizes to use")
+        axes.set_title(wording.capital(each.label) or "Which batch sizes to use")
     if not series:
         grid[0].set_title("Which batch sizes to use")
         canvas.empty(grid[0], str(frame["label"].iloc[0]))

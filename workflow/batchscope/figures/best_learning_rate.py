@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from batchscope import wording
 from batchscope.analysis import best_learning_rates, run_series
 from batchscope.analysis.best_learning_rates import CHOSEN_ON, Choice, Exponent
 from batchscope.figures import Tables, learning_rate
-from batchscope.figures.drawing import against_batch_size, canvas
+from batchscope.figures.drawing import against_batch_size, canvas, marks
 from batchscope.figures.drawing.against_batch_size import Panel
 
 _PANELS = [
@@ -30,7 +29,6 @@ _ARROWS = {
     best_learning_rates.HIGH: ("↑", 9),
 }  # and its offset in points
 _MOST_SERIES = 4  # described below the figure
-_NOTE_WIDTH = 175  # characters
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -57,7 +55,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     best = [best_learning_rates.choices(group.frame) for group in groups]
     sizes = sorted(frame["batch_size"].unique().tolist())
     reported = frame[frame["chosen"].astype(bool)]
-    handles = _draw_rates(grid[0, 0], frame, best, sizes)
+    rates = frame.assign(effective_learning_rate=best_learning_rates.effective(frame))
+    tried = [rates.loc[group.frame.index] for group in groups]
+    handles = _draw_rates(grid[0, 0], tried, best, sizes)
     canvas.lift_title(grid[0, 0], reported)
     for axes, panel in zip(grid[0, 1:], _PANELS, strict=True):
         parts = [
@@ -74,8 +74,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     canvas.legend(figure, [*handles, *lines], [*labels, *rules.values()])
     notes = [learning_rate.NO_CHOICE]
     if best_learning_rates.several(frame):
-        told = [*_exponent_notes(groups, best), *_edge_notes(groups, best)]
-        notes = [line for note in told for line in textwrap.wrap(note, _NOTE_WIDTH)]
+        notes = [*_exponent_notes(groups, best), *_edge_notes(groups, best)]
     canvas.notes(figure, frame, *notes)
     return figure
 
@@ -141,16 +140,23 @@ def exponent_words(fit: Exponent) -> str:
 
 
 def _draw_rates(
-    axes: Axes, frame: pandas.DataFrame, best: list[list[Choice]], sizes: list[int]
+    axes: Axes, tried: list[pandas.DataFrame], best: list[list[Choice]], sizes: list[int]
 ) -> list:
-    """Draws best rates of seeds and means, fits and rules; returns a handle per series."""
+    """Draws best rates of seeds and means, fits and rules; returns a handle per series.
+
+    Args:
+        axes: The panel.
+        tried: The runs of each series, with their effective rates.
+        best: The best rates of each series.
+        sizes: All batch sizes.
+    """
     handles = []
     rates = sorted({rate for choices in best for choice in choices for rate in choice.rates})
     _draw_rules(axes, [choice for choice in best[0] if choice.runs])
-    for index, choices in enumerate(best):
+    for index, (rows, choices) in enumerate(zip(tried, best, strict=True)):
         style = canvas.line_style(index)
         offset = against_batch_size.dodge(index, len(best), sizes)
-        _draw_seeds(axes, choices, style, offset, canvas.spacing(sizes) / len(best))
+        _draw_seeds(axes, rows, choices, style, offset, canvas.spacing(sizes) / len(best))
         _draw_fit(axes, [choice for choice in choices if choice.runs], style)
         handles.append(_draw_choices(axes, choices, style, offset, max(4.0, 8.0 - len(best))))
     if not any(choice.runs for choices in best for choice in choices):
@@ -167,15 +173,23 @@ def _draw_rates(
 
 
 def _draw_seeds(
-    axes: Axes, choices: list[Choice], style: dict[str, Any], offset: float, room: float
+    axes: Axes,
+    rows: pandas.DataFrame,
+    choices: list[Choice],
+    style: dict[str, Any],
+    offset: float,
+    room: float,
 ) -> None:
     """Draws the rate that each seed alone would have chosen, to the right of the mean's."""
     for choice in choices:
-        seeds = list(choice.by_seed.values())
-        places = np.linspace(0.16, 0.36, len(seeds)) * room
-        axes.plot(
-            np.log2(choice.batch_size) + offset + places,
-            np.log2(seeds),
+        places = dict(
+            zip(choice.by_seed, np.linspace(0.16, 0.36, len(choice.by_seed)), strict=True)
+        )
+        chosen = rows["seed"].map(choice.by_seed) == rows["effective_learning_rate"]
+        runs = rows[chosen & (rows["batch_size"] == choice.batch_size)]
+        (points,) = axes.plot(
+            np.log2(choice.batch_size) + offset + room * runs["seed"].map(places),
+            np.log2(runs["effective_learning_rate"]),
             linestyle="none",
             marker=style["marker"],
             markersize=3,
@@ -184,6 +198,7 @@ def _draw_seeds(
             markeredgewidth=0,
             zorder=2,
         )
+        marks.points(points, runs, runs["effective_learning_rate"])
 
 
 def _draw_choices(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ _MOST_SERIES = 12
 _MOST_TOLD = 3  # series described in words
 _NOISE = {"start": "_start", "end": ""}  # place in the training -> how its columns end
 _MARKERS = {"start": "o", "end": "s"}
-_LETTERS = 15  # of a note, in an inch
 _NOISE_COLUMNS = [
     "noise_batch_size",
     *(f"noise_scale_{place}{end}" for place in _NOISE for end in ("", "_low", "_high")),
@@ -59,7 +57,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     panels = [
         to_target.Panel(
             scaling,
-            f"To {title(scaling)}" if not scaling.factors else title(scaling),
+            f"To {title(scaling)}" if not scaling.factors else wording.capital(title(scaling)),
             target_words.caption(scaling),
             "",
             tuple(_marks(row.iloc[0])),
@@ -67,7 +65,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         for scaling, row in zip(scalings, own, strict=True)
     ]
     figure = to_target.draw(panels, seconds=False)
-    notes(figure, _notes(frame, scalings))
+    canvas.write(figure, *_notes(frame, scalings))
     return figure
 
 
@@ -116,13 +114,6 @@ def title(scaling: Scaling) -> str:
     if scaling.target.column:
         what = f"{scaling.target.column.replace('_', ' ')} {wording.number(scaling.target.value)}"
     return ", ".join(filter(None, [run_series.describe(scaling.factors), what]))
-
-
-def notes(figure: Figure, found: Iterable[str]) -> None:
-    """Writes notes below a figure, in lines that fit its width."""
-    width = int(_LETTERS * figure.get_size_inches()[0])
-    lines = [line for note in found for line in textwrap.wrap(note, width)]
-    canvas.notes(figure, pandas.DataFrame({"status": []}), *lines)
 
 
 def whose(scaling: Scaling) -> str:

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from batchscope import wording
 from batchscope.analysis import changes_by_seed, intervals, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing import against_batch_size, canvas, marks, words
 
 # log distance = log updates + log mean norm + log straightness, for every run.
 _PARTS = {
@@ -133,10 +133,10 @@ def _draw_parts(axes: Axes, changes: pandas.DataFrame) -> None:
     for index, name in enumerate((*_PARTS, _WHOLE)):
         style = _style(name)
         offset = against_batch_size.dodge(index, len(_PARTS) + 1, sizes) / 2
-        points = others[["batch_size", name]].drop_duplicates()
-        axes.plot(
-            np.log2(points["batch_size"].astype(float)) + offset,
-            2 ** points[name],
+        factors = 2 ** others[name]
+        (points,) = axes.plot(
+            np.log2(others["batch_size"].astype(float)) + offset,
+            factors,
             linestyle="none",
             marker=style["marker"],
             markersize=3,
@@ -144,6 +144,7 @@ def _draw_parts(axes: Axes, changes: pandas.DataFrame) -> None:
             alpha=0.4,
             markeredgewidth=0,
         )
+        marks.points(points, others, factors)
         _draw_mean(axes, changes, name, np.exp2, offset)
     axes.axhline(1.0, color="#666666", linewidth=0.8, zorder=1)
     low, high = axes.get_ylim()

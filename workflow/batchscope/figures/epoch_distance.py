@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import changes_by_seed, intervals, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_epoch, canvas, words
+from batchscope.figures.drawing import against_epoch, canvas, marks, words
 
 _COLUMN = "epoch_distance"
 
@@ -25,6 +25,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
     Over another axis than epochs the rows of both batch sizes lie apart, and there is no ratio.
     """
+    frame = against_epoch.with_shared_seconds(frame, "epoch")
     along = against_epoch.along(frame)
     by_epoch = along == "epoch"
     groups = run_series.series(frame)
@@ -112,7 +113,9 @@ def _draw_ratio(axes: Axes, rows: pandas.DataFrame, points: int) -> None:
     )
     colour = canvas.COLOURS[0]
     if n.max() > 1:
-        axes.plot(epochs, ratios.to_numpy(float), color=colour, linewidth=0.5, alpha=0.35)
+        thin = {"color": colour, "linewidth": 0.5, "alpha": 0.35}
+        for seed, drawn in zip(ratios, axes.plot(epochs, ratios, **thin), strict=True):
+            marks.line(drawn, rows[rows["seed"] == seed].drop(columns="batch_size"))
         axes.fill_between(epochs, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.plot(epochs, mean, color=colour)
     axes.axhline(1.0, color="#666666", linewidth=0.8, linestyle=canvas.LINES[2], zorder=1)

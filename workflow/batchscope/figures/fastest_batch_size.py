@@ -46,7 +46,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.remove()
     canvas.legend(figure, *_handles(scalings))
     elsewhere = "machine" in frame and frame["machine"].eq(own_columns.ELSEWHERE).any()
-    critical_batch_size.notes(figure, _notes(every, scalings, elsewhere))
+    canvas.write(figure, *_notes(every, scalings, elsewhere))
     return figure
 
 
@@ -101,7 +101,7 @@ def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) 
 
 
 def _heading(scaling: Scaling) -> str:
-    title = critical_batch_size.title(scaling)
+    title = wording.capital(critical_batch_size.title(scaling))
     best = target_words.fastest(scaling)
     return f"{title}\n{best}" if best else title
 

@@ -123,7 +123,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     if others:
         entries = as_published.entries(entries, others, looks)
     canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
-    timings.notes(
+    canvas.write(
         figure,
         _subject_note(own),
         _measured_note(own),

@@ -20,6 +20,9 @@ _PANELS = [
 ]
 
 
+_LOSS = "Mean generalisation gap, test loss minus training loss,"
+
+
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns factors, status and all forms of the gap of every run."""
     return against_batch_size.select(tables.runs, [panel.column for panel in _PANELS])
@@ -37,7 +40,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean gaps of loss and accuracy, by batch size."""
     nats = wording.Unit(" nats")
-    loss = words.sentence(frame, "generalisation_gap", "Mean test loss minus training loss", nats)
+    loss = words.sentence(frame, "generalisation_gap", _LOSS, nats)
     accuracy = words.sentence(
         frame,
         "generalisation_gap_accuracy",

@@ -19,6 +19,7 @@ _PANELS = [
     Panel("hessian_top_eigenvalue", "Largest eigenvalue", "λ of the training loss's Hessian"),
     Panel("hessian_trace", "Trace", "trace of the Hessian"),
 ]
+_SMALL = 0.001  # share below which an error has no digits
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -62,6 +63,10 @@ def _own_error(
     )
 
 
+def _percent(share: float) -> str:
+    return wording.percent(share) if share >= _SMALL else f"below {wording.percent(_SMALL)}"
+
+
 def _error_note(frame: pandas.DataFrame) -> str:
     """Returns how large the values' own errors are, which intervals over seeds do not hold."""
     told = []
@@ -69,5 +74,5 @@ def _error_note(frame: pandas.DataFrame) -> str:
         share = frame[_error(panel.column)] / frame[panel.column].abs()
         share = share.replace([np.inf, -np.inf], np.nan).dropna()
         if len(share):
-            told.append(f"{panel.title.lower()} {wording.percent(float(share.median()))}")
+            told.append(f"{panel.title.lower()} {_percent(float(share.median()))}")
     return f"Median numerical error of single values: {', '.join(told)}." if told else ""

@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 from batchscope import wording
 from batchscope.analysis import landscape_rises, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 
 _MOST_COLUMNS = 4  # batch sizes beyond which the smallest and largest alone are shown
 _MOST_PANELS = 6  # beyond which one seed of each series is shown
@@ -199,7 +199,9 @@ def _draw_panel(
         allowed = tolerance * float(np.ptp(a))
         drawn.set_paths([simplified(path, allowed) for path in drawn.get_paths()])
     axes.plot(0, 0, marker="+", color="white", markersize=9, markeredgewidth=2.6, zorder=4)
-    axes.plot(0, 0, marker="+", color="black", markersize=8, markeredgewidth=1.1, zorder=5)
+    (foot,) = axes.plot(0, 0, marker="+", color="black", markersize=8, mew=1.1, zorder=5)
+    at_foot = points[(points["a"] == 0) & (points["b"] == 0)]
+    marks.points(foot, at_foot, at_foot["loss"])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=4, steps=(1, 2, 5, 10)))
     return lines

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from batchscope import wording
 from batchscope.analysis import intervals, landscape_rises, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 
 _PANELS = {"rise": "Rise, mean over directions", "loss": "Loss, every direction"}
 _LABELS = {"rise": "f(a) − f(0) (nats)", "loss": "f(a) (nats)"}
@@ -108,12 +108,15 @@ def _draw_panel(
 
 
 def _draw_directions(axes: Axes, rows: pandas.DataFrame, colour: str, points: int) -> None:
-    """Draws every direction of every run, as one line with gaps: less to write than many."""
-    parts = []
-    for _, line in rows.groupby(["seed", "index"]):
-        kept = line.sort_values("a").iloc[_thinned(len(line), points)]
-        parts += [kept[["a", "loss"]].to_numpy(float), [[np.nan, np.nan]]]
-    axes.plot(*np.concatenate(parts).T, color=colour, linewidth=0.4, alpha=0.35, zorder=1)
+    """Draws all directions of a run as one line with gaps: less to write than many."""
+    for _, run in rows.groupby("seed"):
+        parts = []
+        for _, line in run.groupby("index"):
+            kept = line.sort_values("a").iloc[_thinned(len(line), points)]
+            parts += [kept[["a", "loss"]].to_numpy(float), [[np.nan, np.nan]]]
+        style = {"color": colour, "linewidth": 0.4, "alpha": 0.35, "zorder": 1}
+        (drawn,) = axes.plot(*np.concatenate(parts).T, **style)
+        marks.line(drawn, run)
 
 
 def _thinned(length: int, points: int) -> np.ndarray:

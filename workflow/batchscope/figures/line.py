@@ -15,7 +15,7 @@ from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 
 _SPLITS = {"train": "training", "validation": "validation", "test": "test"}
 _OUTCOMES = {"loss": "Loss", "accuracy": "Accuracy"}
@@ -91,9 +91,10 @@ def found(frame: pandas.DataFrame) -> str:
         ]
         of = f" ({label})" if label else ""
         count = words.seeds((finished["seed"].nunique(), rows["seed"].nunique()))
+        at = wording.tick(between.idxmax())
         return (
             f"Along the line{of} the mean training loss was {ends[0]} and {ends[1]}, and at most "
-            f"{wording.number(between.max())} between them (α = {between.idxmax():g}; {count})."
+            f"{wording.number(between.max())} between them (α = {at}; {count})."
             f"{_beyond(mean.dropna(), rows)}"
         )
     return ""
@@ -106,7 +107,7 @@ def _beyond(mean: pandas.Series, rows: pandas.DataFrame) -> str:
         outer = mean.index[-1 if at else 0]
         if (outer > 1 if at else outer < 0) and at in mean.index:
             values = f"from {wording.number(mean[at])} to {wording.number(mean[outer])}"
-            told.append(f"{values} past {_end_name(rows, column)} (α = {outer:g})")
+            told.append(f"{values} past {_end_name(rows, column)} (α = {wording.tick(outer)})")
     return f" Beyond its ends it went {wording.listed(told)}." if told else ""
 
 
@@ -138,25 +139,30 @@ def _draw_panel(axes: Axes, rows: pandas.DataFrame, column: str) -> None:
     if finished.empty:
         canvas.empty(axes)
         return
+    factor = rows["factor"].iloc[0]  # in which a pair differs
     for split in _SPLITS:
         table = finished[finished["split"] == split].pivot_table(
             column, "alpha", "seed", dropna=False
         )
         if table.size:
-            _draw_split(axes, table, _style(split))
+            lines = _draw_split(axes, table, _style(split))
+            for seed, drawn in zip(table.columns, lines, strict=False):
+                of_pair = finished[finished["seed"] == seed].drop(columns=factor, errors="ignore")
+                marks.line(drawn, of_pair)
     _mark_ends(axes, rows)
     axes.set_ylabel("loss (nats)" if column == "loss" else "accuracy (%)")
 
 
-def _draw_split(axes: Axes, table: pandas.DataFrame, style: dict[str, Any]) -> None:
-    """Draws one split, from a table of positions by seeds."""
+def _draw_split(axes: Axes, table: pandas.DataFrame, style: dict[str, Any]) -> list[Line2D]:
+    """Draws one split, from a table of positions by seeds; returns the lines of the seeds."""
     alphas, values = table.index.to_numpy(float), table.to_numpy(float)
     values = np.where(np.isfinite(values), values, np.nan)
     mean, low, high, n = canvas.mean_intervals(axes, values)
-    if n.max() > 1:
-        axes.plot(alphas, values, linewidth=0.5, alpha=0.4, **style)
-        axes.fill_between(alphas, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    axes.plot(alphas, mean, zorder=3, **style)
+    whole = axes.plot(alphas, mean, zorder=3, **style)
+    if n.max() < 2:
+        return whole
+    axes.fill_between(alphas, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    return axes.plot(alphas, values, linewidth=0.5, alpha=0.4, **style)
 
 
 def _mark_ends(axes: Axes, rows: pandas.DataFrame) -> None:

@@ -20,6 +20,7 @@ def select(tables: Tables, along: str = "epoch") -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row of panels per series."""
+    frame = against_epoch.with_shared_seconds(frame, "epoch")
     groups = canvas.present(run_series.series(frame))
     height = 2.75 if len(groups) < 4 else 2.0
     figure, grid = canvas.panels(

@@ -82,7 +82,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for axes in grid.flat[len(shown) :]:
         axes.remove()
     _legend(figure, pandas.concat([group.frame for group in shown]))
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         _peak_note(frame),
@@ -142,7 +142,7 @@ def _megabytes(value: float) -> str:
 
 def _draw_panel(axes: Axes, group: run_series.Series) -> None:
     rows = group.frame
-    axes.set_title(group.label or "Batch sizes tried")
+    axes.set_title(wording.capital(group.label) or "Batch sizes tried")
     canvas.batch_size_axis(axes, sorted({int(size) for size in rows["batch_size"]}))
     if rows.empty:
         canvas.empty(axes, "nothing tried")

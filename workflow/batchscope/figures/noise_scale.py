@@ -10,12 +10,12 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from batchscope import wording
 from batchscope.analysis import ratio_intervals, run_series
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
+from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, marks, words
 
 _SCALE, _ERROR = "gradient_noise_scale", "gradient_noise_scale_error"
 _SQUARE, _VARIANCE = "gradient_norm_squared", "gradient_variance"
@@ -34,6 +34,7 @@ class _Point(NamedTuple):
     epoch: float
     found: ratio_intervals.Ratio
     error: float
+    runs: pandas.DataFrame
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -85,7 +86,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.set_ylim(low, high)
         canvas.few_log_labels(axes.yaxis, high / low)
         _epoch_axis(axes, epochs)
-        axes.set_title(group.label or "Gradient noise scale")
+        axes.set_title(wording.capital(group.label) or "Gradient noise scale")
         own = [size for size in sizes if (group.frame["batch_size"] == size).any()]
         _draw_panel(axes, {size: found[size] for size in own}, styles, low)
     for axes in list(grid.flat)[len(groups) :]:
@@ -141,6 +142,7 @@ def _points(rows: pandas.DataFrame, size: int) -> list[_Point]:
             float(group["epoch"].mean()),
             ratio_intervals.fieller(group[_VARIANCE], group[_SQUARE]),
             float(group[_ERROR].iloc[0]) if len(group) == 1 else np.nan,
+            group,
         )
         for _, group in chosen.groupby(place, sort=False)
     ]
@@ -228,6 +230,7 @@ def _draw_points(
     axes.plot([point.epoch for point in points], values, transform=beside, **line)
     for point in points:
         mark = {"color": colour, "marker": style["marker"], "markersize": 5.5, "zorder": 4}
+        _draw_runs(axes, point, style, beside)
         if point.found.open:
             axes.annotate(
                 "",
@@ -260,7 +263,22 @@ def _draw_points(
                 bar = {"color": colour, "linewidth": 1, "linestyle": "-"}
                 axes.plot([point.epoch] * 2, ends, transform=beside, **bar)
             full = {"markeredgecolor": "white", "markeredgewidth": 0.5, "linestyle": "none", **mark}
-            axes.plot(point.epoch, point.found.ratio, transform=beside, **full)
+            (whole,) = axes.plot(point.epoch, point.found.ratio, transform=beside, **full)
+            if point.found.n == 1:
+                marks.points(whole, point.runs, point.runs[_SCALE])
+
+
+def _draw_runs(axes: Axes, point: _Point, style: dict[str, Any], beside: Transform) -> None:
+    """Draws what single runs of several say, where it lies in the panel."""
+    inside = point.runs[point.runs[_SCALE].astype(float).between(*axes.get_ylim())]
+    if point.found.n < 2 or inside.empty:
+        return
+    look = {"marker": style["marker"], "markersize": 2.6, "alpha": 0.5, "markeredgewidth": 0}
+    at = np.full(len(inside), point.epoch)
+    (drawn,) = axes.plot(
+        at, inside[_SCALE], color=style["color"], ls="none", zorder=3, transform=beside, **look
+    )
+    marks.points(drawn, inside, inside[_SCALE])
 
 
 def _unknown(point: _Point) -> bool:
@@ -271,7 +289,7 @@ def _unknown(point: _Point) -> bool:
 def _notes(frame: pandas.DataFrame, points: list[_Point]) -> Iterator[str]:
     """Yields what bars and marks are, where there are any, and of which gradients all is."""
     if any(point.found.n > 1 for point in points):
-        yield "Points: ratios of means over seeds; bars: Fieller's 95 % intervals."
+        yield "Large: ratios of means over seeds; bars: Fieller's 95 % intervals. Small: runs."
     elif points:
         yield "One seed. Bars: the jackknife's standard error over examples."
     if any(point.found.open for point in points):

@@ -82,7 +82,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         Patch(facecolor=part.colour, edgecolor="#777777", linewidth=0.5) for part in _parts()
     ]
     canvas.legend(figure, patches, [part.word for part in _parts()])
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         _beside_note(frame),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     left.set(title="Time per step", ylabel="time per step (ms)")
     fixed.set(title="Fixed cost per step", xlabel="a (ms)")
     per_image.set(title="Cost per example", xlabel="b (ms)")
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         "Left: points are medians of timed blocks, bars quartiles of these blocks (of the jobs "
@@ -103,12 +104,11 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns fixed cost per step and cost per example, and what came back of a delay."""
     groups = timings.series(frame)
     told = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
-    if len(told) <= _MOST_TOLD:
-        parts = [timings.start(group.label) + _sentence(group.frame) for group in told]
-        parts = parts if told and told[0].label else [wording.capital(part) for part in parts]
-    else:
-        parts = [_extremes(told, _FIXED, "Fixed cost per step"), _extremes(told, _PER_IMAGE, "")]
-    parts += [_delay_sentence(groups[delay.index], delay) for delay in delays(frame)]
+    parts = [_delay_sentence(groups[delay.index], delay) for delay in reversed(delays(frame))]
+    if len(told) > _MOST_TOLD:
+        parts += [_extremes(told, _FIXED, "Fixed cost per step"), _extremes(told, _PER_IMAGE, "")]
+    elif told:
+        parts += _costs(told)
     return " ".join(parts)
 
 
@@ -130,13 +130,28 @@ def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
     return step_cost.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in _ENDS))
 
 
-def _sentence(rows: pandas.DataFrame) -> str:
-    fixed, per_image = (_told(_estimate(rows, name)) for name in (_FIXED, _PER_IMAGE))
-    text = f"fixed cost per step {fixed}, cost per example {per_image}"
-    half_batch = timings.one_number(rows, "half_batch")
-    if math.isfinite(half_batch):
-        text += f"; half of a step is fixed cost at batch size {wording.number(half_batch)}"
-    return f"{text}."
+def _costs(told: list[run_series.Series]) -> Iterator[str]:
+    """Yields a sentence each for both costs and for the batch size at which they are equal."""
+    costs = ((_FIXED, "The fixed cost per step"), (_PER_IMAGE, "The cost per example"))
+    for column, what in costs:
+        estimates = [_estimate(group.frame, column) for group in told]
+        if len(told) == 1:
+            yield f"{what} was {_told(estimates[0])}{_of(told[0].label)}."
+            continue
+        values = [
+            f"{wording.bracketed(*(_MS * end for end in estimate))} ms{_of(group.label)}"
+            for group, estimate in zip(told, estimates, strict=True)
+        ]
+        level = ", with 95 % intervals" if any("[" in value for value in values) else ""
+        yield f"{what} was {wording.listed(values)}{level}."
+    halves = [(timings.one_number(group.frame, "half_batch"), group.label) for group in told]
+    known = [f"{wording.number(half)}{_of(label)}" for half, label in halves if half > 0]
+    if known:
+        yield f"Half of a step is fixed cost at batch size {wording.listed(known)}."
+
+
+def _of(label: str) -> str:
+    return f" ({label})" if label else ""
 
 
 def _extremes(told: list[run_series.Series], column: str, what: str) -> str:
@@ -151,7 +166,7 @@ def _extremes(told: list[run_series.Series], column: str, what: str) -> str:
 
 
 def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
-    whose = f" ({group.label})" if group.label else ""
+    whose = f" ({group.label})" if group.label and len(group.factors) > 1 else ""
     # All that two such blocks can differ by, beside the delay itself.
     more = " The rest is sleeps that end late, or slower steps after them."
     return (
@@ -290,7 +305,12 @@ def _cost_scale(axes: Axes, shown: np.ndarray, values: np.ndarray) -> None:
         # Linear around zero, up to the least cost: one large cost would squeeze all others there.
         axes.set_xscale("symlog", linthresh=small.min(), linscale=0.6)
         powers = [sign * 10.0**power for sign in (-1, 1) for power in range(-6, 7)]
-        beyond = [end for end in powers if low <= end <= high and abs(end) >= small.min()]
+        threes = [3 * power for power in powers]
+        beyond, more = (
+            [end for end in ends if low <= end <= high and abs(end) >= small.min()]
+            for ends in (powers, threes)
+        )
+        beyond += more if len(beyond) < 2 else []
         axes.set_xticks(sorted([0.0, *beyond]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
         axes.xaxis.set_minor_locator(NullLocator())

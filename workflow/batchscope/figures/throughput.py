@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterator
 from typing import Any
 
 import pandas
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from batchscope import wording
-from batchscope.analysis import run_series, step_cost
+from batchscope.analysis import run_series, step_cost, step_stairs
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
@@ -29,7 +30,8 @@ _ROOM = {"linear": 1.6, "log": 5.0}
 _CEILING_LINE = {"linestyle": (0, (1, 1)), "linewidth": 1.3}
 _SHARE_LINE = {"linestyle": (0, (6, 3)), "linewidth": 0.9}
 _RING = {"marker": "o", "markersize": 9, "fillstyle": "none"}
-_MULTIPLES = (16, 32, 48)  # images, above which a step is said to cost more
+# Images, and so many more of which a step is said to cost more; and the other numbers beside them.
+_JUST_ABOVE = (((16, 17), (32, 34), (48, 50)), ((16, 18), (32, 33), (48, 49)))
 _ALIKE = 1.1  # ratio up to which ceilings are one: they are measured in each job
 _GREY = "#555555"
 
@@ -71,7 +73,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     if len(groups) > 1 or limits:
         entries = [*zip(handles, labels, strict=True), *limits]
         canvas.legend(figure, [handle for handle, _ in entries], [label for _, label in entries])
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         "Points: medians of timed blocks, bars quartiles of these blocks; of the jobs where these "
@@ -87,10 +89,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns plateau, knee, share of the ceiling and verdict on steps, series by series."""
+    """Returns ratios of times, plateau, knee, ceiling and verdict on steps, series by series."""
     told = [group for group in timings.series(frame) if group.frame[_IMAGES].notna().any()]
     if len(told) <= _MOST_TOLD:
-        return " ".join(timings.start(group.label) + _sentences(group.frame) for group in told)
+        return " ".join(timings.led(group.label, _sentences(group.frame)) for group in told)
     ordered = sorted(told, key=lambda group: group.frame[_IMAGES].max())
     ends = [
         f"{timings.rate(group.frame[_IMAGES].max())} ({group.label})"
@@ -132,9 +134,10 @@ def _sentences(rows: pandas.DataFrame) -> str:
             f"The highest is {wording.percent(share)} of the ceiling of {timings.rate(ceiling)}."
         )
     noise, verdict = timings.noise_words(rows), timings.one(rows, "step_verdict")
+    verdict = "" if verdict == step_stairs.UNABLE else verdict
     floor = f"A batch size differs from itself by up to {noise} (noise floor)." if noise else ""
-    ratios = () if timings.too_noisy(rows) else (_same_images(timed), _one_more(timed))
-    return " ".join(filter(None, (f"{text}.", *ratios, reached, verdict, floor)))
+    ratios = () if timings.too_noisy(rows) else (*_just_above(timed), _same_images(timed))
+    return " ".join(filter(None, (*ratios, f"{text}.", reached, verdict, floor)))
 
 
 def _same_images(timed: pandas.DataFrame) -> str:
@@ -143,18 +146,21 @@ def _same_images(timed: pandas.DataFrame) -> str:
     small, large = ordered.iloc[0], ordered.iloc[-1]
     told = _ratio(large, small, _IMAGES)
     sizes = (int(small["batch_size"]), int(large["batch_size"]))
-    return f"For the same examples batch size {sizes[0]} takes {told} times as long as {sizes[1]}."
+    return f"Batch size {sizes[0]} takes {told} times as long as {sizes[1]} for the same examples."
 
 
-def _one_more(timed: pandas.DataFrame) -> str:
-    """Returns what a step takes at one or two images more than 16, 32 and 48, where timed."""
+def _just_above(timed: pandas.DataFrame) -> Iterator[str]:
+    """Yields what a step takes at one or two images more than 16, 32 and 48, where timed."""
     rows = timed.set_index("batch_size")
-    parts = []
-    for size, more in ((size, size + one) for size in _MULTIPLES for one in (1, 2)):
-        if size in rows.index and more in rows.index:
-            told = _ratio(rows.loc[size], rows.loc[more], _STEPS)
-            parts.append(f"t({more}) / t({size}) = {told}, of images {more / size:.2f}")
-    return f"Ratios of times per step: {'; '.join(parts)}." if parts else ""
+    for pairs in _JUST_ABOVE:
+        parts = [
+            f"t({more}) / t({size}) = {_ratio(rows.loc[size], rows.loc[more], _STEPS)}, "
+            f"of images {more / size:.2f}"
+            for size, more in pairs
+            if size in rows.index and more in rows.index
+        ]
+        if parts:
+            yield f"Per step {'; '.join(parts)}."
 
 
 def _ratio(over: pandas.Series, under: pandas.Series, column: str) -> str:

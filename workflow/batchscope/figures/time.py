@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ _STOP = Panel("epochs_run", "Epochs until it stopped", "epochs")
 _TOTAL = Panel("train_seconds", "Total training time", "total time (s)")
 _SECONDS = wording.Unit(" s")
 _MOST_TOLD = 4  # series in a sentence
+_EPOCH_NOTE = "Time per epoch: of a timing job for each seed, all batch sizes in turns."
+_TOTAL_NOTE = "Total: epochs run × time per epoch, validation apart."
 # An arrow that points upwards from a run's point.
 _ARROW = Path([(0, 0.15), (0, 1), (-0.12, 0.75), (0, 1), (0.12, 0.75)], [1, 2, 1, 2, 2])
 
@@ -37,29 +40,37 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
-    """Returns the figure."""
-    figure, grid = canvas.panels(1, 3)
+    """Returns the figure: of trainings of one epoch, the time of that alone."""
+    chosen = outcome_answers.epochs_chosen(frame)
+    panels = (_EPOCH, replace(_STOP, title="Epochs") if chosen else _STOP, _TOTAL)
+    panels = panels[:1] if chosen and (frame["epochs"] == 1).all() else panels
+    figure, grid = canvas.panels(1, len(panels), width=canvas.PANEL_WIDTH if panels[1:] else 4.8)
     groups = run_series.series(frame)
-    for axes, panel in zip(grid[0], (_EPOCH, _STOP, _TOTAL), strict=True):
+    for axes, panel in zip(grid[0], panels, strict=True):
         bounds = None if panel is _EPOCH else _mark_bounds
         handles = against_batch_size.draw_panel(axes, frame, panel, groups, bounds)
         _from_zero(axes, frame[panel.column].to_numpy(float))
     canvas.grow(figure, canvas.failure_height(frame) / 72)
     canvas.legend(figure, handles, [group.label for group in groups])
-    canvas.notes(figure, frame, _timing_note(), _horizon_note(frame), _logical_note(frame))
+    whole = (_TOTAL_NOTE, _horizon_note(frame)) if panels[1:] else ()
+    canvas.notes(figure, frame, _EPOCH_NOTE, *whole, _logical_note(frame))
     return figure
 
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
     told, times = [], []
+    chosen = outcome_answers.epochs_chosen(frame)
     if frame[_EPOCH.column].notna().any():
-        times.append(words.sentence(frame, _EPOCH.column, "Mean time per epoch", _SECONDS))
-    if not outcome_answers.epochs_chosen(frame):
+        # Once for all learning rates and whatever else no step's time depends on.
+        each = run_series.timed_factors(frame).drop(columns=[_STOP.column, _TOTAL.column])
+        each = each.drop_duplicates()
+        times.append(words.sentence(each, _EPOCH.column, "Mean time per epoch", _SECONDS))
+    if not chosen:
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
-        seconds = wording.Unit(" s")
-        told.append(words.sentence(frame, _TOTAL.column, "Mean total training time", seconds))
+        whole = run_series.timed_factors(frame, "epochs").drop_duplicates() if chosen else frame
+        told.append(words.sentence(whole, _TOTAL.column, "Mean total training time", _SECONDS))
     if told:
         told.append(_bounds_note(frame))
     return " ".join(filter(None, (*times, *told, _logical_note(frame))))
@@ -69,13 +80,6 @@ def _from_zero(axes: Axes, values: np.ndarray) -> None:
     """Starts a linear axis at zero, so that heights compare as times do."""
     if np.isfinite(values).any() and axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0)
-
-
-def _timing_note() -> str:
-    return (
-        "Time per epoch: of a timing job for each seed, all batch sizes in turns. "
-        "Total: epochs run × time per epoch, validation apart."
-    )
 
 
 def _mark_bounds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,6 @@ from matplotlib.figure import Figure
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import run_factors
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, by_epochs, canvas
 
@@ -37,7 +37,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel per configuration that a step's time depends on."""
-    shown = _timed_factors(frame)
+    shown = run_series.timed_factors(frame)
     figure = by_epochs.draw(shown, "Training time", _draw_panel, *_NOTES)
     finished = shown[shown["status"] == canvas.FINISHED]
     values = finished[_TIME].to_numpy(float)
@@ -53,13 +53,13 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns what a larger batch saves, and whether it saves as much as more epochs take."""
-    told = []
-    for group in run_series.series(_timed_factors(frame)):
-        text = _compared(_times(group.frame), f" ({group.label})" if group.label else "")
-        told += [text] if text else []
-    rest = len(told) - _MOST_TOLD
-    more = [f"{rest} further configurations in the figure."] if rest > 0 else []
-    return " ".join([*told[:_MOST_TOLD], *more])
+    groups = run_series.series(run_series.timed_factors(frame))
+    timed = [(group.label, times) for group in groups if (times := _times(group.frame))]
+    shown = timed[:_MOST_TOLD]
+    told = [_compared(times, f" ({label})" if label else "") for label, times in shown]
+    rest = len(timed) - len(shown)
+    more = [f"{rest} further configurations in the figure."] if rest else []
+    return " ".join([*_saved(shown), *told, *more])
 
 
 class _Time(NamedTuple):
@@ -78,12 +78,6 @@ class _Time(NamedTuple):
     @property
     def told(self) -> str:
         return f"{wording.number(self.seconds)} s"
-
-
-def _timed_factors(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the frame without the factors that no step's time depends on."""
-    kept = {*run_factors.TIMING_FACTORS, "seed"}
-    return frame[[name for name in frame if name in kept or name not in run_factors.FACTORS]]
 
 
 def _times(rows: pandas.DataFrame) -> list[_Time]:
@@ -113,22 +107,27 @@ def _compared(times: list[_Time], where: str) -> str:
         verdict = "more time than"
     else:
         verdict = "a time whose quartiles overlap with those of"
-    text = f"{last.words}{where} took {last.told}: {verdict} {first.words} ({first.told})."
-    return " ".join(filter(None, [text, _ratio(times, most)]))
+    return f"{last.words}{where} took {last.told}: {verdict} {first.words} ({first.told})."
 
 
-def _ratio(times: list[_Time], epochs: int) -> str:
-    """Returns how much longer the largest batch size takes than the smallest, for some epochs."""
-    same = [time for time in times if time.epochs == epochs]
-    first, last = same[0], same[-1]
-    if first.batch_size == last.batch_size:
-        return ""
-    ratio = wording.number(last.seconds / first.seconds)
-    ends = " to ".join(
-        wording.number(value) for value in (last.low / first.high, last.high / first.low)
-    )
-    told = f"The same epochs take {ratio} times as long at {last.batch_size} as at"
-    return f"{told} {first.batch_size} ({ends} between the quartiles farthest apart)."
+def _saved(timed: list[tuple[str, list[_Time]]]) -> Iterator[str]:
+    """Yields how long the largest batch size takes beside the smallest, for the same epochs."""
+    by_sizes: dict[tuple[int, int], list[str]] = {}
+    for label, times in timed:
+        most = max(time.epochs for time in times)
+        same = [time for time in times if time.epochs == most]
+        first, last = same[0], same[-1]
+        ratio = wording.estimate(
+            last.seconds / first.seconds, last.low / first.high, last.high / first.low
+        )
+        quartiles = f"{ratio.low} to {ratio.high} by quartiles" if ratio.low else ""
+        told = "; ".join(filter(None, [label, quartiles]))
+        sizes = (first.batch_size, last.batch_size)
+        by_sizes.setdefault(sizes, []).append(f"{ratio.value} ({told})" if told else ratio.value)
+    for (small, large), told in by_sizes.items():
+        if small != large:
+            what = f"For the same epochs batch size {large} takes {wording.listed(told)} times as"
+            yield f"{what} long as {small}."
 
 
 def _draw_panel(axes: Axes, group: run_series.Series, styles: by_epochs.Styles) -> None:

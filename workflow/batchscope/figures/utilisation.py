@@ -134,7 +134,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         figure, grid = canvas.panels(1, 1, 1.5 * _WIDTH, _HEIGHT)
         canvas.empty(grid[0, 0], timings.EMPTY)
         grid[0, 0].set(title=PANELS[0].title, ylabel=PANELS[0].label)
-        timings.notes(figure, timings.machine_note(frame), timings.memory_note(frame))
+        canvas.write(figure, timings.machine_note(frame), timings.memory_note(frame))
         return figure
     columns = 2 if len(shown) == 4 else min(len(shown), _COLUMNS)
     figure, grid = canvas.panels(-(-len(shown) // columns), columns, _WIDTH, _HEIGHT)
@@ -147,7 +147,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         for index in range(len(groups))
     ]
     canvas.legend(figure, handles, [group.label for group in groups])
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         "Utilisation: medians and quartiles of samples within one training. 100 %: the cores that "

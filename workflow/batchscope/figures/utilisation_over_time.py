@@ -64,7 +64,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         if group is not shown[-1]:
             lower.set_xlabel("")
     _legend(figure, pandas.concat([group.frame for group in shown]))
-    timings.notes(
+    canvas.write(
         figure,
         timings.machine_note(frame),
         "100 % of the CPU are the cores that the process was given; of the whole machine, all of "

@@ -82,7 +82,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(down, across, width, max(heights) + 0.75)
     for axes, group in zip(grid.ravel(), groups, strict=False):
         _draw_matrix(axes, group.frame)
-        axes.set_title(group.label or _TITLE)
+        axes.set_title(wording.capital(group.label) or _TITLE)
     for axes in grid.ravel()[len(groups) :]:
         axes.set_axis_off()
     if not groups:

@@ -243,6 +243,7 @@ def _experiments(
         own = [each.card for each in cards if each.experiment == name]
         tuned = name in inputs.tuned and own
         spoken = experiment_answer.advised(own[0], of_figures) if tuned else []
+        parallel = experiment_answer.parts(inputs.parallel.get(name, ""))
         told = [] if name in inputs.tuned else asked
         many = len({answer.series for answer in found}) > _MANY_SERIES
         shown.append(
@@ -254,12 +255,12 @@ def _experiments(
                 "scope": _scope(experiment, rows[name]),
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
-                "sentences": experiment_answer.sentences(told, about, spoken),
+                "sentences": experiment_answer.sentences(told, about, spoken, parallel),
                 "answers": [] if many else answers.groups(found, asked),
                 "across": answers.across(found, asked) if many else None,
                 "sources": answers.sources(found),
                 "contrast": answers.contrast(inputs.contrasts.get(name)),
-                "no_answer": _no_answer(experiment, rows[name]),
+                "no_answer": _no_answer(experiment, rows[name], figures),
                 "figures": figures,
                 "blocks": figure_view.blocks(figures),
             }
@@ -354,8 +355,12 @@ def _sort_key(text: str) -> tuple[float, str]:
     return (math.inf if value is None else value, text)
 
 
-def _no_answer(experiment: Experiment, rows: list[dict[str, str]]) -> str:
+def _no_answer(
+    experiment: Experiment, rows: list[dict[str, str]], drawn: list[dict[str, Any]]
+) -> str:
     if experiment.times.timings:
+        if drawn and not any(figure["finding"] for figure in drawn):
+            return "No answer yet: nothing of this experiment was timed here."
         return "The figures show what was measured; there is no summary in numbers."
     if not any(row["status"] == records.FINISHED for row in rows):
         return "No answer yet: no run of this experiment has finished."

@@ -44,7 +44,7 @@ def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
     Times are left out: they have no seeds, and stand in the table. So is what has one batch size
     alone.
     """
-    found = _by_verdict(answers, _of_slope)
+    found = _by_verdict(answers, slope)
     return [(wording.capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
 
 
@@ -66,14 +66,22 @@ def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[s
     tested = [answer for answer in answers if answer.verdict != ONE_SIZE]
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
-        series = f"{answer.series}: " if answer.series else ""
         said, words = answer.verdict, wording.lower(answer.outcome.label)
         if _resolved(answer):
-            said, words = _GROWS, f"{words} {answer.outcome.direction}"
-        if _resolved(answer) or answer.verdict.endswith(outcome_answers.AGAINST):
-            words += slope(answer)
-        lines.setdefault(", ".join(filter(None, [said, answer.held])), []).append(series + words)
+            said, words = _GROWS, f"{words} {_does(answer.outcome)}"
+        against = answer.verdict.endswith(outcome_answers.AGAINST)
+        told = slope(answer) if _resolved(answer) or against else ""
+        if beside := "; ".join(filter(None, [answer.series, told])):
+            words += f" ({beside})"
+        lines.setdefault(", ".join(filter(None, [said, answer.held])), []).append(words)
     return lines
+
+
+def _does(outcome: Outcome) -> str:
+    """Returns what an outcome does, of several as of one: `epochs ... rise`, `loss ... rises`."""
+    noun = outcome.label.split()[0]
+    several = noun.endswith("s") and not noun.endswith("ss")
+    return outcome.direction.removesuffix("s") if several else outcome.direction
 
 
 def _resolved(answer: Answer) -> bool:
@@ -91,12 +99,8 @@ def slope(answer: Answer) -> str:
     if found is None:
         return ""
     interval = f" [{found.low}, {found.high}]" if found.low else ""
-    return f"{found.value}{interval}{' points' * points} per doubling"
-
-
-def _of_slope(answer: Answer) -> str:
-    told = slope(answer)
-    return f" ({told})" if told else ""
+    unit = "points" if points else answer.outcome.unit
+    return f"{found.value}{interval}{f' {unit}' if unit else ''} per doubling"
 
 
 def groups(answers: list[Answer], asked: Collection[Answer] = ()) -> list[dict[str, Any]]:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pandas
 
 from batchscope import damage, disk, figures, wording
-from batchscope.analysis import chosen_rates, outcome_answers, run_series, series_differences
+from batchscope.analysis import (
+    chosen_rates,
+    outcome_answers,
+    parallel_totals,
+    run_series,
+    series_differences,
+)
 from batchscope.catalogue import columns, outcomes
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import UserError
@@ -86,6 +92,7 @@ class Inputs:
         throughput: Experiment of times -> the same by batch size, as throughput.csv.
         advice: Experiment of trainings -> which batch sizes to use, as advice.csv.
         tuned: Experiments of which several learning rates were tried at a batch size.
+        parallel: Experiment with replicas -> what it says of total times, in sentences.
         datasets: Data set's token -> its record, where there is one.
         missing_runs: Run without a record -> what its job's log says.
         missing_measures: Measure -> finished run, or sweep, without its record -> the same of it.
@@ -108,6 +115,7 @@ class Inputs:
     throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
     advice: dict[str, pandas.DataFrame] = field(default_factory=dict)
     tuned: frozenset[str] = frozenset()
+    parallel: dict[str, str] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_runs: dict[str, str] = field(default_factory=dict)
     missing_measures: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -130,7 +138,8 @@ def read(
     timed: dict[str, pandas.DataFrame] = {}
     speeds: dict[str, pandas.DataFrame] = {}
     advice: dict[str, pandas.DataFrame] = {}
-    drawn, files, found = {}, [], []
+    drawn, files = {}, []
+    found: dict[str, pandas.DataFrame] = {}
     compared: dict[str, series_differences.Contrast] = {}
     tuned: set[str] = set()
     for name in study.experiments:
@@ -138,10 +147,10 @@ def read(
         path = folder / run_table.RUNS
         if path.exists():
             rows[name] = disk.read_rows(path, "run", "status")
-            found.append(run_series.read(path))
-            if len(found[-1]) and (differences := series_differences.contrast(found[-1])):
+            found[name] = run_series.read(path)
+            if len(found[name]) and (differences := series_differences.contrast(found[name])):
                 compared[name] = differences
-            if chosen_rates.tuned_factor(found[-1]):
+            if chosen_rates.tuned_factor(found[name]):
                 tuned.add(name)
             files.append(_shown(path, results))
             if study.experiments[name].times.timings:
@@ -161,7 +170,7 @@ def read(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
         rows=rows,
-        answers=answers(study, found),
+        answers=answers(study, [*found.values()]),
         contrasts=compared,
         figures=drawn,
         runs=_read_runs(study, results),
@@ -171,6 +180,7 @@ def read(
         throughput=speeds,
         advice=advice,
         tuned=frozenset(tuned),
+        parallel=_parallel(found),
         datasets={
             token: disk.read_json(path)
             for token in study.datasets
@@ -209,6 +219,17 @@ def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outco
             told = replace(answer, note="; ".join(filter(None, [early, answer.note])))
             by_experiment.setdefault(answer.experiment, []).append(told)
     return by_experiment
+
+
+def _parallel(found: dict[str, pandas.DataFrame]) -> dict[str, str]:
+    """Returns what experiments with replicas say of total times, with epochs of all experiments."""
+    trained = [frame for frame in found.values() if "stop_reason" in frame and len(frame)]
+    told = {
+        name: parallel_totals.told(frame, pandas.concat(trained))
+        for name, frame in found.items()
+        if len(frame) and "seconds_per_epoch" in frame
+    }
+    return {name: text for name, text in told.items() if text}
 
 
 def _early(study: Study, answer: outcome_answers.Answer) -> str:

@@ -23,18 +23,19 @@ _STEM = 5  # letters that tell words apart: sharper is sharpness
 _COMMON = frozenset({"batch", "size", "sizes", "which", "from", "with", "train"})
 _MOST_SERIES = 2  # of which a finding says all
 _BY_SERIES = "by series."
-_ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z0-9])")
+_ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z0-9]|tf\.)")
 
 
 def relevant(question: str, figures: Sequence[Figure], named: bool) -> list[Figure]:
-    """Returns the figures that an answer is about."""
+    """Returns the figures that an answer is about, those first whose names it asks for most."""
     words = {stem for word in _WORD.findall(question.lower()) if (stem := word[:_STEM])}
-    of_words = [
-        figure
-        for figure in figures
-        if words & {word[:_STEM] for word in _WORD.findall(figure.title.lower())} - _COMMON
-    ]
-    return list(figures) if named or not of_words else of_words
+
+    def hits(figure: Figure) -> int:
+        title = {word[:_STEM] for word in _WORD.findall(figure.title.lower())}
+        return len(words & title - _COMMON)
+
+    ordered = sorted(figures, key=hits, reverse=True)
+    return ordered if named else [figure for figure in ordered if hits(figure)] or ordered
 
 
 def asked(found: list[Answer], figures: Sequence[Figure]) -> list[Answer]:
@@ -48,7 +49,10 @@ def asked(found: list[Answer], figures: Sequence[Figure]) -> list[Answer]:
 
 
 def sentences(
-    found: list[Answer], figures: Sequence[Figure], spoken: Sequence[str] = ()
+    found: list[Answer],
+    figures: Sequence[Figure],
+    spoken: Sequence[str] = (),
+    more: Sequence[str] = (),
 ) -> list[tuple[str, str]]:
     """Returns the answer as pairs of what is said, and of what; the first may be empty.
 
@@ -57,6 +61,7 @@ def sentences(
     Args:
         found: The answers of an experiment that are asked; none where they are not to be told.
         spoken: Sentences that answer it better, if there are any.
+        more: Sentences that belong to it beside what figures show.
     """
     if spoken:
         return [("", text) for text in spoken][:MOST]
@@ -71,7 +76,8 @@ def sentences(
         elif figure.found and (new or not columns.intersection(figure.columns)):
             told.append(("", " ".join(filter(None, [first(figure.found)[0], _none(new)]))))
     few = _none(found)
-    return (told or _verdicts(found) or [("", few)] * bool(few))[:MOST]
+    told = told or _verdicts(found) or [("", few)] * bool(few)
+    return [*told[: MOST - len(more)], *(("", text) for text in more)]
 
 
 def _verdicts(found: list[Answer]) -> list[tuple[str, str]]:
@@ -111,16 +117,21 @@ def advised(card: Card, figures: Sequence[Figure]) -> list[str]:
     return [text for text in told if text][:MOST]
 
 
+def parts(text: str) -> list[str]:
+    """Returns the sentences of a text."""
+    return _ENDS.split(text) if text else []
+
+
 def first(text: str) -> tuple[str, str]:
     """Returns the first sentence of a text that says something, and the rest.
 
     One that only announces series is not alone: of many the first and the last follow it.
     """
-    parts = _ENDS.split(text)
-    if not parts[0].endswith(_BY_SERIES) or len(parts) < 2:
-        return parts[0], " ".join(parts[1:])
-    series = parts[1].split("; ")
+    lead, *others = _ENDS.split(text)
+    if not lead.endswith(_BY_SERIES) or not others:
+        return lead, " ".join(others)
+    series = others[0].split("; ")
     if len(series) <= _MOST_SERIES:
-        return " ".join(parts[:2]), " ".join(parts[2:])
+        return f"{lead} {others[0]}", " ".join(others[1:])
     told = f"{series[0]}; \N{HORIZONTAL ELLIPSIS}; {series[-1]}"
-    return f"{parts[0]} {told}", text
+    return f"{lead} {told}", text

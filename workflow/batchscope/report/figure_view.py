@@ -122,15 +122,21 @@ def _span(width: int | None) -> str:
 
 
 def _with_slope(finding: str, figure: Figure, said: list[Answer]) -> str:
-    """Returns a finding with the slope of its first outcome, where it says no interval itself.
+    """Returns a finding with the slope of its own outcome, where it says no interval itself.
 
-    Of one series: of several, no slope is of all.
+    Of one series: of several, no slope is of all. Slopes are of whole trainings: a finding about
+    so many epochs of them has none.
     """
-    if "interval" in finding or "[" in finding:
+    entry = FIGURES.get(figure.name)
+    if "interval" in finding or "[" in finding or (entry and entry.at_epochs):
         return finding
-    of_figure = [answer for answer in said if answer.outcome.column in figure.columns]
-    of_first = [each for each in of_figure if each.outcome == of_figure[0].outcome]
-    slope = answers.slope(of_first[0]) if len(of_first) == 1 else ""
+    own = [
+        answer
+        for answer in said
+        if answer.outcome.column in figure.columns
+        and answer.outcome.label.lower() in finding.lower()
+    ]
+    slope = answers.slope(own[0]) if len(own) == 1 else ""
     return f"{finding} It changes by {slope}." if slope else finding
 
 

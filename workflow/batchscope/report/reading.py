@@ -19,6 +19,9 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"\bhatched, with a cross\b", r"\banother is better"),
     (r"\bwith a hollow circle\b", r"\bnot resolved"),
     (r"\bedge of those tried\b", "\N{DAGGER}"),
+    (r"^Middle: epochs until\b|^Right: total training\b", r"\bTotal training time"),
+    (r"\blower bound: hollow\b", r"\blower bounds\b"),
+    (r"^Shades after\b", r"\bperfect scaling|\bmaximal data"),
 )
 
 

@@ -41,6 +41,28 @@ def select(tables: Tables, columns: list[str], along: str = "epoch") -> pandas.D
     return history[columns].reset_index(drop=True)
 
 
+def with_shared_seconds(frame: pandas.DataFrame, by: str) -> pandas.DataFrame:
+    """Returns a frame whose runs took as long as the mean over the seeds of their batch size.
+
+    Each seed has a timing job of its own, and one line needs one time for all of them.
+
+    Args:
+        frame: Rows of runs, with `seconds` where they were timed.
+        by: The column that seconds are proportional to.
+    """
+    groups = [*run_series.varying(frame), "batch_size"]
+    if (
+        "seconds" not in frame
+        or (frame.groupby([*groups, by], dropna=False)["seconds"].nunique() <= 1).all()
+    ):
+        return frame
+    used = frame[by].astype(float)
+    each = (frame["seconds"] / used.where(used > 0)).groupby(
+        [frame[name] for name in groups], dropna=False
+    )
+    return frame.assign(seconds=each.transform("mean") * used)
+
+
 def along(frame: pandas.DataFrame) -> str:
     """Returns the horizontal axis of what `select` returned."""
     return next((name for name in _MADE if name in frame), "epoch")

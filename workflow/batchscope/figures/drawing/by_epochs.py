@@ -79,7 +79,7 @@ def draw(frame: pandas.DataFrame, title: str, draw_panel: DrawPanel, *notes: str
         draw_panel(axes, group, found)
         sizes = sorted(group.frame["batch_size"].unique().tolist())
         canvas.batch_size_axis(axes, sizes, room=0.25 / width)
-        axes.set_title(group.label or title)
+        axes.set_title(wording.capital(group.label) or title)
         canvas.mark_failures(axes, runs(group.frame))
         canvas.lift_title(axes, runs(frame))  # beside the others
     for axes in list(grid.flat)[len(groups) :]:

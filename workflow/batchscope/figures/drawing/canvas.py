@@ -40,6 +40,7 @@ LINES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)))
 _SHORT = {"diverged": "div.", "out_of_memory": "mem.", "off_target": "off t.", "missing": "miss."}
 FAILED_WORDS = {**_SHORT, **absence.WORDS}
 FAILED_COLOUR = "#8B0000"
+_LETTERS_PER_INCH = 15.5  # of a note
 _LOG_SPAN = 12.0  # ratio of largest to smallest value from which an axis is logarithmic
 
 
@@ -106,7 +107,10 @@ def _halves(line: str, letters: int) -> list[str]:
 
 
 def _shorter(text: str) -> str:
-    """Rounds coordinates to hundredths of a point, drops blanks around lines: half the size."""
+    """Rounds coordinates to hundredths of a point, drops blanks around lines: half the size.
+
+    The style that all points of a group share is said once, of the group.
+    """
 
     def rounded(match: re.Match) -> str:
         return re.sub(
@@ -115,7 +119,16 @@ def _shorter(text: str) -> str:
             match[0],
         )
 
+    def once(match: re.Match) -> str:
+        points = match[2]
+        shared = set(re.findall(r' style="[^"]*"', points))
+        if len(shared) != 1 or points.count("<use ") != points.count(" style="):
+            return match[0]
+        (look,) = shared
+        return f"<g{match[1]}{look}>\n{points.replace(look, '')}</g>"
+
     text = re.sub(r" *\n *", "\n", text)  # no text element could need them: text is outlines
+    text = re.sub(r'<g((?: clip-path="[^"]*")?)>\n((?:<use [^>]*>\n)+)</g>', once, text)
     return re.sub(r' (?:d|x|y|x1|y1|x2|y2)="[^"]*"', rounded, text)
 
 
@@ -389,8 +402,17 @@ def grow(figure: Figure, inches: float) -> None:
 
 
 def notes(figure: Figure, frame: pandas.DataFrame, *others: str) -> None:
-    """Writes below a figure what failed and what else a reader must know."""
-    found = [note for note in (*others, coupled_note(frame), failure_note(frame)) if note]
+    """Writes below a figure what failed and what else a reader must know.
+
+    Notes are broken where the figure ends.
+    """
+    write(figure, *others, coupled_note(frame), failure_note(frame))
+
+
+def write(figure: Figure, *lines: str) -> None:
+    """Writes lines below a figure, broken where it ends."""
+    width = int(figure.get_size_inches()[0] * _LETTERS_PER_INCH)
+    found = [part for line in lines for part in textwrap.wrap(line, width)]
     if found:
         grow(figure, 0.1 + 0.14 * len(found))
         figure.supxlabel("\n".join(found), fontsize=8, color="#333333", x=0.01, ha="left")
@@ -403,7 +425,7 @@ def coupled_note(frame: pandas.DataFrame) -> str:
         words = [wording.shortest(v) if not isinstance(v, str) else v for v in values]
         listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
         parts.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
-    return "Along the batch sizes: " + "; ".join(parts) + "." if parts else ""
+    return f"With the batch size changes: {'; '.join(parts)}." if parts else ""
 
 
 def failure_note(frame: pandas.DataFrame) -> str:

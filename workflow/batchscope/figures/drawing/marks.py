@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -45,7 +45,7 @@ class _Mark:
     line: bool = False
 
 
-def points(artist: Artist, rows: pandas.DataFrame, values: Sequence[float]) -> None:
+def points(artist: Artist, rows: pandas.DataFrame, values: Iterable[float]) -> None:
     """Marks an artist whose points are runs.
 
     Args:
@@ -57,7 +57,10 @@ def points(artist: Artist, rows: pandas.DataFrame, values: Sequence[float]) -> N
 
 
 def line(artist: Artist, rows: pandas.DataFrame) -> None:
-    """Marks an artist that is the line of one run."""
+    """Marks an artist that is the line of one run.
+
+    Rows without the factor in which a pair of runs differs mark all runs of their seed.
+    """
     mark = _mark(artist)
     mark.runs, mark.line = [(key(rows[_factors(rows)].iloc[0].to_dict()), "")], True
 

@@ -6,14 +6,12 @@ A series is a sweep on a machine: all its batch sizes were timed in turns by one
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
 
 from batchscope import wording
@@ -26,7 +24,6 @@ DENSE_SIZES = 12  # batch sizes, and
 DENSE_LARGEST = 128  # the largest of them, with which steps at multiples can be seen
 EMPTY = "nothing timed"
 _LOG_SPAN = 12.0  # ratio of the series' highest values from which one would be squashed
-_LETTERS_PER_INCH = 16.5  # of a note
 
 Transform = Callable[[Any], np.ndarray]
 
@@ -239,15 +236,6 @@ def mark_out_of_memory(axes: Axes, at: Transform, frame: pandas.DataFrame) -> No
         )
 
 
-def notes(figure: Figure, *lines: str) -> None:
-    """Writes below a figure what a reader must know, broken where the figure ends."""
-    width = int(figure.get_size_inches()[0] * _LETTERS_PER_INCH)
-    found = [part for line in lines if line for part in textwrap.wrap(line, width)]
-    if found:
-        canvas.grow(figure, 0.1 + 0.14 * len(found))
-        figure.supxlabel("\n".join(found), fontsize=8, color="#333333", x=0.01, ha="left")
-
-
 def machine_note(frame: pandas.DataFrame) -> str:
     """Returns where everything was timed; empty where legends name several machines."""
     names = frame["machine"].unique().tolist()
@@ -325,10 +313,13 @@ def noise_note(groups: list[run_series.Series]) -> str:
 
 
 def start(label: str) -> str:
-    """Returns a series' label before a sentence about it; empty for one alone."""
-    if not label:
-        return ""
-    return f"{label if label.startswith('tf.') else wording.capital(label)}: "
+    """Returns a series' label before what is said of it; empty for one alone."""
+    return f"{wording.capital(label)}: " if label else ""
+
+
+def led(label: str, text: str) -> str:
+    """Returns sentences about a series, led by its label where it is not alone."""
+    return start(label) + (wording.lower(text) if label else text)
 
 
 def rate(value: float) -> str:

@@ -26,6 +26,7 @@ _SHADES = {
 }
 LINE = canvas.COLOURS[0]
 _POINTS = 30  # of a curve
+_SLIVER = 0.01  # share of a panel that is too narrow for a shade
 CRITICAL, FASTEST = canvas.COLOURS[1], canvas.COLOURS[2]
 
 
@@ -72,8 +73,9 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
         seconds = any("seconds" in panel.scaling.measured or panel.fastest for panel in panels)
     with canvas.style():
         figure, axes = canvas.panels(len(panels), 3 if seconds else 2, width=3.6)
+        shades: set[str] = set()
         for row, panel in zip(axes, panels, strict=True):
-            _draw_row(row, panel)
+            shades |= _draw_row(row, panel)
         for one in axes[:-1].flat:
             one.set_xlabel("")
         handles = [
@@ -93,14 +95,16 @@ def draw(panels: Sequence[Panel], seconds: bool | None = None) -> Figure:
         if seconds:
             handles.append(Line2D([], [], color=FASTEST, linestyle=":"))
             labels.append("B* [95 % interval]")
-        for regime in (critical_batch_size.PERFECT, critical_batch_size.MAXIMAL):
+        for regime in sorted(shades, key=list(_SHADES).index):
             handles.append(Patch(facecolor=_SHADES[regime], edgecolor="#bbbbbb"))
             labels.append(regime)
         canvas.legend(figure, handles, labels)
     return figure
 
 
-def _draw_row(row: np.ndarray, panel: Panel) -> None:
+def _draw_row(row: np.ndarray, panel: Panel) -> set[str]:
+    """Draws a row; returns the regimes that are shaded in it."""
+    shades: set[str] = set()
     scaling, fit = panel.scaling, panel.scaling.fit
     titles = (panel.title, panel.critical, panel.fastest)
     for axes, axis, title in zip(row, AXES, titles, strict=False):
@@ -117,11 +121,12 @@ def _draw_row(row: np.ndarray, panel: Panel) -> None:
         canvas.batch_size_axis(axes, scaling.batch_sizes)
         axes.grid(axis="x", visible=False)
         if fit and axis != "seconds":
-            shade(axes, fit)
+            shades |= shade(axes, fit)
             marks = [critical_mark(fit), *(panel.noise if axis == "updates" else ())]
             mark_batch_sizes(axes, marks)
         finish(axes, scaling, axis)
         axes.set_title(title, fontsize=9 if axes is row[0] else 8)
+    return shades
 
 
 def finish(axes: Axes, scaling: Scaling, axis: str) -> None:
@@ -243,13 +248,18 @@ def draw_closed_form(axes: Axes, scaling: Scaling) -> None:
         axes.axvline(math.log2(best.batch_size), color=FASTEST, linestyle=":", lw=1.4)
 
 
-def shade(axes: Axes, fit: CriticalBatchSize) -> None:
-    """Shades the regimes over the width of the panel, and marks B_crit where it lies in it."""
+def shade(axes: Axes, fit: CriticalBatchSize) -> set[str]:
+    """Shades the regimes over the width of the panel, and marks B_crit where it lies in it.
+
+    Returns:
+        The regimes that lie in the panel.
+    """
+    shaded = set()
     left, right = axes.get_xlim()
     critical = fit.critical_batch_size
     if math.isnan(critical):
         axes.axvspan(left, right, color=_SHADES[fit.regime(1.0)], zorder=0, lw=0)
-        return
+        return {fit.regime(1.0)}
     ends = [math.log2(critical * share) for share in _bounds()]
     for regime, low, high in zip(
         (critical_batch_size.PERFECT, critical_batch_size.MAXIMAL),
@@ -257,11 +267,13 @@ def shade(axes: Axes, fit: CriticalBatchSize) -> None:
         (min(ends[0], right), right),
         strict=True,
     ):
-        if low < high:
+        if high - low > _SLIVER * (right - left):
             axes.axvspan(low, high, color=_SHADES[regime], zorder=0, lw=0)
+            shaded.add(regime)
     if left < math.log2(critical) < right:
         axes.axvline(math.log2(critical), color=CRITICAL, linestyle="--", lw=1.2)
     axes.set_xlim(left, right)
+    return shaded
 
 
 def _bounds() -> tuple[float, float]:

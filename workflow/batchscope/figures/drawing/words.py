@@ -113,4 +113,4 @@ def ratio(rows: pandas.DataFrame, column: str) -> str:
     pairs = f"geometric mean of {wording.count(found.n, 'pair')}"
     told = wording.estimate(found.mean, found.low, found.high)
     ends = f", 95 % interval {told.low} to {told.high}" if told.low else ""
-    return f"a ratio ({sizes[-1]} to {sizes[0]}) of {told.value} ({pairs}{ends})"
+    return f"a factor of {told.value} ({pairs}{ends})"

@@ -1,0 +1,50 @@
+"""What figures found, read aloud: whole sentences, without keys, and one way to write numbers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_figures import NAMES, RATES, tables_of
+
+import synthetic
+from batchscope import figures
+from batchscope.analysis import run_series
+
+FAULTS = {
+    "a sentence in lower case": r"(?:^|[.!?] )(?!tf\.)[a-z]",
+    "a label without a sentence": r": [A-Z][a-z]+ (?:where|still|tends)",
+    "a word twice": r"\b(\w+) \1\b",
+    "a key": r"\b[a-z]+_[a-z_]+\b|\b(?:cpu|gpu|sgd|adam)\b",
+    "a hyphen for a minus": r"(?<![\w)])-\d",
+    "one of several": r"\b1 (?:seeds|runs|epochs|pairs|layers)\b",
+    "nothing in a number's place": r"\b(?:nan|None|inf)\b",
+    "blanks": r"  | [.,;)]|\( ",
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Tables of trainings with two rates, and of one seed and size alone."""
+    several = synthetic.grid([16, 32, 64], range(3), RATES)
+    return [
+        figures.read(tables_of(tmp_path_factory.mktemp("made"), runs))
+        for runs in (several, synthetic.grid([32], [0]))
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_findings_are_sentences(made, name):
+    for tables in made:
+        figure = figures.FIGURES[name]
+        found = figure.found(figure.select(tables))
+        told = {what for what, fault in FAULTS.items() if re.search(fault, found)}
+        assert not told, found
+        assert not found or found.endswith(".")
+
+
+def test_times_are_told_once_for_all_that_they_do_not_depend_on(made):
+    frame = figures.FIGURES["time"].select(made[0])
+    assert "learning_rate" in run_series.varying(frame)
+    found = figures.FIGURES["time"].found(frame)
+    assert found.startswith("Mean time per epoch was ") and "(3 of 3 seeds)" in found
