@@ -38,9 +38,9 @@ _OF_SEVERAL = (
             "logarithmic axis of the mean's logarithm); thin ones are runs that did not finish. "
             "The dotted line is the lowest loss that every run reached: where it is crossed first, "
             "that batch size gets there first. Times are examples over the examples per second of "
-            "a timing job that had the machine to itself, evaluations apart; of trainings made "
-            "elsewhere, the means over seeds of what they state. A cross marks where a run "
-            "diverged."
+            "a timing job that had the machine to itself, evaluations apart, and of trainings made "
+            "elsewhere what they state; means stand at the mean time of their seeds. A cross "
+            "marks where a run diverged."
         ),
         trajectories=True,
         own=("validation_loss",),

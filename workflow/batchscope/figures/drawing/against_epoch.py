@@ -164,7 +164,7 @@ def draw_panel(
         points: The most of a run's line.
         mean_points: The most of a mean's line.
         along: The horizontal axis, logarithmic unless it is the epoch: a column whose rows are
-            the same for all seeds of a batch size.
+            the same for all seeds of a batch size, or seconds, of which each seed has its own.
         singles: Whether finished runs too have a line each.
     """
     if len(rows) and rows[along].isna().all() and rows[column].notna().any():
@@ -214,12 +214,16 @@ def _draw_mean(
     band: bool,
     along: str,
 ) -> None:
-    """Draws the mean over the runs that are still training, and as a band its t-interval."""
-    table = rows.pivot_table(column, along, "seed")
+    """Draws the mean over the runs that are still training, and as a band its t-interval.
+
+    Over seconds it is of rows after as many updates, at the mean of the seeds' times.
+    """
+    alike = along if along != "seconds" else "epoch" if "epoch" in rows else "updates"
+    table = rows.pivot_table(column, alike, "seed")
     # Where one stopped early between two rows of the others, these have no value.
     table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
     table = table.iloc[thinned(len(table), points, along)]
-    at = table.index.to_numpy(float)
+    at = rows.groupby(alike)[along].mean()[table.index].to_numpy(float)
     mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
     if band and np.isfinite(low).any():
         axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)
