@@ -62,3 +62,17 @@ def test_means_of_seeds_with_times_of_their_own_are_of_equal_updates(counted):
     assert mean.get_ydata() == pytest.approx([5, 4, 3])
     (band,) = axes.collections
     assert len(np.unique(band.get_paths()[0].vertices[:, 0])) == 3
+
+
+@pytest.mark.parametrize(
+    ("axis", "seeds", "alone"),
+    [("updates", 200, True), ("updates", 201, False), ("epoch", 201, True)],
+)
+def test_many_runs_have_lines_of_their_own_over_epochs_alone(axis, seeds, alone):
+    rows = [(16, seed, "finished", 1) for seed in range(seeds)]
+    frame = pandas.DataFrame(rows, columns=["batch_size", "seed", "status", "epoch"])
+    frame[axis] = 1
+    assert against_epoch.singles(frame) == alone
+    drawing = figures.FIGURES["loss_curves"].draw(frame.assign(train_loss=1.0, validation_loss=1.0))
+    assert (len(drawing.axes[0].lines) > seeds) == alone
+    assert ("Thin: every run" in drawing.get_supxlabel().replace("\n", " ")) == alone

@@ -21,8 +21,8 @@ _OF_SEVERAL = (
         ),
         over=(
             "Training and validation loss against {axis}, a point per epoch, one colour per batch "
-            "size. Thin lines are single runs; thick lines are means over the seeds that still "
-            "train, with a 95 % interval (Student's t). The training loss of an epoch is the mean "
+            "size. Thick lines are means over the seeds that still train, with a 95 % interval "
+            "(Student's t). Thin lines are single runs. The training loss of an epoch is the mean "
             "over its updates. A cross marks where a run diverged."
         ),
         own=None,

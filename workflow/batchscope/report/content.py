@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
-LARGE_TABLE_BYTES = 200_000  # deflated; a figure's data above this stay in their file alone
+LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
 
 _LAST_LINE = 400  # most characters that are quoted of a log's last line

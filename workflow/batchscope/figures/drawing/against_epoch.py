@@ -19,6 +19,7 @@ from batchscope.figures.drawing import against_batch_size, canvas, marks
 _MOST_POINTS = 2700  # of all lines in one figure: keeps an SVG under about 150 kB
 _MOST_BANDS = 8  # in one panel: more hide the lines
 _LEAST_POINTS, _LONGEST_LINE = 11, 120  # of one line
+_MOST_SINGLE = 200  # runs, whose lines are drawn over other axes than epochs too: pages stay small
 
 
 # Column -> label of its axis.
@@ -94,6 +95,11 @@ def legend(figure: Figure, drawn: dict[int, dict[str, Any]]) -> None:
 def points(lines: int) -> int:
     """Returns how many points each of so many lines may have."""
     return int(np.clip(_MOST_POINTS // max(lines, 1), _LEAST_POINTS, _LONGEST_LINE))
+
+
+def singles(frame: pandas.DataFrame) -> bool:
+    """Returns whether finished runs too have a line each."""
+    return along(frame) == "epoch" or len(runs(frame)) <= _MOST_SINGLE
 
 
 def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
