@@ -11,7 +11,6 @@ import small_study
 import synthetic
 from batchscope import figures, snakefile
 from batchscope.analysis import run_series
-from batchscope.errors import ConfigError
 from batchscope.figures.drawing import as_published, canvas
 from batchscope.study import config, planner, published_numbers
 from batchscope.tables import run_table
@@ -248,13 +247,7 @@ def test_factors_come_back_as_they_were(tmp_path):
     assert [group.label for group in as_published.series(theirs)] == ["Adam"]
 
 
-def test_examples_of_a_document_are_of_a_known_data_set():
+def test_the_plan_carries_the_examples_of_a_document():
     found = study() | {"published": {"digits": {"examples": 1797, "place": "Section 2"}}}
     planned = planner.make(found)
     assert planned.published == {next(iter(planned.datasets)): (1797, "Section 2")}
-    found["published"] = {"digit": found["published"]["digits"]}
-    with pytest.raises(ConfigError, match=r"published\.digit: unknown data set\. Did you mean"):
-        planner.make(found)
-    found["published"] = {"digits": {"examples": 0, "place": "Section 2"}}
-    (problem,) = config.schema_problems(found)
-    assert "published.digits.examples: received 0; a whole number from 1" in problem.line
