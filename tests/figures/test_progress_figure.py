@@ -145,17 +145,9 @@ def test_a_long_name_of_a_series_stands_above_its_row():
     assert titles[1:3] == ["By examples", "By training time"]
 
 
-@pytest.mark.parametrize("by", ["examples", "updates"])
-def test_a_line_has_one_time_where_each_seed_was_timed_on_its_own(by):
+def test_a_mean_stands_at_the_mean_time_of_its_seeds():
     frame = made_up()
     frame.loc[frame["seed"] == 1, "seconds"] *= 2
-    shared = against_epoch.with_shared_seconds(frame, by)
-    for size, rate in ((10, 100), (40, 400)):
-        own = shared[shared["batch_size"] == size]
-        assert own["seconds"].to_numpy() == pytest.approx(1.5 * own["examples"] / rate)
-        assert own.groupby(by)["seconds"].nunique().eq(1).all()
-    for alike in (made_up(), made_up(timed=False), made_up().drop(columns="seconds")):
-        assert against_epoch.with_shared_seconds(alike, by) is alike
     axes = FIGURE.draw(frame).axes[2]
     ends = {float(line.get_xdata()[-1]) for line in axes.lines if len(line.get_xdata()) > 3}
     assert sorted(ends) == pytest.approx([1.5 * 0.8, 1.5 * 4.8])

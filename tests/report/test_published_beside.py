@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from batchscope.report import content, published_beside
@@ -31,7 +33,20 @@ def _study(numbers: list[dict], **more):
 
 def _rows(study, csv: bytes = CSV, figure: str = "accuracy"):
     shown = content.Figure("Accuracy", "", csv=csv, name=figure)
-    return published_beside.build(study, {"gap": [shown]})
+    return published_beside.build(study, {"gap": [shown]}, {})
+
+
+def test_examples_of_a_document_stand_beside_ours():
+    study = _study([{"batch_size": [16], "test_accuracy": [0.5]}])
+    (token,) = study.datasets
+    study = dataclasses.replace(study, published={token: (23262, "Setup")})
+    record = {"counts": {"train": 1087, "validation": 355, "test": 355}}
+    row = published_beside.build(study, {}, {token: record})[0]
+    assert (row.what, row.where, row.published) == ("Examples of digits", "Setup", "23,262")
+    assert row.here == ("1,797", "", "")
+    assert row.note == "train 1,087, validation 355, test 355"
+    row = published_beside.build(study, {}, {})[0]
+    assert row.here is None and row.note == "not prepared here"
 
 
 def test_ours_is_the_mean_of_the_finished_runs_with_its_interval():

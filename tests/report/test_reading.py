@@ -23,6 +23,12 @@ def test_marks_of_what_failed_are_explained_where_something_did():
     assert "cross" not in _read("loss_curves", "Training loss")
 
 
+def test_single_runs_are_explained_where_they_are_drawn():
+    name = "loss_curves_by_updates"
+    assert "Thin lines are single runs." in _read(name, "Thick: mean. Thin: every run.")
+    assert "single runs" not in _read(name, "Thick: mean.")
+
+
 def test_colours_of_the_matrix_are_those_that_it_has():
     told = _read("verdict_matrix", "another is better by more than the margin", "best")
     assert "Orange, hatched" in told and "hollow circle" not in told

@@ -3,93 +3,25 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import json
 import re
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
-from markupsafe import escape
 
 import costs
 import report_example
-import synthetic
 from batchscope import report, wording
-from batchscope.analysis import intervals
-from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes, run_names
+from batchscope.catalogue.weight_counts import Summary
+from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
-from batchscope.report import (
-    answers,
-    claim_rows,
-    content,
-    figure_view,
-    gaps,
-    ledger_page,
-    places,
-    runs_table,
-    text,
-)
+from batchscope.report import content, figure_view, gaps, places, runs_table
 from batchscope.store import records
 from batchscope.study import config, planner
-
-VOID = {"meta", "link", "img", "input", "wbr", "br"}
-
-
-class Page(HTMLParser):
-    """A parsed page: elements with their attributes, texts, and whether all tags close."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.texts: list[str] = []
-        self.scripts: list[str] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] == "script":
-            self.scripts.append(data)
-        elif self.open and self.open[-1] != "style":
-            self.texts.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.texts).split())
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
-FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
-
-
-@pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    """Returns plan, results, configuration and HTML of a study with every trouble."""
-    folder = tmp_path_factory.mktemp("report")
-    study, results, path = report_example.write(folder)
-    output = results / "report.html"
-    report.write(study, results, path, output, partial=True)
-    return study, results, path, output.read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """Returns plan, results and configuration of a study without any trouble."""
-    return report_example.write(tmp_path_factory.mktemp("finished"), troubles=False)
+from html_page import Page
 
 
 def test_page_is_well_formed_and_ordered(example):
@@ -139,168 +71,6 @@ def test_text_of_the_configuration_is_escaped(example):
         assert hostile in page.text and hostile not in html
 
 
-def test_answers_say_what_the_statistics_say(example):
-    study, results, path, html = example
-    found = report.read(study, results, path, partial=True).answers["gap"]
-    page = Page(html)
-    for answer in found:
-        assert answer.outcome.label in page.text and answer.verdict in page.text
-        assert f">{answer.outcome.column}</code>" in html
-        assert all(source.strip() in page.text for source in answer.outcome.source.split(";"))
-
-
-def test_verdicts_become_headlines():
-    def answer(label, verdict, direction="rises", **rest):
-        return synthetic.answer(verdict, (0.5, 0.4, 0.6), label, direction=direction, **rest)
-
-    unresolved = [answer("Gap", "not resolved"), answer("Loss", "not resolved")]
-    given = [
-        unresolved[0],
-        answer("Distance", "falls", "falls"),
-        answer("Loss", "rises", series="adam"),
-        answer("Epochs until it stopped", "rises"),
-        answer("Width", "rises, against what was stated", "falls"),
-        answer("Accuracy", "not enough seeds (3 of 6)"),
-    ]
-    assert answers.in_short(given) == (
-        "as the batch size grows, distance falls; loss rises (adam); epochs until it stopped rise"
-    )
-    assert answers.in_short(unresolved) == "not resolved for 2 outcomes"
-    assert answers.in_short([answer("Time", "one batch size")]) == ""
-    assert answers.headlines(given) == [
-        (
-            "As the batch size grows",
-            "distance falls (50 [40, 60] points per doubling); "
-            "loss rises (adam; 50 [40, 60] points per doubling); "
-            "epochs until it stopped rise (50 [40, 60] points per doubling).",
-        ),
-        ("Not resolved", "gap."),
-        ("Rises, against what was stated", "width (50 [40, 60] points per doubling)."),
-        ("Not enough seeds (3 of 6)", "accuracy."),
-    ]
-
-
-def test_no_headline_without_its_budget():
-    held = "at equal epochs (40)"
-    given = [
-        synthetic.answer("falls", direction="falls", label="Distance", held=held),
-        synthetic.answer("not resolved", label="Gap", held=held),
-    ]
-    assert answers.in_short(given) == f"as the batch size grows, {held}, distance falls"
-    assert answers.in_short(given[1:]) == f"not resolved, {held}, for 1 outcome"
-    said = [said for said, _ in answers.headlines(given)]
-    assert said == [f"As the batch size grows, {held}", f"Not resolved, {held}"]
-    assert answers.groups(given)[0]["held"] == held
-
-
-def test_the_headline_stands_beside_the_report(example, tmp_path):
-    results = example[1]
-    troubled = (results / "report.txt").read_text(encoding="utf-8")
-    start = "The gap <u>found</u>: No advice (small_cnn on digits, SGD at learning rate 0.05, "
-    assert troubled.startswith(start)
-    assert troubled.endswith("(30 training runs in 1 experiment: " + FATES + ").\n")
-    assert troubled.count("\n") == 1
-    empty = report.headline(example[0], content.read(example[0], tmp_path, example[2], True))
-    assert empty == "30 training runs in 1 experiment: 30 missing."
-
-
-def test_headlines_tell_no_single_rate_where_rates_are_tuned(finished):
-    study, results, path = finished
-    inputs = replace(report.read(study, results, path), advice={})
-    assert "As the batch size grows" in Page(report.build(study, inputs)).text
-    assert "as the batch size grows" in report.headline(study, inputs)
-    tuned = replace(inputs, tuned=frozenset(["gap"]))
-    assert "As the batch size grows, at" not in Page(report.build(study, tuned)).text
-    assert report.headline(study, tuned).startswith("30 training runs in 1 experiment")
-
-
-def test_resolved_answers_are_told(finished):
-    study, results, path = finished
-    html = report.build(study, report.read(study, results, path))
-    page = Page(html)
-    assert (
-        "As the batch size grows, at equal epochs (40): test accuracy falls (\N{MINUS SIGN}0."
-        in page.text
-    )
-    assert "6 paired seeds" in page.text
-    assert "Nothing: every run finished" in page.text
-    assert "This report is partial" not in page.text
-
-
-def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
-    study, results, path, html = example
-    rows = report.read(study, results, path, partial=True).claims
-    assert [row["id"] for row in rows] == ["gap_rises", "sharpness_rises", "epochs_are_faster"]
-    page = Page(html)
-    assert "A <b>document</b> 2 cannot be tested here." in page.text
-    (links, texts) = zip(
-        *re.findall(r'<a href="#(figure-\d+)">(Figure \d+)</a>', html), strict=True
-    )
-    assert len(links) == 3
-    for link, label, row in zip(links, texts, rows, strict=True):
-        figure = html.partition(f'id="{link}"')[2].partition("</figure>")[0]
-        assert f'><span id="gap-{row["figure"]}"></span>' in figure.partition("\n")[0]
-        assert escape(row["sentence"]) in figure and escape(row["missing"]) in figure
-        assert link == label.lower().replace(" ", "-")
-    assert "Figure &lt;i&gt;3&lt;/i&gt;, as published:" in html
-    assert "Measured of: final weights" in page.text
-
-
-def test_a_verdict_stands_with_its_effect_and_interval(finished, tmp_path):
-    study, given, path = finished
-    results = shutil.copytree(given, tmp_path / "results")
-    inputs = report.read(study, results, path)
-    shown = claim_rows.build(inputs.claims, lambda *_: ("Figure 1", "#figure-1"))
-    assert [row["word"] for row in shown] == ["Held", "Held", "Held"]
-    assert shown[0]["n"] == "6" and shown[0]["p_shown"] == "< 0.001"
-    assert claim_rows.in_words(shown[0]).endswith("] per doubling of batch size")
-    (against,) = claim_rows.build(
-        [{**inputs.claims[0], "verdict": "not held", "p_against_holm": "0.01"}], lambda *_: None
-    )
-    assert (against["p_shown"], against["p_of"]) == ("0.010", "of the contrary")
-    assert claim_rows.counts(inputs.claims) == "3 held"
-    html = report.build(study, inputs)
-    assert '<tr class="held">' in html
-    assert Page(html).open == []
-    (results / "studies" / "example" / "claims.csv").unlink()
-    with pytest.raises(UserError, match=r"claims\.csv: missing; run snakemake to make it"):
-        report.read(study, results, path)
-    assert report.read(study, results, path, partial=True).claims == []
-
-
-def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(finished, tmp_path):
-    empty = Page(ledger_page.build(tmp_path, tmp_path))
-    assert "No study has claims.csv yet" in empty.text and empty.open == []
-    study, given, path = finished
-    results = shutil.copytree(given, tmp_path / "results")
-    alone = ledger_page.build(results, results)
-    assert "<a href" not in alone.partition("<main")[2]
-    report.write(study, results, path, results / "studies" / "example" / "report.html")
-    ledger_page.write(results, results / "ledger.html")
-    html = (results / "ledger.html").read_text(encoding="utf-8")
-    page = Page(html)
-    assert page.open == [] and "script-src &#39;none&#39;" in html
-    assert "3 claims: 3 held." in page.text
-    assert html.index("A &lt;b&gt;document") < html.index("Another document")
-    own = (results / "studies" / "example" / "report.html").read_text(encoding="utf-8")
-    links = re.findall(r'href="(studies/example/report\.html)#([\w-]+)"', html)
-    assert len(links) == 3 and all(f'id="{anchor}"' in own for _, anchor in links)
-
-
-def test_series_stand_beside_the_first_of_them(example):
-    study, results, path, _ = example
-    inputs = report.read(study, results, path, partial=True)
-    assert inputs.contrasts == {}  # one series
-    difference = intervals.Interval(-0.25, -0.5, 0.0, 6)
-    given = Contrast(256, "no <scaling>", ("linear",), {"test_accuracy": (difference,)})
-    html = report.build(study, dataclasses.replace(inputs, contrasts={"gap": given}))
-    page = Page(html)
-    assert page.open == []
-    assert "Beside no <scaling>, at batch size 256" in page.text and "<scaling>" not in html
-    minus = "\N{MINUS SIGN}"
-    assert f"{minus}0.25 [{minus}0.50, 0.00] 6 paired seeds" in page.text
-
-
 def test_every_run_and_column_is_in_the_table(example):
     study, results, _, html = example
     page = Page(html)
@@ -339,47 +109,6 @@ def test_exact_numbers_stand_behind_rounded_ones(example):
         assert f'title="{finished[0][column]}"' in html
 
 
-def test_gaps_are_listed_with_what_mends_them(example):
-    study, results, path, html = example
-    page = Page(html)
-    assert "27 finished, 1 diverged, 1 out of memory, 1 missing" in page.text
-    assert "This report is partial" in page.text
-    for words in ("lower learning_rate", "smaller batch_size", "This command runs what is missing"):
-        assert words in page.text
-    assert "Missing: sharpness" in page.text
-    inputs = report.read(study, results, path, partial=True)
-    assert inputs.missing_measures == {"sharpness": {list(study.runs)[8]: ""}}
-
-
-def test_gaps_quote_the_logs_of_what_failed(example, tmp_path):
-    study, given, path, _ = example
-    results = shutil.copytree(given, tmp_path / "results")
-    lacking = list(study.runs)[8]
-    (missing,) = report.read(study, results, path, partial=True).missing_runs
-    logs = {
-        f"logs/train/{missing}.log": 'Traceback:\n  File "x"\n\nValueError: no <b>model</b>\n\n',
-        f"logs/sharpness/{lacking}/default.log": "",
-    }
-    for name, said in logs.items():
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(said)
-    trained, measured = logs
-    inputs = report.read(study, results, path, partial=True)
-    assert inputs.missing_runs == {missing: f"ValueError: no <b>model</b> ({trained})"}
-    assert inputs.missing_measures == {"sharpness": {lacking: f"nothing ({measured})"}}
-    page = Page(report.build(study, inputs))
-    for run, said in {**inputs.missing_runs, **inputs.missing_measures["sharpness"]}.items():
-        assert f"{run}: {said}" in page.text
-    # Where the data are not there, the training never began: their log says why.
-    (tmp_path / trained).unlink()
-    (dataset,) = study.datasets
-    (results / "data" / dataset / "record.json").unlink()
-    (tmp_path / "logs" / "prepare_data").mkdir()
-    (tmp_path / "logs" / "prepare_data" / f"{dataset}.log").write_text("No disk.\n")
-    inputs = report.read(study, results, path, partial=True)
-    assert inputs.missing_runs == {missing: f"No disk. (logs/prepare_data/{dataset}.log)"}
-
-
 def test_data_and_machine_are_shown(example):
     study, _, _, html = example
     page = Page(html)
@@ -390,6 +119,46 @@ def test_data_and_machine_are_shown(example):
     assert "29 runs on cpu with 1 thread" in page.text
     assert "30 timing jobs on cpu with 1 thread" in page.text
     assert "python 3.11.9, tensorflow 2.21.0" in page.text
+
+
+def test_examples_and_layers_are_shown(finished):
+    study, results, path = finished
+    inputs = report.read(study, results, path)
+    assert inputs.samples == dict.fromkeys(study.datasets, [])  # no arrays lie there
+    (token,) = study.datasets
+    given = {token: [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]}
+    layers = {("own-0123abcd", (4,)): [Summary("mine <i>(Mine)</i>", None, 1234)]}
+    html = report.build(study, replace(inputs, samples=given, models=inputs.models | layers))
+    page = Page(html)
+    assert page.open == [] and "<b>" not in html and "<i>" not in html
+    (picture,) = page.all("img")
+    assert picture["src"] == "data:image/webp;base64,UklGRg==" and picture["class"] == "pixels"
+    assert "<b>7</b>" in page.text and "a<b>c" in page.text
+    times = "\N{MULTIPLICATION SIGN}"
+    assert f"small_cnn, for examples of 8 {times} 8 {times} 1: 6,058 weights in 4" in page.text
+    assert f"convolution 3 {times} 3, stride 2</th><td>4 {times} 4 {times} 8</td>" in html
+    assert f"mine <i>(Mine)</i>{wording.ABSENT}1,234" in page.text
+
+
+def test_layers_of_a_users_model_are_those_that_were_stored(finished, tmp_path):
+    study, given, _ = finished
+    (dataset,), run = study.datasets, next(iter(study.runs.values()))
+    records_of = {dataset: {"input_shape": [8, 8, 1], "classes": 10}}
+    own = replace(run, factors={**run.factors, "model": "own-0123abcd"})
+    study = replace(study, runs=dict.fromkeys(study.runs, own))
+    assert content._models(study, tmp_path, records_of) == {}  # made before they were stored
+    path = records.layers_path(tmp_path, "own-0123abcd", (8, 8, 1), 10)
+    path.parent.mkdir()
+    path.write_text(json.dumps({"layers": [["only (Dense)", [10], 650]]}))
+    (found,) = content._models(study, tmp_path, records_of).items()
+    assert found == (("own-0123abcd", (8, 8, 1)), [("only (Dense)", [10], 650)])
+
+
+def test_what_the_study_took_is_told(finished):
+    study, results, path = finished
+    html = report.build(study, report.read(study, results, path))
+    told = re.search(r"It took 0\.0\d+ core-hours of training; its runs hold [^<]*", html)[0]
+    assert told.endswith("what 30 timings and 90 measures took was not noted.")
 
 
 def test_a_machine_with_gpus_says_their_cores_and_clocks():
@@ -419,14 +188,14 @@ def test_a_machine_with_gpus_says_their_cores_and_clocks():
 def test_figures_are_embedded_numbered_and_captioned(example):
     page = Page(example[3])
     pictures = page.all("svg")
-    assert len(pictures) == 13 and page.all("img") == []
+    assert len(pictures) == 17 and page.all("img") == []
     assert all(each["viewbox"] == "0 0 504 288" for each in pictures)
-    assert example[3].count("--width: 672px; --height: 384px") == 13
+    assert example[3].count("--width: 672px; --height: 384px") == 17
     ids = [each["id"] for tag, each in page.elements if tag == "circle"]
-    assert len(ids) == len(set(ids)) == 13  # all files call theirs the same
+    assert len(ids) == len(set(ids)) == 17  # all files call theirs the same
     assert "stolen by" not in example[3] and "example.invalid" not in example[3]
     numbers = re.findall(r"<strong>Figure (\d+)\.", example[3])
-    assert sorted(map(int, numbers)) == list(range(1, 14))
+    assert sorted(map(int, numbers)) == list(range(1, 18))
     assert numbers[1:] == sorted(numbers[1:], key=int)  # the matrix stands at the top
     assert "Every <code>point</code> of loss_curves &amp; &lt;i&gt;seeds" in example[3]
 
@@ -458,7 +227,7 @@ def test_tables_of_several_experiments_stand_together(tmp_path):
     assert "10 training runs in 2 experiments: 10 finished" in page.text
     assert re.search(r'<table class="runs".*?</table>', html, re.S)[0].count("<tr data-run=") == 20
     numbers = re.findall(r"<strong>Figure (\d+)\.", html)
-    assert sorted(map(int, numbers)) == list(range(1, 27))
+    assert sorted(map(int, numbers)) == list(range(1, 35))
     assert len(page.all("select")) == 2
 
 
@@ -498,39 +267,6 @@ def test_commands_name_configuration_and_scale(example):
     assert listed[3].startswith(f"snakemake results/runs/{next(iter(study.runs))}/record.json ")
 
 
-@pytest.mark.parametrize(
-    ("numbers", "shown"),
-    [
-        ((0.98123, 0.9788, 0.9837), ("0.9812", "0.9788", "0.9837")),
-        ((5.1, 3.2, 7.0), ("5.1", "3.2", "7.0")),
-        ((1234.5, 1100.0, 1369.0), ("1234", "1100", "1369")),
-        ((-2e-9, -3e-9, -1e-9), ("−2e-9", "−3e-9", "−1e-9")),
-        ((0.5, None, None), ("0.5", "", "")),
-        ((0.5, 0.5, 0.5), ("0.5", "", "")),
-    ],
-)
-def test_intervals_keep_two_digits_of_their_half_width(numbers, shown):
-    found = text.format_interval(*numbers)
-    assert tuple(part.replace("e−", "e-") for part in found) == shown
-    assert text.format_interval(None, None, None) is None
-
-
-def test_columns_share_decimals_where_that_suits():
-    assert text.common_decimals([0.9812345, 0.5]) == 4
-    assert text.common_decimals([0.02, 0.03]) == 2
-    assert text.common_decimals([1.0, 2.0]) is None
-    assert text.common_decimals([0.001, 250.5]) is None
-    assert text.common_decimals([]) is None
-
-
-def test_small_words():
-    assert text.format_p(0.0004) == "< 0.001" and text.format_p(0.0123) == "0.012"
-    assert text.moment("2026-11-21T02:53:07.1+00:00") == "2026-11-21 02:53 UTC"
-    assert text.moment("yesterday <b>") == "yesterday <b>"
-    assert str(text.marked("`a<b` & ``c``")) == "<code>a&lt;b</code> &amp; <code>c</code>"
-    assert text.plain([True, 0.1, None]) == f"true, 0.1, {wording.ABSENT}"
-
-
 def test_many_classes_are_summed_up():
     counts = list(range(1, 101))
     record = {"counts": {"train": 5050}, "class_counts": {"train": counts}}
@@ -546,10 +282,6 @@ def test_factors_read_as_in_names(example):
     assert (tidy[0]["learning_rate"], tidy[0]["nesterov"]) == ("1e-5", "false")
     assert tidy[1]["status"] == records.MISSING and tidy[1]["dataset"] == "digits"
     assert tidy[1]["dataset_digest"] == run_names.split_token(next(iter(study.datasets)))[1]
-
-
-def test_thresholds_are_those_of_the_statistics():
-    assert f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired" in answers.READING
 
 
 @pytest.mark.slow
@@ -578,31 +310,6 @@ def test_drawn_report_of_the_default_study_is_below_five_megabytes(finished, tmp
     figures.write(place, figures.drawn(study.experiments["gap"]), place / "figures")
     report.write(study, results, path, tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size < 5_000_000
-
-
-def test_runs_that_missed_their_target_loss_are_told():
-    rows = [
-        {"batch_size": size, "reached_target": reached}
-        for size, reached in (("256", "0"), ("32", "1"), ("256", "1"), ("32", "1"))
-    ]
-    told = report._targets(rows)
-    assert report._targets(rows, "target").startswith("The target was reached in 2 of 2 at batch")
-    assert "2 of 2 at batch size 32, 1 of 2 at batch size 256; the other runs are left out" in told
-    assert report._targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
-    assert report._targets([{"batch_size": "32", "reached_target": ""}]) == ""
-
-
-def test_a_missed_target_loss_is_a_gap_of_its_own(example):
-    study, results, path, _ = example
-    inputs = report.read(study, results, path, partial=True)
-    run = list(study.runs)[5]
-    rows = {
-        name: [row | {"status": "off_target"} if row["run"] == run else row for row in found]
-        for name, found in inputs.rows.items()
-    }
-    (gap,) = (gap for gap in gaps.find(study, rows, inputs) if gap.title == "Off target")
-    assert [found for found, _ in gap.entries] == [run]
-    assert "target_train_loss" in gap.text and not gap.command
 
 
 def test_a_figure_says_what_was_measured(tmp_path):

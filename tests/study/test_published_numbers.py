@@ -245,3 +245,9 @@ def test_factors_come_back_as_they_were(tmp_path):
     labels = [group.label for group in run_series.series(own)]
     assert labels[1] == "momentum 0.9, nesterov, patience 5"
     assert [group.label for group in as_published.series(theirs)] == ["Adam"]
+
+
+def test_the_plan_carries_the_examples_of_a_document():
+    found = study() | {"published": {"digits": {"examples": 1797, "place": "Section 2"}}}
+    planned = planner.make(found)
+    assert planned.published == {next(iter(planned.datasets)): (1797, "Section 2")}

@@ -212,6 +212,8 @@ def test_the_users_own_model(tmp_path):
     assert list(models.weights(first)[0]) == ["only/kernel", "only/bias"]
     again = models.build(token, (8, 8, 1), 3, 0, path)
     assert (models.weights(first)[0]["only/kernel"] == again.weights[0].numpy()).all()
+    flat, only = models.layers(first)
+    assert flat[1:] == ((64,), 0) and only == ("only (Dense)", (3,), 195)
 
 
 SUBCLASSED = """

@@ -414,6 +414,23 @@ def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
     assert arrays(results / "runs" / run / "updates.npz")["update_norms"].shape == (0,)
 
 
+def test_layers_of_a_users_model_lie_beside_its_initial_weights(results):
+    from batchscope import disk
+    from batchscope.store import records
+    from batchscope.study import model_files
+    from batchscope.training import trainer
+
+    model = str(ROOT / "tests" / "data" / "noisy_model.py")
+    run = run_name(model=model_files.token("noisy", model), epochs=1)
+    assert trainer.train(run, results, model) == "finished"
+    (stored,) = (results / "initial").glob("noisy-*.json")
+    layers = disk.read_json(stored)["layers"]
+    weights = arrays(results / "runs" / run / "initial.npz")
+    assert sum(weights_of for _, _, weights_of in layers) == sum(map(np.size, weights.values()))
+    look = (run.split("+")[1], (8, 8, 1), 10)
+    assert stored == records.layers_path(results, *look)
+
+
 @pytest.mark.slow
 def test_an_allocators_refusal_is_recorded(results):
     """4 GB of activations under a limit of 9 GB of addresses, half of which TensorFlow has."""

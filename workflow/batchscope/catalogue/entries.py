@@ -28,7 +28,7 @@ OVER = {
     "seconds": (
         "training time",
         "training time (examples used over the examples per second of a timing job that had the "
-        "machine to itself, validation apart)",
+        "machine to itself, validation apart; means stand at the mean time of their seeds)",
     ),
 }
 
@@ -103,7 +103,8 @@ class Figure:
         over: Caption of the same figure over updates, examples or time in place of epochs, where
             `{axis}` stands for that; empty where it is of nothing by epoch.
         along: What this one is drawn over; empty for epochs, or where there is no such axis. It
-            is then drawn by the module of `name` without its ending, and never unasked.
+            is then drawn by the module of `name` without its ending, and beside the one over
+            epochs alone.
         own: Columns without which it is not drawn of trainings that were made elsewhere, `a|b` is
             either, in place of its measures; None where their tables never suffice.
     """

@@ -21,8 +21,8 @@ _OF_SEVERAL = (
         ),
         over=(
             "Training and validation loss against {axis}, a point per epoch, one colour per batch "
-            "size. Thin lines are single runs; thick lines are means over the seeds that still "
-            "train, with a 95 % interval (Student's t). The training loss of an epoch is the mean "
+            "size. Thick lines are means over the seeds that still train, with a 95 % interval "
+            "(Student's t). Thin lines are single runs. The training loss of an epoch is the mean "
             "over its updates. A cross marks where a run diverged."
         ),
         own=None,
@@ -38,8 +38,8 @@ _OF_SEVERAL = (
             "logarithmic axis of the mean's logarithm); thin ones are runs that did not finish. "
             "The dotted line is the lowest loss that every run reached: where it is crossed first, "
             "that batch size gets there first. Times are examples over the examples per second of "
-            "timing jobs that had the machine to themselves, the mean over seeds, evaluations "
-            "apart; of trainings made elsewhere, the means over seeds of what they state. A cross "
+            "a timing job that had the machine to itself, evaluations apart, and of trainings made "
+            "elsewhere what they state; means stand at the mean time of their seeds. A cross "
             "marks where a run diverged."
         ),
         trajectories=True,

@@ -1,18 +1,18 @@
-"""Numbers of weights of the built-in networks, known without building them.
+"""Layers of the built-in networks and their weights, known without building them.
 
 One line of layers for each network of `batchscope.training.networks`: `conv` filters, side of the
-kernel, stride and padding; `pool`; `norm`, whose moving statistics are stored too; `dense`;
-`output`, one unit for two classes where the network has a sigmoid there; of sequences `embedding`
-of tokens and positions, `scale` and shift of a layer normalisation, `attention`, and `each`, a
-dense layer at each position. Tests hold them against
-Keras.
+kernel, stride and padding; `pool`; `drop` a share of a vector; `norm`, whose moving statistics are
+stored too; `dense`; `output`, one unit for two classes where the network has a sigmoid there; of
+sequences `embedding` of tokens and positions, `scale` and shift of a layer normalisation,
+`attention`, and `each`, a dense layer at each position. Tests hold them against Keras.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-Layer = tuple[str | int, ...]
+Layer = tuple[str | float, ...]
 Shape = tuple[int, ...]
 _SAME = "same"
 _DENSE_NORM = [layer for _ in range(5) for layer in (("dense", 512), ("norm",))]
@@ -29,7 +29,9 @@ _NETWORKS: dict[str, list[Layer]] = {
         ("pool",),
         ("conv", 32, 4),
         ("pool",),
+        ("drop", 0.25),
         ("dense", 500),
+        ("drop", 0.5),
         ("output",),
     ],
     "chang_vgg": [
@@ -71,35 +73,62 @@ _NETWORKS: dict[str, list[Layer]] = {
 }
 
 
+class Summary(NamedTuple):
+    """A layer of a network, as a summary has it.
+
+    Attributes:
+        layer: What it is.
+        shape: Of what it gives for one example; None where that is not known.
+        weights: How many it has, with those that are not trained.
+    """
+
+    layer: str
+    shape: tuple[int | None, ...] | None
+    weights: int
+
+
 def stored(model: str, input_shape: Shape, classes: int) -> int | None:
     """Returns the weights in a file of a model's, trained or not; None for a user's own model."""
+    found = layers(model, input_shape, classes)
+    return None if found is None else sum(each.weights for each in found)
+
+
+def layers(model: str, input_shape: Shape, classes: int) -> list[Summary] | None:
+    """Returns a model's layers in order; None for a user's own model."""
     if model not in _NETWORKS:
         return None
-    shape, count = tuple(input_shape), 0
+    shape, found = tuple(input_shape), []
     for kind, *rest in _NETWORKS[model]:
+        words, count = kind, 0
         if kind == "conv":
-            weights, shape = _convolution(shape, *rest)
-            count += weights
+            words = f"convolution {rest[1]} \N{MULTIPLICATION SIGN} {rest[1]}"
+            words += f", stride {rest[2]}" if rest[2:3] > [1] else ""
+            count, shape = _convolution(shape, *rest)
         elif kind == "pool":
+            words = "max pooling 2 \N{MULTIPLICATION SIGN} 2"
             shape = (shape[0] // 2, shape[1] // 2, shape[2])
         elif kind == "norm":
-            count += 4 * shape[-1]
+            words, count = "batch normalisation", 4 * shape[-1]
+        elif kind == "drop":
+            words, shape = f"dropout {rest[0]}", (math.prod(shape),)
         elif kind == "embedding":
-            count += (classes + shape[0]) * rest[0]
+            words, count = "embedding of tokens and positions", (classes + shape[0]) * rest[0]
             shape = (shape[0], rest[0])
         elif kind == "scale":
-            count += 2 * shape[-1]
+            words, count = "layer normalisation", 2 * shape[-1]
         elif kind == "attention":  # query, key, value, and what joins the heads
-            count += 4 * (shape[-1] + 1) * shape[-1]
+            words, count = "causal attention, sum", 4 * (shape[-1] + 1) * shape[-1]
         elif kind == "each":
             units = rest[0] if rest else classes
-            count += (shape[-1] + 1) * units
+            words = "dense at each position" if rest else "output at each position"
+            count = (shape[-1] + 1) * units
             shape = (*shape[:-1], units)
         else:
             units = rest[0] if kind == "dense" else _outputs(classes, *rest)
-            count += (math.prod(shape) + 1) * units
+            count = (math.prod(shape) + 1) * units
             shape = (units,)
-    return count
+        found.append(Summary(words, shape, count))
+    return found
 
 
 def _convolution(

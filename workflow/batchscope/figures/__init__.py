@@ -146,7 +146,11 @@ def available(
 
 
 def drawn(experiment: Experiment) -> list[str]:
-    """Returns the figures of an experiment: those that it names, or all that it allows."""
+    """Returns the figures of an experiment: those that it names, or all that it allows.
+
+    With one over epochs comes the same over the other budgets at which batch sizes are compared:
+    the report switches between them.
+    """
     varied = [factor for factor, values in experiment.vary.items() if len(values) > 1]
     if experiment.own.path and not experiment.figures:
         own, margins = experiment.own, experiment.trainings.margins
@@ -163,16 +167,27 @@ def drawn(experiment: Experiment) -> list[str]:
         )
     measured = {**experiment.trainings.measures, **experiment.times.timings}
     runs = [run_names.parse_run(run) for run in experiment.trainings.runs]
-    return list(experiment.figures) or available(
+    batch_sizes = len({run["batch_size"] for run in runs})
+    timed = "time_epoch" in measured or bool(experiment.trainings.beside)
+    names = experiment.figures or available(
         measured,
         varied,
         experiment.at_epochs,
         experiment.trainings.margins,
         evaluated=all(run["evaluate_every"] for run in runs),
-        batch_sizes=len({run["batch_size"] for run in runs}),
-        timed="time_epoch" in measured or bool(experiment.trainings.beside),
+        batch_sizes=batch_sizes,
+        timed=timed,
         falling=any(map(horizons.falling, runs)),
     )
+    # One batch size makes as many updates in every epoch.
+    axes = ("updates", *(["seconds"] if timed else [])) if batch_sizes > 1 else ()
+    return list(dict.fromkeys(over for name in names for over in (name, *_over(name, axes))))
+
+
+def _over(name: str, axes: Collection[str]) -> list[str]:
+    """Returns a figure over epochs as it is called over other axes; none of any other."""
+    variants = figure_entries.FIGURES[name].variants()
+    return [each.name for each in variants if each.along in axes]
 
 
 def files(names: Iterable[str]) -> list[str]:

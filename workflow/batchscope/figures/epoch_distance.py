@@ -25,8 +25,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
     Over another axis than epochs the rows of both batch sizes lie apart, and there is no ratio.
     """
-    frame = against_epoch.with_shared_seconds(frame, "epoch")
-    along = against_epoch.along(frame)
+    along, singles = against_epoch.along(frame), against_epoch.singles(frame)
     by_epoch = along == "epoch"
     groups = run_series.series(frame)
     height = 2.75 if len(groups) < 4 else 2.4
@@ -39,7 +38,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     mean_points = against_epoch.points(len(groups) * len(styles))
     for (left, *right), group in zip(grid, groups, strict=True):
         _log_axis(left, group.frame)
-        against_epoch.draw_panel(left, group.frame, _COLUMN, styles, points, mean_points, along)
+        against_epoch.draw_panel(
+            left, group.frame, _COLUMN, styles, points, mean_points, along, singles
+        )
         left.set_title(f"Distance, {group.label}" if group.label else "Distance")
         left.set_ylabel("distance within an epoch")
         for axes in right:
@@ -47,7 +48,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for axes in grid[-1]:
         against_epoch.horizontal_axis(axes, frame)
     against_epoch.legend(figure, styles)
-    canvas.notes(figure, runs, against_epoch.band_note(frame))
+    canvas.notes(figure, runs, against_epoch.band_note(frame, singles))
     return figure
 
 

@@ -20,7 +20,6 @@ def select(tables: Tables, along: str = "epoch") -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row of panels per series."""
-    frame = against_epoch.with_shared_seconds(frame, "epoch")
     groups = canvas.present(run_series.series(frame))
     height = 2.75 if len(groups) < 4 else 2.0
     figure, grid = canvas.panels(
@@ -29,13 +28,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
     styles = against_epoch.styles(frame)
     runs = against_epoch.runs(frame)
     points = against_epoch.points(len(_PANELS) * len(runs))
-    along = against_epoch.along(frame)
+    along, singles = against_epoch.along(frame), against_epoch.singles(frame)
     mean_points = against_epoch.points(len(_PANELS) * len(groups) * len(styles))
     for column, name in enumerate(_PANELS):
         against_epoch.value_scale(grid[0, column], frame, name)
     for row, group in zip(grid, groups, strict=True):
         for axes, (column, title) in zip(row, _PANELS.items(), strict=True):
-            against_epoch.draw_panel(axes, group.frame, column, styles, points, mean_points, along)
+            against_epoch.draw_panel(
+                axes, group.frame, column, styles, points, mean_points, along, singles
+            )
             axes.set_title(f"{title}, {group.label}" if group.label else title)
             axes.set_ylabel("loss (nats)")
     for axes in grid[-1]:
@@ -43,7 +44,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for column, name in enumerate(_PANELS):
         against_epoch.value_axis(grid[0, column], frame, name)
     against_epoch.legend(figure, styles)
-    canvas.notes(figure, runs, against_epoch.band_note(frame))
+    canvas.notes(figure, runs, against_epoch.band_note(frame, singles))
     return figure
 
 

@@ -46,7 +46,6 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one row of panels per series."""
-    frame = against_epoch.with_shared_seconds(frame, "examples")
     groups, drawn = run_series.series(frame), _drawn(frame)
     height = 2.75 if len(groups) < 4 else 2.0
     figure, grid = canvas.panels(len(groups), len(drawn), height=height, sharex="col", sharey=True)

@@ -92,6 +92,7 @@ def build(study: Study, inputs: Inputs) -> str:
         matrix=_matrix(cards, experiments),
         summary=first_screen.scope(study, rows, inputs),
         runs=_summary(rows, inputs),
+        took=first_screen.took(inputs.taken),
         notes=_notes(study, rows, inputs),
         experiments=experiments,
         ledger=_ledger(stated),
@@ -104,10 +105,11 @@ def build(study: Study, inputs: Inputs) -> str:
         files=inputs.files,
         gaps=found,
         datasets=[
-            places.dataset(token, inputs.datasets[token])
+            places.dataset(token, inputs.datasets[token], inputs.samples.get(token, ()))
             for token in study.datasets
             if token in inputs.datasets
         ],
+        models=places.models(inputs),
         machines=places.machines(inputs),
         config_name=inputs.config_name,
         config_text=inputs.config_text,
@@ -275,8 +277,8 @@ def _beside(
     """Returns the numbers of documents beside ours, each with its figure here."""
     names = {each.title or name: name for name, each in study.experiments.items()}
     return [
-        (row, places_of.get((names[row.experiment], row.figure)))
-        for row in published_beside.build(study, inputs.figures)
+        (row, places_of.get((names.get(row.experiment, ""), row.figure)))
+        for row in published_beside.build(study, inputs.figures, inputs.datasets)
     ]
 
 

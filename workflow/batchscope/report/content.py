@@ -8,6 +8,7 @@ import os
 import re
 import zlib
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +22,20 @@ from batchscope.analysis import (
     run_series,
     series_differences,
 )
-from batchscope.catalogue import columns, outcomes
+from batchscope.catalogue import columns, outcomes, weight_counts
 from batchscope.catalogue.timings import TIMINGS
+from batchscope.datasets import samples
 from batchscope.errors import UserError
 from batchscope.host.absence import Absence
 from batchscope.report import claim_rows
-from batchscope.store import job_files, records
+from batchscope.store import job_files, records, taken
 from batchscope.tables import claim_table, run_table
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
-LARGE_TABLE_BYTES = 200_000  # deflated; a figure's data above this stay in their file alone
+LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
 
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
@@ -100,6 +102,9 @@ class Inputs:
         claims: Rows of claims.csv, as text.
         files: Paths of the tables, for people.
         partial: Whether the report was asked for with only a part of the results.
+        taken: What the study took.
+        samples: Data set's token -> a few of its examples.
+        models: Model's token and shape of an example -> its layers, as far as they are known.
     """
 
     config_name: str
@@ -123,6 +128,11 @@ class Inputs:
     claims: list[claim_rows.Row] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     partial: bool = False
+    taken: taken.Taken = field(default_factory=taken.Taken)
+    samples: dict[str, list[samples.Sample]] = field(default_factory=dict)
+    models: dict[tuple[str, tuple[int, ...]], list[weight_counts.Summary]] = field(
+        default_factory=dict
+    )
 
 
 def read(
@@ -166,6 +176,12 @@ def read(
         files.append(_shown(stated, results))
     elif study.claims and not partial:
         raise UserError(f"{stated}: missing; run snakemake to make it.")
+    runs, timings = _read_runs(study, results), _read_timings(study, results)
+    datasets = {
+        token: disk.read_json(path)
+        for token in study.datasets
+        if (path := records.dataset_folder(results, token) / "record.json").exists()
+    }
     return Inputs(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
@@ -173,25 +189,27 @@ def read(
         answers=answers(study, [*found.values()]),
         contrasts=compared,
         figures=drawn,
-        runs=_read_runs(study, results),
+        runs=runs,
         other_runs=_read_other_runs(study, results),
-        timings=_read_timings(study, results),
+        timings=timings,
         sweeps=timed,
         throughput=speeds,
         advice=advice,
         tuned=frozenset(tuned),
         parallel=_parallel(found),
-        datasets={
-            token: disk.read_json(path)
-            for token in study.datasets
-            if (path := records.dataset_folder(results, token) / "record.json").exists()
-        },
+        datasets=datasets,
         missing_runs=_missing_runs(study, results),
         missing_measures=_missing_measures(study, results, rows),
         absent=job_files.absent(study, results),
         claims=claim_rows.read(stated) if study.claims and stated.exists() else [],
         files=files,
         partial=partial,
+        taken=taken.find(study, results, runs, timings),
+        samples={
+            token: samples.few(records.dataset_folder(results, token), record)
+            for token, record in datasets.items()
+        },
+        models=_models(study, results, datasets),
     )
 
 
@@ -311,6 +329,28 @@ def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:
         source = f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}"
         content = b""
     return content, source, width or None, height or None
+
+
+def _models(
+    study: Study, results: Path, datasets: dict[str, dict[str, Any]]
+) -> dict[tuple[str, tuple[int, ...]], list[weight_counts.Summary]]:
+    """Returns the layers of each model for each shape of the examples of its data sets."""
+    every = [each.factors(study.runs) for each in study.experiments.values()]
+    pairs = dict.fromkeys((one["model"], one["dataset"]) for one in chain.from_iterable(every))
+    found = {}
+    for model, dataset in pairs:
+        record = datasets.get(dataset, {})
+        if not {"input_shape", "classes"} <= record.keys():
+            continue
+        look = model, tuple(record["input_shape"]), record["classes"]
+        path = records.layers_path(results, *look)
+        layers = weight_counts.layers(*look)
+        if layers is None and path.exists():
+            stored = disk.read_json(path, "layers")["layers"]
+            layers = [weight_counts.Summary(*each) for each in stored]
+        if layers:
+            found[look[:2]] = layers
+    return found
 
 
 def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:

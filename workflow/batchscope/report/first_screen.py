@@ -1,4 +1,4 @@
-"""What a study is of, in one line: model, data, machine, runs and time."""
+"""What a study is of, in one line: model, data, machine, runs and time; and what it took."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from batchscope.report import runs_table
 from batchscope.report.content import Inputs, Rows
 from batchscope.report.gaps import STATUS_WORDS
 from batchscope.report.text import is_number
+from batchscope.store import taken
 from batchscope.store.records import FINISHED
+from batchscope.store.status import waiting
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -73,3 +75,30 @@ def _amount(rows: Rows, inputs: Inputs) -> str:
     taken = [record.get("contended_seconds") for record in inputs.runs.values()]
     seconds = sum(each for each in taken if is_number(each))
     return f"{told}, {wording.duration(seconds)} of training in all" if seconds else told
+
+
+def took(found: taken.Taken) -> str:
+    """Returns `It took 1.2 core-hours of training and 0.4 core-hours of measures; ...`.
+
+    Empty where nothing is there, or nothing of it is known.
+
+    Args:
+        found: From `taken.find`.
+    """
+    alone = found.timings * found.cores
+    kinds = {
+        "training": found.training,
+        "measures": found.measures,
+        f"timings, {wording.duration(found.timings)} alone on the machine": alone,
+    }
+    spent = [f"{_hours(each)} core-hours of {what}" for what, each in kinds.items() if each]
+    parts = [f"It took {wording.listed(spent)}"] if spent else []
+    parts += [f"{_hours(found.gpu)} GPU hours"] if found.gpu else []
+    parts += [f"its runs hold {wording.size(found.run_bytes)}"] if found.run_bytes else []
+    if parts and found.unknown:
+        parts.append(f"what {waiting(found.unknown)} took was not noted")
+    return wording.capital(f"{'; '.join(parts)}.") if parts else ""
+
+
+def _hours(seconds: float) -> str:
+    return wording.number(seconds / 3600, 2)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from batchscope import wording
 from batchscope.catalogue import run_names
+from batchscope.datasets.samples import Sample
 from batchscope.report.content import Inputs
 from batchscope.report.text import is_number, plain
 from batchscope.store import data_warnings
@@ -35,14 +38,14 @@ _MACHINE_LABELS = {
 }
 
 
-def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
+def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) -> dict[str, Any]:
     """Returns what the page shows of one prepared data set."""
     counts = record.get("counts") or {}
     splits = list(counts)
     pairs = [("Name in paths", token), ("Source", plain(record.get("source")))]
     pairs += [(f"Examples, {split}", plain(counts[split])) for split in splits]
     if record.get("input_shape"):
-        pairs.append(("Shape", " \N{MULTIPLICATION SIGN} ".join(map(str, record["input_shape"]))))
+        pairs.append(("Shape", _shape(record["input_shape"])))
     for key, label in _DATASET_LABELS.items():
         if record.get(key) is not None:
             pairs.append((label, _dataset_value(key, record[key])))
@@ -58,6 +61,7 @@ def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": run_names.split_token(token)[0],
         "pairs": pairs,
+        "samples": [(each.label, each.text, _address(each.image), each.small) for each in samples],
         "splits": splits if balance else [],
         "balance": balance,
         "checksums": list((record.get("sha256") or {}).items()),
@@ -65,6 +69,30 @@ def dataset(token: str, record: dict[str, Any]) -> dict[str, Any]:
         "skipped_count": record.get("skipped_count") or len(skipped),
         "warnings": list(data_warnings.warnings(token, record)),
     }
+
+
+def _address(image: bytes) -> str:
+    return f"data:image/webp;base64,{base64.b64encode(image).decode()}" if image else ""
+
+
+def models(inputs: Inputs) -> list[dict[str, Any]]:
+    """Returns what the page shows of each model: its layers, and their weights in all."""
+    return [
+        {
+            "title": f"{run_names.split_token(model)[0]}, for examples of {_shape(shape)}",
+            "layers": [(each.layer, _shape(each.shape), f"{each.weights:,}") for each in layers],
+            "weights": f"{sum(each.weights for each in layers):,}",
+        }
+        for (model, shape), layers in inputs.models.items()
+    ]
+
+
+def _shape(shape: Sequence[int | None] | None) -> str:
+    """Returns `8 \N{MULTIPLICATION SIGN} 8 \N{MULTIPLICATION SIGN} 1`."""
+    if shape is None:
+        return wording.ABSENT
+    sides = ("any" if side is None else str(side) for side in shape)
+    return " \N{MULTIPLICATION SIGN} ".join(sides)
 
 
 def _dataset_value(key: str, value: Any) -> str:

@@ -30,8 +30,11 @@ class Row(NamedTuple):
     """One number of a document and ours.
 
     Attributes:
+        experiment: The experiment's title; empty of a data set.
         where: What the document calls the place.
+        figure: The figure here; empty of a data set.
         what: What the number is of, with its unit and the series.
+        batch_size: The batch size; empty of a data set.
         published: As published.
         here: Ours; None where there is none.
         note: How many seeds stand behind ours, or why there is none.
@@ -41,23 +44,40 @@ class Row(NamedTuple):
     where: str
     figure: str
     what: str
-    batch_size: int
+    batch_size: int | str
     published: str
     here: Estimate | None
     note: str
 
 
-def build(study: Study, figures: dict[str, list[Figure]]) -> list[Row]:
-    """Returns every number of a study's documents, in their order.
+def build(
+    study: Study, figures: dict[str, list[Figure]], datasets: dict[str, dict[str, Any]]
+) -> list[Row]:
+    """Returns every number of a study's documents, in their order; examples first.
 
     Args:
         figures: Experiment -> its figures, whose tables hold ours.
+        datasets: Data set's token -> its record, where there is one.
     """
-    return [
+    used = [
+        _examples(token, *stated, datasets.get(token, {}))
+        for token, stated in study.published.items()
+    ]
+    return used + [
         row
         for name, experiment in study.experiments.items()
         for row in _of_experiment(experiment, {each.name: each for each in figures.get(name, [])})
     ]
+
+
+def _examples(token: str, published: int, place: str, record: dict[str, Any]) -> Row:
+    """Returns how many examples of a data set a document used, beside ours."""
+    counts = record.get("counts")
+    here = Estimate(f"{sum(counts.values()):,}") if counts else None
+    parts = ", ".join(f"{split} {count:,}" for split, count in (counts or {}).items())
+    name = run_names.split_token(token)[0]
+    what = f"Examples of {name}"
+    return Row("", place, "", what, "", f"{published:,}", here, parts or "not prepared here")
 
 
 def _of_experiment(experiment: Experiment, figures: dict[str, Figure]) -> Iterable[Row]:

@@ -10,6 +10,7 @@ _SENTENCES = re.compile(r"(?<=[.:]) (?=[A-Z])")
 # Words of a caption's sentence -> those of the figure itself without which it is left out.
 _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"\bwhere a run diverged", r"\bdiv(erged|\.)"),
+    (r"^Thin lines are single runs\.", r"\bThin:\s+every\b"),
     (r"\bis the ceiling\b|\bceilings that agree\b", r"\bceiling"),
     (r"\bdashed line is 90 %|\bthe knee is a ring\b", r"\bplateau|\bknee"),
     (r"\bnoise scale, where it is measured\b", r"\bnoise scale"),

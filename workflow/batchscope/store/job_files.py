@@ -16,7 +16,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import absence
 from batchscope.host.absence import Absence
-from batchscope.store import records
+from batchscope.store import estimates, records
 from batchscope.study import plan
 
 
@@ -62,6 +62,12 @@ class MeasureJob:
         if self.measure == "train":
             return "training"
         return "timing" if self.measure in TIMINGS else "measure"
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What it shares with measures and timings that take about the same time."""
+        name = self.sweep.name if self.sweep else self.runs[0]
+        return estimates.kind(self.measure, self.path.stem, name)
 
 
 def training_job(results: Path | str, run: str) -> MeasureJob:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,16 @@ def sequence_length(results: Path | str, dataset: str) -> int | None:
 def run_folder(results: Path | str, run: str) -> Path:
     """Returns the folder of one training run."""
     return Path(results) / "runs" / run
+
+
+def initial_name(model: str, input_shape: Iterable[int], classes: int) -> str:
+    """Returns what the files in `results/initial` are called, of a model for such examples."""
+    return f"{model}+{'x'.join(map(str, input_shape))}+{classes}"
+
+
+def layers_path(results: Path | str, model: str, input_shape: Iterable[int], classes: int) -> Path:
+    """Returns the file of a user's model's layers, written beside its initial weights."""
+    return Path(results) / "initial" / f"{initial_name(model, input_shape, classes)}.json"
 
 
 def run_record(folder: Path | str) -> Path:

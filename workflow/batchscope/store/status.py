@@ -153,7 +153,7 @@ def overview(study: plan.Study, results: Path | str) -> Overview:
     known, unknown = Counter(), []
     starts = len(seconds) * _STARTS["train"]
     for job in [*unmade, *repeated]:
-        taken = took.seconds(_kind(job))
+        taken = took.seconds(job.kind)
         known[job.noun] += taken or 0
         if taken is None:
             unknown.append(job)
@@ -220,11 +220,6 @@ def _other_versions(made: Iterable[MeasureJob]) -> dict[Path, tuple[str, str]]:
         if isinstance(version, str) and version != VERSIONS[job.measure]:
             found[job.path] = (job.measure, version)
     return found
-
-
-def _kind(job: MeasureJob) -> tuple[str, ...]:
-    name = job.sweep.name if job.sweep else job.runs[0]
-    return estimates.kind(job.measure, job.path.stem, name)
 
 
 def _measured_again(

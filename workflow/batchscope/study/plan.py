@@ -143,6 +143,7 @@ class Study:
         machines: Other machine -> the folder of its results, and what it calls itself there.
         claims: What documents state, in the order of the file.
         warnings: What does not stop a study but may surprise.
+        published: Data set's token -> how many examples a document used, and its place there.
     """
 
     name: str
@@ -157,3 +158,4 @@ class Study:
     warnings: tuple[str, ...] = field(default=())
     machines: dict[str, tuple[str, str]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    published: dict[str, tuple[int, str]] = field(default_factory=dict)

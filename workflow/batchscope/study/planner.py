@@ -28,7 +28,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter
 from batchscope.catalogue.timings import OF_SWEEPS, OF_TRAININGS
 from batchscope.errors import ConfigError
-from batchscope.problems import Findings, Place, Problem, merged, show
+from batchscope.problems import Findings, Place, Problem, merged, show, unknown
 from batchscope.study import (
     claims,
     experiment_keys,
@@ -190,6 +190,7 @@ class _Planner:
             [each for each in experiments.values() if each and not each.times.sweeps], stated
         )
         other_machines.check(self.findings, self.config)
+        published = self._published()
         if self.findings.problems or self.findings.structure:
             return None
         name = self.config["study"]
@@ -207,8 +208,20 @@ class _Planner:
             runs=self.runs,
             warnings=tuple(self.findings.warnings),
             claims=stated,
+            published=published,
             machines=other_machines.read(self.config),
         )
+
+    def _published(self) -> dict[str, tuple[int, str]]:
+        """Returns data set's token -> how many examples a document used, and its place there."""
+        found = {}
+        for name, body in as_map(self.config.get("published")).items():
+            place = ("published", name)
+            if name not in self.datasets:
+                self.findings.report(unknown(place, "data set", self.datasets))
+            elif self.datasets[name] and not self.findings.broken(place):
+                found[self.datasets[name][0]] = (body["examples"], body["place"])
+        return found
 
     def _read_datasets(self) -> None:
         given = {**dataset_definitions.BUILT_IN, **as_map(self.config.get("datasets"))}

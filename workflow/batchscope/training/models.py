@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from batchscope.catalogue import dataset_definitions, run_names
+from batchscope.catalogue import dataset_definitions, run_names, weight_counts
 from batchscope.errors import UserError
 from batchscope.training import user_models
 from batchscope.training.networks import BUILDERS, Shape
@@ -88,6 +88,25 @@ def _build(
     except Exception as error:  # Keras raises nearly anything for images that are too small
         what = user_models.said(error)
         raise UserError(f"model {name}: cannot be built for examples {shape}: {what}") from error
+
+
+def layers(model: keras.Model) -> list[weight_counts.Summary]:
+    """Returns a model's layers in order, as a summary has them."""
+    return [
+        weight_counts.Summary(
+            f"{layer.name} ({type(layer).__name__})", _output_shape(layer), layer.count_params()
+        )
+        for layer in model.layers
+        if not isinstance(layer, keras.layers.InputLayer)
+    ]
+
+
+def _output_shape(layer: keras.layers.Layer) -> tuple[int | None, ...] | None:
+    """Returns the shape of what a layer gives for an example; None where it has no such one."""
+    try:
+        return tuple(layer.output.shape[1:])
+    except (AttributeError, ValueError):  # several outputs, or a layer of a subclassed model
+        return None
 
 
 def weights(model: keras.Model) -> tuple[Arrays, Arrays]:

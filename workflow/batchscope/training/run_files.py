@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from batchscope import disk
-from batchscope.catalogue import kept_epochs, optimizer_constants
+from batchscope.catalogue import kept_epochs, optimizer_constants, weight_counts
 from batchscope.catalogue.versions import VERSIONS
 from batchscope.host import description
 from batchscope.store import memory_kills, records
@@ -105,13 +105,18 @@ def _name_middle(training: Training) -> None:
 
 
 def _write_initial(training: Training) -> Path:
-    """Writes the initial weights; all runs of a model and seed share one file."""
+    """Writes the initial weights; all runs of a model and seed share one file.
+
+    Beside them the layers of a user's model, which the catalogue does not know.
+    """
     own = training.folder / "initial.npz"
     records.write_weights(own, *training.initial)
-    shape = "x".join(map(str, training.data.input_shape))
-    classes, factors = training.data.classes, training.factors
-    name = f"{factors['model']}+{shape}+{classes}+seed={factors['seed']}"
+    look = training.factors["model"], training.data.input_shape, training.data.classes
+    name = f"{records.initial_name(*look)}+seed={training.factors['seed']}"
     shared = training.results / "initial" / f"{name}.npz"
+    layers = records.layers_path(training.results, *look)
+    if weight_counts.layers(*look) is None and not layers.exists():
+        disk.write_json(layers, {"layers": models.layers(training.model)})
     if not shared.exists():
         disk.link(own, shared)
     elif disk.file_sha256(shared) == disk.file_sha256(own):

@@ -64,9 +64,9 @@ ENTRY = Measure(
             ),
             over=(
                 "Euclidean distance between the weights at the end and at the start of each epoch, "
-                "against {axis} at its end, one colour per batch size. Thin lines are single runs; "
-                "thick lines are means over the seeds that still train, with a 95 % interval "
-                "(Student's t)."
+                "against {axis} at its end, one colour per batch size. Thick lines are means "
+                "over the seeds that still train, with a 95 % interval (Student's t). Thin lines "
+                "are single runs."
             ),
             measures=("weight_distance",),
         ),

@@ -19,6 +19,7 @@ from batchscope.figures.drawing import against_batch_size, canvas, marks
 _MOST_POINTS = 2700  # of all lines in one figure: keeps an SVG under about 150 kB
 _MOST_BANDS = 8  # in one panel: more hide the lines
 _LEAST_POINTS, _LONGEST_LINE = 11, 120  # of one line
+_MOST_SINGLE = 200  # runs, whose lines are drawn over other axes than epochs too: pages stay small
 
 
 # Column -> label of its axis.
@@ -39,28 +40,6 @@ def select(tables: Tables, columns: list[str], along: str = "epoch") -> pandas.D
     axes = list(dict.fromkeys(["epoch", along]))
     columns = [*against_batch_size.factor_columns(history), *axes, *columns]
     return history[columns].reset_index(drop=True)
-
-
-def with_shared_seconds(frame: pandas.DataFrame, by: str) -> pandas.DataFrame:
-    """Returns a frame whose runs took as long as the mean over the seeds of their batch size.
-
-    Each seed has a timing job of its own, and one line needs one time for all of them.
-
-    Args:
-        frame: Rows of runs, with `seconds` where they were timed.
-        by: The column that seconds are proportional to.
-    """
-    groups = [*run_series.varying(frame), "batch_size"]
-    if (
-        "seconds" not in frame
-        or (frame.groupby([*groups, by], dropna=False)["seconds"].nunique() <= 1).all()
-    ):
-        return frame
-    used = frame[by].astype(float)
-    each = (frame["seconds"] / used.where(used > 0)).groupby(
-        [frame[name] for name in groups], dropna=False
-    )
-    return frame.assign(seconds=each.transform("mean") * used)
 
 
 def along(frame: pandas.DataFrame) -> str:
@@ -114,6 +93,11 @@ def legend(figure: Figure, drawn: dict[int, dict[str, Any]]) -> None:
 def points(lines: int) -> int:
     """Returns how many points each of so many lines may have."""
     return int(np.clip(_MOST_POINTS // max(lines, 1), _LEAST_POINTS, _LONGEST_LINE))
+
+
+def singles(frame: pandas.DataFrame) -> bool:
+    """Returns whether finished runs too have a line each."""
+    return along(frame) == "epoch" or len(runs(frame)) <= _MOST_SINGLE
 
 
 def runs(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -179,7 +163,7 @@ def draw_panel(
     Args:
         styles: Batch size -> colour and line style.
         along: The horizontal axis, logarithmic unless it is the epoch: a column whose rows are
-            the same for all seeds of a batch size.
+            the same for all seeds of a batch size, or seconds, of which each seed has its own.
     """
     if len(rows) and rows[along].isna().all() and rows[column].notna().any():
         canvas.empty(axes, "not timed" if along == "seconds" else "not known")
@@ -228,12 +212,16 @@ def _draw_mean(
     band: bool,
     along: str,
 ) -> None:
-    """Draws the mean over the runs that are still training, and as a band its t-interval."""
-    table = rows.pivot_table(column, along, "seed")
+    """Draws the mean over the runs that are still training, and as a band its t-interval.
+
+    Over seconds it is of rows after as many updates, at the mean of the seeds' times.
+    """
+    alike = along if along != "seconds" else "epoch" if "epoch" in rows else "updates"
+    table = rows.pivot_table(column, alike, "seed")
     # Where one stopped early between two rows of the others, these have no value.
     table = table[~(table.isna() & table.bfill().notna()).any(axis=1)]
     table = table.iloc[thinned(len(table), points, along)]
-    at = table.index.to_numpy(float)
+    at = rows.groupby(alike)[along].mean()[table.index].to_numpy(float)
     mean, low, high, _ = canvas.mean_intervals(axes, table.to_numpy(float))
     if band and np.isfinite(low).any():
         axes.fill_between(at, low, high, color=style["color"], alpha=0.15, linewidth=0)

@@ -1,0 +1,78 @@
+"""Figures over epochs come with the same over the other budgets."""
+
+import matplotlib.figure
+import numpy as np
+import pandas
+import pytest
+
+from batchscope import figures
+from batchscope.figures.drawing import against_epoch
+from batchscope.study import planner
+
+UPDATES, SECONDS = "loss_curves_by_updates", "loss_curves_by_seconds"
+
+
+def drawn(sizes=(16, 32), **keys):
+    """Returns the figures over epochs, and what comes with them, of an experiment."""
+    body = {
+        "set": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd"},
+        "vary": {"batch_size": [*sizes], "learning_rate": [0.1], "epochs": [2]},
+        "seeds": 2,
+        **keys,
+    }
+    study = planner.make({"study": "s", "experiments": {"gap": body}})
+    return [name for name in figures.drawn(study.experiments["gap"]) if "best_" not in name]
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ({}, ["loss_curves", UPDATES]),
+        ({"measure": ["time_epoch"]}, ["loss_curves", UPDATES, SECONDS, "time"]),
+        # An epoch has as many updates in every run: the axis would be the same.
+        ({"sizes": (16,)}, ["loss_curves"]),
+        ({"figures": ["loss_curves"]}, ["loss_curves", UPDATES]),
+        ({"figures": [UPDATES]}, [UPDATES]),
+        (
+            {"figures": ["loss_curves", "loss_curves_by_examples", UPDATES]},
+            ["loss_curves", UPDATES, "loss_curves_by_examples"],
+        ),
+    ],
+)
+def test_budgets_come_with_epochs(keys, names):
+    assert drawn(**keys) == names
+
+
+@pytest.mark.parametrize("counted", ["epoch", "updates"])
+def test_means_of_seeds_with_times_of_their_own_are_of_equal_updates(counted):
+    frame = pandas.DataFrame(
+        {
+            "batch_size": 16,
+            "seed": [0, 0, 0, 1, 1, 1],
+            "status": "finished",
+            counted: [1, 2, 3] * 2,
+            "seconds": [1.0, 2.0, 3.0, 1.2, 2.4, 3.6],
+            "loss": [4.0, 3.0, 2.0, 6.0, 5.0, 4.0],
+        }
+    )
+    axes = matplotlib.figure.Figure().subplots()
+    against_epoch.draw_panel(axes, frame, "loss", {16: {"color": "k"}}, 9, 9, "seconds", False)
+    (mean,) = axes.lines
+    assert mean.get_xdata() == pytest.approx([1.1, 2.2, 3.3])
+    assert mean.get_ydata() == pytest.approx([5, 4, 3])
+    (band,) = axes.collections
+    assert len(np.unique(band.get_paths()[0].vertices[:, 0])) == 3
+
+
+@pytest.mark.parametrize(
+    ("axis", "seeds", "alone"),
+    [("updates", 200, True), ("updates", 201, False), ("epoch", 201, True)],
+)
+def test_many_runs_have_lines_of_their_own_over_epochs_alone(axis, seeds, alone):
+    rows = [(16, seed, "finished", 1) for seed in range(seeds)]
+    frame = pandas.DataFrame(rows, columns=["batch_size", "seed", "status", "epoch"])
+    frame[axis] = 1
+    assert against_epoch.singles(frame) == alone
+    drawing = figures.FIGURES["loss_curves"].draw(frame.assign(train_loss=1.0, validation_loss=1.0))
+    assert (len(drawing.axes[0].lines) > seeds) == alone
+    assert ("Thin: every run" in drawing.get_supxlabel().replace("\n", " ")) == alone

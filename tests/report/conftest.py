@@ -1,0 +1,121 @@
+"""What tests of the report share: pages as they are built, and a browser that opens them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import project
+import report_example
+from batchscope import figures, report
+from batchscope.study import config
+
+ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """Returns a Chromium of its own, with the log of its network and console."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs the package selenium")
+    from selenium.webdriver.chrome.service import Service
+
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("needs Chromium: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    found = webdriver.Chrome(options=options, service=Service(driver))
+    found.set_page_load_timeout(60)
+    yield found
+    found.quit()
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory):
+    """Returns the file of a report with every trouble and two experiments."""
+    folder = tmp_path_factory.mktemp("report")
+    study, results, path = report_example.write(folder, experiments=("gap", "second"))
+    output = results / "report.html"
+    report.write(study, results, path, output, partial=True)
+    return output
+
+
+@pytest.fixture(scope="session")
+def timing_page(tmp_path_factory):
+    """Returns the file of a report of a study that only times: it has no table of runs."""
+    folder = tmp_path_factory.mktemp("timing")
+    path = project.ROOT / "studies" / "hardware.yaml"
+    study, results = config.study(path), folder / "results"
+    report_example.write_dataset(results, study)
+    for name, experiment in study.experiments.items():
+        figures = results / "studies" / study.folder_name / name / "figures"
+        report_example.write_figures(figures, experiment.figures)
+    output = results / "report.html"
+    report.write(study, results, path, output, partial=True)
+    return output
+
+
+DRAWN = ("accuracy", "sharpness", "loss_curves", "loss_curves_by_updates", "verdict_matrix")
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory):
+    """Returns the file of a report with figures as they are drawn, one of them over two axes."""
+    folder = tmp_path_factory.mktemp("drawn")
+    study, results, path = report_example.write(folder, troubles=False)
+    place = results / "studies" / "example" / "gap"
+    figures.write(place, DRAWN, place / "figures")
+    output = results / "report.html"
+    report.write(study, results, path, output)
+    return output
+
+
+@pytest.fixture
+def opened(browser, page):
+    """Returns the browser at 1400 x 900 with the report just opened."""
+    import browsing
+
+    return browsing.visit(browser, page)
+
+
+@pytest.fixture(scope="session")
+def screenshots(tmp_path_factory) -> Path:
+    """Returns the folder that pictures are kept in."""
+    given = os.environ.get("BATCHSCOPE_SCREENSHOTS")
+    folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def example(tmp_path_factory):
+    """Returns plan, results, configuration and HTML of a study with every trouble."""
+    folder = tmp_path_factory.mktemp("report")
+    study, results, path = report_example.write(folder)
+    output = results / "report.html"
+    report.write(study, results, path, output, partial=True)
+    return study, results, path, output.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """Returns plan, results and configuration of a study without any trouble."""
+    return report_example.write(tmp_path_factory.mktemp("finished"), troubles=False)

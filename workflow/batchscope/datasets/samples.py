@@ -1,0 +1,90 @@
+"""A few examples of a prepared data set, for people to look at."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchscope import wording
+from batchscope.catalogue import dataset_definitions
+from batchscope.datasets import Dataset
+
+_IMAGES, _CLASSES = 8, 10  # at most, unless there are more classes; classes at most
+_LINES = 4
+_FEATURES = 8
+_SIDE = 96  # pixels of a larger image's longer side
+_LOSSLESS = 40  # pixels up to which every pixel is kept
+
+
+class Sample(NamedTuple):
+    """One training example.
+
+    Attributes:
+        label: Its class; empty of a sequence.
+        image: As WebP; empty of what is no image.
+        text: Of what is no image: a row's first features, or a sequence's tokens.
+        small: Whether the image is shown by its pixels.
+    """
+
+    label: str
+    image: bytes = b""
+    text: str = ""
+    small: bool = False
+
+
+def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
+    """Returns the first training examples of each class; none where the arrays are not there.
+
+    Args:
+        folder: Of the prepared data set.
+        record: Its record.
+
+    Raises:
+        UserError: If the arrays do not fit the record.
+    """
+    data = Dataset(folder, record)
+    if not all((folder / f"train_{what}.npy").exists() for what in ("images", "labels")):
+        return []
+    examples, names = data.images("train"), list(map(str, record.get("class_names", ())))
+    if data.kind == dataset_definitions.TOKENS:
+        between = "" if all(len(name) == 1 for name in names) else " "
+        words = [[names[token] for token in row] for row in examples[:_LINES]]
+        return [Sample("", text=between.join(row).replace("\n", "\u21b5")) for row in words]
+    labels = np.asarray(data.labels("train"))
+    shown = range(min(data.classes, _CLASSES))
+    each = max(1, (_IMAGES if data.kind == dataset_definitions.IMAGES else _LINES) // len(shown))
+    chosen = [
+        (names[label] if label < len(names) else str(label), examples[index])
+        for label in shown
+        for index in np.flatnonzero(labels == label)[:each]
+    ]
+    if data.kind == dataset_definitions.ROWS:
+        return [Sample(label, text=_row(values)) for label, values in chosen]
+    small = max(data.input_shape[:2]) <= _LOSSLESS
+    return [Sample(label, _webp(image, data.scale, small), small=small) for label, image in chosen]
+
+
+def _row(values: np.ndarray) -> str:
+    told = [wording.number(float(value)) for value in values[:_FEATURES]]
+    return ", ".join([*told, *(["\u2026"] if len(values) > _FEATURES else [])])
+
+
+def _webp(stored: np.ndarray, scale: float, lossless: bool) -> bytes:
+    """Returns an image as WebP, its longer side at most `_SIDE` pixels.
+
+    Args:
+        stored: Height, width and channels; one that is neither grey nor colours as its first.
+        scale: Factor that makes it 0 to 1.
+        lossless: Whether to keep every pixel.
+    """
+    from PIL import Image
+
+    pixels = np.clip(stored * (255 * scale), 0, 255).round().astype(np.uint8)
+    picture = Image.fromarray(pixels if pixels.shape[-1] == 3 else pixels[..., 0])
+    picture.thumbnail((_SIDE, _SIDE))
+    file = io.BytesIO()
+    picture.save(file, "WEBP", lossless=lossless, quality=80)
+    return file.getvalue()

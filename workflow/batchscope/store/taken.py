@@ -1,0 +1,121 @@
+"""What a study took, from its records and from what was noted of its jobs: cores, GPUs, disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from batchscope.store import estimates, job_files, records
+from batchscope.store.job_files import MeasureJob
+from batchscope.study import plan
+
+_GPU = "gpu"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the trainings, measures and timings took that exist here.
+
+    Attributes:
+        training: Core-seconds of the trainings, whatever ran beside them.
+        measures: Core-seconds of the measures, likewise, as far as they were noted.
+        timings: Seconds that the timings had the machine to themselves, as far as noted.
+        cores: Cores of the machine, for these; 0 where no record states them.
+        gpu: Seconds of a GPU, of all of them, as far as known.
+        run_bytes: Bytes of the runs' files, each once.
+        unknown: Trainings, measures and timings of which nobody noted a time.
+    """
+
+    training: float = 0.0
+    measures: float = 0.0
+    timings: float = 0.0
+    cores: int = 0
+    gpu: float = 0.0
+    run_bytes: int = 0
+    unknown: tuple[MeasureJob, ...] = ()
+
+
+def find(
+    study: plan.Study,
+    results: Path,
+    trained: dict[str, dict[str, Any]],
+    timed: Iterable[dict[str, Any]] = (),
+) -> Taken:
+    """Returns what a study took.
+
+    A measure's or timing's time is the mean of those of its kind in this folder, which other
+    studies share; all that was made elsewhere, or before times were noted, is unknown.
+
+    Args:
+        study: The plan.
+        results: Folder of the results.
+        trained: Run -> record of its training, where there is one.
+        timed: Records of the timings.
+    """
+    sums = dict.fromkeys(("training", "measure", "timing", _GPU), 0.0)
+    unknown = []
+    for run, record in trained.items():
+        seconds = record.get("contended_seconds")
+        if not isinstance(seconds, int | float):
+            unknown.append(job_files.training_job(results, run))
+            continue
+        factors = study.runs[run].factors
+        sums["training"] += seconds * factors["threads"]
+        sums[_GPU] += seconds * _gpus(factors)
+    history = estimates.MeasureHistory(results)
+    for job in _every(study, results):
+        if not job.path.exists():
+            continue
+        seconds = history.seconds(job.kind)
+        if seconds is None:
+            unknown.append(job)
+            continue
+        sums[job.noun] += seconds
+        factors = job.sweep.factors if job.sweep else study.runs[job.runs[0]].factors
+        # A measure reads one GPU, whichever number its run was trained on.
+        gpus = _gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
+        sums[_GPU] += seconds * gpus
+    return Taken(
+        sums["training"],
+        sums["measure"],
+        sums["timing"],
+        _cores([*trained.values(), *timed]),
+        sums[_GPU],
+        _bytes(records.run_folder(results, run) for run in study.runs),
+        tuple(unknown),
+    )
+
+
+def _every(study: plan.Study, results: Path) -> list[MeasureJob]:
+    """Returns the measures and timings that can be made here, each once."""
+    every = {
+        job.path: job
+        for experiment in study.experiments.values()
+        for job in job_files.measure_jobs(study, experiment, results)
+    }
+    return list(every.values())
+
+
+def _gpus(factors: dict[str, Any]) -> int:
+    return factors["replicas"] if factors["device"] == _GPU else 0
+
+
+def _cores(found: Iterable[dict[str, Any]]) -> int:
+    """Returns the most cores that a machine of these records let its jobs use."""
+    machines = (record.get("machine") for record in found)
+    known = [machine.get("usable_cores") for machine in machines if isinstance(machine, dict)]
+    return max((cores for cores in known if isinstance(cores, int)), default=0)
+
+
+def _bytes(folders: Iterable[Path]) -> int:
+    """Returns the bytes of all files in folders; one of several names counts once."""
+    sizes: dict[tuple[int, int], int] = {}
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for name in names:
+                found = os.lstat(os.path.join(place, name))
+                sizes[found.st_dev, found.st_ino] = found.st_size
+    return sum(sizes.values())
