@@ -1,9 +1,9 @@
 """Figures of learning rates, from tables made up by hand."""
 
 import pytest
-from test_surfaces_figures import MODULES, RATES, Tables, runs
+from test_surfaces_figures import RATES, Tables, runs
 
-from batchscope import wording
+from batchscope import figures, wording
 from batchscope.figures import best_learning_rate, learning_rate
 from drawing import drawn, texts
 
@@ -37,7 +37,7 @@ def test_nothing_to_choose_is_said():
     for name in ("learning_rate", "best_learning_rate"):
         drawing, frame = drawn(name, Tables(runs()))
         assert learning_rate.NO_CHOICE in texts(drawing)
-        assert MODULES[name].found(frame) == ""
+        assert figures.FIGURES[name].found(frame) == ""
 
 
 def test_the_best_rate_is_chosen_on_validation_and_reported_on_test():
