@@ -20,7 +20,7 @@ SMALLEST = {
     "coverage": "--studies 2 --margin-studies 2",
     "landscape": "--points 3 --networks small_cnn",
     "sharpness": "--repeats 1 --networks small_cnn",
-    "timing_starts": "--batch-sizes 256 --turns 2",
+    "timing_starts": "--batch-sizes 256 --turns 1",
     "training": "--batch-sizes 4 --blocks 2",
     "trajectory": "--batch-sizes 512 --epochs 1 --blocks 2",
     "update_norms": "--shapes 32x32x3 --batch-size 4 --blocks 2",
