@@ -41,7 +41,7 @@ def taken(run: str, results: Path) -> tuple[float, float]:
     training = trainer.Training(run, results)
     training._place()
     placed = time.process_time()
-    status, reason, message = training._train_epochs()
+    status, reason, message = training._train_epochs(training.factors["epochs"])
     trained = time.process_time()
     training.write(status, reason, message)
     return time.process_time() - begun, trained - placed

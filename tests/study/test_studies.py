@@ -82,16 +82,26 @@ def test_reduced_chang_and_pathak_keeps_enough_photographs():
 
 
 def test_a_study_says_where_it_cannot_give_a_verdict():
-    warnings = of("keskar2017", "reduced").warnings
+    warnings = of("text", "reduced").warnings
     assert [text for text in warnings if not text.startswith("claims:")] == [
         f"reduced.experiments.{name}.seeds: received 3 seeds; at least 6 are expected for a "
-        "verdict on its 2 batch sizes."
-        for name in ("f1", "f1_batch_statistics", "f1_plain")
+        f"verdict on its {sizes} batch sizes."
+        for name, sizes in (("batch_size", 3), ("noise", 2))
     ]
-    assert "claims: received 3 seeds in experiments.f1_plain; at least 6 are" in warnings[2]
+    claims = of("accumulation", "reduced").warnings[0]
+    assert claims.startswith("claims: received 2 seeds in experiments.batch_size; at least 6 are")
     assert of("keskar2017").warnings == ()
     assert {len(one.trainings.seeds) for one in of("keskar2017").experiments.values()} == {10}
     assert len(of("chang2020").experiments["surfaces"].trainings.seeds) == 6
+
+
+def test_reduced_keskar_keeps_the_large_batch_at_a_tenth_of_the_data():
+    study = of("keskar2017", "reduced")
+    (definition,) = study.datasets.values()
+    for experiment in study.experiments.values():
+        assert len(experiment.trainings.seeds) >= outcomes.LEAST_SEEDS
+        sizes = {study.runs[run].factors["batch_size"] for run in experiment.trainings.runs}
+        assert max(sizes) == definition["per_class"]
 
 
 def test_reduced_chang_and_pathak_keeps_its_seeds_and_patience():
