@@ -710,6 +710,16 @@ def test_one_large_cost_does_not_squeeze_the_others_to_zero():
     assert place[1] - place[0] > 0.1 * (place[2] - place[0])
 
 
+def test_an_axis_around_zero_has_labels_on_its_logarithmic_part():
+    made = [
+        sweep(loop="graph", **fitted(0.12e-3, 5e-4, half=8.0)),
+        sweep(loop="eager", **fitted(2.5e-3, 5e-4)),
+    ]
+    fixed = drawn("step_time", made[0], made[1])[0].axes[1]
+    assert fixed.get_xscale() == "symlog"
+    assert [tick for tick in fixed.get_xticks() if tick >= 0.12] == pytest.approx([0.3, 1])
+
+
 def test_the_same_images_at_both_ends_and_steps_just_above_a_multiple():
     _, _, found = drawn("throughput", sweep(sizes=(16, 17, 34, 32, 128), time=line(10e-3, 0.0)))
     # A step takes the same whatever it holds: 128 images take 8 times as long at 16; quartiles
