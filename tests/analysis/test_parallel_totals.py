@@ -51,10 +51,13 @@ def test_epochs_of_one_device_times_seconds_of_several():
 
 
 def test_only_trainings_that_were_stopped_and_are_the_same_count():
-    for other in (trained(stop_reason="epochs"), trained(learning_rate=0.02)):
+    at_loss = trained(stop_reason="train_loss", epochs_run=3)
+    for other in (trained(stop_reason="epochs"), trained(learning_rate=0.02), at_loss):
         assert parallel_totals.totals(timed(), other).empty
-    twice = pandas.concat([trained(), trained(patience=5, run=[*"abcd"])])
-    assert parallel_totals.totals(timed(), twice).empty  # which of both is not said
+    again = pandas.concat([trained(), trained(run=[*"abcd"]), at_loss])
+    assert len(parallel_totals.totals(timed(), again)) == len(timed())
+    sooner = pandas.concat([trained(), trained(patience=5, epochs_run=7)])
+    assert parallel_totals.totals(timed(), sooner).empty  # which of both is not said
 
 
 def test_what_cannot_be_tested_is_said_with_its_reason():

@@ -5,7 +5,8 @@ import pandas
 import pytest
 
 import synthetic
-from batchscope import figures
+from batchscope import figures, wording
+from batchscope.analysis import intervals
 from batchscope.figures import update_norms
 from costs import first
 from made_figures import drawing_of, frame_of, tables_of
@@ -91,11 +92,16 @@ def test_a_figure_over_epochs_is_drawn_over_what_was_used(two_rates, base, axis)
 
 def test_ratios_of_epoch_distances_are_told_where_all_pairs_have_them():
     frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 6})
-    frame["epoch_distance"] = np.where(frame["batch_size"] == 32, 4.0 ** frame["epoch"], 2.0)
-    assert figures.FIGURES["epoch_distance"].found(frame) == (
+    large = frame["batch_size"] == 256
+    frame["epoch_distance"] = np.where(large, 2.0 + 0.1 * frame["seed"], 4.0 ** frame["epoch"])
+    start, last = (
+        wording.bracketed(*intervals.ratio_interval([way, way], [2.0, 2.1])[:3])
+        for way in (4.0, 64.0)
+    )
+    assert start.startswith("1.95 [") and figures.FIGURES["epoch_distance"].found(frame) == (
         "The distance within an epoch at batch size 32 over that at 256 was, as geometric mean of "
-        "pairs of a seed, 2 in epoch 1 (2 of 2 seeds) and 32 in epoch 3 (2 of 2 seeds), the last "
-        "that all pairs share."
+        f"pairs of a seed with its 95 % interval, {start} in epoch 1 (2 of 2 seeds) and {last} in "
+        "epoch 3 (2 of 2 seeds), the last that all pairs share."
     )
 
 

@@ -10,6 +10,7 @@ from test_figures import NAMES, RATES, tables_of
 import synthetic
 from batchscope import figures
 from batchscope.analysis import run_series
+from batchscope.figures.drawing import canvas
 
 FAULTS = {
     "a sentence in lower case": r"(?:^|[.!?] )(?!tf\.)[a-z]",
@@ -48,3 +49,13 @@ def test_times_are_told_once_for_all_that_they_do_not_depend_on(made):
     assert "learning_rate" in run_series.varying(frame)
     found = figures.FIGURES["time"].found(frame)
     assert found.startswith("Mean time per epoch was ") and "(3 of 3 seeds)" in found
+
+
+def test_notes_break_where_their_figure_ends():
+    with canvas.style():
+        figure, _ = canvas.panels(1, 1)
+        canvas.write(figure, "One note. " * 30, "", "Another.")
+        figure.draw_without_rendering()
+    lines = figure.get_supxlabel().split("\n")
+    assert len(lines) > 3 and lines[-1] == "Another."
+    assert figure._supxlabel.get_window_extent().x1 <= figure.bbox.x1

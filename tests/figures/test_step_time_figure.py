@@ -233,3 +233,13 @@ def test_a_line_through_two_points_tells_nothing_of_its_fit():
     assert "Through two batch sizes a line always goes" in note(drawing)
     assert "off the line" not in note(drawing)
     assert "off the line" in note(drawn("step_time", sweep(**fitted(1e-3, 5e-4)))[0])
+
+
+def test_an_axis_around_zero_has_labels_on_its_logarithmic_part():
+    made = [
+        sweep(loop="graph", **fitted(0.12e-3, 5e-4, half=8.0)),
+        sweep(loop="eager", **fitted(2.5e-3, 5e-4)),
+    ]
+    fixed = drawn("step_time", made[0], made[1])[0].axes[1]
+    assert fixed.get_xscale() == "symlog"
+    assert [tick for tick in fixed.get_xticks() if tick >= 0.12] == pytest.approx([0.3, 1])

@@ -261,7 +261,7 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
         utilisation=rows + [row | {"machine": "cluster", "disturbed": True} for row in rows]
     )
     found = utilisation.found(drawn("utilisation", made)[1])
-    told = "Left out, since other processes disturbed it: batch size 256 (local); 1, 8"
+    told = "Left out, since other processes disturbed them: batch sizes 256 (local); 1, 8"
     assert f"68 % at 64 (local). {told}" in found
 
 

@@ -17,7 +17,6 @@ from batchscope.store import records
 
 # When a training ends at the latest, how it is watched and where it runs: not what it does.
 _FREE = {"epochs", *STOPS, "update_norms", "evaluate_every", "replicas", "device", "threads"}
-_STOPPED = ("patience", "train_loss")
 _DIGESTS = ("machine", "dataset_digest", "model_digest")
 
 
@@ -26,16 +25,16 @@ def totals(timed: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.DataFra
 
     Args:
         timed: Runs of an experiment, as in runs.csv, with the factor `replicas`.
-        trained: Runs of any experiments; those count that something stopped.
+        trained: Runs of any experiments; those count that patience stopped.
 
     Returns:
         `device`, `replicas`, `batch_size`, `seed` and `seconds` of each that has both.
     """
-    stopped = trained[trained["stop_reason"].isin(_STOPPED)]
+    stopped = trained[trained["stop_reason"] == "patience"]
     same = [name for name in run_factors.FACTORS if name in timed and name not in _FREE]
     same += [name for name in _DIGESTS if name in timed]
-    # One that was stopped by several rules has no one length.
-    stopped = stopped.drop_duplicates("run").drop_duplicates(same, keep=False)
+    # One that another patience stopped elsewhere has no one length.
+    stopped = stopped.drop_duplicates([*same, "epochs_run"]).drop_duplicates(same, keep=False)
     known = timed[(timed["status"] == records.FINISHED) & timed["seconds_per_epoch"].notna()]
     known = known.drop(columns="epochs_run")
     found = known.merge(stopped[[*same, "epochs_run"]], on=same)

@@ -72,7 +72,7 @@ def found(frame: pandas.DataFrame) -> str:
             for at in (0, -1)
         )
         values = wording.listed(
-            f"{wording.number(interval.mean)} in epoch {epoch} "
+            f"{wording.bracketed(*interval[:3])} in epoch {epoch} "
             f"({words.seeds((interval.n, group.frame['seed'].nunique()))})"
             for epoch, interval in dict([first, last]).items()
         )
@@ -80,7 +80,8 @@ def found(frame: pandas.DataFrame) -> str:
         of = f" ({group.label})" if group.label else ""
         told.append(
             f"The distance within an epoch at batch size {sizes[0]} over that at {sizes[1]}{of} "
-            f"was, as geometric mean of pairs of a seed, {values}{shared}."
+            "was, as geometric mean of pairs of a seed with its 95 % interval, "
+            f"{values}{shared}."
         )
     return " ".join(told[:2])
 

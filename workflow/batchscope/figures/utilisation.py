@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -166,12 +167,17 @@ def found(frame: pandas.DataFrame) -> str:
         _ends_sentence(frame, "process_percent", "Median CPU utilisation", wording.Unit(" %")),
         _ends_sentence(frame, "gpu_percent", "Median GPU utilisation", wording.Unit(" %")),
         _ends_sentence(frame, "joules_per_epoch", "GPU energy per epoch", wording.Unit(" J")),
-        f"Left out, since other processes disturbed it: batch size {disturbed}."
-        if disturbed
-        else "",
+        _left_out(disturbed),
         _memory_sentence(frame),
     ]
     return " ".join(part for part in parts if part)
+
+
+def _left_out(sizes: str) -> str:
+    """Returns which batch sizes were disturbed, from their text; empty without any."""
+    several = re.search(r"[,;]| to ", sizes)
+    noun, them = ("batch sizes", "them") if several else ("batch size", "it")
+    return f"Left out, since other processes disturbed {them}: {noun} {sizes}." if sizes else ""
 
 
 def _known(frame: pandas.DataFrame, panel: Panel) -> list[Line]:
