@@ -18,7 +18,6 @@ def test_the_lowest_mean_over_all_seeds_is_chosen():
     chosen = chosen_rates.by_lowest(losses)
     assert chosen.index.tolist() == [1, 0, 2]
     assert chosen.on_edge.tolist() == [False, True, True]
-    assert not chosen.excluded.any()
 
 
 def test_a_rate_with_a_failed_or_missing_run_is_never_chosen():
@@ -29,11 +28,6 @@ def test_a_rate_with_a_failed_or_missing_run_is_never_chosen():
     ]
     chosen = chosen_rates.by_lowest(losses)
     assert chosen.index.tolist() == [0, -1, 1]
-    assert chosen.excluded.tolist() == [
-        [False, True, True],
-        [True, True, True],
-        [False, False, False],
-    ]
     # Of a size that tried two rates, the lower one is an edge.
     assert chosen.on_edge.tolist() == [True, False, True]
 
@@ -51,7 +45,6 @@ def test_a_single_rate_is_no_edge():
 def test_a_seed_without_any_run_of_a_size_is_no_seed_of_it():
     chosen = chosen_rates.by_lowest([[[0.4, NAN], [0.3, NAN]], [[0.1, 0.4], [0.4, 0.4]]])
     assert chosen.index.tolist() == [1, 0]
-    assert not chosen.excluded.any()
 
 
 def test_among_equals_the_lowest_rate_is_chosen():

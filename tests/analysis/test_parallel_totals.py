@@ -69,3 +69,13 @@ def test_what_cannot_be_tested_is_said_with_its_reason():
     assert parallel_totals.told(none, trained()) == f"{lacks}there is no GPU."
     assert parallel_totals.told(timed().assign(replicas=1), trained()) == ""
     assert parallel_totals.told(timed().drop(columns="replicas"), trained()) == ""
+
+
+def test_several_series_have_no_one_total():
+    rates = [pandas.concat([of(), of().assign(learning_rate=0.02)]) for of in (timed, trained)]
+    assert parallel_totals.told(*rates) == ""
+    elsewhere = timed().assign(machine="cluster", seconds_per_epoch=1.0)
+    machines = pandas.concat([timed().assign(machine="local"), elsewhere])
+    both = pandas.concat([trained().assign(machine=name) for name in ("local", "cluster")])
+    alone = parallel_totals.told(timed(), trained())
+    assert parallel_totals.told(machines, both) == alone != ""

@@ -127,7 +127,7 @@ def test_examples_and_layers_are_shown(finished):
     assert inputs.samples == dict.fromkeys(study.datasets, [])  # no arrays lie there
     (token,) = study.datasets
     given = {token: [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]}
-    layers = {("own-0123abcd", (4,)): [Summary("mine <i>(Mine)</i>", None, 1234)]}
+    layers = {("own-0123abcd", (4,), 2): [Summary("mine <i>(Mine)</i>", None, 1234)]}
     html = report.build(study, replace(inputs, samples=given, models=inputs.models | layers))
     page = Page(html)
     assert page.open == [] and "<b>" not in html and "<i>" not in html
@@ -135,7 +135,8 @@ def test_examples_and_layers_are_shown(finished):
     assert picture["src"] == "data:image/webp;base64,UklGRg==" and picture["class"] == "pixels"
     assert "<b>7</b>" in page.text and "a<b>c" in page.text
     times = "\N{MULTIPLICATION SIGN}"
-    assert f"small_cnn, for examples of 8 {times} 8 {times} 1: 6,058 weights in 4" in page.text
+    looks = f"8 {times} 8 {times} 1 in 10 classes"
+    assert f"small_cnn, for examples of {looks}: 6,058 weights in 4" in page.text
     assert f"convolution 3 {times} 3, stride 2</th><td>4 {times} 4 {times} 8</td>" in html
     assert f"mine <i>(Mine)</i>{wording.ABSENT}1,234" in page.text
 
@@ -151,7 +152,7 @@ def test_layers_of_a_users_model_are_those_that_were_stored(finished, tmp_path):
     path.parent.mkdir()
     path.write_text(json.dumps({"layers": [["only (Dense)", [10], 650]]}))
     (found,) = content._models(study, tmp_path, records_of).items()
-    assert found == (("own-0123abcd", (8, 8, 1)), [("only (Dense)", [10], 650)])
+    assert found == (("own-0123abcd", (8, 8, 1), 10), [("only (Dense)", [10], 650)])
 
 
 def test_what_the_study_took_is_told(finished):

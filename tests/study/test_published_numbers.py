@@ -248,6 +248,7 @@ def test_factors_come_back_as_they_were(tmp_path):
 
 
 def test_the_plan_carries_the_examples_of_a_document():
-    found = study() | {"published": {"digits": {"examples": 1797, "place": "Section 2"}}}
-    planned = planner.make(found)
-    assert planned.published == {next(iter(planned.datasets)): (1797, "Section 2")}
+    for examples in (1797, "1.797e3"):
+        stated = {"digits": {"examples": examples, "place": "Section 2"}}
+        planned = planner.make(study() | {"published": stated})
+        assert planned.published == {next(iter(planned.datasets)): (1797, "Section 2")}

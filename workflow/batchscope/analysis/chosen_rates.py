@@ -25,12 +25,10 @@ class Chosen(NamedTuple):
         index: Which rate, shape (sizes,); -1 where there is none to choose.
         on_edge: Whether it is the first or the last of several rates tried at its batch size,
             beyond which a better one may lie, shape (sizes,).
-        excluded: Rates that were tried and cannot be chosen, shape (sizes, rates).
     """
 
     index: np.ndarray
     on_edge: np.ndarray
-    excluded: np.ndarray
 
 
 def by_lowest(losses: Any) -> Chosen:
@@ -53,7 +51,7 @@ def by_lowest(losses: Any) -> Chosen:
     sums = np.where(finite, losses, 0.0).sum(axis=2)
     means = np.where(usable, sums / np.maximum(own.sum(axis=2), 1), np.inf)
     index = np.where(usable.any(axis=1), means.argmin(axis=1), -1)
-    return Chosen(index, on_edge(index, losses), tried & ~usable)
+    return Chosen(index, on_edge(index, losses))
 
 
 def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import intervals
+from batchscope.analysis import intervals, run_series
 from batchscope.analysis.outcome_answers import STOPS
 from batchscope.catalogue import run_factors
 from batchscope.store import records
@@ -45,17 +45,22 @@ def totals(timed: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.DataFra
 def told(timed: pandas.DataFrame, trained: pandas.DataFrame) -> str:
     """Returns how long the largest batch takes in parallel beside the smallest, until it stops.
 
-    Of the most replicas on each device, and what of it cannot be tested where these are no GPUs.
-    Empty where an experiment has no replicas; arguments as of `totals`.
+    Of the most replicas on each device of this machine, where they are one series, and what of it
+    cannot be tested where these are no GPUs. Empty where an experiment has no replicas; arguments
+    as of `totals`.
     """
+    timed = run_series.own(timed)
     replicas = timed["replicas"] if "replicas" in timed else pandas.Series(dtype=int)
     if not (replicas > 1).any():
         return ""
     found = totals(timed, trained)
     parts = []
-    for device, rows in found[found["replicas"] > 1].groupby("device"):
-        most = int(rows["replicas"].max())
-        table = rows[rows["replicas"] == most].pivot_table("seconds", "seed", "batch_size").dropna()
+    for device, several in found[found["replicas"] > 1].groupby("device"):
+        most = int(several["replicas"].max())
+        rows = several[several["replicas"] == most]
+        if rows.duplicated(["seed", "batch_size"]).any():  # another rate, say: no one total
+            continue
+        table = rows.pivot(index="seed", columns="batch_size", values="seconds").dropna()
         if table.shape[0] and table.shape[1] > 1:
             parts.append(_sentence(table, f"{most} {'GPUs' if device == 'gpu' else 'replicas'}"))
     gpus = timed[(timed["device"] == "gpu") & (replicas > 1)]

@@ -23,9 +23,9 @@ class Sample(NamedTuple):
     """One training example.
 
     Attributes:
-        label: Its class; empty of a sequence.
+        label: Its class; empty where each token of a sequence has one.
         image: As WebP; empty of what is no image.
-        text: Of what is no image: a row's first features, or a sequence's tokens.
+        text: Of what is no image: a row's first features, or the tokens of a sequence.
         small: Whether the image is shown by its pixels.
     """
 
@@ -61,14 +61,16 @@ def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
         for label in shown
         for index in np.flatnonzero(labels == label)[:each]
     ]
-    if data.kind == dataset_definitions.ROWS:
+    if data.kind != dataset_definitions.IMAGES:
         return [Sample(label, text=_row(values)) for label, values in chosen]
     small = max(data.input_shape[:2]) <= _LOSSLESS
     return [Sample(label, _webp(image, data.scale, small), small=small) for label, image in chosen]
 
 
 def _row(values: np.ndarray) -> str:
-    told = [wording.number(float(value)) for value in values[:_FEATURES]]
+    """Returns the first features of a row, rounded, or the first tokens of a sequence."""
+    shown = values[:_FEATURES].tolist()
+    told = [str(each) if isinstance(each, int) else wording.number(each) for each in shown]
     return ", ".join([*told, *(["\u2026"] if len(values) > _FEATURES else [])])
 
 

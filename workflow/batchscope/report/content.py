@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 LARGE_SVG_BYTES = 1_000_000  # above this a smaller PNG is embedded instead
 LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in their file alone
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
+Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
 
@@ -104,7 +105,7 @@ class Inputs:
         partial: Whether the report was asked for with only a part of the results.
         taken: What the study took.
         samples: Data set's token -> a few of its examples.
-        models: Model's token and shape of an example -> its layers, as far as they are known.
+        models: Model and look of its data -> its layers, as far as they are known.
     """
 
     config_name: str
@@ -130,9 +131,7 @@ class Inputs:
     partial: bool = False
     taken: taken.Taken = field(default_factory=taken.Taken)
     samples: dict[str, list[samples.Sample]] = field(default_factory=dict)
-    models: dict[tuple[str, tuple[int, ...]], list[weight_counts.Summary]] = field(
-        default_factory=dict
-    )
+    models: dict[Look, list[weight_counts.Summary]] = field(default_factory=dict)
 
 
 def read(
@@ -204,7 +203,7 @@ def read(
         claims=claim_rows.read(stated) if study.claims and stated.exists() else [],
         files=files,
         partial=partial,
-        taken=taken.find(study, results, runs, timings),
+        taken=taken.find(study, results, runs, _made_here(study, timings)),
         samples={
             token: samples.few(records.dataset_folder(results, token), record)
             for token, record in datasets.items()
@@ -333,8 +332,8 @@ def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:
 
 def _models(
     study: Study, results: Path, datasets: dict[str, dict[str, Any]]
-) -> dict[tuple[str, tuple[int, ...]], list[weight_counts.Summary]]:
-    """Returns the layers of each model for each shape of the examples of its data sets."""
+) -> dict[Look, list[weight_counts.Summary]]:
+    """Returns the layers of each model for each look of its data sets."""
     every = [each.factors(study.runs) for each in study.experiments.values()]
     pairs = dict.fromkeys((one["model"], one["dataset"]) for one in chain.from_iterable(every))
     found = {}
@@ -349,7 +348,7 @@ def _models(
             stored = disk.read_json(path, "layers")["layers"]
             layers = [weight_counts.Summary(*each) for each in stored]
         if layers:
-            found[look[:2]] = layers
+            found[look] = layers
     return found
 
 
@@ -393,6 +392,10 @@ def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
     described = record.get("machine")
     described = described if isinstance(described, dict) else {}
     return {**record, "machine": {**described, "name": machine}}
+
+
+def _made_here(study: Study, timings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [record for record in timings if record["machine"]["name"] == study.machine]
 
 
 def _missing_runs(study: Study, results: Path) -> dict[str, str]:

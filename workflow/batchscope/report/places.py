@@ -79,11 +79,12 @@ def models(inputs: Inputs) -> list[dict[str, Any]]:
     """Returns what the page shows of each model: its layers, and their weights in all."""
     return [
         {
-            "title": f"{run_names.split_token(model)[0]}, for examples of {_shape(shape)}",
+            "title": f"{run_names.split_token(model)[0]}, for examples of {_shape(shape)} "
+            f"in {wording.count(classes, 'class', 'classes')}",
             "layers": [(each.layer, _shape(each.shape), f"{each.weights:,}") for each in layers],
             "weights": f"{sum(each.weights for each in layers):,}",
         }
-        for (model, shape), layers in inputs.models.items()
+        for (model, shape, classes), layers in inputs.models.items()
     ]
 
 

@@ -53,7 +53,7 @@ def find(
         study: The plan.
         results: Folder of the results.
         trained: Run -> record of its training, where there is one.
-        timed: Records of the timings.
+        timed: Records of the timings on this machine.
     """
     sums = dict.fromkeys(("training", "measure", "timing", _GPU), 0.0)
     unknown = []

@@ -220,7 +220,8 @@ class _Planner:
             if name not in self.datasets:
                 self.findings.report(unknown(place, "data set", self.datasets))
             elif self.datasets[name] and not self.findings.broken(place):
-                found[self.datasets[name][0]] = (body["examples"], body["place"])
+                count = int(coercion.number(body["examples"]))  # text may spell it: 1e6
+                found[self.datasets[name][0]] = (count, body["place"])
         return found
 
     def _read_datasets(self) -> None:

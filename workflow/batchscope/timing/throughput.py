@@ -88,9 +88,8 @@ def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
     while spent < WARM_UP_SECONDS or done < 3:
         taken = run_steps(steps)
         spent, done = spent + taken, done + steps
-        if (
-            taken < WARM_UP_SECONDS / 8
-        ):  # a step of a fraction of a millisecond is called less often
+        # A step of a fraction of a millisecond is called less often.
+        if taken < WARM_UP_SECONDS / 8:
             steps *= 2
     steps = unit
     while (taken := run_steps(steps)) < block_seconds:
