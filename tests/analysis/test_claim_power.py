@@ -105,7 +105,7 @@ def about_eight_in_ten(p: np.ndarray, level: float) -> bool:
 
 
 @pytest.mark.parametrize("kind", CLAIMS)
-@costs.draws(60, 600)
+@costs.draws(600)
 def test_the_power_there_is_about_eight_in_ten(kind, draws):
     """The first replicates have just the truth in them, and more are drawn from the same truth."""
     means, spread, test, way = CLAIMS[kind]

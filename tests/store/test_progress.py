@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -101,7 +102,9 @@ def test_watch_ends_quietly(tmp_path):
     for ending in (signal.SIGINT, None):
         arguments = ("--results", str(tmp_path), "--seconds", "0.01")
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        watching = door("watch", *arguments, **pipes)
+        # Where the tests run in the background, a child would ignore SIGINT.
+        heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        watching = door("watch", *arguments, preexec_fn=heard, **pipes)
         assert watching.stdout.readline() == "No training runs now.\n"
         if ending:
             watching.send_signal(ending)
