@@ -13,14 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
-# Script -> its smallest sizes. Without them: `dag` and `grid` make a project of their own,
-# `verdicts` and `sharpness_subset` read one, and `sampler`'s only work is that of `update_norms`.
+# Script -> its smallest sizes. Left out: those that need a project or tables of their own, and
+# `sharpness` and `timing_starts`, which take half a minute at their smallest.
 SMALLEST = {
     "accumulation": "--batch-size 512 --pieces 256 --blocks 2",
     "coverage": "--studies 2 --margin-studies 2",
     "landscape": "--points 3 --networks small_cnn",
-    "sharpness": "--repeats 1 --networks small_cnn",
-    "timing_starts": "--batch-sizes 256 --turns 1",
     "training": "--batch-sizes 4 --blocks 2",
     "trajectory": "--batch-sizes 512 --epochs 1 --blocks 2",
     "update_norms": "--shapes 32x32x3 --batch-size 4 --blocks 2",
