@@ -64,6 +64,8 @@ def test_an_answer_is_about_what_the_figures_show():
 
 def test_what_belongs_to_an_answer_has_its_place_in_it():
     shown = [content.Figure(name, "", found=f"{name}.") for name in ("A", "B", "C")]
+    advised = experiment_answer.sentences([], shown, ["Use 32.", "See.", "Say."], ["On 2 GPUs."])
+    assert [text for _, text in advised] == ["Use 32.", "See.", "On 2 GPUs."]
     told = experiment_answer.sentences([], shown, more=["On 2 GPUs.", "Not on 4."])
     assert [text for _, text in told] == ["A.", "On 2 GPUs.", "Not on 4."]
 

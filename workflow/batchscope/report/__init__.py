@@ -362,7 +362,7 @@ def _no_answer(
 ) -> str:
     if experiment.times.timings:
         if drawn and not any(figure["finding"] for figure in drawn):
-            return "No answer yet: nothing of this experiment was timed here."
+            return "No answer in numbers: no figure has a measurement that it could sum up."
         return "The figures show what was measured; there is no summary in numbers."
     if not any(row["status"] == records.FINISHED for row in rows):
         return "No answer yet: no run of this experiment has finished."

@@ -64,7 +64,7 @@ def sentences(
         more: Sentences that belong to it beside what figures show.
     """
     if spoken:
-        return [("", text) for text in spoken][:MOST]
+        return [("", text) for text in [*spoken[: MOST - len(more)], *more]]
     told: list[tuple[str, str]] = []
     columns: set[str] = set()
     for figure in figures:
