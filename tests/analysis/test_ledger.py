@@ -321,31 +321,35 @@ def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anyth
     [
         (
             test("trend", direction="falls", cells={"at_epoch": (1,)}),
-            "test_accuracy falls over batch size (at epoch 1)",
+            "test accuracy falls over batch size (at epoch 1)",
         ),
-        (test("value", low=0.9), "test_accuracy is above 0.9"),
-        (test("value", low=0.6, high=0.64), "test_accuracy is between 0.6 and 0.64"),
+        (test("value", low=0.9), "test accuracy is above 0.9"),
+        (
+            test("value", table="throughput", column="iterations_per_second", low=-0.5),
+            "iterations per second is above \N{MINUS SIGN}0.5",
+        ),
+        (test("value", low=0.6, high=0.64), "test accuracy is between 0.6 and 0.64"),
         (
             test("equivalence", low=1 / 1.1, high=1.1, scale="ratio"),
-            "test_accuracy differs by less than a factor of 1.1 over batch size",
+            "test accuracy differs by less than a factor of 1.1 over batch size",
         ),
         (
             test("comparison", low=5.0, scale="ratio", of={"batch_size": (1000,)},
                  to={"batch_size": (100,)}),
-            "test_accuracy batch size 1000 against batch size 100: ratio above 5",
+            "test accuracy with batch size 1000 against batch size 100: ratio above 5",
         ),
         (
             test("interaction", low=0.0, of={"optimizer": ("adam",)}, to={"optimizer": ("sgd",)}),
-            "test_accuracy per doubling of batch size, Adam against SGD: difference above 0",
+            "test accuracy per doubling of batch size, Adam against SGD: difference above 0",
         ),
-        (test("argmax", chosen=(16, 48)), "test_accuracy is highest at batch size 16 or 48"),
+        (test("argmax", chosen=(16, 48)), "test accuracy is highest at batch size 16 or 48"),
         (
             test("order", order=({"optimizer": ("sgd",)}, {"optimizer": ("adam", "rmsprop")})),
-            "test_accuracy rises from SGD to Adam and RMSprop",
+            "test accuracy rises from SGD to Adam and RMSprop",
         ),
         (
             test("exception", chosen=(18,), direction="falls"),
-            "test_accuracy at batch size 18 lies below the line between its neighbours",
+            "test accuracy at batch size 18 lies below the line between its neighbours",
         ),
     ],
 )  # fmt: skip

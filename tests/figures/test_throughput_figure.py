@@ -273,7 +273,8 @@ def test_the_same_images_at_both_ends_and_steps_just_above_a_multiple():
     # A step takes the same whatever it holds: 128 images take 8 times as long at 16; quartiles
     # lie 1 % around the times.
     assert found.startswith(
-        "Per step t(17) / t(16) = 1.000 (0.980 to 1.020 by quartiles), of images 1.06; t(34)"
+        "Step times: t(17) / t(16) = 1.000 (0.980 to 1.020 by quartiles) for 1.06 times the "
+        "images; t(34)"
     )
     assert ". Batch size 16 takes 8.00 (7.84 to 8.16 by quartiles) times as long as 128" in found
     assert "t(34) / t(32) = 1.000" in found and "t(18)" not in found

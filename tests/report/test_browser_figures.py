@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import io
+from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 import report_example
 from batchscope import figures, report
+from batchscope.datasets.samples import Sample
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs the package selenium")
 from selenium.webdriver.common.by import By
@@ -157,3 +161,26 @@ def test_a_thousand_runs_are_below_five_megabytes(browser, tmp_path):
     # What takes time is what is laid out: 0.9 to 1.6 s for so many.
     assert browser.execute_script("return document.querySelectorAll('*').length") < 80_000
     assert browser.find_element(By.ID, "runs-count").text == "1000 of 1000 runs"
+
+
+def test_sample_images_are_seen(browser, finished, tmp_path):
+    """The strip beside a data set: every image is visible, decoded and told in words."""
+    study, results, path = finished
+    inputs = report.read(study, results, path)
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), "#0072b2").save(buffer, "WEBP")
+    (token,) = study.datasets
+    shown = [Sample(label, buffer.getvalue(), small=True) for label in ("cat", "dog")]
+    page = tmp_path / "report.html"
+    page.write_text(report.build(study, replace(inputs, samples={token: shown})), "utf-8")
+    browsing.visit(browser, page)
+    strip = browser.find_element(By.CSS_SELECTOR, "ul.samples")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", strip)
+    images = strip.find_elements(By.TAG_NAME, "img")
+    assert strip.is_displayed() and len(images) == 2
+    for image, label in zip(images, ("cat", "dog"), strict=True):
+        browsing.until(lambda image=image: image.get_property("complete"))
+        assert image.is_displayed() and image.rect["height"] > 40
+        assert image.get_property("naturalWidth") == 8
+        assert image.get_attribute("alt") == f"Training example of class {label}"
+    assert browser.get_log("browser") == []

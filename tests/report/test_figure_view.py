@@ -38,6 +38,8 @@ def test_the_finding_of_many_series_is_its_first_and_last():
     text = "Mean loss by series. A: 1; B: 2; C: 3. More. Even more."
     assert experiment_answer.first(text)[0] == "Mean loss by series. A: 1; …; C: 3."
     assert experiment_answer.first(text)[1] == text  # all of it is said below
+    cut = "Mean loss by series. A: 1; B: 2; C: 3; 3 further series in the figure."
+    assert experiment_answer.first(cut)[0] == experiment_answer.first(text)[0]
     assert experiment_answer.first("Mean loss by series. A: 1; B: 2. More.") == (
         "Mean loss by series. A: 1; B: 2.",
         "More.",

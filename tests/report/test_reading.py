@@ -18,6 +18,11 @@ def test_a_ceiling_is_explained_where_there_is_one():
     assert without.startswith("Left: training steps per second")
 
 
+def test_times_are_explained_where_there_are_some():
+    assert "Times are examples over" in _read("progress", "By training time", "time (s)")
+    assert "Times are examples over" not in _read("progress", "By updates", "No run was timed.")
+
+
 def test_marks_of_what_failed_are_explained_where_something_did():
     assert "A cross marks where a run diverged." in _read("loss_curves", "2 div.")
     assert "cross" not in _read("loss_curves", "Training loss")

@@ -47,6 +47,17 @@ def test_links_stay_inside_and_ids_are_unique(example):
     assert set(labelled) <= set(ids)
 
 
+def test_many_notes_are_folded_under_the_first(finished):
+    study, results, path = finished
+    inputs = report.read(study, results, path)
+    reduced = "This is the reduced form of the study: smaller than the full one, so its numbers"
+    for many, summary in ((2, ""), (3, " And 3 more notes.</summary>")):
+        warned = replace(study, reduced=True, warnings=tuple(f"Warning {n}." for n in range(many)))
+        (box,) = re.findall(r'<div class="note">.*?</div>', report.build(warned, inputs), re.S)
+        assert box.count(reduced) == 1 and f"<p>Warning {many - 1}.</p>" in box
+        assert ("<details>" in box) == bool(summary) and summary in box
+
+
 def test_nothing_can_be_fetched(example):
     page = Page(example[3])
     sources = [a[key] for _, a in page.elements for key in ("src", "href") if a.get(key)]
@@ -116,8 +127,8 @@ def test_data_and_machine_are_shown(example):
     for words in (dataset, "ab" * 32, "scikit-learn", "1000", "397", "1 file skipped", "31.2 GiB"):
         assert words in page.text
     assert html.count('<th scope="col">local</th>') == 1  # one machine, whatever was made on it
-    assert "29 runs on cpu with 1 thread" in page.text
-    assert "30 timing jobs on cpu with 1 thread" in page.text
+    assert "29 runs on CPU with 1 thread" in page.text
+    assert "30 timing jobs on CPU with 1 thread" in page.text
     assert "python 3.11.9, tensorflow 2.21.0" in page.text
 
 
@@ -133,6 +144,7 @@ def test_examples_and_layers_are_shown(finished):
     assert page.open == [] and "<b>" not in html and "<i>" not in html
     (picture,) = page.all("img")
     assert picture["src"] == "data:image/webp;base64,UklGRg==" and picture["class"] == "pixels"
+    assert picture["alt"] == "Training example of class <b>7</b>"
     assert "<b>7</b>" in page.text and "a<b>c" in page.text
     times = "\N{MULTIPLICATION SIGN}"
     looks = f"8 {times} 8 {times} 1 in 10 classes"

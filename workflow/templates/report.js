@@ -110,7 +110,7 @@ const equip = (table, headers) => {
   // table's head on the first page alone.
   let closed = [];
   window.addEventListener("beforeprint", () => {
-    closed = Array.from(document.querySelectorAll("main details:not(.chooser, .manual, [open])"));
+    closed = Array.from(document.querySelectorAll("details:not(.chooser, .manual, [open])"));
     closed.forEach((item) => { item.open = true; });
     headers.forEach((header, index) => header.replaceChildren(buttons[index].firstChild));
   });

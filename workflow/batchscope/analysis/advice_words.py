@@ -73,10 +73,10 @@ def span(smallest: int, largest: int | None) -> str:
 
 
 def critical(fit: CriticalBatchSize | None) -> str:
-    """Returns `B_crit 95 [70, 130]`, with an open end in words; empty without an estimate."""
+    """Returns `critical batch size 95 [70, 130]`; empty without an estimate."""
     if fit is None or (math.isnan(fit.low) and math.isnan(fit.high)):
         return ""
-    return critical_text(fit)
+    return critical_text(fit).replace("B_crit", "critical batch size")
 
 
 def amount(name: str, value: float) -> str:
@@ -225,7 +225,7 @@ def _allowed(advice: Advice) -> Iterator[str]:
     bound = critical(evidence.critical)
     ends = (reach.above for reach in advice.reaches if reach.largest == advice.largest)
     if bound and not any(each and each[:3:2] == (advices.SECONDS, BEYOND) for each in ends):
-        yield f"The critical batch size: {bound}."
+        yield f"{wording.capital(bound)}."
     if evidence.memory is None:
         yield "Memory was not measured, and does not bind here."
     if advice.apart:
@@ -320,8 +320,12 @@ def _candidates(advice: Advice) -> Iterator[str]:
             told += f"; {'it' if one else wording.grouped(fastest)} was the fastest measured"
         yield f"{told}. Every other size is shown to miss a limit."
     for size, others in advice.scattered.items():
-        verb = wording.listed(map(wording.grouped, others))
-        yield f"{wording.grouped(size)} scatters between seeds: it leaves {verb} not resolved."
+        sizes = wording.listed(map(wording.grouped, others))
+        are = "is" if len(others) == 1 else "are"
+        yield (
+            f"Seeds scatter at batch size {wording.grouped(size)}: against it {sizes} {are} not "
+            "resolved."
+        )
 
 
 def _fastest_measured(evidence: Evidence) -> int | None:
@@ -363,9 +367,9 @@ def _overturned(advice: Advice) -> str:
     if not evidence.tuned:
         parts.append("a learning rate that is tuned for each batch size, which these are not")
     if evidence.critical is not None:
-        parts.append("another target (B_crit tends to grow as the loss falls)")
+        parts.append("another target (the critical batch size tends to grow as the loss falls)")
         if evidence.critical.lack_of_fit:
-            parts.append("a better law than that of B_crit, from which these updates stray")
+            parts.append("a better law for it, since the updates stray from this one")
     for found in evidence.outcomes:
         if not found.stated:
             parts.append(f"another margin than {_margin(found)}, which the study does not state")

@@ -7,6 +7,7 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.analysis import run_series
+from batchscope.catalogue import tables
 from batchscope.study.claims import RATIO, Cells, Test
 
 # Type -> what its effect is.
@@ -39,32 +40,38 @@ def is_ratio(test: Test) -> bool:
 
 
 def stated(test: Test) -> str:
-    """Returns what a test states: `test_accuracy falls over batch size (at epoch 1)`."""
+    """Returns what a test states: `test accuracy falls over batch size (at epoch 1)`."""
     over, sides = _name(test.over), f"{_cells(test.of)} against {_cells(test.to)}"
     ways = {"rises": "above", "falls": "below"}
     words = {
         "trend": f"{test.direction} over {over}",
         "equivalence": f"differs by {_bounds(test)} over {over}",
         "value": f"is {_bounds(test)}",
-        "comparison": f"{sides}: {test.scale} {_bounds(test)}",
+        "comparison": f"with {sides}: {test.scale} {_bounds(test)}",
         "interaction": f"per doubling of {over}, {sides}: {test.scale} {_bounds(test)}",
         "argmax": f"is {test.best} at {over} {wording.listed(map(_value, test.chosen), 'or')}",
         "order": "rises from " + " to ".join(map(_cells, test.order)),
         "exception": f"at {over} {wording.listed(map(_value, test.chosen))} lies "
         f"{ways.get(test.direction)} the line between its neighbours",
     }[test.type]
-    return f"{test.column} {words}" + (f" ({_cells(test.cells)})" if test.cells else "")
+    return f"{_what(test)} {words}" + (f" ({_cells(test.cells)})" if test.cells else "")
+
+
+def _what(test: Test) -> str:
+    """Returns what people call the column of a test."""
+    found = tables.column(test.table, test.column)
+    return wording.lower(found.label if found and found.label else test.column.replace("_", " "))
 
 
 def _bounds(test: Test) -> str:
     low, high = test.low, test.high
     if test.type == "equivalence":
-        number = wording.shortest(high)
+        number = wording.tick(high)
         return f"less than a factor of {number}" if test.scale == RATIO else f"less than {number}"
     if math.isinf(high):
-        return f"above {wording.shortest(low)}"
+        return f"above {wording.tick(low)}"
     if math.isinf(low):
-        return f"below {wording.shortest(high)}"
+        return f"below {wording.tick(high)}"
     return f"between {wording.cell(low)} and {wording.cell(high)}"
 
 

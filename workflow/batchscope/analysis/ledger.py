@@ -23,7 +23,7 @@ from batchscope.analysis import (
     paired_tests,
 )
 from batchscope.analysis.claim_tests import Found
-from batchscope.catalogue import columns, outcomes
+from batchscope.catalogue import outcomes, tables
 from batchscope.host import absence
 from batchscope.study.claims import GPU, MACHINE, Claim, Test, seeds_needed
 
@@ -214,7 +214,7 @@ def _wanted(one: _Judged, level: float, contrary: float) -> str:
 def _told(one: _Judged) -> dict[str, Any]:
     """Returns a row's columns before any verdict."""
     claim, test = one.claim, one.claim.test
-    about = columns.describe(test.column) or columns.TRAJECTORIES.get(test.column)
+    about = tables.column(test.table, test.column)
     row: dict[str, Any] = {
         **{name: getattr(claim, name) for name in ("id", "document", "place", "sentence")},
         **{name: getattr(test, name) for name in ("type", "experiment", "table", "column")},

@@ -170,7 +170,10 @@ def _constant(several: list[str], rows: pandas.DataFrame) -> dict[str, Any]:
 
 
 def _read(factor: str, rows: pandas.DataFrame) -> bool:
-    """Whether the rows' method of using a batch reads a factor, where that is a method's own."""
+    """Whether the rows read a factor, where it is a method's own or a scaling rule's."""
+    if factor == "base_batch_size":
+        rules = [name for name in rows if name.endswith("_scaling")]
+        return not rules or bool((rows[rules] != "none").any(axis=None))
     for method, own in run_factors.METHOD_PARAMETERS.items():
         if factor in own and "method" in rows:
             return bool((rows["method"] == method).all())
@@ -197,14 +200,20 @@ def describe(factors: dict[str, Any]) -> str:
     return ", ".join(_words(factor, _scalar(value)) for factor, value in factors.items())
 
 
+def value_words(factor: str, value: Any) -> str:
+    """Returns words for a factor's value where its name stands before: `Adam`, `half life`."""
+    if factor == "framework":
+        return framework_names.title(value)
+    named = factor in ("dataset", "model", "machine") or own_columns.is_own(factor)
+    return _NAMES.get((factor, value)) or (str(value) if named else str(value).replace("_", " "))
+
+
 def _words(factor: str, value: Any) -> str:
     name = factor.removeprefix(own_columns.OWN).replace("_", " ")
     if isinstance(value, bool):
         return name if value else f"no {name}"
-    if factor in ("dataset", "model", "optimizer", "device", "machine"):
-        return _NAMES.get((factor, value), str(value))
-    if factor == "framework":
-        return framework_names.title(value)
+    if factor in ("dataset", "model", "optimizer", "device", "machine", "framework"):
+        return value_words(factor, value)
     if factor == "loop":
         return LOOP_WORDS[value]
     if (factor, value) == ("input_pipeline", "jpeg"):
@@ -218,7 +227,7 @@ def _words(factor: str, value: Any) -> str:
     if factor == "threads" and value == 0:
         return "all threads"
     if factor == "learning_rate_scaling":
-        return "no scaling" if value == "none" else f"{value} scaling"
+        return _SCALINGS.get(value, f"{value} scaling")
     if factor == "warmup_epochs":
         return f"{wording.count(int(value), 'epoch')} of warmup" if value else "no warmup"
     if factor == "delay_seconds":
@@ -249,6 +258,7 @@ _NAMES = {
     ("device", "cpu"): "CPU",
     ("device", "gpu"): "GPU",
 }
+_SCALINGS = {"none": "no scaling", "sqrt": "square-root scaling"}
 LOOP_WORDS = {
     "graph": "loop in the graph",
     "eager": "eager",

@@ -46,8 +46,8 @@ class Column:
         doc: What it holds.
         unit: Its unit, or an empty string.
         kind: `float`, `int`, `str` or `bool`; empty where its values say what they are.
-        label: What people call it, of an outcome that a study may state something about; the
-            names in braces are those of the column's settings.
+        label: What people call it; of a column of runs.csv that is an outcome, which a study may
+            state something about. Names in braces are those of the column's settings.
         direction: What it does with growing batch size, `rises` or `falls`, where somebody has
             stated it: then every study is asked.
         source: Who stated it.

@@ -234,7 +234,7 @@ _OF_SEVERAL = (
             "trained on per second, against batch size, with one line per framework and "
             "whatever else is varied. On a GPU utilisation is NVML's: the percentage of "
             "time in which a kernel ran, and memory what all processes held on that GPU. On "
-            "a CPU it is the process's CPU time over that of the cores that it was given, "
+            "a CPU utilisation is the process's CPU time over that of the cores that it was given, "
             "and the process's peak resident memory: that is not what a document measured "
             "on a GPU, and the two cannot be set against each other. Points are medians, of "
             "samples within one training for utilisation and of blocks that were timed in "

@@ -54,3 +54,10 @@ TABLES: dict[str, Table] = {
     "published": Table("run_table.published"),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)
+
+
+def column(table: str, name: str) -> Column | None:
+    """Returns what a column of a table holds, the one that has a label where one has."""
+    own = TABLES[table].columns.get(name) if table in TABLES else None
+    known = [each for each in (columns.describe(name), own) if each]
+    return next((each for each in known if each.label), known[0] if known else None)

@@ -25,6 +25,7 @@ from batchscope.figures.drawing import canvas, target_words, to_target
 _MOST_ROWS = 6  # beyond them one target of each series
 _MOST_SERIES = 12
 _MOST_TOLD = 3  # series described in words
+NOTHING = "No target was reached at three batch sizes."
 _NOISE = {"start": "_start", "end": ""}  # place in the training -> how its columns end
 _MARKERS = {"start": "o", "end": "s"}
 _NOISE_COLUMNS = [
@@ -71,8 +72,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the critical batch size of each series at its lowest target, and what it means."""
-    told = []
-    for scaling in lowest(to_target_tables.restored(frame))[:_MOST_TOLD]:
+    scalings = lowest(to_target_tables.restored(frame))
+    told = [] if scalings else [NOTHING]
+    for scaling in scalings[:_MOST_TOLD]:
         told.append(sentence(scaling))
         if scaling.fit:
             told += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]

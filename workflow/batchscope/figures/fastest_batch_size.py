@@ -52,8 +52,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the fastest batch size of each series at its lowest target, and the closed form."""
-    every = [each for each in to_target_tables.restored(frame) if _SECONDS in each.measured]
-    told: list[str] = []
+    scalings = to_target_tables.restored(frame)
+    every = [each for each in scalings if _SECONDS in each.measured]
+    told = [] if scalings else [critical_batch_size.NOTHING]
     for scaling in critical_batch_size.lowest(every)[:_MOST_TOLD]:
         told += [*_measured(scaling), *_closed(scaling, _half_batch(frame, scaling))]
         if scaling.rates and scaling.rates.on_edge.any():

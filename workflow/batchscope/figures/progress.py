@@ -81,7 +81,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
         axes.set_xlabel(label)
     against_epoch.value_axis(grid[0, 0], frame, _LOSS)
     against_epoch.legend(figure, styles)
-    canvas.notes(figure, runs, against_epoch.band_note(frame, False), _target_note(targets))
+    untimed = "" if "seconds" in drawn or "seconds" not in frame else "No run was timed."
+    band = against_epoch.band_note(frame, False)
+    canvas.notes(figure, runs, band, _target_note(targets), untimed)
     return figure
 
 
@@ -119,8 +121,13 @@ def _target_note(targets: list[float]) -> str:
 
 
 def _drawn(frame: pandas.DataFrame) -> dict[str, tuple[str, str]]:
-    """Returns the axes that a frame has."""
-    return {name: words for name, words in _AXES.items() if name in frame}
+    """Returns the axes that a frame has; no time where nothing was timed."""
+    absent = frame.get("seconds", pandas.Series(dtype=float)).isna().all()
+    return {
+        name: words
+        for name, words in _AXES.items()
+        if name in frame and not (name == "seconds" and absent)
+    }
 
 
 def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:

@@ -154,13 +154,13 @@ def _just_above(timed: pandas.DataFrame) -> Iterator[str]:
     rows = timed.set_index("batch_size")
     for pairs in _JUST_ABOVE:
         parts = [
-            f"t({more}) / t({size}) = {_ratio(rows.loc[size], rows.loc[more], _STEPS)}, "
-            f"of images {more / size:.2f}"
+            f"t({more}) / t({size}) = {_ratio(rows.loc[size], rows.loc[more], _STEPS)} "
+            f"for {more / size:.2f} times the images"
             for size, more in pairs
             if size in rows.index and more in rows.index
         ]
         if parts:
-            yield f"Per step {'; '.join(parts)}."
+            yield f"Step times: {'; '.join(parts)}."
 
 
 def _ratio(over: pandas.Series, under: pandas.Series, column: str) -> str:
@@ -347,6 +347,8 @@ def _draw_above(axes: Axes, colour: str, index: int, rate: str) -> None:
     """Draws a ceiling that is out of the panel along its upper edge, with its value."""
     edge = {"transform": axes.transAxes, "clip_on": False, "zorder": 1.5}
     axes.plot([0, 1], [1, 1], color=colour, **edge, **_CEILING_LINE)
+    if axes.get_yscale() == "linear":
+        axes.set_ylim(top=1.08 * axes.get_ylim()[1])  # room for the value above the bars
     axes.annotate(
         f"\N{UPWARDS ARROW} {rate}",
         (0.01, 1.0),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from batchscope import disk, project_files, wording
-from batchscope.analysis import seeds_wanted
+from batchscope.analysis import run_series, seeds_wanted
 from batchscope.catalogue import own_columns, run_factors, sweep_names
 from batchscope.report import (
     advice_card,
@@ -192,7 +192,7 @@ def _runs(rows: Rows, inputs: Inputs) -> str:
 
 
 def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
-    notes = list(study.warnings)
+    notes = []
     if study.reduced:
         notes.append(
             "This is the reduced form of the study: smaller than the full one, so its "
@@ -206,6 +206,7 @@ def _notes(study: Study, rows: Rows, inputs: Inputs) -> list[str]:
         )
     elif inputs.partial and not inputs.absent:
         notes.append("A partial report was asked for; nothing turned out to be missing.")
+    notes += study.warnings
     for lacking, jobs in inputs.absent.items():
         notes.append(
             f"{lacking.title}; left out: {status.waiting(jobs)}. What mends it is listed below."
@@ -301,7 +302,8 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     for factor in (*run_factors.FACTORS, *further):
         values = sorted({row.get(factor, "") for row in rows} - {""}, key=_sort_key)
         if len(values) > 1:
-            shown = ", ".join(values) if len(values) <= 12 else f"{len(values)} values"
+            words = [run_series.value_words(factor, value) for value in values]
+            shown = ", ".join(words) if len(words) <= 12 else f"{len(values)} values"
             name = factor.removeprefix(own_columns.OWN).replace("_", " ")
             varied.append(f"{name} {shown}")
     text = f"{wording.count(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
@@ -320,13 +322,19 @@ def _timing_scope(experiment: Experiment) -> str:
     varied = []
     for factor, found in values.items():
         if len(found) > 1:
-            words = [("all" if factor == "threads" and not v else plain(v)) for v in sorted(found)]
+            words = [_timing_word(factor, value) for value in sorted(found)]
             shown = ", ".join(words)
             if factor == "batch_size":
                 shown = sweep_names.format_sizes(found).replace("_", ", ").replace("-", " to ")
             varied.append(f"{factor.replace('_', ' ')} {shown}")
     timings = wording.listed(name.replace("_", " ") for name in experiment.times.timings)
     return f"Timed alone on the machine, nothing trained to an end: {timings}; {'; '.join(varied)}."
+
+
+def _timing_word(factor: str, value: Any) -> str:
+    if factor == "threads" and not value:
+        return "all"
+    return plain(run_series.value_words(factor, value) if isinstance(value, str) else value)
 
 
 def _machine_answer(inputs: Inputs, name: str) -> dict[str, Any] | None:

@@ -127,7 +127,8 @@ def groups(answers: list[Answer], asked: Collection[Answer] = ()) -> list[dict[s
             for chosen in (True, False)
         )
         ends = {"smallest": smallest, "largest": largest}
-        tables.append({"title": series, "held": group[0].held, **ends, "head": head, "rest": rest})
+        title = wording.capital(series)
+        tables.append({"title": title, "held": group[0].held, **ends, "head": head, "rest": rest})
     return tables
 
 

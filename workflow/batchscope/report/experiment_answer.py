@@ -23,6 +23,7 @@ _STEM = 5  # letters that tell words apart: sharper is sharpness
 _COMMON = frozenset({"batch", "size", "sizes", "which", "from", "with", "train"})
 _MOST_SERIES = 2  # of which a finding says all
 _BY_SERIES = "by series."
+_FURTHER = " further series in the figure"
 _ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z0-9]|tf\.)")
 
 
@@ -130,8 +131,10 @@ def first(text: str) -> tuple[str, str]:
     lead, *others = _ENDS.split(text)
     if not lead.endswith(_BY_SERIES) or not others:
         return lead, " ".join(others)
-    series = others[0].split("; ")
-    if len(series) <= _MOST_SERIES:
+    series = others[0].removesuffix(".").split("; ")
+    cut = series[-1].endswith(_FURTHER)
+    series = series[: len(series) - cut]  # the count of others is no series
+    if len(series) <= _MOST_SERIES and not cut:
         return f"{lead} {others[0]}", " ".join(others[1:])
-    told = f"{series[0]}; \N{HORIZONTAL ELLIPSIS}; {series[-1]}"
+    told = f"{series[0]}; \N{HORIZONTAL ELLIPSIS}; {series[-1]}."
     return f"{lead} {told}", text

@@ -173,7 +173,7 @@ def _disturbed(row: Row) -> str:
     disturbed, blocks = int(row["disturbed_blocks"]), int(row["blocks"])
     if not disturbed:
         return f"none of {blocks}"
-    told = f"{disturbed} of {blocks}, each of them repeated in vain"
+    told = f"{disturbed} of {blocks}, disturbed again when repeated"
     return f"{told}: the machine was not alone" if disturbed > blocks / 4 else told
 
 
@@ -189,7 +189,8 @@ def _ceiling(row: Row) -> str:
     if share is not None and share > 1:
         reached += ", so it is no ceiling"
     lowest = row.get("matmul_flops_per_second_lowest", peak)
-    others = f" (measured from {wording.cell(lowest / 1e9, 3)} on)" if lowest < peak else ""
+    low = wording.cell(lowest / 1e9, 3)
+    others = f" (the highest measured; the lowest: {low})" if lowest < peak else ""
     return (
         f"{_with_unit(ceiling, 'examples/s')} ({wording.cell(peak / 1e9, 3)} GFLOP/s{others} over "
         f"{wording.cell(flops / 1e6, 3)} MFLOP per example){reached}"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from batchscope import wording
+from batchscope.analysis import run_series
 from batchscope.catalogue import run_names
 from batchscope.datasets.samples import Sample
 from batchscope.report.content import Inputs
@@ -158,12 +159,13 @@ def _machine(machine: Any) -> dict[str, Any]:
 
 
 def _uses(uses: dict[tuple[str, str], Counter], use: tuple[str, str]) -> str:
-    """Returns `30 runs: 30 on cpu with 1 thread`, or `none`."""
+    """Returns `30 runs on CPU with 1 thread`, or `none`."""
     counts = uses.get(use)
     if not counts:
         return "none"
     parts = [
-        f"{'' if len(counts) == 1 else f'{count} '}on {device} with {_threads(threads)}"
+        f"{'' if len(counts) == 1 else f'{count} '}on {run_series.describe({'device': device})} "
+        f"with {_threads(threads)}"
         for (device, threads), count in counts.items()
     ]
     return f"{wording.count(counts.total(), use[1])} {', '.join(parts)}"

@@ -16,6 +16,7 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"\bnoise scale, where it is measured\b", r"\bnoise scale"),
     (r"\bshaded row of panels\b|\bdocument's numbers are known\b", r"\bas published"),
     (r"^(On a )?GPU\b|^Energy\b|\bfor a GPU without\b", r"\bGPU"),
+    (r"^Times are examples over\b", r"\btime \(s\)"),
     (r"^Open markers\b", r"\bdisturbed|\bother processes"),
     (r"\bhatched, with a cross\b", r"\banother is better"),
     (r"\bwith a hollow circle\b", r"\bnot resolved"),

@@ -53,10 +53,10 @@ ENTRY = Measure(
             "Sharpness",
             caption=(
                 "Sharpness (Keskar et al. 2017, metric 2.1) against batch size: 100 (highest "
-                "loss in a box around the weights - loss) / (1 + loss), in the full space and "
-                "in a random subspace, for each box size epsilon. The maximiser is stopped "
-                "early, so each value is a lower bound. Every seed is a point; means have a 95 "
-                "% interval (Student's t)."
+                "loss in a box around the weights \N{MINUS SIGN} loss) / (1 + loss), in the full "
+                "space and in a random subspace, for each box size epsilon. The maximiser is "
+                "stopped early, so each value is a lower bound. Every seed is a point; means have "
+                "a 95 % interval (Student's t)."
             ),
             measures=("sharpness",),
         ),

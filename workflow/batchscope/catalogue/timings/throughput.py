@@ -47,14 +47,22 @@ ENTRY = Timing(
                 "seconds_per_step": Column("Time of a step, s: median of the blocks."),
                 "seconds_per_step_q1": Column("Time of a step, s: lower quartile of the blocks."),
                 "seconds_per_step_q3": Column("Time of a step, s: upper quartile of the blocks."),
-                "iterations_per_second": Column("Steps per second: median of the blocks."),
+                "iterations_per_second": Column(
+                    "Steps per second: median of the blocks.",
+                    "iterations/s",
+                    label="Iterations per second",
+                ),
                 "iterations_per_second_q1": Column(
                     "Steps per second: lower quartile of the blocks."
                 ),
                 "iterations_per_second_q3": Column(
                     "Steps per second: upper quartile of the blocks."
                 ),
-                "images_per_second": Column("Examples per second: median of the blocks."),
+                "images_per_second": Column(
+                    "Examples per second: median of the blocks.",
+                    "examples/s",
+                    label="Examples per second",
+                ),
                 "images_per_second_q1": Column(
                     "Examples per second: lower quartile of the blocks."
                 ),
@@ -88,7 +96,9 @@ ENTRY = Timing(
                 "blocks": Column("Timed blocks of all of them."),
                 "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
                 "fixed_seconds": Column(
-                    "Fixed cost of a step: a of the fit t = a + b * batch size, s."
+                    "Fixed cost of a step: a of the fit t = a + b * batch size, s.",
+                    "s",
+                    label="Fixed cost of a step",
                 ),
                 "fixed_seconds_low": Column("Lower end of its 95 % interval."),
                 "fixed_seconds_high": Column("Upper end of its 95 % interval."),
@@ -106,7 +116,9 @@ ENTRY = Timing(
                 "recovered_delay_seconds": Column(
                     "What the delay added to the fixed cost of the fit: lines through the "
                     "differences of a round at no example, their Hodges-Lehmann estimate over "
-                    "rounds, s."
+                    "rounds, s.",
+                    "s",
+                    label="Delay that the fixed cost recovers",
                 ),
                 "recovered_delay_seconds_low": Column(
                     "Lower end of its 95 % interval, over rounds of turns; from six on."
@@ -141,7 +153,8 @@ ENTRY = Timing(
                 "knee_fitted_high": Column("Upper end of its 95 % interval."),
                 "knee_batch_size": Column(
                     "Smallest batch size whose throughput reaches 90 % of the plateau and after "
-                    "which the upper quartile of none falls short of it."
+                    "which the upper quartile of none falls short of it.",
+                    label="Knee",
                 ),
                 "still_rising": Column(
                     "Whether 90 % of the plateau lies beyond the largest batch size."

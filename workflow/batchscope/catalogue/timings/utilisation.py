@@ -28,13 +28,16 @@ ENTRY = Timing(
                 "steps": Column("Steps of the training."),
                 "seconds": Column("Its time, s."),
                 "process_percent": Column(
-                    "CPU utilisation of the process, % of its cores: median over time."
+                    "CPU utilisation of the process, % of its cores: median over time.",
+                    "%",
+                    label="CPU utilisation",
                 ),
                 "process_percent_q1": Column("Lower quartile over time."),
                 "process_percent_q3": Column("Upper quartile over time."),
                 "process_cores": Column("Cores in use: median over time."),
                 "process_zero_share": Column(
-                    "Share of the time without work of the process on the CPU."
+                    "Share of the time without work of the process on the CPU.",
+                    label="Share of the time without work on the CPU",
                 ),
                 "machine_percent": Column(
                     "CPU utilisation of the whole machine, %: median over time."
@@ -43,20 +46,26 @@ ENTRY = Timing(
                 "disturbed": Column(
                     "Whether that is more than 0.2 cores, after up to two repeats."
                 ),
-                "memory_peak_mb": Column("Peak resident memory of the process, MB."),
+                "memory_peak_mb": Column(
+                    "Peak resident memory of the process, MB.", "MB", label="Peak memory"
+                ),
                 "tensorflow_peak_mb": Column(
                     "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave out on "
                     "the device, MB; on a CPU without tensors below 256 KiB, and empty where all "
                     "are."
                 ),
                 "gpu_percent": Column(
-                    "GPU utilisation, % of the time in which a kernel ran: median over time."
+                    "GPU utilisation, % of the time in which a kernel ran: median over time.",
+                    "%",
+                    label="GPU utilisation",
                 ),
                 "gpu_percent_q1": Column("Lower quartile over time."),
                 "gpu_percent_q3": Column("Upper quartile over time."),
                 "gpu_zero_share": Column("Share of the time at 0 %."),
                 "gpu_bandwidth_percent": Column(
-                    "% of the time in which GPU memory was read or written: median."
+                    "% of the time in which GPU memory was read or written: median.",
+                    "%",
+                    label="Share of the time in which GPU memory is read or written",
                 ),
                 "gpu_memory_peak_mb": Column(
                     "Peak memory in use on the GPU, by all processes, MB; TensorFlow gives nothing "
