@@ -326,7 +326,7 @@ def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anyth
         (test("value", low=0.9), "test accuracy is above 0.9"),
         (
             test("value", table="throughput", column="iterations_per_second", low=-0.5),
-            "iterations per second is above \N{MINUS SIGN}0.5",
+            "step rate is above \N{MINUS SIGN}0.5",
         ),
         (test("value", low=0.6, high=0.64), "test accuracy is between 0.6 and 0.64"),
         (

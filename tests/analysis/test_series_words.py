@@ -1,5 +1,6 @@
 """Words for the factors of optimizers, pieces and schedules in labels of series."""
 
+import pandas
 import pytest
 
 from batchscope.analysis import run_series
@@ -22,3 +23,24 @@ from batchscope.catalogue.optimizer_constants import DEFAULT
 )
 def test_of_a_series(factors, words):
     assert run_series.describe(factors) == words
+
+
+def test_the_base_batch_size_is_named_where_a_rule_reads_it():
+    columns = ["batch_size", "learning_rate_scaling", "base_batch_size"]
+    frame = pandas.DataFrame([(16, "none", 32), (16, "sqrt", 64)], columns=columns)
+    labels = [group.label for group in run_series.series(frame)]
+    assert labels == ["no scaling", "square-root scaling, base batch size 64"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "value", "words"),
+    [
+        ("optimizer", "adam", "Adam"),
+        ("device", "cpu", "CPU"),
+        ("framework", "mxnet", "MXNet"),
+        ("beta_scaling", "half_life", "half life"),
+        ("model", "small_cnn", "small_cnn"),
+    ],
+)
+def test_of_a_value(factor, value, words):
+    assert run_series.value_words(factor, value) == words

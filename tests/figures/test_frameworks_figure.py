@@ -152,7 +152,7 @@ def test_a_training_that_others_disturbed_is_no_framework():
     made = sweep("tensorflow", base=20), sweep("pytorch", base=30)
     made[1][0][0]["disturbed"] = True  # of utilisation, at the smallest batch size
     drawing, _, found = drawn(*made)
-    assert found.startswith("Median CPU utilisation was 30.0 % (TensorFlow) at batch size 4, and ")
+    assert found.startswith("Median CPU utilisation was 30.0 % (TensorFlow; 28.0 to 33.0 by")
     assert "Disturbed by other processes (open markers) at batch size 4 (PyTorch)." in note(drawing)
     marks = [line for line in drawing.axes[0].lines if line.get_markerfacecolor() == "white"]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in marks] == [(2, 40)]
@@ -211,8 +211,8 @@ def test_one_framework_and_one_batch_size():
     drawing, _, found = drawn(sweep("tensorflow"))
     assert legend(drawing) == [] and "Framework: TensorFlow." in note(drawing)
     assert found.startswith(
-        "Median CPU utilisation was 30.0 % (TensorFlow) at batch size 4, and 60.0 % (TensorFlow) "
-        "at 256."
+        "Median CPU utilisation was 30.0 % (TensorFlow; 28.0 to 33.0 by quartiles) at batch size "
+        "4, and 60.0 % (TensorFlow; 58.0 to 63.0 by quartiles) at 256."
     )
     drawing, _, found = drawn(sweep("tensorflow", (32,)), sweep("jax", (32,), speed=60))
     assert len(drawing.axes[0].containers[0].lines[0].get_xdata()) == 1
@@ -229,7 +229,7 @@ def test_memory_that_ran_out_is_marked():
         (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
         assert np.allclose(cross.get_xdata(), [8])
     assert "Out of memory (×) at batch size 256 (TensorFlow)." in note(drawing)
-    assert "and 70.0 % (PyTorch) at 256." in found
+    assert "and 70.0 % (PyTorch; " in found
     assert "from batch size 4 to 64 by a factor of 1.1 (TensorFlow)" in found
 
 

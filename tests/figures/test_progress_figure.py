@@ -53,7 +53,7 @@ def test_without_times_examples_are_held_equal():
     assert "after 320 examples, which every finished run used, was 0.5 at batch size 10" in found
     drawing = FIGURE.draw(made_up(timed=False))
     assert [axes.get_xlabel() for axes in drawing.axes] == ["updates", "examples"]
-    assert "No run was timed." in texts(drawing)
+    assert any(text.endswith("No run was timed.") for text in texts(drawing))
 
 
 def test_no_band_of_a_logarithmic_axis_ends_below_zero():

@@ -255,6 +255,7 @@ _NAMES = {
     ("optimizer", "nadam"): "Nadam",
     ("optimizer", "rmsprop"): "RMSprop",
     ("optimizer", "sgd"): "SGD",
+    ("learning_rate_scaling", "sqrt"): "square root",
     ("device", "cpu"): "CPU",
     ("device", "gpu"): "GPU",
 }

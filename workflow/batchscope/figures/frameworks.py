@@ -382,9 +382,10 @@ def _utilisation(place: _Place) -> str:
 
 def _extremes(rows: pandas.DataFrame) -> str:
     low, high = (rows.loc[rows[UTILISATION].agg(pick)] for pick in ("idxmin", "idxmax"))
-    lowest, highest = (f"{row[UTILISATION]:.1f} %" for row in (low, high))
     if len(rows) == 1:
-        return f"{highest} ({high['label']})"
+        told = (float(high[f"{UTILISATION}{end}"]) for end in ("", "_q1", "_q3"))
+        return timings.by_quartiles(*told, wording.Unit(" %"), f"{high['label']}; ")
+    lowest, highest = (f"{row[UTILISATION]:.1f} %" for row in (low, high))
     if lowest == highest:
         return f"{highest} in all {len(rows)} series"
     return f"highest with {high['label']} ({highest}) and lowest with {low['label']} ({lowest})"

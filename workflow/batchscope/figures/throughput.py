@@ -168,8 +168,7 @@ def _ratio(over: pandas.Series, under: pandas.Series, column: str) -> str:
     value = float(over[column] / under[column])
     low = float(over[f"{column}_q1"] / under[f"{column}_q3"])
     high = float(over[f"{column}_q3"] / under[f"{column}_q1"])
-    told = wording.estimate(value, low, high)
-    return f"{told.value} ({told.low} to {told.high} by quartiles)" if told.low else told.value
+    return timings.by_quartiles(value, low, high)
 
 
 def _draw_panel(

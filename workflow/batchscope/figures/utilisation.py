@@ -291,12 +291,13 @@ def _ends_sentence(frame: pandas.DataFrame, column: str, what: str, unit: wordin
         if not len(known):
             return ""
         ends = known.iloc[[0, -1]] if len(known) > 1 else known
-        values = wording.alike(
-            [(value, math.nan, math.nan) for value in ends[column].astype(float)], unit
-        )
-        told = [
-            f"{value} at {size}" for size, value in zip(ends["batch_size"], values, strict=True)
-        ]
+        quartiles = [name for name in (f"{column}_q1", f"{column}_q3") if name in ends]
+        rows = ends.set_index("batch_size")[[column, *quartiles]].astype(float)
+        if quartiles:
+            values = [timings.by_quartiles(*row, unit) for row in rows.to_numpy()]
+        else:
+            values = wording.alike([(value, math.nan, math.nan) for value in rows[column]], unit)
+        told = [f"{value} at {size}" for size, value in zip(rows.index, values, strict=True)]
         return wording.listed(told).replace(" at ", " at batch size ", 1)
 
     return by_series(frame, what, "was", tell)

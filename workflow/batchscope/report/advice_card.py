@@ -100,7 +100,10 @@ def _titled(
     factors = run_series.varying(frame) if len(frame) else []
     for row in frame.to_dict("records"):
         words = run_series.describe({factor: row[factor] for factor in factors})
-        yield f"{title}: {words}" if words else title, row
+        # After a question the series stands as a sentence of its own.
+        asked = title.endswith("?")
+        told = f"{title} {wording.capital(words)}" if asked else f"{title}: {words}"
+        yield told if words else title, row
 
 
 def _questions(

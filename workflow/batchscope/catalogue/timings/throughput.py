@@ -50,7 +50,7 @@ ENTRY = Timing(
                 "iterations_per_second": Column(
                     "Steps per second: median of the blocks.",
                     "iterations/s",
-                    label="Iterations per second",
+                    label="Step rate",
                 ),
                 "iterations_per_second_q1": Column(
                     "Steps per second: lower quartile of the blocks."
@@ -61,7 +61,7 @@ ENTRY = Timing(
                 "images_per_second": Column(
                     "Examples per second: median of the blocks.",
                     "examples/s",
-                    label="Examples per second",
+                    label="Throughput",
                 ),
                 "images_per_second_q1": Column(
                     "Examples per second: lower quartile of the blocks."

@@ -325,3 +325,17 @@ def led(label: str, text: str) -> str:
 def rate(value: float) -> str:
     """Returns a throughput in words."""
     return f"{wording.number(value)} examples/s"
+
+
+def by_quartiles(
+    value: float, low: float, high: float, unit: wording.Unit = wording.PLAIN, whose: str = ""
+) -> str:
+    """Returns `80.8 % (80.6 to 81.3 by quartiles)`, or the value alone without quartiles.
+
+    Args:
+        whose: What it is of, in the brackets.
+    """
+    told = wording.estimate(value, low, high, unit)
+    spread = f"{told.low} to {told.high} by quartiles" if told.low else ""
+    inside = f"{whose}{spread}".removesuffix("; ")
+    return f"{told.value}{unit.suffix}" + (f" ({inside})" if inside else "")
