@@ -222,11 +222,11 @@ def test_same_results_give_the_same_page(example):
 
 
 def test_tables_of_several_experiments_stand_together(tmp_path):
-    study, results, path = report_example.write(tmp_path, 1, ("gap", "second"), troubles=False)
+    study, results, path = report_example.write(tmp_path, 2, ("gap", "second"), troubles=False)
     html = report.build(study, report.read(study, results, path))
     page = Page(html)
-    assert "5 training runs in 2 experiments: 5 finished" in page.text
-    assert re.search(r'<table class="runs".*?</table>', html, re.S)[0].count("<tr data-run=") == 10
+    assert "10 training runs in 2 experiments: 10 finished" in page.text
+    assert re.search(r'<table class="runs".*?</table>', html, re.S)[0].count("<tr data-run=") == 20
     numbers = re.findall(r"<strong>Figure (\d+)\.", html)
     assert sorted(map(int, numbers)) == list(range(1, 35))
     assert len(page.all("select")) == 2
@@ -243,9 +243,8 @@ def test_empty_results_give_a_partial_page(tmp_path):
     assert "No answer yet" in page.text and "No data set has been prepared" in page.text
 
 
-def test_damaged_inputs_are_named(finished, tmp_path):
-    study, given, path = finished
-    results = shutil.copytree(given, tmp_path / "results")
+def test_damaged_inputs_are_named(tmp_path):
+    study, results, path = report_example.write(tmp_path, seeds=2, troubles=False)
     place = results / "studies" / "example" / "gap"
     (place / "figures" / "time.svg").unlink()
     with pytest.raises(UserError, match=r"time\.svg: missing; delete .*figures and run"):
