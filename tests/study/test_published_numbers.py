@@ -175,7 +175,7 @@ def one(**factors):
 def test_a_documents_words_are_drawn_as_they_are_written(tmp_path, monkeypatch):
     name = r"Table 4, $2 and \$_5, \foo{ at $10^"
     monkeypatch.setitem(DOCUMENT, "figure", name)
-    drawing, frame = drawn(tmp_path, (one(),))
+    drawing, frame = drawn(tmp_path, (one(),), sizes=(16,))
     assert name in drawing.get_supxlabel().replace("\n", " ")
     svg, png = canvas.svg_and_png(drawing, "Accuracy")
     assert svg and png
