@@ -1,5 +1,7 @@
 """Figures of trainings, of tables that are made up."""
 
+import pytest
+
 import synthetic
 from batchscope import figures
 from batchscope.catalogue.timings import OF_SWEEPS
@@ -11,6 +13,11 @@ NAMES = [
     for name, figure in figures.FIGURES.items()
     if not set(figure.entry.measures) & set(OF_SWEEPS)
 ]
+# Each of them; over what else than epochs, as far as they are alike, slow.
+ONCE = [
+    pytest.param(name, marks=pytest.mark.slow) if figures.FIGURES[name].entry.along else name
+    for name in NAMES
+]
 
 
 def tables_of(folder, runs, failed=None, patience=False, measures=None, only=()):
@@ -19,6 +26,15 @@ def tables_of(folder, runs, failed=None, patience=False, measures=None, only=())
     synthetic.write(folder / "results", planned, failed, patience)
     synthetic.tabulate(folder / "results", planned, folder / "tables", only)
     return folder / "tables"
+
+
+def two_rates(folder, only=()):
+    """Tables of 5 batch sizes, 6 seeds and 2 rates, with every kind of failure."""
+    runs = synthetic.grid(cases=RATES)
+    failed = {run: "diverged" for run in synthetic.grid([256], [0, 1], RATES[1:])}
+    failed |= {run: "missing" for run in synthetic.grid([64], [5], RATES)}
+    failed |= {run: "out_of_memory" for run in synthetic.grid([256], [5], RATES[:1])}
+    return tables_of(folder, runs, failed, patience=True, only=only)
 
 
 def frame_of(name, folder):

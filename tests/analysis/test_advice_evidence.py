@@ -36,6 +36,9 @@ def told(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **give
     return found.advice
 
 
+few = functools.partial(told, seeds=range(2))  # where no number of seeds matters
+
+
 @functools.cache
 def usual():
     return told()
@@ -91,7 +94,7 @@ def test_few_seeds_and_no_seconds():
 def test_the_margin_is_the_stated_one():
     (default,) = usual().evidence.outcomes
     assert (default.name, default.margin, default.stated) == ("test_accuracy", 0.01, False)
-    found = told(margins={"test_loss": 0.02, "test_accuracy": 0.03, "train_loss": 1}).evidence
+    found = few(margins={"test_loss": 0.02, "test_accuracy": 0.03, "train_loss": 1}).evidence
     assert [(each.name, each.margin, each.stated) for each in found.outcomes] == [
         ("test_loss", 0.02, True),
         ("test_accuracy", 0.03, True),
@@ -99,7 +102,7 @@ def test_the_margin_is_the_stated_one():
 
 
 def test_the_target_is_the_stated_one():
-    evidence = told(budgets={"target": {"validation_loss": 0.5}}).evidence
+    evidence = few(budgets={"target": {"validation_loss": 0.5}}).evidence
     assert evidence.target == "a validation loss of 0.5"
 
 
@@ -110,10 +113,10 @@ def test_memory_and_knee_come_from_the_limits_of_the_same_model():
         **{"knee_fitted": 90.0, "knee_batch_size": 128},
     }
     other = {**row, "model": "wide", "max_batch_size": 16, "knee_fitted": 20.0}
-    evidence = told(limits=pandas.DataFrame([other, row])).evidence
+    evidence = few(limits=pandas.DataFrame([other, row])).evidence
     assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, False, 90.0)
     most = {**row, "max_batch_size_bound": "most_fits", "knee_fitted": math.nan}
-    evidence = told(limits=pandas.DataFrame([most])).evidence
+    evidence = few(limits=pandas.DataFrame([most])).evidence
     assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, True, 128.0)
     line = usual().evidence
     assert line.memory is None
@@ -129,7 +132,7 @@ def test_trends_are_those_of_the_matrix():
             {"budget": "updates", "outcome": "test_loss", "trend": "none"},
         ]
     )
-    assert told(matrix=matrix).evidence.trends == {"epochs": "smaller", "updates": "larger"}
+    assert few(matrix=matrix).evidence.trends == {"epochs": "smaller", "updates": "larger"}
 
 
 def slow_seed():
@@ -150,6 +153,7 @@ def slow_seed():
     return trajectories.assign(**given), runs
 
 
+@pytest.mark.slow
 def test_card_matrix_and_margins_tell_the_same_ratio_of_the_same_pair():
     trajectories, runs = slow_seed()
     to, pair = made_trainings.TARGET, [16, 32]

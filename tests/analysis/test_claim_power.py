@@ -119,14 +119,15 @@ def test_the_power_there_is_about_eight_in_ten(kind, draws):
 
 
 @pytest.mark.parametrize("margin, way, sign", [(0.6, HOLDS, 1), (0.3, FAILS, -1)])
-def test_of_45_pairs_too(margin, way, sign):
+@costs.draws(200)
+def test_of_45_pairs_too(margin, way, sign, draws):
     """Each of them alone would take fewer replicates than all of them at once."""
     means = (2.5 if way == FAILS else 1.0) * TEN
     first, more = cells(np.random.default_rng(3), means, 0.3)
     tested, level = claim_tests.equivalence(first, margin), LEVEL / 12
     seeds, shown = wanted(tested, level, level)
     assert shown == way
-    drawn = np.stack([more(seeds) for _ in range(200)], axis=1)
+    drawn = np.stack([more(seeds) for _ in range(draws)], axis=1)
     left, right = np.triu_indices(10, 1)
     gaps = drawn[..., right] - drawn[..., left]
     inside = np.concatenate([gaps + margin, margin - gaps], axis=-1)

@@ -112,6 +112,7 @@ def test_the_colour_crosses_over_from_one_budget_to_the_next():
     assert (target["restricted_mean"] >= target["mean"]).all()
 
 
+@pytest.mark.slow
 def test_no_verdict_where_a_rate_at_the_losing_end_lies_on_the_edge():
     # The best rate, 0.2, is the highest tried: larger batches lose at equal epochs, and win at
     # equal updates, where a better rate would only confirm it at the winning end.
@@ -128,21 +129,24 @@ def test_no_verdict_where_a_rate_at_the_losing_end_lies_on_the_edge():
     assert said["epochs", "test_loss"][1:] == ("none", "edge")
 
 
-def test_margins_are_those_stated():
-    runs, rows = frames(seeds=range(6))
-    found = verdict_matrix.table(runs, rows, {}, {"test_loss": 2.0})
-    margins = found.groupby("outcome")["margin"].first().to_dict()
+@pytest.fixture(scope="module")
+def stated():
+    """A table of stated budgets and one stated margin."""
+    budget = {"epochs": 3, "target": {"test_accuracy": 0.7}}
+    return verdict_matrix.table(*frames(seeds=range(6)), budget, {"test_loss": 2.0})
+
+
+def test_margins_are_those_stated(stated):
+    margins = stated.groupby("outcome")["margin"].first().to_dict()
     assert margins == {
         **{"test_accuracy": 0.01, "test_loss": 2.0},
         **dict.fromkeys(("updates", "examples", "seconds"), 0.1),
     }
-    assert (found[found["outcome"] == "test_loss"]["verdict"] == "within").all()
+    assert (stated[stated["outcome"] == "test_loss"]["verdict"] == "within").all()
 
 
-def test_stated_budgets_are_marked():
-    runs, rows = frames(seeds=range(6))
-    stated = {"epochs": 3, "target": {"test_accuracy": 0.7}}
-    found = verdict_matrix.table(runs, rows, stated, {}).drop_duplicates("budget")
+def test_stated_budgets_are_marked(stated):
+    found = stated.drop_duplicates("budget")
     told = found.set_index("budget")[["budget_value", "budget_column", "stated"]]
     assert told.loc["epochs"].tolist() == [3.0, "", 1]
     assert told.loc["target"].tolist() == [0.7, "test_accuracy", 1]

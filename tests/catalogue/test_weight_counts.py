@@ -1,38 +1,48 @@
 """Weights of the built-in networks, counted without building them."""
 
+import functools
+
 import pytest
 
 from batchscope.catalogue import dataset_definitions, incompatible_factors, weight_counts
 from batchscope.study import model_files
 from batchscope.training import models
+from costs import first
 
 TOKENS = dataset_definitions.TOKENS
 OF_TOKENS = [name for name, kinds in incompatible_factors.MODEL_KINDS.items() if TOKENS in kinds]
 
 
-@pytest.mark.parametrize("model", sorted({*model_files.BUILT_IN_MODELS} - {*OF_TOKENS}))
+@functools.cache
+def built(model, shape, classes, **options):
+    return models.build(model, shape, classes, 0, **options)
+
+
+def stored(model):
+    return sum(value.size for part in models.weights(model) for value in part.values())
+
+
+@pytest.mark.parametrize("model", first(sorted({*model_files.BUILT_IN_MODELS} - {*OF_TOKENS})))
 @pytest.mark.parametrize(("shape", "classes"), [((32, 32, 3), 2), ((37, 41, 1), 10)])
 def test_counts_are_those_of_keras(model, shape, classes):
-    built = models.build(model, shape, classes, 0)
-    stored = sum(value.size for part in models.weights(built) for value in part.values())
-    assert weight_counts.stored(model, shape, classes) == stored
+    assert weight_counts.stored(model, shape, classes) == stored(built(model, shape, classes))
 
 
 @pytest.mark.parametrize("model", OF_TOKENS)
 def test_counts_of_networks_for_tokens_are_those_of_keras(model):
-    built = models.build(model, (12,), 37, 0, kind=TOKENS)
-    stored = sum(value.size for part in models.weights(built) for value in part.values())
-    assert weight_counts.stored(model, (12,), 37) == stored
+    counted = stored(built(model, (12,), 37, kind=TOKENS))
+    assert weight_counts.stored(model, (12,), 37) == counted
 
 
-@pytest.mark.parametrize("model", ["campbell_cnn", "benchmark_cnn", "small_cnn", "keskar_f1"])
+@pytest.mark.parametrize(
+    "model", first(["benchmark_cnn", "campbell_cnn", "small_cnn", "keskar_f1"])
+)
 def test_layers_are_those_of_keras(model):
     # Those that only reshape or activate are no lines of ours.
     kept = ("Conv2D", "MaxPooling2D", "BatchNormalization", "Dropout", "Dense")
-    built = models.build(model, (37, 41, 1), 10, 0)
     theirs = [
         each
-        for each in models.layers(built)
+        for each in models.layers(built(model, (37, 41, 1), 10))
         if each.layer.endswith(tuple(f"({name})" for name in kept))
     ]
     ours = weight_counts.layers(model, (37, 41, 1), 10)

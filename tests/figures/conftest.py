@@ -2,15 +2,26 @@
 
 import pytest
 
+import made_figures
 import synthetic
-from made_figures import RATES, tables_of
+from batchscope import figures
 
 
 @pytest.fixture(scope="session")
 def two_rates(tmp_path_factory):
-    """Tables of 5 batch sizes, 6 seeds and 2 rates, with every kind of failure."""
-    runs = synthetic.grid(cases=RATES)
-    failed = {run: "diverged" for run in synthetic.grid([256], [0, 1], RATES[1:])}
-    failed |= {run: "missing" for run in synthetic.grid([64], [5], RATES)}
-    failed |= {run: "out_of_memory" for run in synthetic.grid([256], [5], RATES[:1])}
-    return tables_of(tmp_path_factory.mktemp("two_rates"), runs, failed, patience=True)
+    """The tables of single runs of `made_figures.two_rates`."""
+    only = ("runs", "history", "layers", "updates", "alignment", "published")
+    return made_figures.two_rates(tmp_path_factory.mktemp("two_rates"), only)
+
+
+@pytest.fixture(scope="session")
+def all_finished():
+    """Runs of 3 batch sizes, 2 seeds and 2 rates."""
+    return synthetic.grid([16, 32, 64], range(2), made_figures.RATES)
+
+
+@pytest.fixture(scope="session")
+def finished_tables(all_finished, tmp_path_factory):
+    """All tables of `all_finished`."""
+    folder = tmp_path_factory.mktemp("all_finished")
+    return figures.read(made_figures.tables_of(folder, all_finished))

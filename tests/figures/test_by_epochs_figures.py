@@ -44,9 +44,10 @@ def frame(devices=("gpu",), spread=0.01, seeds=3, **more):
     return made.assign(**dict.fromkeys([*columns, "test_loss"], 0.5))
 
 
-def draw(name, made):
+def draw(name, made, rendered=False):
     drawing = figures.FIGURES[name].draw(made)
-    drawing.draw_without_rendering()
+    if rendered:
+        drawing.draw_without_rendering()
     return drawing
 
 
@@ -62,7 +63,7 @@ def legend(drawing):
 
 def test_accuracies_are_means_with_intervals_and_a_point_for_every_seed():
     made = frame()
-    drawing = draw("accuracy_by_epochs", made)
+    drawing = draw("accuracy_by_epochs", made, rendered=True)
     (axes,) = drawing.axes
     assert legend(drawing) == ["1 epoch", "2 epochs", "5 epochs"]
     assert len(axes.containers) == len(EPOCHS)
@@ -107,7 +108,7 @@ def test_what_a_training_did_not_reach_is_no_point_and_counts_as_a_seed():
 
 def test_times_are_epochs_times_the_timed_epoch_and_its_quartiles():
     made = frame(spread=0.1, seeds=1)
-    drawing = draw("training_time", made)
+    drawing = draw("training_time", made, rendered=True)
     (axes,) = drawing.axes
     assert legend(drawing) == ["1 epoch", "2 epochs", "5 epochs"]
     for epoch, bar in zip(EPOCHS, axes.containers, strict=True):
@@ -158,7 +159,7 @@ def test_several_timing_jobs_have_their_own_quartiles():
 
 def test_one_panel_per_device_on_one_scale():
     made = frame(("cpu", "gpu"))
-    drawing = draw("training_time", made)
+    drawing = draw("training_time", made, rendered=True)
     assert [axes.get_title("left") for axes in drawing.axes] == ["CPU", "GPU"]
     assert drawing.axes[0].get_ylim() == drawing.axes[1].get_ylim()
     assert drawing.axes[0].get_yscale() == "log"

@@ -14,6 +14,7 @@ from batchscope.analysis import run_series
 from batchscope.figures.drawing import canvas
 from drawing import texts
 from made_figures import NAMES, RATES, tables_of
+from made_figures import two_rates as write_two_rates
 
 pytestmark = pytest.mark.slow
 # Figures whose first panel is against batch size.
@@ -32,6 +33,12 @@ AGAINST_BATCH_SIZE = (
     "hessian",
 )
 TO_TARGET = ("critical_batch_size", "fastest_batch_size")
+
+
+@pytest.fixture(scope="module")
+def two_rates(tmp_path_factory):
+    """Every table of `made_figures.two_rates`."""
+    return write_two_rates(tmp_path_factory.mktemp("two_rates"))
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_figures import NAMES, RATES, tables_of
 
 import synthetic
 from batchscope import figures
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import canvas
+from made_figures import ONCE, tables_of
 
 FAULTS = {
     "a sentence in lower case": r"(?:^|[.!?] )(?!tf\.)[a-z]",
@@ -25,18 +25,14 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Tables of trainings with two rates, and of one seed and size alone."""
-    several = synthetic.grid([16, 32, 64], range(3), RATES)
-    return [
-        figures.read(tables_of(tmp_path_factory.mktemp("made"), runs))
-        for runs in (several, synthetic.grid([32], [0]))
-    ]
+def alone(tmp_path_factory):
+    """Tables of one seed and size."""
+    return figures.read(tables_of(tmp_path_factory.mktemp("alone"), synthetic.grid([32], [0])))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_findings_are_sentences(made, name):
-    for tables in made:
+@pytest.mark.parametrize("name", ONCE)
+def test_findings_are_sentences(finished_tables, alone, name):
+    for tables in (finished_tables, alone):
         figure = figures.FIGURES[name]
         found = figure.found(figure.select(tables))
         told = {what for what, fault in FAULTS.items() if re.search(fault, found)}
@@ -44,11 +40,11 @@ def test_findings_are_sentences(made, name):
         assert not found or found.endswith(".")
 
 
-def test_times_are_told_once_for_all_that_they_do_not_depend_on(made):
-    frame = figures.FIGURES["time"].select(made[0])
+def test_times_are_told_once_for_all_that_they_do_not_depend_on(finished_tables):
+    frame = figures.FIGURES["time"].select(finished_tables)
     assert "learning_rate" in run_series.varying(frame)
     found = figures.FIGURES["time"].found(frame)
-    assert found.startswith("Mean time per epoch was ") and "(3 of 3 seeds)" in found
+    assert found.startswith("Mean time per epoch was ") and "(2 of 2 seeds)" in found
 
 
 def test_notes_break_where_their_figure_ends():

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import re
 
 import numpy as np
 import pandas
 import pytest
-from test_figures import NAMES, RATES, tables_of
 
 import synthetic
 from batchscope import figures
 from batchscope.figures.drawing import canvas, marks
 from batchscope.report import runs_table
 from batchscope.report.figure_view import Finder
+from made_figures import ONCE
 
 # Figures without a point or a line of a single finished run.
 OF_SERIES = (
@@ -83,25 +82,18 @@ def test_factors_read_as_in_names():
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Tables of trainings that all finished, and what finds their runs as a page does."""
-    folder = tmp_path_factory.mktemp("made")
-    runs = synthetic.grid([16, 32, 64], range(3), RATES)
-    tables = tables_of(folder, runs)
-    planned = synthetic.study(runs)
-    with (tables / "runs.csv").open() as file:
-        rows = runs_table.complete(
-            planned, dict.fromkeys(planned.experiments, [*csv.DictReader(file)])
-        )
-    (found,) = rows.values()
-    return figures.read(tables), Finder(found, range(len(found)))
+def find(all_finished, finished_tables):
+    """What finds runs as a page does."""
+    planned = synthetic.study(all_finished)
+    given = finished_tables.runs.astype(str).to_dict("records")
+    (found,) = runs_table.complete(planned, dict.fromkeys(planned.experiments, given)).values()
+    return Finder(found, range(len(found)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_figure_that_draws_runs_says_which(made, name):
-    tables, find = made
+@pytest.mark.parametrize("name", ONCE)
+def test_every_figure_that_draws_runs_says_which(finished_tables, find, name):
     figure = figures.FIGURES[name]
-    drawn = vars(figure.draw(figure.select(tables))).get("batchscope_marks", {})
+    drawn = vars(figure.draw(figure.select(finished_tables))).get("batchscope_marks", {})
     found = [find(run) for mark in drawn.values() for run, _ in mark.runs]
     assert bool(found) == (name not in OF_SERIES)
     assert None not in found

@@ -21,12 +21,13 @@ tensorflow_start.start()
 
 import keras
 import tensorflow as tf
-from snakemake.api import Workflow
 
 LIBRARY = Path(batchscope.__file__).parent
 # Public in spite of their names: of named tuples, and of `os`.
 PUBLIC = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 PRIVATE_MODULE = re.compile(r"\._|^tensorflow\.(python|tsl|core|compiler)\b|^keras\.src\b")
+# What a module without any use of them never has.
+LIKELY = re.compile(r"(?<!\bself)(?<!\bcls)\._\w|\btensorflow\.|\bkeras\.src\b|\b(get|has)attr\(")
 
 
 def test_lbfgsb_ends_where_scipys_own_search_ends():
@@ -122,6 +123,8 @@ def test_a_profile_has_planes_with_lines_of_events(tmp_path):
 
 
 def test_the_rules_use_what_is_listed_of_snakemake():
+    from snakemake.api import Workflow  # half a second, which no other quick test needs
+
     root = LIBRARY.parents[1]
     rules = [root / "Snakefile", *(root / "workflow" / "rules").glob("*.smk")]
     text = "".join(path.read_text(encoding="utf-8") for path in rules)
@@ -161,7 +164,10 @@ def test_without_its_limit_of_jobs_per_second_snakemake_does_not_look_again(tmp_
 
 def uses(path: Path) -> list[str]:
     """Returns the private names of others that a module uses, each with its line."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if not LIKELY.search(text):
+        return []
+    tree = ast.parse(text)
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     found = []
     for node in ast.walk(tree):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from batchscope import wording
 
 NAN = math.nan
 MINUS = "\N{MINUS SIGN}"
+# What a module that words a plural, a list or a first letter by itself has in it.
+LIKELY = re.compile(r"""["'](s| and | or )["']|\.(upper|lower)\(""")
 
 
 @pytest.mark.parametrize(
@@ -144,9 +147,10 @@ def test_lists():
 def test_no_module_writes_its_own():
     """A noun with an s for the plural, a list with its last word, a first letter."""
     for path in Path(batchscope.__file__).parent.rglob("*.py"):
-        if path.stem == "wording":
+        text = path.read_text(encoding="utf-8")
+        if path.stem == "wording" or not LIKELY.search(text):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.IfExp):
                 ends = {
                     getattr(value, "value", None)

@@ -83,6 +83,7 @@ def measured(results, settings):
     return disk.read_json(output)
 
 
+@pytest.mark.slow
 def test_weights_after_an_epoch(long_run):
     final, early = measured(long_run, "default"), measured(long_run, "at=2")
     assert early["values"] == final["values"]  # the fixture's weights are the same

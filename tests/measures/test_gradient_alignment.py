@@ -191,6 +191,7 @@ def results(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_record(results, tmp_path):
     record = written(results, tmp_path)
     assert record["status"] == "finished"

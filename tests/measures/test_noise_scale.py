@@ -200,6 +200,7 @@ def test_micro_batches_stand_in_the_record(results, tmp_path):
     assert values == pytest.approx([norm_squared, 8 * variance], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_after_an_epoch(results, tmp_path):
     default = written(results, tmp_path)["values"]
     early = written(results, tmp_path, epoch=2)["values"]  # stored there: the initial weights

@@ -8,20 +8,12 @@ import sys
 import pandas
 import pytest
 
-import report_example
 from batchscope import report
 from batchscope.analysis import advice, advice_tables, advice_words
 from batchscope.errors import UserError
 from batchscope.report import advice_card
 from made_advice import evidence
 from project import ROOT
-
-
-@pytest.fixture(scope="module")
-def example(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("advice")
-    study, results, path = report_example.write(folder)
-    return study, results, path
 
 
 def made(*given):
@@ -42,7 +34,7 @@ def test_what_recommends_comes_first_and_series_are_told_apart(example):
 
 
 def test_the_report_begins_with_the_card_and_escapes_it(example):
-    study, results, path = example
+    study, results, path, _ = example
     inputs = report.read(study, results, path, partial=True)
     scope = '<script>alert("scope")</script> & digits'
     inputs.advice["gap"] = made(evidence(scope=scope))
@@ -59,7 +51,7 @@ def test_the_report_begins_with_the_card_and_escapes_it(example):
 
 
 def test_without_advice_nothing_stands_first(example):
-    study, results, path = example
+    study, results, path, _ = example
     inputs = report.read(study, results, path, partial=True)
     inputs.advice["gap"] = advice_tables.summary([], ["machine"])
     html = report.build(study, inputs)
@@ -85,7 +77,7 @@ run.main(sys.argv[1:])
 
 @pytest.mark.slow
 def test_the_terminal_prints_the_card_of_the_table(example):
-    study, results, path = example
+    study, results, path, _ = example
     done = door(path, "--results", results, "--seeds")
     assert done.returncode == 0, done.stderr
     table = results / "studies" / study.folder_name / "gap" / "advice.csv"

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import report_example
 from batchscope import report
 from batchscope.report import content, first_screen, runs_table
 
 
-def test_the_scope_names_model_data_machine_runs_and_time(tmp_path):
-    study, results, path = report_example.write(tmp_path)
+def test_the_scope_names_model_data_machine_runs_and_time(example):
+    study, results, path, _ = example
     inputs = report.read(study, results, path, partial=True)
     told = first_screen.scope(study, runs_table.complete(study, inputs.rows), inputs)
     assert told.startswith("small_cnn on digits; Example CPU <4> @ 2.4 GHz (8 cores); ")
     assert "30 training runs (1 diverged, 1 missing, 1 out of memory), 2 min of training" in told
 
 
-def test_many_models_are_counted_and_gpus_come_first(tmp_path):
-    study, _, path = report_example.write(tmp_path, seeds=2, troubles=False)
+def test_many_models_are_counted_and_gpus_come_first(finished):
+    study, _, path = finished
     rows = {
         "gap": [
             {"run": str(n), "model": f"m{n}", "dataset": "d", "status": "finished"}

@@ -233,6 +233,7 @@ def test_same_results_give_the_same_page(example):
     assert report.build(study, report.read(study, results, path, partial=True)) == html
 
 
+@pytest.mark.slow
 def test_tables_of_several_experiments_stand_together(tmp_path):
     study, results, path = report_example.write(tmp_path, 2, ("gap", "second"), troubles=False)
     html = report.build(study, report.read(study, results, path))
@@ -255,8 +256,9 @@ def test_empty_results_give_a_partial_page(tmp_path):
     assert "No answer yet" in page.text and "No data set has been prepared" in page.text
 
 
-def test_damaged_inputs_are_named(tmp_path):
-    study, results, path = report_example.write(tmp_path, seeds=2, troubles=False)
+def test_damaged_inputs_are_named(finished, tmp_path):
+    study, given, path = finished
+    results = shutil.copytree(given, tmp_path / "results")
     place = results / "studies" / "example" / "gap"
     (place / "figures" / "time.svg").unlink()
     with pytest.raises(UserError, match=r"time\.svg: missing; delete .*figures and run"):

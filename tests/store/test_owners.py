@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,15 +35,22 @@ def planned(path: str, scale: str = "full") -> str:
     return status.main(path, scale, "results")
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """A project in which `mine.yaml` has made its tables."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    write("mine.yaml")
-    tabulate("mine.yaml")
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write("mine.yaml")
+        tabulate("mine.yaml")
     return folder
+
+
+@pytest.fixture
+def project(made, tmp_path, monkeypatch):
+    """A copy of that project, to work in."""
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "project"))
+    return tmp_path / "project"
 
 
 def refused(path: str, owner: str = "mine.yaml", folder: str = "results/studies/s") -> str:

@@ -27,7 +27,7 @@ def tables(folder, frame, only=(), **experiment):
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     frame = own_table.rows(seconds=True)
-    return frame, *tables(tmp_path_factory.mktemp("own"), frame)
+    return frame, *tables(tmp_path_factory.mktemp("own"), frame, BOTH)
 
 
 def test_a_row_per_training_and_a_row_per_evaluation(written):
@@ -96,7 +96,7 @@ def test_what_became_of_a_training(tmp_path):
     frame.loc[last[0], ["validation_loss"]] = "nan"
     frame.loc[last[1], ["validation_loss"]] = ""
     frame.loc[last[2] - 1, ["validation_loss"]] = "inf"
-    found, _ = tables(tmp_path, frame)
+    found, _ = tables(tmp_path, frame, BOTH)
     assert found["status"].tolist() == [*["diverged"] * 2, *["finished"] * 16]
     said = frame.assign(status="finished")
     said.loc[said["seed"] == 5, "status"] = "crashed"

@@ -127,7 +127,8 @@ def test_every_loop_reaches_the_weights_of_the_trainings_loop(name):
     np.testing.assert_allclose(weights(model), expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", first(["function", "fit", "fit_steps"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["function", "fit", "fit_steps"])
 def test_one_sigmoid_unit_and_penalties_are_trained_alike(name):
     import keras
 

@@ -129,6 +129,7 @@ def test_a_loop_in_the_graph_computes_more_of_its_time(graph, eager):
     assert graph[2]["compute_share"] > eager[2]["compute_share"]
 
 
+@pytest.mark.slow
 def test_only_steps_of_their_own_are_steps_of_the_trace(graph, eager):
     counts = []
     for folder, *_ in (graph, eager):

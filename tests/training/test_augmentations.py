@@ -57,6 +57,7 @@ def test_crop_doubles_the_set_and_nothing_else_does():
         assert found[1] is labels
 
 
+@pytest.mark.slow
 def test_random_changes_are_new_each_time_and_fixed_by_the_seed():
     from batchscope.training import augmentations
 

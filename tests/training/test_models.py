@@ -61,22 +61,26 @@ def keskar(flat, classes):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "classes", "expected", "by_hand"),
-    [
-        ("small_cnn", (8, 8, 1), 10, 6058, small(8, 8, 1, 10)),
-        ("small_cnn", (13, 30, 3), 3, 34419, small(13, 30, 3, 3)),
-        ("campbell_cnn", (28, 28, 1), 10, 270006, campbell(10)),
-        ("chang_vgg", (128, 128, 3), 2, 353161, chang(128, 1)),
-        ("chang_vgg", (64, 64, 3), 2, 156553, chang(64, 1)),
-        ("chang_vgg", (64, 64, 3), 5, 157581, chang(64, 5)),
-        ("lheureux_cnn", (64, 64, 3), 2, 4195457, conv(3, 3, 32) + dense(32768, 128) + 129),
-        ("benchmark_cnn", (256, 256, 3), 10, 2131538, benchmark(256, 10)),
-        ("keskar_f1", (28, 28, 1), 10, 1462794, keskar(784, 10)),
-        ("keskar_f1_plain", (28, 28, 1), 10, 1457674, keskar(784, 10) - 5 * 2 * 512),
-        ("tutorial_cnn", (28, 28, 1), 10, 54410, conv(3, 1, 32) + dense(13 * 13 * 32, 10)),
-    ],
+    "network",
+    first(
+        [
+            ("small_cnn", (8, 8, 1), 10, 6058, small(8, 8, 1, 10)),
+            ("small_cnn", (13, 30, 3), 3, 34419, small(13, 30, 3, 3)),
+            ("campbell_cnn", (28, 28, 1), 10, 270006, campbell(10)),
+            ("chang_vgg", (128, 128, 3), 2, 353161, chang(128, 1)),
+            ("chang_vgg", (64, 64, 3), 2, 156553, chang(64, 1)),
+            ("chang_vgg", (64, 64, 3), 5, 157581, chang(64, 5)),
+            ("lheureux_cnn", (64, 64, 3), 2, 4195457, conv(3, 3, 32) + dense(32768, 128) + 129),
+            ("benchmark_cnn", (256, 256, 3), 10, 2131538, benchmark(256, 10)),
+            ("keskar_f1", (28, 28, 1), 10, 1462794, keskar(784, 10)),
+            ("keskar_f1_plain", (28, 28, 1), 10, 1457674, keskar(784, 10) - 5 * 2 * 512),
+            ("tutorial_cnn", (28, 28, 1), 10, 54410, conv(3, 1, 32) + dense(13 * 13 * 32, 10)),
+        ]
+    ),
+    ids=lambda network: network[0],
 )
-def test_parameter_counts(name, shape, classes, expected, by_hand):
+def test_parameter_counts(network):
+    name, shape, classes, expected, by_hand = network
     model = models.build(name, shape, classes, seed=0)
     count = sum(math.prod(variable.shape) for variable in model.trainable_variables)
     assert count == expected == by_hand

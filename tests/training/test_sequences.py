@@ -34,7 +34,7 @@ def transformer():
 
 
 def test_a_position_sees_no_later_one():
-    model = transformer()
+    model = tf.function(transformer())
     whole = model(INPUTS).numpy()
     for position in range(LENGTH):
         other = INPUTS.copy()
@@ -109,6 +109,7 @@ def test_a_users_model_of_one_prediction_per_sequence_is_refused(tmp_path):
         own_model(tmp_path, body)
 
 
+@pytest.mark.slow
 def test_a_users_model_of_sequences_with_one_class_each_is_trained(tmp_path):
     """Whether a token occurs, from its embedding: learnt by every example having one label."""
     body = "layers.Embedding(11, 4), layers.GlobalMaxPooling1D(), layers.Dense(classes)"

@@ -213,23 +213,16 @@ def test_it_is_a_step_and_in_the_schema(copied):
         assert f'"{name}"' in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"powr": 2},
-            "weight_norm.powr: unknown setting. Did you mean 'power'? Known settings: power, "
-            "weights.",
-        ),
-        ({"power": 0}, "weight_norm.power: received 0; a whole number from 1 to 10^9 is expected."),
-    ],
-)
-def test_its_settings_are_checked(copied, tmp_path, settings, message):
+def test_its_settings_are_checked(copied, tmp_path):
     path = tmp_path / "wrong.yaml"
-    path.write_text(yaml.safe_dump(study(**settings)))
+    path.write_text(yaml.safe_dump(study(powr=2, power=0)))
     done = door(copied, "plan", str(path))
     assert done.returncode == 1
-    assert message in done.stderr
+    for message in (
+        "weight_norm.powr: unknown setting. Did you mean 'power'? Known settings: power, weights.",
+        "weight_norm.power: received 0; a whole number from 1 to 10^9 is expected.",
+    ):
+        assert message in done.stderr
 
 
 @pytest.mark.slow
