@@ -47,11 +47,16 @@ def built(network: str, data):
 
 
 def ours(network: str, data, batch_size: int, count: int) -> Callable[[], None]:
-    from batchscope.training import step_loop
+    from batchscope.catalogue import run_factors
+    from batchscope.training import optimizers, step_loop
 
+    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
+    name, rate = OPTIMIZERS[network]
+    given = {"batch_size": batch_size, "optimizer": name.lower(), "learning_rate": rate}
     inputs, labels = data.images("train")[:count], data.labels("train")[:count]
     steps = step_loop.StepLoop(
-        *built(network, data),
+        built(network, data)[0],
+        optimizers.make_optimizer(births | given),
         step_loop.Examples(inputs, labels, data.scale),
         step_loop.Batches(batch_size),
     )

@@ -6,6 +6,7 @@ import math
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from batchscope.catalogue import optimizer_constants, run_names
 from batchscope.training import optimizers
@@ -49,6 +50,38 @@ def test_given_constants_reach_the_optimizer_after_their_rules():
     )
     assert (found.beta_1, found.epsilon, found.weight_decay) == (0.8, 1e-3, 0.2)
     assert found.beta_2 == pytest.approx(0.81)
+
+
+def updates(optimizer, weights):
+    """Returns the values after three updates in a graph, and its reads of whole numbers."""
+    optimizer.build(weights)
+
+    @tf.function(autograph=False)
+    def update():
+        optimizer.apply([0.1 * weight.value + 0.3 for weight in weights], weights)
+
+    for _ in range(3):
+        update()
+    operations = update.get_concrete_function().graph.get_operations()
+    reads = [each for each in operations if each.type == "ReadVariableOp"]
+    whole = [each for each in reads if each.outputs[0].dtype.is_integer]
+    return [weight.numpy() for weight in weights], len(whole)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
+def test_the_number_of_updates_is_read_once_and_changes_no_bit(name):
+    def weights(count):
+        values = [np.linspace(-1, 2, 7 + i, dtype="float32") for i in range(count)]
+        return [keras.Variable(value, name=f"weight_{i}") for i, value in enumerate(values)]
+
+    own = made(optimizer=name.lower())
+    found, reads = updates(own, weights(4))
+    kept = getattr(keras.optimizers, name)(learning_rate=0.05)
+    expected, _ = updates(kept, weights(4))
+    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+    assert [each.name for each in own.variables] == [each.name for each in kept.variables]
+    assert own.iterations.numpy() == 3
+    assert reads == updates(made(optimizer=name.lower()), weights(1))[1]
 
 
 FALLS = {

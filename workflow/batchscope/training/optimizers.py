@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from batchscope.catalogue import horizons, optimizer_constants
 from batchscope.catalogue.optimizer_constants import DEFAULT
@@ -94,10 +95,39 @@ def make_optimizer(
     if factors["nesterov"]:
         options["nesterov"] = True
     options |= _constants(factors)
-    made = _OPTIMIZERS[factors["optimizer"]](**options)
+    made = _reading_once(_OPTIMIZERS[factors["optimizer"]])(**options)
     if factors["precision"] == "mixed_float16":
         return keras.optimizers.LossScaleOptimizer(made)
     return made
+
+
+def _reading_once(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
+    """Returns an optimizer's class that reads the number of updates once per update.
+
+    Keras reads it for each weight, and TensorFlow cannot know that two reads give the same: what
+    follows from it, such as Adam's corrections of its bias, is computed for each weight anew. The
+    numbers are the same, bit for bit.
+    """
+
+    class ReadingOnce(kind):
+        _read: tf.Tensor | None = None
+
+        @property
+        def iterations(self) -> Any:
+            return super().iterations if self._read is None else self._read
+
+        def apply(self, grads: list, trainable_variables: list | None = None) -> None:
+            if tf.distribute.has_strategy():  # every replica has a number of its own
+                super().apply(grads, trainable_variables)
+                return
+            self._read = tf.convert_to_tensor(super().iterations)
+            try:
+                super().apply(grads, trainable_variables)
+            finally:
+                self._read = None  # a tensor of the graph that is traced
+
+    ReadingOnce.__name__ = kind.__name__  # Keras names an optimizer after its class
+    return ReadingOnce
 
 
 def scaled_loss(optimizer: keras.optimizers.Optimizer, loss: Any) -> Any:
