@@ -76,7 +76,7 @@ def critical(fit: CriticalBatchSize | None) -> str:
     """Returns `critical batch size 95 [70, 130]`; empty without an estimate."""
     if fit is None or (math.isnan(fit.low) and math.isnan(fit.high)):
         return ""
-    return critical_text(fit).replace("B_crit", "critical batch size")
+    return critical_text(fit, "critical batch size")
 
 
 def amount(name: str, value: float) -> str:

@@ -227,7 +227,7 @@ def _words(factor: str, value: Any) -> str:
     if factor == "threads" and value == 0:
         return "all threads"
     if factor == "learning_rate_scaling":
-        return _SCALINGS.get(value, f"{value} scaling")
+        return f"{'no' if value == 'none' else value_words(factor, value)} scaling"
     if factor == "warmup_epochs":
         return f"{wording.count(int(value), 'epoch')} of warmup" if value else "no warmup"
     if factor == "delay_seconds":
@@ -255,11 +255,10 @@ _NAMES = {
     ("optimizer", "nadam"): "Nadam",
     ("optimizer", "rmsprop"): "RMSprop",
     ("optimizer", "sgd"): "SGD",
-    ("learning_rate_scaling", "sqrt"): "square root",
+    ("learning_rate_scaling", "sqrt"): "square-root",
     ("device", "cpu"): "CPU",
     ("device", "gpu"): "GPU",
 }
-_SCALINGS = {"none": "no scaling", "sqrt": "square-root scaling"}
 LOOP_WORDS = {
     "graph": "loop in the graph",
     "eager": "eager",

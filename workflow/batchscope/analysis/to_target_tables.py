@@ -90,18 +90,18 @@ def target_text(target: Target) -> str:
     return f"{target.column}={wording.shortest(float(f'{target.value:.6g}'))}"
 
 
-def critical_text(fit: CriticalBatchSize) -> str:
+def critical_text(fit: CriticalBatchSize, name: str = "B_crit") -> str:
     """Returns `B_crit 39 [27, 57]`, with an open end in words."""
     low, high = fit.low, fit.high
     known = not math.isnan(fit.critical_batch_size)
     value = f" {wording.number(fit.critical_batch_size)}" if known else ""
     if math.isnan(low) and math.isnan(high):
-        return f"B_crit{value} (not resolved: open at both ends)"
+        return f"{name}{value} (not resolved: open at both ends)"
     if math.isnan(high):
-        return f"B_crit{value or ' beyond these sizes'}, at least {wording.number(low)}"
+        return f"{name}{value or ' beyond these sizes'}, at least {wording.number(low)}"
     if math.isnan(low):
-        return f"B_crit{value or ' below these sizes'}, at most {wording.number(high)}"
-    return f"B_crit {wording.bracketed(fit.critical_batch_size, low, high)}"
+        return f"{name}{value or ' below these sizes'}, at most {wording.number(high)}"
+    return f"{name} {wording.bracketed(fit.critical_batch_size, low, high)}"
 
 
 def evaluations(trajectories: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFrame:

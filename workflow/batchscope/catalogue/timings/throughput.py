@@ -96,7 +96,7 @@ ENTRY = Timing(
                 "blocks": Column("Timed blocks of all of them."),
                 "disturbed_blocks": shared_columns.DISTURBED_BLOCKS,
                 "fixed_seconds": Column(
-                    "Fixed cost of a step: a of the fit t = a + b * batch size, s.",
+                    "Fixed cost of a step: a of the fit t = a + b * batch size.",
                     "s",
                     label="Fixed cost of a step",
                 ),
@@ -116,7 +116,7 @@ ENTRY = Timing(
                 "recovered_delay_seconds": Column(
                     "What the delay added to the fixed cost of the fit: lines through the "
                     "differences of a round at no example, their Hodges-Lehmann estimate over "
-                    "rounds, s.",
+                    "rounds.",
                     "s",
                     label="Delay that the fixed cost recovers",
                 ),

@@ -47,7 +47,7 @@ ENTRY = Timing(
                     "Whether that is more than 0.2 cores, after up to two repeats."
                 ),
                 "memory_peak_mb": Column(
-                    "Peak resident memory of the process, MB.", "MB", label="Peak memory"
+                    "Peak resident memory of the process.", "MB", label="Peak memory"
                 ),
                 "tensorflow_peak_mb": Column(
                     "Peak of what the allocator of TensorFlow, or of PyTorch on a GPU, gave out on "
