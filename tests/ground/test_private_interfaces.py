@@ -78,6 +78,15 @@ def test_kept_logits_are_those_before_the_softmax():
     assert private_interfaces.kept_logits(numbers) is None
 
 
+def test_moments_are_those_of_the_weight():
+    weights = [keras.Variable(np.zeros(size, "float32")) for size in (2, 3)]
+    adam = keras.optimizers.Adam(0.1, beta_1=0.5, beta_2=0.75)
+    adam.apply([tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0, 5.0])], weights)
+    mean, square = private_interfaces.moments(adam, weights[1].value)
+    assert np.array_equal(mean, [1.5, 2.0, 2.5])
+    assert np.array_equal(square, [2.25, 4.0, 6.25])
+
+
 def test_calls_tell_a_layer_that_is_called_twice_and_on_what():
     given, dense = keras.Input((3,)), keras.layers.Dense(3)
     first = dense(given)

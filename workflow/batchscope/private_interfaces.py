@@ -70,6 +70,17 @@ def kept_logits(outputs: tf.Tensor) -> tf.Tensor | None:
     return getattr(outputs, "_keras_logits", None)
 
 
+def moments(
+    optimizer: keras.optimizers.Adam, variable: tf.Variable
+) -> tuple[tf.Variable, tf.Variable]:
+    """Returns the running means of a weight's gradient and of its square, as Adam has them.
+
+    `Optimizer.variables` lists them all, and does not say which are whose.
+    """
+    index = optimizer._get_variable_index(variable)
+    return optimizer._momentums[index].value, optimizer._velocities[index].value
+
+
 def continued(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Returns a data set that every iteration goes on with, in place of beginning anew.
 

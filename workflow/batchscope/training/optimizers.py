@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from batchscope import private_interfaces
 from batchscope.catalogue import horizons, optimizer_constants
 from batchscope.catalogue.optimizer_constants import DEFAULT
 
@@ -95,21 +96,22 @@ def make_optimizer(
     if factors["nesterov"]:
         options["nesterov"] = True
     options |= _constants(factors)
-    made = _reading_once(_OPTIMIZERS[factors["optimizer"]])(**options)
+    made = _lean(_OPTIMIZERS[factors["optimizer"]])(**options)
     if factors["precision"] == "mixed_float16":
         return keras.optimizers.LossScaleOptimizer(made)
     return made
 
 
-def _reading_once(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
-    """Returns an optimizer's class that reads the number of updates once per update.
+def _lean(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
+    """Returns an optimizer's class whose update is fewer operations.
 
-    Keras reads it for each weight, and TensorFlow cannot know that two reads give the same: what
-    follows from it, such as Adam's corrections of its bias, is computed for each weight anew. The
-    numbers are the same, bit for bit.
+    Keras reads the number of updates for each weight, and TensorFlow cannot know that two reads
+    give the same: what follows from it, such as Adam's corrections of its bias, is computed for
+    each weight anew. Here it is read once per update, which changes no bit. Adam's own update is
+    twelve operations per weight in Keras; here it is TensorFlow's one, which rounds less often.
     """
 
-    class ReadingOnce(kind):
+    class Lean(kind):
         _read: tf.Tensor | None = None
 
         @property
@@ -126,8 +128,27 @@ def _reading_once(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimize
             finally:
                 self._read = None  # a tensor of the graph that is traced
 
-    ReadingOnce.__name__ = kind.__name__  # Keras names an optimizer after its class
-    return ReadingOnce
+        def update_step(self, gradient: tf.Tensor, variable: tf.Variable, rate: Any) -> None:
+            if self._read is None or not issubclass(kind, keras.optimizers.Adam):
+                super().update_step(gradient, variable, rate)
+                return
+            mean, square = private_interfaces.moments(self, variable)
+            count = tf.cast(self._read + 1, variable.dtype)
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=mean.handle,
+                v=square.handle,
+                beta1_power=self.beta_1**count,
+                beta2_power=self.beta_2**count,
+                lr=tf.cast(rate, variable.dtype),
+                beta1=self.beta_1,
+                beta2=self.beta_2,
+                epsilon=self.epsilon,
+                grad=gradient,
+            )
+
+    Lean.__name__ = kind.__name__  # Keras names an optimizer after its class
+    return Lean
 
 
 def scaled_loss(optimizer: keras.optimizers.Optimizer, loss: Any) -> Any:
