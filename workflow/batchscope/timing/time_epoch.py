@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -54,18 +53,20 @@ def time_blocks(
         Per block: steps, examples, seconds and seconds_per_epoch.
     """
     steps, whole = math.ceil(examples / batch_size), examples // batch_size
-    kinds = itertools.cycle([(0, 1), (steps - 1, steps)])
-    spent, done = 0.0, 0
-    while spent < WARM_UP_SECONDS or done < 4:  # either kind twice
-        spent += run_steps(*next(kinds))
-        done += 1
-    # A call has a cost of its own, so a single step says little about many.
-    count, epochs = 1, 1
-    while count < whole and run_steps(0, count) < block_seconds:
-        count = min(2 * count, whole)
+    count, epochs = 1, 1  # a call has a cost of its own: a single step says little about many
+    spent = sum(run_steps(*piece) for piece in 2 * [(0, 1), (steps - 1, steps)])
+    while True:  # all that is run on the way to a block is warm-up too
+        stop = steps if count == whole else count
+        taken = sum(run_steps(0, stop) for _ in range(epochs))
+        spent += taken
+        growth = min(2.0, 1.1 * block_seconds / taken)
+        if taken < block_seconds and count < whole:
+            count = min(math.ceil(growth * count), whole)
+        elif taken < block_seconds:
+            epochs = math.ceil(growth * epochs)
+        elif spent >= WARM_UP_SECONDS:
+            break
     if count == whole:
-        while sum(run_steps(0, steps) for _ in range(epochs)) < block_seconds:
-            epochs *= 2
         pieces, weights = [(0, steps)] * epochs, [1 / epochs] * epochs
     else:
         pieces, weights = [(0, count)], [whole / count]
