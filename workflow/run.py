@@ -172,7 +172,8 @@ def draw(arguments: argparse.Namespace) -> None:
 
     study = config.study(arguments.config, arguments.scale)
     experiment = study.experiments[arguments.experiment]
-    figures.write(arguments.tables, figures.drawn(experiment), arguments.output)
+    drawn = figures.drawn(experiment)
+    figures.write(arguments.tables, drawn, arguments.output, arguments.processes)
 
 
 def claims(arguments: argparse.Namespace) -> None:
@@ -400,6 +401,7 @@ def _parser() -> argparse.ArgumentParser:
     found = experiment("figures", draw, "Draw the figures of one experiment.")
     found.add_argument("--experiment", required=True)
     found.add_argument("--tables", type=Path, required=True)
+    found.add_argument("--processes", type=int, default=1)
     experiment("claims", claims, "Test what the documents of a study state, by its tables.")
     found = step("ledger", ledger, "Write what held of every study's documents: one page.")
     found.add_argument("--output", type=Path, help="the page; results/ledger.html if left out")

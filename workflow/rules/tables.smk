@@ -75,11 +75,12 @@ for EXPERIMENT in STUDY.study.experiments:
             experiment=EXPERIMENT,
         conda:
             "../../envs/batchscope.yaml"
+        threads: 2
         params:
             scale=STUDY.scale,
         shell:
             "python workflow/run.py figures --config {input.config:q} --scale {params.scale:q}"
-            " --experiment {wildcards.experiment:q}"
+            " --experiment {wildcards.experiment:q} --processes {threads}"
             " --tables results/studies/{wildcards.study:q}/{wildcards.experiment:q}"
             " --output results/studies/{wildcards.study:q}/{wildcards.experiment:q}/figures"
             " > {log:q} 2>&1"

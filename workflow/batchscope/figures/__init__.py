@@ -19,6 +19,7 @@ import importlib
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, make_dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -200,17 +201,22 @@ def read(folder: Path | str) -> Tables:
     return _Stored(Path(folder))
 
 
-def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
+def write(tables: Path | str, names: Iterable[str], folder: Path | str, processes: int = 1) -> None:
     """Draws figures from the tables in one folder and writes them into another.
 
     Each gives {name}.svg, {name}.png and the {name}.csv that it was drawn from; `figures.json`
     lists them in order, with title, category, caption, what was found and the words in it, for the
-    report. All are
-    drawn into a folder beside it, which then takes its place: it is never there in part.
+    report. All are drawn into a folder beside it, which then takes its place: it is never there in
+    part.
+
+    Args:
+        processes: How many processes share the figures.
 
     Raises:
         UserError: If a name is not registered.
     """
+    from concurrent.futures import ProcessPoolExecutor
+
     from batchscope import disk
     from batchscope.errors import UserError
 
@@ -219,10 +225,21 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str) -> None:
         if name not in FIGURES:
             known = ", ".join(FIGURES)
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
-    read_tables = read(tables)
     with disk.atomic_folder(folder) as beside:
-        listing = [_write_figure(read_tables, FIGURES[name], beside) for name in names]
+        if processes > 1:
+            shares = [names[start::processes] for start in range(min(processes, len(names)))]
+            with ProcessPoolExecutor(processes) as pool:
+                drawn = pool.map(_write_figures, repeat(tables), shares, repeat(beside))
+                lines = {line["name"]: line for share in drawn for line in share}
+            listing = [lines[name] for name in names]
+        else:
+            listing = _write_figures(tables, names, beside)
         (beside / LISTING).write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
+
+
+def _write_figures(tables: Path | str, names: Iterable[str], folder: Path) -> list[dict[str, Any]]:
+    read_tables = read(tables)
+    return [_write_figure(read_tables, FIGURES[name], folder) for name in names]
 
 
 def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, Any]:
