@@ -12,7 +12,7 @@ from markupsafe import escape
 
 import synthetic
 from batchscope import report, wording
-from batchscope.analysis import intervals
+from batchscope.analysis import intervals, ledger
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
 from batchscope.errors import UserError
@@ -127,6 +127,30 @@ def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
         assert link == label.lower().replace(" ", "-")
     assert "Figure &lt;i&gt;3&lt;/i&gt;, as published:" in html
     assert "Measured of: final weights" in page.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "effect", "told"),
+    [
+        (
+            "trend",
+            "share",
+            "-0.0132",
+            "\N{MINUS SIGN}1.32 [\N{MINUS SIGN}1.44, \N{MINUS SIGN}1.20] of it (points)",
+        ),
+        ("value", "share", "0.9346", "93.46 [93.34, 93.58] of it (%)"),
+        ("comparison", "%", "1.73", "1.7300 [1.7288, 1.7312] of it (points)"),
+        ("value", "s", "1.73", "1.7300 [1.7288, 1.7312] of it (s)"),
+    ],
+)
+def test_the_ledger_tells_shares_in_per_cent_and_their_differences_in_points(
+    kind, unit, effect, told
+):
+    ends = {"effect_low": float(effect) - 0.0012, "effect_high": float(effect) + 0.0012}
+    row = dict.fromkeys(ledger.COLUMNS, "") | {"type": kind, "unit": unit, "effect": effect}
+    row |= {"effect_is": "of it", **{name: str(end) for name, end in ends.items()}}
+    (shown,) = claim_rows.build([row], lambda *_: None)
+    assert claim_rows.in_words(shown) == told
 
 
 def test_a_verdict_stands_with_its_effect_and_interval(finished, tmp_path):

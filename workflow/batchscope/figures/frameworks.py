@@ -382,13 +382,17 @@ def _utilisation(place: _Place) -> str:
 
 def _extremes(rows: pandas.DataFrame) -> str:
     low, high = (rows.loc[rows[UTILISATION].agg(pick)] for pick in ("idxmin", "idxmax"))
-    if len(rows) == 1:
-        told = (float(high[f"{UTILISATION}{end}"]) for end in ("", "_q1", "_q3"))
-        return timings.by_quartiles(*told, wording.Unit(" %"), f"{high['label']}; ")
-    lowest, highest = (f"{row[UTILISATION]:.1f} %" for row in (low, high))
-    if lowest == highest:
-        return f"{highest} in all {len(rows)} series"
-    return f"highest with {high['label']} ({highest}) and lowest with {low['label']} ({lowest})"
+    ends = [f"{row[UTILISATION]:.1f} %" for row in (low, high)]
+    if len(rows) > 1 and ends[0] == ends[1]:
+        return f"{ends[0]} in all {len(rows)} series"
+    told = [_utilised(row) for row in (low, high)]
+    return told[0] if len(rows) == 1 else f"from {told[0]} to {told[1]}"
+
+
+def _utilised(row: pandas.Series) -> str:
+    """Returns the utilisation of a row with its quartiles."""
+    found = (float(row[f"{UTILISATION}{end}"]) for end in ("", "_q1", "_q3"))
+    return timings.by_quartiles(*found, wording.Unit(" %"), whose=f"{row['label']}; ")
 
 
 def _memory(place: _Place) -> str:

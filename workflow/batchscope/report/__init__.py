@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -302,8 +303,7 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     for factor in (*run_factors.FACTORS, *further):
         values = sorted({row.get(factor, "") for row in rows} - {""}, key=_sort_key)
         if len(values) > 1:
-            words = [run_series.value_words(factor, value) for value in values]
-            shown = ", ".join(words) if len(words) <= 12 else f"{len(values)} values"
+            shown = _values(factor, values, run_series.value_words)
             name = factor.removeprefix(own_columns.OWN).replace("_", " ")
             varied.append(f"{name} {shown}")
     text = f"{wording.count(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
@@ -311,6 +311,15 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     seeds = experiment.own.seeds or len(experiment.trainings.seeds)
     planned = seeds_wanted.beside_the_plan(seeds, experiment.trainings.seeds_planned)
     return " ".join(filter(None, [text, planned, _targets(rows, what)]))
+
+
+def _values(factor: str, values: Iterable[Any], word: Callable[[str, Any], str]) -> str:
+    """Returns the values of a factor; of whole numbers in succession a range: `0 to 5, 8`."""
+    if factor in ("batch_size", "seed"):
+        whole = sweep_names.format_sizes(map(int, values))
+        return whole.replace("_", ", ").replace("-", " to ")
+    words = [word(factor, value) for value in values]
+    return ", ".join(words) if len(words) <= 12 else f"{len(words)} values"
 
 
 def _timing_scope(experiment: Experiment) -> str:
@@ -322,10 +331,7 @@ def _timing_scope(experiment: Experiment) -> str:
     varied = []
     for factor, found in values.items():
         if len(found) > 1:
-            words = [_timing_word(factor, value) for value in sorted(found)]
-            shown = ", ".join(words)
-            if factor == "batch_size":
-                shown = sweep_names.format_sizes(found).replace("_", ", ").replace("-", " to ")
+            shown = _values(factor, sorted(found), _timing_word)
             varied.append(f"{factor.replace('_', ' ')} {shown}")
     timings = wording.listed(name.replace("_", " ") for name in experiment.times.timings)
     return f"Timed alone on the machine, nothing trained to an end: {timings}; {'; '.join(varied)}."
