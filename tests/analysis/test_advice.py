@@ -61,9 +61,9 @@ def test_memory_binds():
 def test_memory_beyond_what_was_tried_is_told_and_binds_nothing():
     said = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5], memory=4096))
     assert [reach.limit for reach in said.reaches] == ["seconds", "memory", "outcome"]
-    assert "Memory allows 4,096; test" in advice_words.card(said).limits
+    assert "Memory allows 4096; test" in advice_words.card(said).limits
     largest_tried = advice.advise(evidence(memory=4096, memory_open=True))
-    assert "Memory allows 4,096 or more" in advice_words.card(largest_tried).limits
+    assert "Memory allows 4096 or more" in advice_words.card(largest_tried).limits
     unknown = advice.advise(evidence())
     assert "Memory was not measured, and does not bind" in advice_words.card(unknown).limits
 

@@ -323,12 +323,16 @@ def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anyth
             test("trend", direction="falls", cells={"at_epoch": (1,)}),
             "test accuracy falls over batch size (at epoch 1)",
         ),
-        (test("value", low=0.9), "test accuracy is above 0.9"),
+        (test("value", low=0.9), "test accuracy is above 90 %"),
         (
             test("value", table="throughput", column="iterations_per_second", low=-0.5),
-            "step rate is above \N{MINUS SIGN}0.5",
+            "step rate is above \N{MINUS SIGN}0.5 iterations/s",
         ),
-        (test("value", low=0.6, high=0.64), "test accuracy is between 0.6 and 0.64"),
+        (test("value", low=0.6, high=0.64), "test accuracy is between 60 and 64 %"),
+        (
+            test("equivalence", low=-0.05, high=0.05),
+            "test accuracy differs by less than 5 points over batch size",
+        ),
         (
             test("equivalence", low=1 / 1.1, high=1.1, scale="ratio"),
             "test accuracy differs by less than a factor of 1.1 over batch size",

@@ -396,7 +396,7 @@ def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
     told = {"384", "fits", "out of memory", "above limit", "killed", "limit", "fixed + per example"}
     assert told <= texts(drawing)
     assert max_batch_size.found(frame) == (
-        "The largest batch size that fits is 384 under a limit of 1,000 MB, while 416 does not "
+        "The largest batch size that fits is 384 under a limit of 1000 MB, while 416 does not "
         "fit. Memory is 200 MB, and 2 MB more per example."
     )
 
@@ -417,7 +417,7 @@ def test_where_nothing_fits_it_is_said():
     drawing, frame = drawn("max_batch_size", tables(**searches((found, {}))), rendered=True)
     assert "nothing fits" in texts(drawing)
     assert max_batch_size.found(frame) == (
-        "The largest batch size that fits is none under a limit of 1,000 MB: nothing fits, not "
+        "The largest batch size that fits is none under a limit of 1000 MB: nothing fits, not "
         "even batch size 1."
     )
 

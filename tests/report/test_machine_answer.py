@@ -56,7 +56,7 @@ def test_numbers_with_units_and_intervals():
     found = answer(row(**TIMED))
     assert found["Highest throughput"] == ["850.6 examples/s"]
     assert found["Plateau"] == ["900 examples/s; 90 % of it: 810"]
-    assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 48 the smallest timed"]
+    assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 48 of the sizes timed"]
     assert found["Fixed cost of a step"][0].startswith("5.6")
     assert "ms [4.9" in found["Fixed cost of a step"][0]
     assert found["Noise floor"] == ["3.1 %"]
@@ -72,7 +72,7 @@ def test_a_knee_that_is_not_there_is_said_so():
     assert rising["Plateau"] == ["900 examples/s; 90 % of it: 810, beyond the sizes by the fit"]
     assert answer(row(**{**TIMED, **none}))[KNEE][0].startswith("not resolved")
     no_line = {**none, "knee_batch_size": 48}
-    assert answer(row(**{**TIMED, **no_line}))[KNEE] == ["48 the smallest timed"]
+    assert answer(row(**{**TIMED, **no_line}))[KNEE] == ["48 of the sizes timed"]
     by_fit = answer(row(**{**TIMED, "knee_batch_size": None}))[KNEE][0]
     assert by_fit.startswith("40.2 [36.6, 44.2] by the fit; not resolved")
 

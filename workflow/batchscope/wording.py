@@ -165,6 +165,11 @@ def grouped(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else number(value)
 
 
+def batch_size(value: float) -> str:
+    """Returns a batch size as one types it, 1024; below 100 three significant digits, 53.1."""
+    return f"{value:.0f}" if value >= 100 else number(value)
+
+
 def short_exponent(text: str) -> str:
     """Returns the text of a number without sign and zeros that its exponent does not need."""
     mantissa, e, exponent = text.partition("e")

@@ -68,8 +68,8 @@ def card(advice: Advice) -> Card:
 
 def span(smallest: int, largest: int | None) -> str:
     """Returns `32 to 128`, or one size alone."""
-    first = wording.grouped(smallest)
-    return first if largest in (smallest, None) else f"{first} to {wording.grouped(largest)}"
+    first = wording.batch_size(smallest)
+    return first if largest in (smallest, None) else f"{first} to {wording.batch_size(largest)}"
 
 
 def critical(fit: CriticalBatchSize | None) -> str:
@@ -90,7 +90,9 @@ def amount(name: str, value: float) -> str:
 def question(judged: Judged) -> str:
     """Returns `256 against 512 for test accuracy`."""
     what = _words(judged.outcome) if judged.outcome else "the time"
-    pair = f"{wording.grouped(judged.batch_size)} against {wording.grouped(judged.against or 0)}"
+    pair = (
+        f"{wording.batch_size(judged.batch_size)} against {wording.batch_size(judged.against or 0)}"
+    )
     return f"{pair} for {what}"
 
 
@@ -136,7 +138,7 @@ def _below(advice: Advice) -> str:
     """Returns what ends the range below."""
     ends = [reach.below for reach in advice.reaches if reach.smallest == advice.smallest]
     told = _ends(advice, [each for each in ends if each], "Below", advice.smallest)
-    return told or f"{wording.grouped(advice.smallest or 0)} is the smallest size tried."
+    return told or f"{wording.batch_size(advice.smallest or 0)} is the smallest size tried."
 
 
 def _above(advice: Advice) -> str:
@@ -144,7 +146,7 @@ def _above(advice: Advice) -> str:
     ends = [reach.above for reach in advice.reaches if reach.largest == advice.largest]
     if told := _ends(advice, [each for each in ends if each], "Above", advice.largest):
         return told
-    largest = wording.grouped(advice.largest or 0)
+    largest = wording.batch_size(advice.largest or 0)
     return f"{largest} is the largest size tried: a larger one may do as well."
 
 
@@ -154,7 +156,7 @@ def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> st
     told = [_end(advice, each, side, last) for each in ends if each.verdict != NOT_RESOLVED]
     doubts = [each for each in ends if each.verdict == NOT_RESOLVED]
     if doubts:
-        size = wording.grouped(doubts[0].batch_size)
+        size = wording.batch_size(doubts[0].batch_size)
         to_target = f"to {evidence.target} it takes "
         parts = [
             f"{to_target if each.limit == advices.SECONDS else ''}{_difference(each)} "
@@ -167,8 +169,8 @@ def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> st
 
 def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
     """Returns why a size beside the range is no part of it."""
-    evidence, size = advice.evidence, wording.grouped(end.batch_size)
-    outside = f"{side} {wording.grouped(last or 0)}"
+    evidence, size = advice.evidence, wording.batch_size(end.batch_size)
+    outside = f"{side} {wording.batch_size(last or 0)}"
     if end.limit == advices.MEMORY:
         return f"{outside} a batch does not fit into memory."
     if end.limit == advices.SECONDS:
@@ -188,7 +190,7 @@ def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
 
 def _difference(judged: Judged) -> str:
     """Returns `38 % longer than 64`, or `test accuracy 2.1 points below that of 32`."""
-    against = wording.grouped(judged.against or 0)
+    against = wording.batch_size(judged.against or 0)
     if judged.outcome is None:
         share = math.expm1(judged.difference)
         return f"{100 * abs(share):.0f} % {'longer' if share >= 0 else 'less time'} than {against}"
@@ -216,7 +218,7 @@ def _allowed(advice: Advice) -> Iterator[str]:
     for reach in advice.reaches:
         if reach.limit == advices.MEMORY:
             if reach.above is None:
-                most = wording.grouped(evidence.memory or 0)
+                most = wording.batch_size(evidence.memory or 0)
                 parts.append(f"memory allows {most}{' or more' if evidence.memory_open else ''}")
         elif reach.above is None or reach.largest != advice.largest:
             parts.append(_stays(reach, evidence))
@@ -229,14 +231,14 @@ def _allowed(advice: Advice) -> Iterator[str]:
     if evidence.memory is None:
         yield "Memory was not measured, and does not bind here."
     if advice.apart:
-        sizes = wording.listed(wording.grouped(size) for size in advice.apart)
+        sizes = wording.listed(wording.batch_size(size) for size in advice.apart)
         one = len(advice.apart) == 1
         verb, other = ("holds", "does") if one else ("hold", "do")
         yield f"{sizes} {verb} every limit too, but {other} not hang together with it."
 
 
 def _stays(reach: Reach, evidence: Evidence) -> str:
-    upto = f"up to {wording.grouped(reach.largest)}"
+    upto = f"up to {wording.batch_size(reach.largest)}"
     upto += ", the largest size tried" if reach.above is None else ""
     if reach.outcome is None:
         return f"the time to {evidence.target} stays within {_slower(evidence)} {upto}"
@@ -285,7 +287,7 @@ def _edges(evidence: Evidence) -> Iterator[str]:
     outcome = wording.listed(map(_words, evidence.outcomes))  # one rate for all of them
     words = {advices.SECONDS: "the time", advices.OUTCOME: outcome}
     for (highest, rate, limit), group in groupby(sorted(evidence.edges, key=key), key):
-        sizes = wording.listed(wording.grouped(edge.batch_size) for edge in group)
+        sizes = wording.listed(wording.batch_size(edge.batch_size) for edge in group)
         side = "highest" if highest else "lowest"
         yield f"{wording.shortest(rate)}, the {side}, is the best for {words[limit]} at {sizes}"
 
@@ -301,9 +303,9 @@ def _known(advice: Advice) -> Iterator[str]:
     for limit, what in words.items():
         sizes = [each.batch_size for each in advice.judged[limit] if each.verdict == WITHIN]
         if sizes:
-            parts.append(f"{what} at {wording.listed(map(wording.grouped, sizes))}")
+            parts.append(f"{what} at {wording.listed(map(wording.batch_size, sizes))}")
     if evidence.memory is not None:
-        parts.append(f"memory allows {wording.grouped(evidence.memory)}")
+        parts.append(f"memory allows {wording.batch_size(evidence.memory)}")
     if parts:
         yield f"Known so far: {'; '.join(parts)}."
 
@@ -314,16 +316,16 @@ def _candidates(advice: Advice) -> Iterator[str]:
     if left:
         one = len(left) == 1
         told = "Candidate: " if one else "Candidates: "
-        told += wording.listed(map(wording.grouped, left))
+        told += wording.listed(map(wording.batch_size, left))
         fastest = _fastest_measured(advice.evidence)
         if fastest in left:
-            told += f"; {'it' if one else wording.grouped(fastest)} was the fastest measured"
+            told += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
         yield f"{told}. Every other size is shown to miss a limit."
     for size, others in advice.scattered.items():
-        sizes = wording.listed(map(wording.grouped, others))
+        sizes = wording.listed(map(wording.batch_size, others))
         are = "is" if len(others) == 1 else "are"
         yield (
-            f"Seeds scatter at batch size {wording.grouped(size)}: against it {sizes} {are} not "
+            f"Seeds scatter at batch size {wording.batch_size(size)}: against it {sizes} {are} not "
             "resolved."
         )
 

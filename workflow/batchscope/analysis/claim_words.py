@@ -34,6 +34,18 @@ def effect(test: Test) -> str:
     return words + (f" of {_name(test.over)}" if words.endswith("per doubling") else "")
 
 
+def told_in(kind: str, unit: str) -> wording.Unit:
+    """Returns how numbers of a claim are told: shares in per cent, their differences in points.
+
+    Args:
+        kind: The type of its test.
+        unit: The unit of the column that is tested; empty where there is none.
+    """
+    if unit not in ("share", "%"):
+        return wording.Unit(f" {unit}" if unit else "")
+    return wording.Unit(" %" if kind == "value" else " points", 100.0 if unit == "share" else 1.0)
+
+
 def is_ratio(test: Test) -> bool:
     """Returns whether the effect of a test is a ratio, which has no unit."""
     return test.scale == RATIO or test.type == "exception"
@@ -64,15 +76,15 @@ def _what(test: Test) -> str:
 
 
 def _bounds(test: Test) -> str:
-    low, high = test.low, test.high
+    found = tables.column(test.table, test.column)
+    unit = told_in(test.type, found.unit if found and not is_ratio(test) else "")
+    low, high = (wording.tick(unit.times * end) for end in (test.low, test.high))
+    suffix = unit.suffix if any(map(math.isfinite, filter(None, (test.low, test.high)))) else ""
     if test.type == "equivalence":
-        number = wording.tick(high)
-        return f"less than a factor of {number}" if test.scale == RATIO else f"less than {number}"
-    if math.isinf(high):
-        return f"above {wording.tick(low)}"
-    if math.isinf(low):
-        return f"below {wording.tick(high)}"
-    return f"between {wording.cell(low)} and {wording.cell(high)}"
+        return f"less than {'a factor of ' if is_ratio(test) else ''}{high}{suffix}"
+    if math.isinf(test.high):
+        return f"above {low}{suffix}"
+    return f"below {high}{suffix}" if math.isinf(test.low) else f"between {low} and {high}{suffix}"
 
 
 def _cells(cells: Cells) -> str:

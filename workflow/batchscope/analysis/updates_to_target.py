@@ -380,12 +380,14 @@ def _step_cost(rows: pandas.DataFrame) -> step_cost.Fit | None:
     """Returns the line through the seconds per step of the trainings, from first to last row."""
     if "seconds" not in rows:
         return None
+    keys = _run_keys(rows)
+    ordered = rows.sort_values([*keys, "updates"])
+    runs = [ordered.drop_duplicates(keys, keep=end) for end in ("first", "last")]
+    first, last = (run[["updates", "seconds"]].to_numpy(float) for run in runs)
+    # Of a single row: from the start.
+    spans = np.where((last - first)[:, :1] <= 0, last, last - first)
     found: dict[int, list[float]] = {}
-    for (size, *_), group in rows.groupby(_run_keys(rows), dropna=False):
-        ends = group.sort_values("updates").iloc[[0, -1]]
-        steps, seconds = (float(ends[axis].diff().iloc[-1]) for axis in ("updates", "seconds"))
-        if steps <= 0:  # a single row: from the start
-            steps, seconds = (float(ends[axis].iloc[-1]) for axis in ("updates", "seconds"))
+    for size, (steps, seconds) in zip(runs[0]["batch_size"], spans, strict=True):
         if math.isfinite(steps) and steps > 0 and math.isfinite(seconds) and seconds > 0:
             found.setdefault(int(size), []).append(seconds / steps)
     if len(found) < 2:

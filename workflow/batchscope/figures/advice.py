@@ -205,7 +205,7 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
         at = float(np.log2(float(entry["high"])))
         end = min(at, right)
         axes.plot([left, end], [height] * 2, color=colour, linewidth=6, alpha=0.45, zorder=1)
-        text = wording.grouped(float(entry["high"]))
+        text = wording.batch_size(float(entry["high"]))
         if at > right:
             at = right - 0.06
             axes.plot(at, height, ">", color=colour, markersize=9, zorder=2)
@@ -237,8 +237,7 @@ def _draw_limit(axes: Axes, entry: pandas.Series, height: int, left: float, righ
         else:
             at, arrow = (left + 0.06, "<") if at < left else (right - 0.06, ">")
             axes.plot(at, height, arrow, color=colour, markersize=8, zorder=3)
-        number = wording.grouped if float(value) >= 1000 else wording.number
-        _beside(axes, number(float(value)), at, height, colour)
+        _beside(axes, wording.batch_size(float(value)), at, height, colour)
 
 
 def _beside(axes: Axes, text: str, at: float, height: int, colour: str) -> None:

@@ -137,7 +137,7 @@ def _memory_words(rows: pandas.DataFrame) -> str:
 
 
 def _megabytes(value: float) -> str:
-    return f"{wording.grouped(value)} MB"
+    return f"{wording.cell(value)} MB"
 
 
 def _draw_panel(axes: Axes, group: run_series.Series) -> None:

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from batchscope import disk, wording
-from batchscope.analysis import ledger
+from batchscope.analysis import claim_words, ledger
 from batchscope.report.text import format_interval, format_p, parsed
 
 Row = dict[str, str]
 # (experiment, figure) -> label and address of that figure, or None where there is none.
 Link = Callable[[str, str], tuple[str, str] | None]
-
-# Unit of a column that is told in per cent -> what its numbers are multiplied by.
-_IN_PER_CENT = {"share": 100.0, "%": 1.0}
 
 READING = (
     "A claim holds where the runs show it: one-sided tests at 5 %, adjusted by Holm's method over "
@@ -43,9 +40,9 @@ def counts(rows: Iterable[Row]) -> str:
 
 
 def _shown(row: Row, link: Link) -> dict[str, Any]:
-    unit, times = _unit(row)
+    unit = claim_words.told_in(row["type"], row["unit"])
     found = [parsed(row[name]) for name in ("effect", "effect_low", "effect_high")]
-    numbers = [None if number is None else times * number for number in found]
+    numbers = [None if number is None else unit.times * number for number in found]
     against = row["verdict"] == ledger.NOT_HELD
     p = row["p_against_holm" if against else "p_holm"]
     figure = link(row["experiment"], row["figure"]) if row["figure"] else None
@@ -54,20 +51,12 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         "word": wording.capital(row["verdict"]),
         "css": row["verdict"].replace(" ", "-"),
         "estimate": format_interval(*numbers),
-        "effect_is": " ".join(filter(None, [row["effect_is"], unit and f"({unit})"])),
+        "effect_is": row["effect_is"] + (f" ({unit.suffix.strip()})" if unit.suffix else ""),
         "decides": _decides(row),
         "p_shown": format_p(parsed(p)) if p else "",
         "p_of": "of the contrary" if against else "",
         "figure_link": figure,
     }
-
-
-def _unit(row: Row) -> tuple[str, float]:
-    """Returns the unit that a claim's numbers are told in, and what they are multiplied by."""
-    unit = row["unit"]
-    if unit not in _IN_PER_CENT:
-        return unit, 1.0
-    return "%" if row["type"] == "value" else "points", _IN_PER_CENT[unit]
 
 
 def _decides(row: Row) -> str:

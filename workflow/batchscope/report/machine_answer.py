@@ -124,7 +124,7 @@ def _knee(row: Row) -> str:
         interval = f" [{fitted.low}, {fitted.high}]" if fitted.low else ""
         told.append(f"{fitted.value}{interval} by the fit")
     if timed is not None:
-        told.append(f"{_number(timed)} the smallest timed")
+        told.append(f"{_number(timed)} of the sizes timed")
     elif row.get("plateau_images_per_second") is not None:
         told.append("not resolved among the timed sizes: none reaches it and holds it")
     return "; ".join(told)
