@@ -65,7 +65,7 @@ def test_memory_beyond_what_was_tried_is_told_and_binds_nothing():
     largest_tried = advice.advise(evidence(memory=4096, memory_open=True))
     assert "Memory allows 4096 or more" in advice_words.card(largest_tried).limits
     unknown = advice.advise(evidence())
-    assert "Memory was not measured, and does not bind" in advice_words.card(unknown).limits
+    assert "Memory was not measured; every batch size" in advice_words.card(unknown).limits
 
 
 def test_a_memory_whose_end_was_not_found_ends_nothing():

@@ -223,6 +223,18 @@ def test_a_folder_of_figures_is_never_there_in_part(two_rates, tmp_path, monkeyp
         (folder / "old.svg").touch()
 
 
+@pytest.mark.slow
+def test_two_processes_draw_the_figures_of_one(two_rates, tmp_path):
+    names = ["loss_curves", "accuracy", "generalisation_gap"]
+    for processes in (1, 2):
+        figures.write(two_rates, names, tmp_path / str(processes), processes)
+    of_one, of_two = (
+        {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
+        for folder in ("1", "2")
+    )
+    assert set(of_one) == set(figures.files(names)) and of_one == of_two
+
+
 def test_an_unknown_figure_is_refused(two_rates, tmp_path):
     with pytest.raises(errors.UserError, match="figures: received 'speed'; one of loss_curves"):
         figures.write(two_rates, ["speed"], tmp_path)

@@ -4,7 +4,7 @@ A size is recommended where it (a) fits into memory, (b) reaches the target with
 fastest size's seconds and (c) is within a margin of the best size's outcome, of every outcome with
 a margin. No fastest or best size is picked first, since the runs that pick it flatter it: (b), on
 the logarithm of the seconds, and (c) are judged by the tests of `largest_within_margin`, paired by
-seed. The range is the run of sizes that hold all three and hang together; one that is not resolved
+seed. The range is the run of neighbouring sizes that keep all three; one that is not resolved
 ends it. There is none where a tuned rate lies on the edge of its grid, nor below six seeds: then it
 says what is missing.
 """
@@ -194,7 +194,7 @@ class Advice:
         missing: Why there is none.
         reaches: Each limit with the sizes that hold it around the range: the one that ends
             soonest above it first.
-        apart: Sizes that hold all limits and do not hang together with the range.
+        apart: Sizes that keep all limits and are not next to the range.
     """
 
     evidence: Evidence

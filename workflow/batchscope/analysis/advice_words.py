@@ -90,9 +90,7 @@ def amount(name: str, value: float) -> str:
 def question(judged: Judged) -> str:
     """Returns `256 against 512 for test accuracy`."""
     what = _words(judged.outcome) if judged.outcome else "the time"
-    pair = (
-        f"{wording.batch_size(judged.batch_size)} against {wording.batch_size(judged.against or 0)}"
-    )
+    pair = " against ".join(map(wording.batch_size, (judged.batch_size, judged.against or 0)))
     return f"{pair} for {what}"
 
 
@@ -229,12 +227,12 @@ def _allowed(advice: Advice) -> Iterator[str]:
     if bound and not any(each and each[:3:2] == (advices.SECONDS, BEYOND) for each in ends):
         yield f"{wording.capital(bound)}."
     if evidence.memory is None:
-        yield "Memory was not measured, and does not bind here."
+        yield "Memory was not measured; every batch size here fits."
     if advice.apart:
         sizes = wording.listed(wording.batch_size(size) for size in advice.apart)
         one = len(advice.apart) == 1
-        verb, other = ("holds", "does") if one else ("hold", "do")
-        yield f"{sizes} {verb} every limit too, but {other} not hang together with it."
+        verb, other = ("keeps", "is") if one else ("keep", "are")
+        yield f"{sizes} {verb} every limit too, but {other} not next to this range."
 
 
 def _stays(reach: Reach, evidence: Evidence) -> str:

@@ -162,7 +162,7 @@ _OF_SEVERAL = (
             "that are tested on these seeds: filled where every other one is shown to reach the "
             "target, or to be worth, better by less than the margin; hollow where that is not "
             "resolved; a cross where some other one is shown to be better by more. The "
-            "recommended range are the sizes that hold every limit and hang together; there is "
+            "recommended range are neighbouring sizes that keep every limit; there is "
             "none below six seeds, without seconds, or where the best of several learning rates "
             "lies on the edge of those tried."
         ),

@@ -108,7 +108,8 @@ def _lean(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optim
     Keras reads the number of updates for each weight, and TensorFlow cannot know that two reads
     give the same: what follows from it, such as Adam's corrections of its bias, is computed for
     each weight anew. Here it is read once per update, which changes no bit. Adam's own update is
-    twelve operations per weight in Keras; here it is TensorFlow's one, which rounds less often.
+    twelve operations per weight in Keras; here it is TensorFlow's one, in which 1 - beta_2 is
+    rounded as in the correction of the bias: a step differs from Keras's by up to 3e-5 of itself.
     """
 
     class Lean(kind):
