@@ -96,7 +96,7 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     told = advice_words._interval(judged._replace(low=0.2, high=0.9), said.evidence.slower)
     assert told == "90 % interval 22 to 146 % for these two alone; not shown among all sizes"
     assert said.apart == (256,)
-    assert "256 holds every limit too" in card.limits
+    assert "256 keeps every limit too" in card.limits
 
 
 def test_the_longest_of_several_runs_is_the_range():

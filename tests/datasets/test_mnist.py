@@ -136,7 +136,7 @@ def server(tmp_path):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as service:
-        thread = threading.Thread(target=service.serve_forever)
+        thread = threading.Thread(target=service.serve_forever, args=[0.01])  # s between looks
         thread.start()
         yield folder, f"http://127.0.0.1:{service.server_port}", asked
         service.shutdown()

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from batchscope.timing.instruments.processes import Family
+from costs import first
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 
@@ -47,8 +48,9 @@ def started(code: str, *arguments: str) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.parametrize(("workers", "more"), [(0, 0), (1, 5), (3, 100)])
-def test_memory_that_processes_share_counts_once_and_their_own_each(workers, more):
+@pytest.mark.parametrize("processes", first([(1, 5), (0, 0), (3, 100)]))
+def test_memory_that_processes_share_counts_once_and_their_own_each(processes):
+    workers, more = processes
     process = started(FORKED, str(workers), str(more))
     family = Family(process.pid)
     try:

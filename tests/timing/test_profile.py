@@ -139,7 +139,8 @@ def test_only_steps_of_their_own_are_steps_of_the_trace(graph, eager):
     assert counts == [0, STEPS]
 
 
-@pytest.mark.parametrize("place", first(["python", "graph"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["python", "graph"])
 def test_training_that_waits_for_a_slow_pipeline(place, tmp_path):
     import tensorflow as tf
 

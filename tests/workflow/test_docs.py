@@ -125,6 +125,7 @@ def test_the_example_of_a_study_is_planned(tmp_path):
     assert len(config.study(tmp_path / "study.yaml").runs) == 18
 
 
+@pytest.mark.slow
 def test_the_example_of_a_measure_is_one(results, tmp_path):
     """The page's two pieces, put where it says, are planned, explained and run."""
     project = copy(tmp_path)
