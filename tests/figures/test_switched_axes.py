@@ -76,3 +76,30 @@ def test_many_runs_have_lines_of_their_own_over_epochs_alone(axis, seeds, alone)
     drawing = figures.FIGURES["loss_curves"].draw(frame.assign(train_loss=1.0, validation_loss=1.0))
     assert (len(drawing.axes[0].lines) > seeds) == alone
     assert ("Thin: every run" in drawing.get_supxlabel().replace("\n", " ")) == alone
+
+
+@pytest.mark.parametrize(
+    ("small", "told"),
+    [
+        (
+            [[1.0, 2.0], [1.0, 2.0]],
+            "within 2 s, which every finished run has, was 4 at batch size 16 (2 of 2 seeds).",
+        ),
+        (
+            [[2.0], [2.5]],
+            "No batch size has an epoch's end of every seed within 2 s, which every finished run",
+        ),
+    ],
+)
+def test_batch_sizes_are_compared_where_all_their_seeds_have_a_value(small, told):
+    """One seed of batch size 64 ends its first epoch after the shortest training."""
+    ends = {16: small, 64: [[1.5, 3.0], [2.2, 4.4]]}
+    rows = [
+        (size, seed, "finished", epoch, seconds, 4.0, 5.0)
+        for size, runs in ends.items()
+        for seed, run in enumerate(runs)
+        for epoch, seconds in enumerate(run, 1)
+    ]
+    named = ["batch_size", "seed", "status", "epoch", "seconds", "train_loss", "validation_loss"]
+    found = figures.FIGURES["loss_curves"].found(pandas.DataFrame(rows, columns=named))
+    assert told in found

@@ -81,6 +81,12 @@ def test_every_cell_has_the_colour_of_its_verdict_and_its_difference():
     assert set(heads) < set(found)
 
 
+def test_no_digit_of_a_small_difference_is_lost_beside_a_large_one():
+    found = row("epochs", "test_loss", ("within", "beyond", "beyond"), differences=(0.0, 0.02, 1.4))
+    told = texts(FIGURE.draw(frame_of(found)))
+    assert {"+0.02\n[+0.01, +0.03]", "+1.40\n[+1.39, +1.41]"} <= set(told)
+
+
 def test_accuracies_are_in_points():
     given = row("epochs", "test_accuracy", ["within"] * 3, differences=(0.0, -0.004, -0.05))
     found = texts(FIGURE.draw(frame_of(given)))

@@ -52,8 +52,10 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns both losses by batch size, where all finished runs have used as much."""
     if against_epoch.along(frame) != "epoch":
         used, rows = against_epoch.at_equal(frame)
-        which = (f"at the last epoch's end within {used}, which every finished run has,", "there")
-        return _told(rows, which) if used else ""
+        within = f"within {used}, which every finished run has"
+        none = f"No batch size has an epoch's end of every seed {within}."
+        told = _told(rows, (f"at the last epoch's end {within},", "there"))
+        return (told or none) if used else ""
     epoch, rows = against_epoch.last_shared(frame)
     which = (f"in epoch {epoch}, the last that all finished runs share,", "in that epoch")
     return _told(rows, which)

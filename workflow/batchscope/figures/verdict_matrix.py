@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -277,9 +276,17 @@ def _writer(cells: pandas.DataFrame) -> Callable[[float], str]:
         return _ratio
     if outcome.endswith("accuracy"):
         return functools.partial(_signed, scale=100, decimals=1)
-    known = cells["difference"].abs().replace(0, np.nan).dropna()
-    decimals = 1 - math.floor(math.log10(float(known.max()))) if len(known) else 2
+    largest = cells["difference"].abs().max()
+    decimals = 1 - _power(largest) if largest > 0 else 2
+    halves = (cells["difference_high"] - cells["difference_low"]) / 2
+    if (known := halves[halves > 0]).size:  # one decimal more where a digit of it would be lost
+        decimals = min(max(decimals, -_power(known.min())), decimals + 1)
     return functools.partial(_signed, scale=1, decimals=min(max(decimals, 0), 6))
+
+
+def _power(value: float) -> int:
+    """Returns the power of ten of a number's first digit."""
+    return math.floor(math.log10(value))
 
 
 def _ratio(value: float) -> str:

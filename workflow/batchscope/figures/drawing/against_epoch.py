@@ -50,15 +50,22 @@ def along(frame: pandas.DataFrame) -> str:
 def at_equal(frame: pandas.DataFrame) -> tuple[str, pandas.DataFrame]:
     """Returns what every finished run used, and one row per run: its last epoch within that.
 
-    A run that did not finish has its first row. The words are empty where nothing is known.
+    Batch sizes at which some run has no epoch's end by then have no rows. A run that did not finish
+    has its first row. The words are empty where nothing is known.
     """
     axis, finished = along(frame), frame["status"] == canvas.FINISHED
-    keys = [*run_series.varying(frame), "batch_size", "seed"]
+    cells = [*run_series.varying(frame), "batch_size"]
+    keys = [*cells, "seed"]
     lasts = frame[finished].groupby(keys, dropna=False)[axis].max()
     if lasts.empty or lasts.isna().any():
         return "", runs(frame)
     within = frame[finished & frame[axis].astype(float).le(float(lasts.min()))]
     kept = within.sort_values("epoch").drop_duplicates(keys, keep="last")
+    seeds, all_seeds = (
+        rows.groupby(cells, dropna=False)["seed"].transform("nunique")
+        for rows in (kept, frame[finished])
+    )
+    kept = kept[seeds == all_seeds[kept.index]]
     used = f"{wording.number(float(lasts.min()), 4)} {_MADE[axis]}"
     return used, pandas.concat([kept.sort_index(), runs(frame[~finished])])
 
