@@ -14,7 +14,7 @@ from drawing import texts
 FIGURE = figures.FIGURES["progress"]
 
 
-def made_up(status="finished", timed=True):
+def made_up(status="finished", timed=True, stated=np.nan):
     """2 batch sizes and 2 seeds: losses halve with every row, those of the small one faster."""
     rows = []
     for size, count in ((10, 6), (40, 4)):
@@ -31,6 +31,7 @@ def made_up(status="finished", timed=True):
                         "examples": examples,
                         "seconds": examples / (100 if size == 10 else 400) if timed else np.nan,
                         "validation_loss": 8.0 * 2.0**-row,
+                        "stated_target": stated,
                     }
                 )
     return pandas.DataFrame(rows)
@@ -78,6 +79,19 @@ def test_the_target_is_what_every_run_reached():
         )
 
 
+def test_a_target_that_is_stated_is_the_one_that_is_drawn(tmp_path):
+    """The first two losses of large batches are above it, those of small ones at 4 and 2."""
+    frame = made_up("diverged", stated=2.0)
+    drawing = FIGURE.draw(frame)
+    dotted = [line for line in drawing.axes[0].lines if line.get_xdata()[0] == 0]
+    assert [line.get_ydata()[0] for line in dotted] == [2.0]
+    assert "Dotted: 2, the target as stated." in "\n".join(texts(drawing))
+    assert "updates to the dotted loss was 16 at batch size 10" in FIGURE.found(frame)
+    budgets = {"target": {"validation_loss": 0.4}}
+    frame = selected(tmp_path, own_table.rows(("plain",)), budgets=budgets)
+    assert set(frame["stated_target"]) == {0.4}
+
+
 def test_there_is_no_target_where_a_run_failed():
     drawing = FIGURE.draw(made_up("diverged"))
     assert "Dotted" not in "\n".join(texts(drawing))
@@ -106,11 +120,11 @@ def test_lines_are_thinned_in_equal_ratios():
     assert against_epoch.thinned(5, 10, "updates").tolist() == [0, 1, 2, 3, 4]
 
 
-def selected(folder, frame, only=()):
+def selected(folder, frame, **experiment):
     """Returns what the figure shows of a table of trainings that were made elsewhere."""
     own_table.write(folder, frame)
-    study = planner.make(own_table.study(), folder=folder)
-    synthetic.tabulate(folder, study, folder, only, "a")
+    study = planner.make(own_table.study(**experiment), folder=folder)
+    synthetic.tabulate(folder, study, folder, name="a")
     return FIGURE.select(figures.read(folder))
 
 
@@ -126,7 +140,7 @@ def test_trainings_made_elsewhere_have_no_panel_of_times_that_nobody_knows(tmp_p
 
 def test_seconds_of_ones_own_are_the_means_over_seeds(tmp_path):
     given = own_table.rows(("plain",), seconds=True)
-    frame = selected(tmp_path, given, ["runs", "trajectories"])
+    frame = selected(tmp_path, given)
     # A second per update is 0.01 and 0.001 of the seed, 0 to 5.
     assert frame["seconds"].tolist() == pytest.approx((frame["updates"] * 0.0125).tolist())
     assert len(FIGURE.draw(frame).axes) == 3

@@ -36,10 +36,11 @@ _OF_SEVERAL = (
             "time, one colour per batch size: what wins depends on what is held equal. Lines "
             "are means over the seeds that still train, with a 95 % interval (Student's t, on a "
             "logarithmic axis of the mean's logarithm); thin ones are runs that did not finish. "
-            "The dotted line is the lowest loss that every run reached: where it is crossed first, "
-            "that batch size gets there first. Times are examples over the examples per second of "
-            "a timing job that had the machine to itself, evaluations apart, and of trainings made "
-            "elsewhere what they state; means stand at the mean time of their seeds. A cross "
+            "The dotted line is the target that is stated, or else the lowest loss that every run "
+            "reached: where it is crossed first, that batch size gets there first. Times are "
+            "examples over the examples per second of a timing job that had the machine to itself, "
+            "evaluations apart, and of trainings made elsewhere what they state; means stand at "
+            "the mean time of their seeds. A cross "
             "marks where a run diverged."
         ),
         trajectories=True,

@@ -9,10 +9,11 @@ from matplotlib.figure import Figure
 from batchscope import wording
 from batchscope.analysis import run_series, trajectories
 from batchscope.catalogue import own_columns
+from batchscope.catalogue.budget_kinds import TARGET
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, against_epoch, canvas, words
 
-_LOSS = "validation_loss"
+_LOSS, _STATED = "validation_loss", "stated_target"
 _LONGEST_BESIDE = 24  # letters of a series that a panel's heading has room for
 _MOST_POINTS = 30  # of one line: enough where they are spread in equal ratios
 # Column -> heading and label of its axis.
@@ -40,7 +41,8 @@ def select(tables: Tables) -> pandas.DataFrame:
         # Seeds took times of their own, and are drawn as one line.
         alike = [*run_series.varying(found), "batch_size", "updates"]
         found["seconds"] = found.groupby(alike, dropna=False)["seconds"].transform("mean")
-    columns = [*against_batch_size.factor_columns(found), *axes, _LOSS]
+    found[_STATED] = _stated(tables.budgets)
+    columns = [*against_batch_size.factor_columns(found), *axes, _LOSS, _STATED]
     return found[columns].reset_index(drop=True)
 
 
@@ -83,7 +85,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     against_epoch.legend(figure, styles)
     untimed = "" if "seconds" in drawn or "seconds" not in frame else "No run was timed."
     band = against_epoch.band_note(frame, False)
-    canvas.notes(figure, runs, band, _target_note(targets), untimed)
+    canvas.notes(figure, runs, band, _target_note(frame, targets), untimed)
     return figure
 
 
@@ -103,18 +105,34 @@ def found(frame: pandas.DataFrame) -> str:
     return " ".join(filter(None, told))
 
 
+def _stated(budgets: pandas.DataFrame) -> float:
+    """Returns the validation loss that the configuration states as target; NaN without one."""
+    if budgets.empty:
+        return np.nan
+    known = budgets[(budgets["budget"] == TARGET) & (budgets["budget_column"] == _LOSS)]
+    values = known.loc[known["stated"] == 1, "budget_value"].astype(float)
+    return values.iloc[0] if len(values) else np.nan
+
+
 def _target(rows: pandas.DataFrame) -> float:
-    """Returns the lowest loss that every run of a series reached; NaN where one did not finish."""
+    """Returns the target of a series: the one that is stated, or the lowest that every run reached.
+
+    NaN where none is stated and a run did not finish.
+    """
+    if (stated := rows[_STATED].iloc[0]) > 0:
+        return stated
     return trajectories.lowest_reached_by_all(
         run[_LOSS] if (run["status"] == canvas.FINISHED).all() else ()
         for _, run in rows.groupby(["batch_size", "seed"])
     )
 
 
-def _target_note(targets: list[float]) -> str:
+def _target_note(rows: pandas.DataFrame, targets: list[float]) -> str:
     drawn = [target for target in targets if np.isfinite(target)]
     if not drawn:
         return ""
+    if (stated := rows[_STATED].iloc[0]) > 0:
+        return f"Dotted: {wording.number(stated)}, the target as stated."
     if len(targets) == 1:
         return f"Dotted: {wording.number(drawn[0])}, the lowest loss that every run reached."
     return "Dotted: the lowest loss that every run of the row reached; none where one failed."
