@@ -78,13 +78,21 @@ def _what(test: Test) -> str:
 def _bounds(test: Test) -> str:
     found = tables.column(test.table, test.column)
     unit = told_in(test.type, found.unit if found and not is_ratio(test) else "")
-    low, high = (wording.tick(unit.times * end) for end in (test.low, test.high))
-    suffix = unit.suffix if any(map(math.isfinite, filter(None, (test.low, test.high)))) else ""
+
+    def amount(end: float) -> str:
+        number = wording.number(unit.times * end, 4)
+        if unit.suffix == " points" and number in ("1", f"{wording.MINUS}1"):
+            return f"{number} point"
+        return number + (unit.suffix if end else "")
+
+    low, high = test.low, test.high
     if test.type == "equivalence":
-        return f"less than {'a factor of ' if is_ratio(test) else ''}{high}{suffix}"
-    if math.isinf(test.high):
-        return f"above {low}{suffix}"
-    return f"below {high}{suffix}" if math.isinf(test.low) else f"between {low} and {high}{suffix}"
+        return f"less than {'a factor of ' if is_ratio(test) else ''}{amount(high)}"
+    if math.isinf(high):
+        return f"above {amount(low)}"
+    if math.isinf(low):
+        return f"below {amount(high)}"
+    return f"between {wording.number(unit.times * low, 4)} and {amount(high)}"
 
 
 def _cells(cells: Cells) -> str:

@@ -201,9 +201,10 @@ def _draw_shares(
     drawn, knees, none, noisy, above = False, False, [], [], []
     for index, group in enumerate(groups):
         plateau, colour = _plateau(group.frame), canvas.line_style(index)["color"]
-        if plateau is None:
+        too_noisy = timings.too_noisy(group.frame)
+        if plateau is None or too_noisy:
             if group.frame[_IMAGES].notna().any():
-                (noisy if timings.too_noisy(group.frame) else none).append(group)
+                (noisy if too_noisy else none).append(group)
             continue
         height = _SHARE * plateau
         if height > _ROOM[axes.get_yscale()] * highest:

@@ -249,6 +249,7 @@ def _experiments(
         spoken = experiment_answer.advised(own[0], of_figures) if tuned else []
         parallel = experiment_answer.parts(inputs.parallel.get(name, ""))
         told = [] if name in inputs.tuned else asked
+        decided = experiment_answer.decided([row for row in stated if row["experiment"] == name])
         many = len({answer.series for answer in found}) > _MANY_SERIES
         shown.append(
             {
@@ -259,7 +260,7 @@ def _experiments(
                 "scope": _scope(experiment, rows[name]),
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
-                "sentences": experiment_answer.sentences(told, about, spoken, parallel),
+                "sentences": experiment_answer.sentences(told, about, spoken, parallel, decided),
                 "answers": [] if many else answers.groups(found, asked),
                 "across": answers.across(found, asked) if many else None,
                 "sources": answers.sources(found),

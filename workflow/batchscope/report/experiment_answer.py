@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+from batchscope.analysis import ledger
 from batchscope.analysis.advice_words import Card
 from batchscope.analysis.outcome_answers import FEW_SEEDS, NOT_RESOLVED, Answer
-from batchscope.report import answers
+from batchscope.report import answers, claim_rows
 from batchscope.report.content import Figure
 
 MOST = 3  # sentences
+_MOST_DECIDED = 2
 _FASTEST = "fastest_batch_size"
 _WORD = re.compile(r"[a-z]{4,}")
 _STEM = 5  # letters that tell words apart: sharper is sharpness
@@ -54,18 +57,22 @@ def sentences(
     figures: Sequence[Figure],
     spoken: Sequence[str] = (),
     more: Sequence[str] = (),
+    decided: Sequence[tuple[str, str]] = (),
 ) -> list[tuple[str, str]]:
     """Returns the answer as pairs of what is said, and of what; the first may be empty.
 
-    Figure by figure: the verdicts on its outcomes, or else what it shows.
+    What documents state and the runs decide comes first; then, figure by figure, the verdicts on
+    its outcomes, or else what it shows.
 
     Args:
         found: The answers of an experiment that are asked; none where they are not to be told.
         spoken: Sentences that answer it better, if there are any.
         more: Sentences that belong to it beside what figures show.
+        decided: As the function of this name returns it.
     """
+    most = MOST - len(more) - (len(decided) > 1)
     if spoken:
-        return [("", text) for text in [*spoken[: MOST - len(more)], *more]]
+        return [*decided, *(("", text) for text in [*spoken[:most], *more])]
     told: list[tuple[str, str]] = []
     columns: set[str] = set()
     for figure in figures:
@@ -78,7 +85,20 @@ def sentences(
             told.append(("", " ".join(filter(None, [first(figure.found)[0], _none(new)]))))
     few = _none(found)
     told = told or _verdicts(found) or [("", few)] * bool(few)
-    return [*told[: MOST - len(more)], *(("", text) for text in more)]
+    return [*decided, *told[:most], *(("", text) for text in more)]
+
+
+def decided(stated: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Returns the first of what documents state of an experiment and its runs decide.
+
+    Args:
+        stated: Rows of the ledger, as `claim_rows.build` returns them.
+    """
+    rows = [row for row in stated if row["verdict"] in (ledger.HELD, ledger.NOT_HELD)]
+    return [
+        (row["word"], f"{row['sentence'].removesuffix('.')} ({claim_rows.in_words(row)}).")
+        for row in rows[:_MOST_DECIDED]
+    ]
 
 
 def _verdicts(found: list[Answer]) -> list[tuple[str, str]]:
