@@ -237,7 +237,7 @@ def _words(factor: str, value: Any) -> str:
     if factor in optimizer_constants.NAMES and value == optimizer_constants.DEFAULT:
         return f"default {name}"
     if isinstance(value, int | float):
-        return f"{name} {wording.shortest(value)}"
+        return f"{name} {wording.tick(value) if value < 0 else wording.shortest(value)}"
     return f"{name} {str(value).replace('_', ' ')}"
 
 

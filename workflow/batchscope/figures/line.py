@@ -82,11 +82,12 @@ def found(frame: pandas.DataFrame) -> str:
     for label, rows in _groups(frame):
         finished = rows[(rows["status"] == canvas.FINISHED) & (rows["split"] == "train")]
         mean = finished.groupby("alpha")["loss"].mean()
-        between = mean[(mean.index >= 0) & (mean.index <= 1)].dropna()
-        if len(between) < 2:
+        along = mean[(mean.index >= 0) & (mean.index <= 1)].dropna()
+        between = along.iloc[1:-1]
+        if between.empty:
             continue
         ends = [
-            f"{wording.number(between.iloc[at])} at {_end_name(rows, column)}"
+            f"{wording.number(along.iloc[at])} at {_end_name(rows, column)}"
             for at, column in ((0, "small"), (-1, "large"))
         ]
         of = f" ({label})" if label else ""
