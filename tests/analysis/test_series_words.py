@@ -14,7 +14,9 @@ from batchscope.catalogue.optimizer_constants import DEFAULT
         ({"beta_2": 0.95, "weight_decay": DEFAULT}, "beta 2 0.95, default weight decay"),
         ({"micro_batch_size": 0}, "whole batches"),
         ({"micro_batch_size": 16}, "pieces of 16"),
-        ({"beta_scaling": "half_life"}, "beta scaling half life"),
+        ({"beta_scaling": "half_life"}, "beta scaling half-life"),
+        ({"beta_scaling": "none"}, "no beta scaling"),
+        ({"alpha": -0.25}, "alpha \N{MINUS SIGN}0.25"),
         (
             {"schedule": "cosine", "precision": "mixed_float16"},
             "schedule cosine, precision mixed float16",
@@ -38,7 +40,7 @@ def test_the_base_batch_size_is_named_where_a_rule_reads_it():
         ("optimizer", "adam", "Adam"),
         ("device", "cpu", "CPU"),
         ("framework", "mxnet", "MXNet"),
-        ("beta_scaling", "half_life", "half life"),
+        ("beta_scaling", "half_life", "half-life"),
         ("model", "small_cnn", "small_cnn"),
     ],
 )

@@ -201,7 +201,7 @@ def describe(factors: dict[str, Any]) -> str:
 
 
 def value_words(factor: str, value: Any) -> str:
-    """Returns words for a factor's value where its name stands before: `Adam`, `half life`."""
+    """Returns words for a factor's value where its name stands before: `Adam`, `half-life`."""
     if factor == "framework":
         return framework_names.title(value)
     named = factor in ("dataset", "model", "machine") or own_columns.is_own(factor)
@@ -218,8 +218,6 @@ def _words(factor: str, value: Any) -> str:
         return LOOP_WORDS[value]
     if (factor, value) == ("input_pipeline", "jpeg"):
         return "JPEG files (resized beforehand, in the page cache)"
-    if (factor, value) == ("augmentation", "none"):
-        return "no augmentation"
     if factor == "micro_batch_size":
         return f"pieces of {value}" if value else "whole batches"
     if factor == "method":
@@ -236,9 +234,11 @@ def _words(factor: str, value: Any) -> str:
         return wording.count(value, factor.removesuffix("s"))
     if factor in optimizer_constants.NAMES and value == optimizer_constants.DEFAULT:
         return f"default {name}"
+    if value == "none":
+        return f"no {name}"
     if isinstance(value, int | float):
         return f"{name} {wording.tick(value) if value < 0 else wording.shortest(value)}"
-    return f"{name} {str(value).replace('_', ' ')}"
+    return f"{name} {_NAMES.get((factor, value)) or str(value).replace('_', ' ')}"
 
 
 # As papers write them.
@@ -256,6 +256,8 @@ _NAMES = {
     ("optimizer", "rmsprop"): "RMSprop",
     ("optimizer", "sgd"): "SGD",
     ("learning_rate_scaling", "sqrt"): "square-root",
+    ("beta_scaling", "half_life"): "half-life",
+    ("beta_scaling", "square_root"): "square-root",
     ("device", "cpu"): "CPU",
     ("device", "gpu"): "GPU",
 }
