@@ -8,6 +8,7 @@ import zlib
 import pytest
 
 import synthetic
+from batchscope import wording
 from batchscope.analysis.advice_words import Card
 from batchscope.report import content, experiment_answer, figure_view
 from batchscope.study.plan import Experiment
@@ -142,3 +143,35 @@ def test_a_table_travels_packed():
     packed = base64.b64decode(content.packed(b"a,b\n1,2\n" * 50))
     assert zlib.decompress(packed, -zlib.MAX_WBITS) == b"a,b\n1,2\n" * 50
     assert content.packed(b"") == ""
+
+
+def stated(verdict, sentence):
+    interval = {"value": "1.2", "low": "1.1", "high": "1.3"}
+    return {
+        "verdict": verdict,
+        "word": verdict.capitalize(),
+        "sentence": sentence,
+        "estimate": wording.Estimate(**interval),
+        "effect_is": "ratio",
+        "decides": "",
+        "missing": "",
+    }
+
+
+def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():
+    rows = [
+        stated("not resolved", "Open."),
+        stated("held", "Small is better."),
+        stated("not held", "Large is faster."),
+        stated("held", "One more."),
+    ]
+    decided = experiment_answer.decided(rows)
+    assert decided == [
+        ("Held", "Small is better (1.2 [1.1, 1.3] ratio)."),
+        ("Not held", "Large is faster (1.2 [1.1, 1.3] ratio)."),
+    ]
+    spoken, more = ["A.", "B.", "C."], ["X.", "Y.", "Z."]
+    told = experiment_answer.sentences([], [], spoken, [], decided)
+    assert told == [*decided, ("", "A."), ("", "B.")]
+    told = experiment_answer.sentences([], [], spoken, more, decided)
+    assert told == [*decided, *(("", text) for text in more)]

@@ -80,7 +80,7 @@ def _bounds(test: Test) -> str:
     unit = told_in(test.type, found.unit if found and not is_ratio(test) else "")
 
     def amount(end: float) -> str:
-        number = wording.number(unit.times * end, 4)
+        number = wording.tick(unit.times * end)
         if unit.suffix == " points" and number in ("1", f"{wording.MINUS}1"):
             return f"{number} point"
         return number + (unit.suffix if end else "")
@@ -92,6 +92,7 @@ def _bounds(test: Test) -> str:
         return f"above {amount(low)}"
     if math.isinf(low):
         return f"below {amount(high)}"
+    # The lower end may be what no decimals write: 1 / 1.05.
     return f"between {wording.number(unit.times * low, 4)} and {amount(high)}"
 
 

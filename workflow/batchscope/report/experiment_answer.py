@@ -70,7 +70,7 @@ def sentences(
         more: Sentences that belong to it beside what figures show.
         decided: As the function of this name returns it.
     """
-    most = MOST - len(more) - (len(decided) > 1)
+    most = max(0, MOST - len(more) - (len(decided) > 1))
     if spoken:
         return [*decided, *(("", text) for text in [*spoken[:most], *more])]
     told: list[tuple[str, str]] = []
