@@ -40,7 +40,8 @@ def test_the_time_binds_on_both_sides():
     limits = advice_words.card(said).limits
     assert "Below 32 a validation loss of 0.2 takes more than 10 % longer (16: 39 %" in limits
     assert "Above 128 a validation loss of 0.2 takes more than 10 % longer (256: 50 %" in limits
-    assert "Test accuracy stays within 1 point up to 256, the largest size tried." in limits
+    assert "At each training's lowest validation loss, test accuracy stays within 1 point" in limits
+    assert "1 point up to 256, the largest size tried." in limits
 
 
 def test_the_outcome_binds():
@@ -61,7 +62,7 @@ def test_memory_binds():
 def test_memory_beyond_what_was_tried_is_told_and_binds_nothing():
     said = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5], memory=4096))
     assert [reach.limit for reach in said.reaches] == ["seconds", "memory", "outcome"]
-    assert "Memory allows 4096; test" in advice_words.card(said).limits
+    assert "Memory allows 4096; at each training" in advice_words.card(said).limits
     largest_tried = advice.advise(evidence(memory=4096, memory_open=True))
     assert "Memory allows 4096 or more" in advice_words.card(largest_tried).limits
     unknown = advice.advise(evidence())

@@ -106,6 +106,11 @@ def test_the_matrix_stands_beside_the_advice(opened, width):
     )
     assert matrix["x"] > card["x"] + card["width"]
     assert matrix["y"] < card["y"] + card["height"] and matrix["y"] + matrix["height"] < 1000
+    assert card["y"] + card["height"] < 800
+    doubts = opened.find_element(By.CSS_SELECTOR, ".card details p")
+    assert not doubts.is_displayed()
+    opened.find_element(By.CSS_SELECTOR, ".card summary").click()
+    assert doubts.is_displayed()
 
 
 def test_keyboard_reaches_the_content(opened):

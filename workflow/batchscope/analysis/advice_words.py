@@ -240,7 +240,8 @@ def _stays(reach: Reach, evidence: Evidence) -> str:
     upto += ", the largest size tried" if reach.above is None else ""
     if reach.outcome is None:
         return f"the time to {evidence.target} stays within {_slower(evidence)} {upto}"
-    return f"{_words(reach.outcome)} stays within {_margin(reach.outcome)} {upto}"
+    stays = f"{_words(reach.outcome)} stays within {_margin(reach.outcome)} {upto}"
+    return f"at each training's lowest validation loss, {stays}"
 
 
 # --- No range ------------------------------------------------------------------------------

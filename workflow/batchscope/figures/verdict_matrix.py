@@ -55,6 +55,8 @@ _NONE_WORDS = {
 _HATCH = "#9A5B2B"
 _ROW, _HEAD, _COLUMN = 0.31, 0.22, 0.92  # inches
 _LABELS, _VERDICTS = 1.45, 1.6  # inches left and right of the cells
+_CELL_POINTS = 8.0  # size of a cell's text, less where a line of it is too long
+_EM = 0.60  # width of a character, of its size: those of numbers and their signs, on average
 _MOST_WITH_INTERVAL, _MOST_WITH_TEXT = 8, 14  # batch sizes
 _MOST_TOLD = 3  # series described one by one
 _TITLE = "Which batch size is better, by what is held equal"
@@ -76,7 +78,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     across = 1 if len(groups) < 2 else 2
     down = max(math.ceil(len(groups) / across), 1)
     sizes = frame["batch_size"].nunique()
-    width = _LABELS + max(sizes, 3) * min(_COLUMN, 9.0 / max(sizes, 1)) + _VERDICTS
+    width = _LABELS + max(sizes, 3) * _column(sizes) + _VERDICTS
     heights = [_height(group.frame) for group in groups] or [1.5]
     figure, grid = canvas.panels(down, across, width, max(heights) + 0.75)
     for axes, group in zip(grid.ravel(), groups, strict=False):
@@ -162,6 +164,11 @@ def _on_validation(rows: pandas.DataFrame) -> bool:
     return bool(rows["outcome"].str.startswith("validation").any())
 
 
+def _column(sizes: int) -> float:
+    """Returns how many inches wide the cells of so many batch sizes are."""
+    return min(_COLUMN, 9.0 / max(sizes, 1))
+
+
 def _height(rows: pandas.DataFrame) -> float:
     return _ROW * len(rows[_ROW_OF].drop_duplicates()) + _HEAD * rows["budget"].nunique()
 
@@ -199,9 +206,11 @@ def _draw_matrix(axes: Axes, rows: pandas.DataFrame) -> None:
             continue
         ticks.append(at)
         labels.append(words)
-        write = _writer(cells)
-        for cell in cells.to_dict("records"):
-            _draw_cell(axes, cell, sizes.index(cell["batch_size"]), at, len(sizes), write)
+        texts = _texts(cells, len(sizes))
+        longest = max(len(line) for text in texts for line in text.split("\n"))
+        points = min(_CELL_POINTS, 72 * 0.94 * _column(len(sizes)) / (_EM * max(longest, 1)))
+        for cell, text in zip(cells.to_dict("records"), texts, strict=True):
+            _draw_cell(axes, cell, sizes.index(cell["batch_size"]), at, text, points)
         _say_trend(axes, cells.iloc[0], at)
     axes.set_xlim(-0.5, len(sizes) - 0.5)
     axes.set_ylim(_height(rows), 0)
@@ -214,8 +223,18 @@ def _draw_matrix(axes: Axes, rows: pandas.DataFrame) -> None:
         side.set_visible(False)
 
 
+def _texts(cells: pandas.DataFrame, sizes: int) -> list[str]:
+    """Returns what the cells of a row say; less of it, the more batch sizes there are."""
+    write, texts = _writer(cells), []
+    for cell in cells.to_dict("records"):
+        edge = _EDGE if cell["on_edge"] else ""
+        first, *others = _cell_words(cell, write, sizes <= _MOST_WITH_INTERVAL)
+        texts.append(edge if sizes > _MOST_WITH_TEXT else "\n".join([first + edge, *others]))
+    return texts
+
+
 def _draw_cell(
-    axes: Axes, cell: dict[str, Any], column: int, at: float, sizes: int, write: Any
+    axes: Axes, cell: dict[str, Any], column: int, at: float, text: str, points: float
 ) -> None:
     verdict = cell["verdict"]
     corner = (column - 0.48, at - _ROW / 2 + 0.015)
@@ -224,24 +243,12 @@ def _draw_cell(
     patch.set_hatch_linewidth(0.5)
     axes.add_patch(patch)
     if verdict in _MARKS:
-        axes.plot(column - 0.40, at - _ROW / 2 + 0.07, **_marker(verdict), zorder=4)
-    edge = _EDGE if cell["on_edge"] else ""
-    lines = _cell_words(cell, write, sizes <= _MOST_WITH_INTERVAL)
-    text = edge if sizes > _MOST_WITH_TEXT else "\n".join([lines[0] + edge, *lines[1:]])
+        axes.plot(column - 0.42, at - _ROW / 2 + 0.065, **_marker(verdict), zorder=4)
     # The hatch must not run through the numbers.
-    box = {"facecolor": _LOOKS[verdict]["facecolor"], "edgecolor": "none", "pad": 0.6}
+    box = {"facecolor": _LOOKS[verdict]["facecolor"], "edgecolor": "none", "pad": 0.4}
     box = box if "hatch" in _LOOKS[verdict] else None
-    axes.text(
-        column + 0.03,
-        at,
-        text,
-        ha="center",
-        va="center",
-        fontsize=6.8,
-        linespacing=1.05,
-        bbox=box,
-        zorder=3,
-    )
+    place = {"ha": "center", "va": "center", "fontsize": points, "linespacing": 1.0}
+    axes.text(column, at, text, **place, bbox=box, zorder=3)
 
 
 def _cell_words(cell: dict[str, Any], write: Any, interval: bool) -> list[str]:
