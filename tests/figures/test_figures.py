@@ -11,7 +11,7 @@ import pytest
 import synthetic
 from batchscope import errors, figures
 from batchscope.analysis import intervals, run_series
-from batchscope.figures.drawing import canvas
+from batchscope.figures.drawing import against_batch_size, canvas
 from drawing import texts
 from made_figures import NAMES, RATES, drawing_of, frame_of, tables_of
 
@@ -390,3 +390,15 @@ def test_the_layers_that_differ_most_and_least_are_told(two_rates):
     found = figure.found(frame)
     assert found.startswith("The mean distance at the smallest batch size over that at the largest")
     assert found.endswith("over 4 layers and 2 series.")
+
+
+@pytest.mark.parametrize("sizes", [[32, 500], [100, 400, 1000], [16, 32, 64]])
+def test_points_stay_near_their_batch_size_however_far_apart_the_sizes_are(sizes):
+    """A run at 32 beside 500 must not stand at 45, nor the fifth of several series."""
+    rows = pandas.DataFrame({"batch_size": np.repeat(sizes, 6), "seed": [*range(6)] * len(sizes)})
+    for index in range(5):
+        place = against_batch_size.Place(against_batch_size.dodge(index, 5, sizes), 5)
+        off = against_batch_size.positions(rows, place) - np.log2(rows["batch_size"])
+        assert off.abs().max() < np.log2(1.25)
+    alone = against_batch_size.positions(rows, against_batch_size.Place(0.0, 1))
+    assert 0 < (alone - np.log2(rows["batch_size"])).abs().max() < np.log2(1.15)

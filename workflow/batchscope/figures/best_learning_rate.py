@@ -156,7 +156,7 @@ def _draw_rates(
     for index, (rows, choices) in enumerate(zip(tried, best, strict=True)):
         style = canvas.line_style(index)
         offset = against_batch_size.dodge(index, len(best), sizes)
-        _draw_seeds(axes, rows, choices, style, offset, canvas.spacing(sizes) / len(best))
+        _draw_seeds(axes, rows, choices, style, offset, against_batch_size.room(sizes) / len(best))
         _draw_fit(axes, [choice for choice in choices if choice.runs], style)
         handles.append(_draw_choices(axes, choices, style, offset, max(4.0, 8.0 - len(best))))
     if not any(choice.runs for choices in best for choice in choices):

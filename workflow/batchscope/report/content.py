@@ -257,7 +257,7 @@ def _early(study: Study, answer: outcome_answers.Answer) -> str:
     if not others or answer.outcome.column not in columns.AT_EPOCHS:
         return ""
     noun = "epoch" if others == ["1"] else "epochs"
-    return f"after all epochs of a training alone, not after {wording.listed(others)} {noun}"
+    return f"at the end of the trainings; not tested after {wording.listed(others)} {noun}"
 
 
 def _stated(study: Study) -> dict[str, dict[str, outcomes.Outcome]]:

@@ -222,9 +222,18 @@ def finish(
     axes.set_ylabel(panel.label)
 
 
+def room(batch_sizes: list[int]) -> float:
+    """Returns the doublings that the series and seeds of a batch size may share.
+
+    Never more than one, however far apart the sizes are: a point must not look like one of
+    another size.
+    """
+    return min(canvas.spacing(batch_sizes), 1.0)
+
+
 def dodge(index: int, count: int, batch_sizes: list[int]) -> float:
     """Returns the horizontal offset of a series, in doublings: they stand beside each other."""
-    width = _SLOT * canvas.spacing(batch_sizes) / max(count, 1)
+    width = _SLOT * room(batch_sizes) / max(count, 1)
     return (index - (count - 1) / 2) * width if count > 1 else 0.0
 
 
@@ -282,8 +291,7 @@ def interval_bars(found: list[Interval]) -> np.ndarray:
 def positions(rows: pandas.DataFrame, place: Place) -> pandas.Series:
     """Returns where each run of a series stands: its batch size, with a place for every seed."""
     seeds = sorted(rows["seed"].unique().tolist())
-    step = canvas.spacing(rows["batch_size"].tolist())
-    jitter = _jitter(seeds, 0.3 * step / place.count)
+    jitter = _jitter(seeds, 0.3 * room(rows["batch_size"].tolist()) / place.count)
     return np.log2(rows["batch_size"].astype(float)) + place.offset + rows["seed"].map(jitter)
 
 
