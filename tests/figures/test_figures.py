@@ -382,7 +382,35 @@ def test_all_panels_of_sharpness_are_logarithmic_where_one_is(tmp_path):
     drawing = figure.draw(figure.select(figures.Tables(runs=tables.runs.assign(**values))))
     assert {axes.get_yscale() for axes in drawing.axes} == {"log"}
     for axes in drawing.axes[1:]:
-        assert axes.get_ylim()[0] > 0.5
+        assert axes.get_ylim()[0] > 0.2
+
+
+def test_intervals_of_panels_made_logarithmic_are_of_logarithms_and_whole(tmp_path):
+    """One panel spans little: it is logarithmic for its neighbour's sake, and so is its bar."""
+    folder = tables_of(tmp_path, synthetic.grid([16, 64], [0, 1, 2]), only=["runs"])
+    tables = figures.read(folder)
+    columns = [name for name in tables.runs if name.startswith("sharpness_")]
+    values = {name: [1.0, 2.0, 1.1, 3.0, 4.0, 3.5] for name in columns}
+    values[columns[0]] = [1.0, 2.0, 3.0, 30.0, 40.0, 30.0]
+    figure = figures.FIGURES["sharpness"]
+    runs = tables.runs.sort_values(["batch_size", "seed"]).assign(**values)
+    drawing = figure.draw(figure.select(figures.Tables(runs=runs)))
+    bars = drawing.axes[1].containers[0][2][0].get_segments()
+    (_, low), (_, high) = bars[0]
+    expected = intervals.t_interval([1.0, 2.0, 1.1], logarithmic=True)
+    np.testing.assert_allclose([low, high], [expected.low, expected.high])
+    assert drawing.axes[1].get_ylim()[0] < low
+
+
+def test_an_interval_that_leaves_a_logarithmic_panel_is_said():
+    figure, grid = canvas.panels(1, 1)
+    axes = grid[0, 0]
+    axes.plot([1, 2], [0.01, 100.0])
+    axes.set_yscale("log")
+    axes.set_ylim(1, 200)
+    assert "cut" in canvas.cut_note(figure)
+    axes.set_ylim(0.009, 200)
+    assert canvas.cut_note(figure) == ""
 
 
 def test_the_layers_that_differ_most_and_least_are_told(two_rates):

@@ -8,7 +8,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope.figures import Tables
-from batchscope.figures.drawing import against_batch_size, canvas, words
+from batchscope.figures.drawing import against_batch_size, words
 from batchscope.figures.drawing.against_batch_size import Panel
 
 _COLUMN = re.compile(r"sharpness_(full|subspace)_([0-9.e-]+)")
@@ -29,9 +29,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         for match in found
     ]
     boxes = len({match[2] for match in found})
-    figure = against_batch_size.draw(frame, outcomes, columns=boxes)
-    canvas.alike_scales(figure.axes)
-    return figure
+    return against_batch_size.draw(frame, outcomes, columns=boxes, alike=True)
 
 
 def found(frame: pandas.DataFrame) -> str:

@@ -109,6 +109,7 @@ def draw(
     outcomes: list[Panel],
     columns: int = 3,
     same_scale: bool = False,
+    alike: bool = False,
     extra: Callable[[Axes, Panel, run_series.Series, dict[str, Any], Place], None] | None = None,
     note: str = "",
 ) -> Figure:
@@ -117,6 +118,7 @@ def draw(
     Args:
         outcomes: The panels, row by row; one without any value is left out beside others.
         columns: Panels in a row.
+        alike: Whether all panels are logarithmic where one is.
         extra: Called for each panel and series with its style and place, before its points.
         note: What else a reader must know, written below.
     """
@@ -132,6 +134,9 @@ def draw(
     figure, grid = canvas.panels(rows, columns, width=width, sharey=shared)
     labels = list(dict.fromkeys(group.label for part in parts for group in part.groups))
     handles: dict[str, Any] = {}
+    if alike:
+        values = [_finished(frame, panel.column) for _, panel in drawn]
+        canvas.alike_scales(grid.ravel()[: len(drawn)], values)
     for axes, (part, panel) in zip(grid.flat, drawn, strict=False):
         looks = [labels.index(group.label) for group in part.groups]
         found = draw_panel(axes, frame, part.titled(panel), part.groups, extra, looks)
@@ -192,7 +197,7 @@ def draw_panel(
     """
     sizes = sorted(frame["batch_size"].unique().tolist())
     handles, ends = [], []
-    values = frame.loc[frame["status"] == canvas.FINISHED, panel.column].to_numpy(float)
+    values = _finished(frame, panel.column)
     canvas.value_scale(axes, values)
     for index, group in enumerate(groups):
         style = canvas.line_style(looks[index] if looks else index)
@@ -200,19 +205,23 @@ def draw_panel(
         with marks.series(axes, index):
             if extra:
                 extra(axes, panel, group, style, place)
-            handle, high = draw_series(axes, group.frame, panel.column, style, place)
+            handle, reached = draw_series(axes, group.frame, panel.column, style, place)
         handles.append(handle)
-        ends.append(high)
+        ends.append(reached)
     finish(axes, panel, sizes, values, np.concatenate(ends))
     own = pandas.concat([group.frame for group in groups])
     canvas.mark_failures(axes, own if looks else frame)
     return handles
 
 
+def _finished(frame: pandas.DataFrame, column: str) -> np.ndarray:
+    return frame.loc[frame["status"] == canvas.FINISHED, column].to_numpy(float)
+
+
 def finish(
     axes: Axes, panel: Panel, sizes: list[int], values: np.ndarray, ends: np.ndarray
 ) -> None:
-    """Sets heading, labels and scales, given all values and the upper ends of intervals."""
+    """Sets heading, labels and scales, given all values and the ends of intervals."""
     if np.isfinite(values).any():
         canvas.value_axis(axes, values, ends)
     else:
@@ -244,7 +253,7 @@ def draw_series(
     style: dict[str, Any],
     place: Place,
 ) -> tuple[Any, np.ndarray]:
-    """Draws points and means of one series; returns its handle and its intervals' upper ends.
+    """Draws points and means of one series; returns its handle and its intervals' ends.
 
     Args:
         style: Colour, marker and line style, and what else the means may have.
@@ -276,7 +285,7 @@ def draw_series(
         zorder=3,
         **{"markersize": 5.5 if len(intervals) <= 16 else 3.5, "elinewidth": 1.2, **style},
     )
-    return handle, means + bars[1]
+    return handle, np.concatenate([means - bars[0], means + bars[1]])
 
 
 def interval_bars(found: list[Interval]) -> np.ndarray:

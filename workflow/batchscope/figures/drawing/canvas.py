@@ -6,7 +6,7 @@ import contextlib
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import matplotlib
@@ -232,21 +232,23 @@ def value_axis(axes: Axes, values: Any, ends: Any = ()) -> None:
     Where positive values and zeros span much it is linear up to the least of them.
 
     Args:
-        ends: Upper ends of intervals, which a logarithmic axis must reach too. Lower ends are cut
-            at its foot.
+        ends: Ends of intervals, which a logarithmic axis reaches too. Its foot is a third of the
+            least value or higher: the lower end of an interval of few values may lie anywhere.
     """
     values = np.asarray(values, float)
     values = values[np.isfinite(values)]
     positive = values[values > 0]
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
-    if len(positive) == 0 or positive.max() < _LOG_SPAN * positive.min():
+    small = len(positive) == 0 or positive.max() < _LOG_SPAN * positive.min()
+    if small and axes.get_yscale() != "log":
         return
     if len(positive) == len(values):
         value_scale(axes, values)
-        few_log_labels(axes.yaxis, positive.max() / positive.min())
-        top = np.max(np.append(ends, positive.max()))
-        margin = (top / positive.min()) ** 0.06
-        axes.set_ylim(positive.min() / margin, top * margin)
+        reached = np.append(positive, ends)
+        top, foot = reached.max(), max(reached.min(), positive.min() / 3)
+        few_log_labels(axes.yaxis, top / foot)
+        margin = max(top / foot, 2.0) ** 0.06
+        axes.set_ylim(foot / margin, top * margin)
     elif values.min() == 0:
         axes.set_yscale("symlog", linthresh=positive.min())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
@@ -269,24 +271,18 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
     axes.set_ylim(max(bottom, least - below), min(top, largest + above))
 
 
-def alike_scales(every: Iterable[Axes]) -> None:
-    """Makes all panels logarithmic where one is, so that neighbours can be compared."""
-    every = list(every)
+def alike_scales(every: Sequence[Axes], values: Sequence[np.ndarray]) -> None:
+    """Makes all panels of positive values logarithmic where one is: neighbours are compared.
+
+    Before intervals are drawn, as with `value_scale`.
+    """
+    for axes, found in zip(every, values, strict=True):
+        value_scale(axes, found)
     if not any(axes.get_yscale() == "log" for axes in every):
         return
-    for axes in every:
-        caps = {cap for bars in axes.containers for cap in bars[1]}
-        points = [line for line in axes.lines if line not in caps]
-        drawn = [np.asarray(line.get_ydata(), float) for line in points]
-        values = np.concatenate(drawn) if drawn else np.empty(0)
-        values = values[np.isfinite(values)]
-        if axes.get_yscale() == "log" or not len(values) or values.min() <= 0:
-            continue
-        top = max(axes.dataLim.y1, values.max())
-        axes.set_yscale("log")
-        few_log_labels(axes.yaxis, top / values.min())
-        margin = max(top / values.min(), 2.0) ** 0.06
-        axes.set_ylim(values.min() / margin, top * margin)
+    for axes, found in zip(every, values, strict=True):
+        if np.nanmin(found, initial=np.inf) > 0:
+            axes.set_yscale("log")
 
 
 def present(groups: Sequence[run_series.Series]) -> list[run_series.Series]:
@@ -301,9 +297,13 @@ def present(groups: Sequence[run_series.Series]) -> list[run_series.Series]:
 def cut_note(figure: Figure) -> str:
     """Returns what a reader must know of intervals that leave a panel; empty where none does."""
     for axes in figure.axes:
-        bottom, top = axes.get_ylim()
+        y0, y1 = axes.dataLim.intervaly
+        reached = np.array([*axes.get_ylim(), *([y0, y1] if y1 >= y0 else [])])
+        if axes.get_yscale() == "log":
+            reached = np.log(np.maximum(reached, np.finfo(float).tiny))
+        bottom, top, *ends = reached
         room = 0.01 * (top - bottom)
-        if axes.dataLim.y0 < bottom - room or axes.dataLim.y1 > top + room:
+        if any(end < bottom - room or end > top + room for end in ends):
             return "An interval is cut where it reaches values that cannot be, or leaves the panel."
     return ""
 
