@@ -89,7 +89,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         timings.machine_note(frame),
         "Left: points are medians of timed blocks, bars quartiles of these blocks (of the jobs "
         "where these were repeated), lines the fit a + b × batch size. Right: bars are 95 % "
-        "intervals (Student's t over batch sizes and over rounds).",
+        "intervals (Student's t over batch sizes, and over rounds or jobs).",
         _SYMLOG if "symlog" in (fixed.get_xscale(), per_image.get_xscale()) else "",
         _residual_note(groups),
         _STROKES if found_delays else "",
