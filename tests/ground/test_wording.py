@@ -138,6 +138,13 @@ def test_counts_agree_with_their_nouns():
     assert wording.count(3, "class has", "classes have") == "3 classes have"
 
 
+def test_a_cost_is_not_negative():
+    assert wording.cost(0.03, 0.0, 0.063) == "30 [0, 63] ms"
+    assert wording.cost(0.03, math.nan, math.nan) == "30 ms"
+    assert wording.cost(0.0, 0.0, 0.0012) == "not distinguishable from 0 (at most 1.2 ms)"
+    assert wording.cost(0.0, math.nan, math.nan) == "not distinguishable from 0"
+
+
 def test_lists():
     assert wording.listed(["set"]) == "set" and wording.listed([]) == ""
     assert wording.listed(("set", "cases", "vary")) == "set, cases and vary"

@@ -140,12 +140,9 @@ def _per_image(row: Row) -> str:
 
 def _estimate(row: Row, name: str) -> str:
     """Returns a time in ms with its interval."""
-    values = [row.get(f"{name}{end}", math.nan) for end in ("", "_low", "_high")]
-    shown = format_interval(*(1000 * float(value) for value in values))
-    if shown is None:
-        return ""
-    interval = f" [{shown.low}, {shown.high}]" if shown.low else ""
-    return f"{shown.value} ms{interval}"
+    values = (float(row.get(f"{name}{end}", math.nan)) for end in ("", "_low", "_high"))
+    found = step_cost.possible_cost(step_cost.Estimate(*values))
+    return "" if math.isnan(found.value) else wording.cost(*found)
 
 
 def _half(row: Row) -> str:

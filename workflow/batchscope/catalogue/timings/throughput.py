@@ -255,9 +255,9 @@ ENTRY = Timing(
                 "sizes and not how another machine would do. Series are jobs of their own, one "
                 "after the other: how the machine drifts within a job is in the intervals, how "
                 "it does between two jobs only where each was repeated. There points are medians "
-                "of the jobs, the line fits these, and jobs take the place of rounds. A fixed cost "
-                "below zero is shown as it was fitted: the line then is no model of small batch "
-                "sizes."
+                "of the jobs, the line fits these, and jobs take the place of rounds. No cost is "
+                "negative: intervals are cut at 0, and a cost that was fitted below it stands "
+                "there; the line then is no model of small batch sizes."
             ),
             measures=("throughput",),
         ),
