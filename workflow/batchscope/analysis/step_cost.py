@@ -36,14 +36,6 @@ class Estimate(NamedTuple):
     high: float = NAN
 
 
-def possible_cost(estimate: Estimate) -> Estimate:
-    """Returns a cost as it can be: no step takes less than no time, so what lies below 0 is 0.
-
-    The line keeps what was fitted. Ends that are NaN stay so.
-    """
-    return Estimate(*np.maximum(estimate, 0.0).tolist())
-
-
 class Fit(NamedTuple):
     """t = a + b * B, in seconds per step.
 

@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
+from batchscope.catalogue import value_ranges
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
@@ -132,7 +133,8 @@ def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
 
 
 def _cost(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
-    return step_cost.possible_cost(_estimate(rows, name))
+    """Returns a cost as it can be: no step takes less than no time; the line keeps what fits."""
+    return step_cost.Estimate(*value_ranges.clipped(name, _estimate(rows, name)))
 
 
 def _costs(told: list[run_series.Series]) -> Iterator[str]:

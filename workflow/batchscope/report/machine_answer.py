@@ -10,6 +10,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost, step_stairs
+from batchscope.catalogue import value_ranges
 from batchscope.host import absence
 from batchscope.report.text import format_interval
 
@@ -141,8 +142,8 @@ def _per_image(row: Row) -> str:
 def _estimate(row: Row, name: str) -> str:
     """Returns a time in ms with its interval."""
     values = (float(row.get(f"{name}{end}", math.nan)) for end in ("", "_low", "_high"))
-    found = step_cost.possible_cost(step_cost.Estimate(*values))
-    return "" if math.isnan(found.value) else wording.cost(*found)
+    value, low, high = value_ranges.clipped(name, values)
+    return "" if math.isnan(value) else wording.cost(value, low, high)
 
 
 def _half(row: Row) -> str:

@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLoca
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
-from batchscope.catalogue import sweep_names
+from batchscope.catalogue import sweep_names, value_ranges
 from batchscope.figures.drawing import canvas
 from batchscope.host import absence
 
@@ -76,8 +76,8 @@ def at_most_all(rows: pandas.DataFrame) -> pandas.DataFrame:
     Samples of a few milliseconds can show more than there is, since clocks tick, and so can a
     process that runs other threads beside those that it was given.
     """
-    shares = rows.filter(regex=r"percent(_q[13])?$")
-    return rows.assign(**shares.clip(upper=100.0))
+    shares = rows.filter(like="_percent")
+    return rows.assign(**{name: shares[name].clip(*value_ranges.possible(name)) for name in shares})
 
 
 def with_sweeps(
