@@ -155,7 +155,7 @@ def _just_above(timed: pandas.DataFrame) -> Iterator[str]:
     for pairs in _JUST_ABOVE:
         parts = [
             f"t({more}) / t({size}) = {_ratio(rows.loc[size], rows.loc[more], _STEPS)} "
-            f"for {more / size:.2f} times the images"
+            f"for {wording.number(more / size)} times the images"
             for size, more in pairs
             if size in rows.index and more in rows.index
         ]
