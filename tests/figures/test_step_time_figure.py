@@ -83,18 +83,42 @@ def test_costs_that_span_much_are_logarithmic():
     assert drawing.axes[1].get_xscale() == "log" and drawing.axes[2].get_xscale() == "linear"
 
 
-def test_a_negative_fixed_cost_is_shown_as_it_is():
+def test_a_negative_fixed_cost_stands_at_zero():
     other = sweep(loop="eager", **fitted(2e-3, 5e-4, half=0.1))
     drawing, _, found = drawn("step_time", sweep(**fitted(-5e-4, 5e-4, half=0.2)), other)
     axes = drawing.axes[1]
-    assert costs(axes)[0] == pytest.approx((-0.5, 0, -0.6, -0.4))
-    assert axes.get_xscale() == "linear" and axes.get_xlim()[0] < -0.6
-    told = "The fixed cost per step was -0.50 [-0.60, -0.40] ms (loop in the graph)"
-    assert told.replace("-", "\N{MINUS SIGN}") in found
+    assert costs(axes)[0] == pytest.approx((0, 0, 0, 0))
+    assert axes.get_xscale() == "linear" and axes.get_xlim()[0] == 0
+    assert "The fixed cost per step was not distinguishable from 0 (loop in the graph)" in found
+    assert "what was fitted below 0 stands at 0." in note(drawing)
     assert "Half of a step is fixed cost at batch size 4 (eager)." in found
     # On a logarithmic axis the line starts where it is above zero.
     lines = [item for item in drawing.axes[0].lines if len(item.get_xdata()) == 200]
     assert drawing.axes[0].get_yscale() == "log" and math.isnan(lines[0].get_ydata()[0])
+
+
+def test_an_interval_ends_at_zero_and_its_label_has_its_digits():
+    """An interval of 3 ms to either side of 2: no step takes less than no time."""
+    made = [
+        sweep(loop=loop, **fitted(2.123e-3, 5e-4, half=half))
+        for loop, half in (("graph", 1.5), ("eager", 0.01))
+    ]
+    drawing, frame, found = drawn("step_time", *made)
+    value, _, low, high = costs(drawing.axes[1])[0]
+    assert (value, low, high) == pytest.approx((2.123, 0, 2.5 * 2.123))
+    assert "2.1 [0.0, 5.3] ms (loop in the graph) and 2.123 [2.102, 2.144] ms (eager)" in found
+    assert frame["fixed_seconds_low"].min() < 0  # the table has what was fitted
+    written = [text.get_text() for text in drawing.axes[1].texts]
+    assert written == ["2.1", "2.123"]
+    assert "Costs are not negative" in note(drawing)
+
+
+def test_no_bar_is_cut():
+    """A quarter of the blocks of one size takes twenty times as long."""
+    rows, summary = sweep(POWERS, line(2e-3, 5e-4), **fitted(2e-3, 5e-4))
+    rows[3]["seconds_per_step_q3"] = 9.0
+    drawing, _, _ = drawn("step_time", (rows, summary))
+    assert drawing.axes[0].get_ylim()[1] >= 9000
 
 
 def test_a_fit_without_an_interval_and_no_fit_at_all():

@@ -68,7 +68,7 @@ def test_the_two_limits():
     upright = [item for item in right.lines if list(item.get_xdata()) == [np.log2(36)] * 2]
     assert upright[0].get_ydata()[1] == pytest.approx(0.9 * 1900)
     assert right.get_ylim()[1] > 2500
-    assert {"36", "ceiling", "90 % of the plateau (number: knee)"} <= texts(drawing)
+    assert {"36.0", "ceiling", "90 % of the plateau (number: knee)"} <= texts(drawing)
     assert "Noise floor: a batch size differs from itself by up to 3.4 %." in note(drawing)
     assert found == (
         "Batch size 1 takes 4.706 (4.613 to 4.801 by quartiles) times as long as 64 for the same "
@@ -191,7 +191,7 @@ def test_a_plateau_that_no_batch_size_holds():
 
 def test_a_knee_without_a_line_is_the_timed_one():
     drawing, _, found = drawn("throughput", sweep(**{**LIMITS, "knee_fitted": math.nan}))
-    assert "48" in texts(drawing) and "36" not in texts(drawing)
+    assert "48" in texts(drawing) and "36.0" not in texts(drawing)
     assert "90 % of it from batch size 48 on as timed." in found
 
 

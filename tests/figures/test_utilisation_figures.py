@@ -495,3 +495,5 @@ def test_open_markers_mean_one_thing_and_no_machine_is_busier_than_it_is():
     assert "white" not in {line.get_markerfacecolor() for line in lines}
     thin = next(line for line in drawing.axes[0].lines if line.get_alpha() == 0.75)
     assert set(thin.get_ydata()) == {100.0}
+    crowded = [{**row, "process_percent": 112.0} for row in profiled({8: (0.6, 0.1, 0.3, 9.0)})]
+    assert {"100", "112"} & texts(drawn("profile", tables(profiles=crowded))[0]) == {"100"}

@@ -138,6 +138,21 @@ def test_counts_agree_with_their_nouns():
     assert wording.count(3, "class has", "classes have") == "3 classes have"
 
 
+def test_a_cost_is_not_negative():
+    assert wording.cost(0.03, 0.0, 0.063) == "30 [0, 63] ms"
+    assert wording.cost(0.03, math.nan, math.nan) == "30 ms"
+    assert wording.cost(0.0, 0.0, 0.0012) == "not distinguishable from 0 (at most 1.2 ms)"
+    assert wording.cost(0.0, math.nan, math.nan) == "not distinguishable from 0"
+
+
+def test_no_figure_rounds_on_its_own():
+    """Digits of a number that is written are chosen here; levels of contours are no text."""
+    own = re.compile(r"(?<!float\()f\"[^\"]*\{[^{}\"]*:[+,]?(\.(\d+|\{\w+\}))?[gfe%]\}")
+    for path in (Path(batchscope.__file__).parent / "figures").rglob("*.py"):
+        if path.stem != "canvas":  # coordinates of an SVG
+            assert not own.search(path.read_text(encoding="utf-8")), path.name
+
+
 def test_lists():
     assert wording.listed(["set"]) == "set" and wording.listed([]) == ""
     assert wording.listed(("set", "cases", "vary")) == "set, cases and vary"

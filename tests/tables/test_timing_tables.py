@@ -230,6 +230,38 @@ def test_the_knee_and_the_plateau(written):
     assert pandas.isna(row["knee_batch_size"])
 
 
+def test_over_jobs_line_and_points_are_of_the_same_medians(written):
+    """Six jobs, of which one was slow beyond all measure; an even number has two in its middle."""
+    study = {**STUDY, "machines": {}}
+    study["experiments"] = {"machine": {**STUDY["experiments"]["machine"]}}
+    study["experiments"]["machine"]["timing"] = {"throughput": {"repeats": 6}}
+    Path("jobs.yaml").write_text(yaml.safe_dump(study))
+    study = config.study("jobs.yaml")
+    slow = (1.0, 1.1, 1.2, 1.3, 1.4, 30.0)
+    for job in job_files.timing_jobs(study.experiments["machine"], "of_jobs", "desktop"):
+        record = throughput(job.sweep.batch_sizes)
+        for size in record["sizes"]:
+            for each in size["blocks"]:
+                each["seconds_per_step"] *= slow[job.repeat - 1]
+        disk.write_json(job.path, record)
+    run_table.write("of_jobs", study, "machine", "tables")
+    speeds, sweeps = (pandas.read_csv(f"tables/{name}.csv") for name in ("throughput", "sweeps"))
+    assert (len(speeds), len(sweeps)) == (16, 2)
+    row = sweeps.iloc[0]
+    assert row["fixed_seconds"] == pytest.approx(1.25 * FIXED)
+    assert row["seconds_per_image"] == pytest.approx(1.25 * PER_IMAGE)
+    assert row["fixed_seconds_low"] < row["fixed_seconds"] < row["fixed_seconds_high"]
+    assert row["plateau_images_per_second"] == pytest.approx(1 / 1.25 / PER_IMAGE)
+    assert (row["blocks"], row["noise_floor"]) == (240, pytest.approx(1))
+    of_it = speeds[speeds["sweep"] == row["sweep"]]
+    line = row["fixed_seconds"] + row["seconds_per_image"] * of_it["batch_size"]
+    assert list(of_it["seconds_per_step"]) == pytest.approx(list(line))
+    assert list(of_it["images_per_second"]) == pytest.approx(list(of_it["batch_size"] / line))
+    assert row["highest_images_per_second"] == pytest.approx(of_it["images_per_second"].max())
+    by_job = pandas.read_csv("tables/sweeps_by_job.csv")
+    assert by_job["fixed_seconds"].max() == pytest.approx(30 * FIXED)
+
+
 def test_the_knee_within_the_sizes(written):
     (job, *_) = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
     disk.write_json(job.path, throughput(job.sweep.batch_sizes, 10 * PER_IMAGE))

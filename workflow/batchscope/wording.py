@@ -153,6 +153,18 @@ def estimated(
     return f"{told.value}{unit.suffix}{of}{ends}"
 
 
+def cost(value: float, low: float, high: float) -> str:
+    """Returns a time in ms with its interval, or that it is none: `30 [0, 63] ms`.
+
+    Args:
+        value: A time in s, not below 0, as the ends.
+    """
+    if value > 0:
+        return f"{bracketed(*(1000 * end for end in (value, low, high)))} ms"
+    most = f" (at most {number(1000 * high)} ms)" if high > 0 else ""
+    return f"not distinguishable from 0{most}"
+
+
 def tick(value: float) -> str:
     """Returns a number on an axis: 0.05, 20, 2e-6."""
     if value == 0 or 1e-4 < abs(value) < 1e6:

@@ -58,7 +58,7 @@ class Fit(NamedTuple):
     fixed_error: float
 
 
-def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
+def fixed_cost(batch_sizes: Any, blocks: Sequence[Any], of_jobs: bool = False) -> Fit:
     """Fits the fixed cost of a step and the cost per example.
 
     The intervals join two independent errors by the root of the sum of their squared half-widths
@@ -66,16 +66,19 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
     least squares on one median per batch size, Student's t over sizes: noise between blocks, and
     sizes that stray from the line one by one. What changes the blocks of all sizes alike is not
     in it. The other is Student's t over rounds: a machine that drifts from round to round, and
-    spikes. It scales both costs, and cancels in their ratio.
+    spikes. It scales both costs, and cancels in their ratio. Jobs, processes of their own, differ
+    in either cost: there the other error is that of the jobs' own lines, of each cost and of the
+    ratio.
 
     Args:
         batch_sizes: Different batch sizes, shape (sizes,).
         blocks: For each batch size its blocks, one per round and in the order of rounds, or one
             median alone, in seconds per step.
+        of_jobs: Whether each round is a job, and its value the median of the job's blocks.
 
     Returns:
-        The fit; without intervals for two batch sizes, and without those of the costs for one
-        round.
+        The fit; without intervals for two batch sizes of one job, with those over jobs alone for
+        two of several, and without those of the costs for one round.
 
     Raises:
         ValueError: If there are fewer than two batch sizes, a timing is not positive, or not
@@ -85,7 +88,13 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
     (a, b), covariance, residual = weighted_line(sizes, seconds)
     half, (common, half_common) = _t(len(sizes) - 2), _common_error(blocks)
     costs = np.array([a, b])
-    errors, shared = np.sqrt(np.diag(covariance)), common * np.abs(costs)
+    shared, of_ratio = common * np.abs(costs), 0.0
+    if of_jobs:
+        table = np.asarray(blocks, float)[np.argsort(np.ravel(batch_sizes))]
+        shared, of_ratio = _error_over_jobs(sizes, table, costs)
+        if len(sizes) == 2:  # a line always goes through them
+            half, covariance = 0.0, np.zeros((2, 2))
+    errors = np.sqrt(np.diag(covariance))
     ends = np.hypot(half * errors, half_common * shared)
     fixed, per_image = (
         Estimate(*each) for each in np.column_stack([costs, costs - ends, costs + ends]).tolist()
@@ -94,7 +103,9 @@ def fixed_cost(batch_sizes: Any, blocks: Sequence[Any]) -> Fit:
     if a > 0 and b > 0:
         slope = np.array([1 / a, -1 / b])  # of log(a / b)
         with np.errstate(over="ignore"):  # a that may well be 0: the interval has no upper end
-            factor = float(np.exp(half * np.sqrt(slope @ covariance @ slope)))
+            error = half * np.sqrt(slope @ covariance @ slope)
+            error = np.hypot(error, half_common * of_ratio) if of_jobs else error
+            factor = float(np.exp(error))
         half_batch = Estimate(a / b, a / b / factor, a / b * factor)
     error = float(np.hypot(errors, shared)[0])
     return Fit(fixed, per_image, half_batch, residual, len(sizes), error)
@@ -124,6 +135,27 @@ def _common_error(blocks: Sequence[Any]) -> tuple[float, float]:
     rounds = np.log(table / np.median(table, axis=1, keepdims=True)).mean(axis=0)
     error = float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
     return math.sqrt(math.pi / 2) * error, _t(len(rounds) - 1)
+
+
+def _error_over_jobs(
+    sizes: np.ndarray, table: np.ndarray, costs: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Returns the standard errors of both costs over jobs, and of the logarithm of their ratio.
+
+    Jobs differ from the medians by logarithms, as rounds do, and each has the line through these.
+
+    Args:
+        sizes: Batch sizes, ascending.
+        table: Their times by job, s, shape (sizes, jobs).
+        costs: Both costs of the line through the medians.
+    """
+    medians = np.median(table, axis=1, keepdims=True)
+    design = np.column_stack([np.ones(len(sizes)), sizes]) / medians
+    lines = np.linalg.lstsq(design, np.log(table / medians), rcond=None)[0]
+    with np.errstate(divide="ignore", invalid="ignore"):  # the ratio of costs that are none
+        ratio = np.subtract(*(lines / costs[:, None]))
+    errors = np.std([*lines, ratio], axis=1, ddof=1) * math.sqrt(math.pi / 2 / table.shape[1])
+    return errors[:2], float(errors[2])
 
 
 def delay_recovered(batch_sizes: Any, without: Sequence[Any], delayed: Sequence[Any]) -> Estimate:
@@ -206,7 +238,11 @@ class Knee(NamedTuple):
 
 
 def knee(
-    batch_sizes: Any, blocks: Sequence[Any], share: float = PLATEAU_SHARE, noise: float = 1.0
+    batch_sizes: Any,
+    blocks: Sequence[Any],
+    share: float = PLATEAU_SHARE,
+    noise: float = 1.0,
+    of_jobs: bool = False,
 ) -> Knee:
     """Finds the plateau of the throughput and the batch size that reaches a share of it.
 
@@ -224,6 +260,7 @@ def knee(
             short only where the upper quartile of its blocks' throughputs is.
         share: Share of the plateau that counts as reached.
         noise: Factor by which a size differs from itself, of `noise_floor`.
+        of_jobs: As `fixed_cost` takes it: the interval of the line's knee then is over jobs too.
 
     Raises:
         ValueError: If a timing is not positive.
@@ -234,7 +271,9 @@ def knee(
     speeds, largest = sizes / seconds, sizes[-1]
     plateau, fitted, rising = NAN, Estimate(NAN), False
     holds = speeds[-1] >= share * speeds.max()
-    fit = fixed_cost(sizes, list(seconds)) if len(sizes) > 2 else None
+    fit = None
+    if len(sizes) > 2:
+        fit = fixed_cost(batch_sizes, blocks, True) if of_jobs else fixed_cost(sizes, list(seconds))
     if fit and fit.per_image.value > 0 and fit.residual <= max(LINE_FITS, math.log(noise) / 2):
         plateau = 1 / fit.per_image.value
         at = Estimate(*(share / (1 - share) * value for value in fit.half_batch))
@@ -276,6 +315,19 @@ def halves(blocks: Sequence[Any]) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Returns the blocks of each size dealt alternately into two halves."""
     arrays = [np.atleast_1d(np.asarray(block, float)) for block in blocks]
     return [array[0::2] for array in arrays], [array[1::2] for array in arrays]
+
+
+def within_jobs(blocks: Sequence[Any]) -> np.ndarray:
+    """Returns what was timed by size and job without what a job's sizes have in common.
+
+    A job that is slower at all sizes hides no difference between them.
+
+    Args:
+        blocks: For each batch size the medians of the jobs, s.
+    """
+    table = np.asarray(blocks, float)
+    logs = np.log(table / np.median(table, axis=1, keepdims=True))
+    return table / np.exp(logs.mean(axis=0))
 
 
 def noise_floor(blocks_a: Sequence[Any], blocks_b: Sequence[Any]) -> NoiseFloor:

@@ -1,5 +1,8 @@
 """One row over the timing jobs of a configuration, from a row for each of them.
 
+What is fitted over batch sizes is fitted anew, to what all jobs timed: `batchscope.analysis.
+step_summary`.
+
 A timing job is a process of its own: what differs between processes and between moments is seen
 over jobs, and hardly at all within one.
 """
@@ -17,7 +20,6 @@ from batchscope.analysis import intervals
 # Endings of the columns of a quantity, and of what they say of its spread.
 _QUARTILES = ("_q1", "_q3")
 _ENDS = ("_low", "_high")
-_ERROR = "_error"
 _P = ("step_p", "step_p_holm")
 
 
@@ -27,10 +29,11 @@ def combined(
     """Returns one row per configuration; rows of a single job stay as they are.
 
     Of several jobs a quantity with quartiles has those of the jobs about their median, one with
-    the ends of an interval their mean with its 95 % t-interval over jobs, with its standard error
-    where it has one, and any other the median. Counts add up. A p value is twice the median,
+    the ends of an interval the Hodges-Lehmann estimate with its signed-rank interval over jobs,
+    none below six, and any other the median. Counts add up. A p value is twice the median,
     which holds for tests that depend on each other in whatever way (Rüger 1978, Metrika 25, 171).
-    Of words the most frequent count.
+    Of words the most frequent count. Rates follow from the times: a median of an even number is
+    not that of the inverses.
     """
     if not rows.duplicated(list(keys)).any():
         return rows
@@ -66,11 +69,8 @@ def _number(
         low, middle, high = np.percentile(values, [25, 50, 75])
         return {name: middle, name + _QUARTILES[0]: low, name + _QUARTILES[1]: high}
     if all(name + end in group for end in _ENDS):
-        mean, low, high, _ = intervals.t_interval(values)
-        found = {name: mean, name + _ENDS[0]: low, name + _ENDS[1]: high}
-        if name + _ERROR in group:
-            found[name + _ERROR] = float(values.std(ddof=1) / np.sqrt(len(values)))
-        return found
+        names = (name + end for end in ("", *_ENDS))
+        return dict(zip(names, intervals.hodges_lehmann(values), strict=True))
     if name in _P:
         return {name: min(1.0, 2 * float(np.median(values)))}
     whole = pandas.api.types.is_integer_dtype(group[name].dtype)

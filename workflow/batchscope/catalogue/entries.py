@@ -74,11 +74,16 @@ class Table:
             results, study and name of the experiment, and with the tables of `reads` by name.
         columns: Its columns beside those that say what a row is of.
         reads: Tables that it is made from, which stand before it.
+        over_jobs: Of a timing that has one by job: function of the rows over all jobs, called with
+            the table by job and with those of `beside`, by name.
+        beside: Other tables of the timing whose rows by job that function reads.
     """
 
     rows: str
     columns: dict[str, Column] = field(default_factory=dict)
     reads: tuple[str, ...] = ()
+    over_jobs: str = "timing_tables.over_jobs"
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ def _of_timings() -> Iterator[tuple[str, Table]]:
             reads = tuple(map(by_job, table.reads))
             yield by_job(name), replace(table, columns=found, reads=reads)
             # What follows from another table follows from it over all jobs too.
-            over = {} if reads else {"rows": "timing_tables.over_jobs", "reads": (by_job(name),)}
-            yield name, replace(table, **over)
+            over = {"rows": table.over_jobs, "reads": tuple(map(by_job, (name, *table.beside)))}
+            yield name, table if reads else replace(table, **over)
 
 
 OF_TIMINGS = dict(_of_timings())

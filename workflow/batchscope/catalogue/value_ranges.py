@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-_SIGNED = ("generalisation_gap", "generalisation_gap_accuracy")
+_SIGNED = ("generalisation_gap", "recovered_delay_", "paired_delay_")
 _POSITIVE = ("sharpness_", "weight_distance", "update_norm", "path_length", "seconds_per_")
 _POSITIVE_ENDS = ("_loss", "_seconds", "_norm", "epochs_run")
 
@@ -14,10 +15,12 @@ def possible(column: str) -> tuple[float, float]:
 
     What is not known to be bounded has infinite ends: differences, cosines and curvatures.
     """
-    if column in _SIGNED:
+    if column.startswith(_SIGNED):
         return -math.inf, math.inf
     if column.endswith("accuracy"):
         return 0.0, 1.0
+    if column.removesuffix("_q1").removesuffix("_q3").endswith("_percent"):
+        return 0.0, 100.0
     if column.startswith(_POSITIVE) or column.endswith(_POSITIVE_ENDS):
         return 0.0, math.inf
     return -math.inf, math.inf
@@ -25,8 +28,11 @@ def possible(column: str) -> tuple[float, float]:
 
 def cut(column: str, low: float, high: float) -> tuple[float, float]:
     """Returns the part of an interval in which the column can lie; NaN stays what it is."""
+    low, high = clipped(column, (low, high))
+    return low, high
+
+
+def clipped(column: str, values: Iterable[float]) -> list[float]:
+    """Returns values, each moved to the nearest that the column can have; NaN stays what it is."""
     least, largest = possible(column)
-    return (
-        low if math.isnan(low) else max(low, least),
-        high if math.isnan(high) else min(high, largest),
-    )
+    return [each if math.isnan(each) else min(max(each, least), largest) for each in values]

@@ -95,7 +95,7 @@ def _binomial_note(frame: pandas.DataFrame) -> str:
     factors = [*run_series.varying(frame), "batch_size", "at_epoch"]
     means = rows.groupby(factors, dropna=False)[[_SHOWN, _ITEMS]].mean()
     halves = intervals.binomial_half_width(means[_SHOWN], means[_ITEMS])
-    low, high = (f"{100 * half:.2g}" for half in (halves.min(), halves.max()))
+    low, high = (wording.number(100 * half, 2) for half in (halves.min(), halves.max()))
     error = f"±{low}" if low == high else f"±{low} to ±{high}"
     counted = f"{items[0]:,} test examples" if len(items) == 1 else "its test examples"
     return f"95 % binomial error of an accuracy counted on {counted}: {error} points."

@@ -128,9 +128,9 @@ def exponent_words(fit: Exponent) -> str:
     parts, told = [], wording.estimate(value, low, high)
     if told.low:
         bounds = f"95 % interval {told.low} to {told.high}"
-        parts.append(f"{bounds} with the ±{fit.resolution:.2f} of the grid's steps")
+        parts.append(f"{bounds} with the ±{wording.fixed(fit.resolution, 2)} of the grid's steps")
     else:
-        parts.append(f"the grid's steps alone leave ±{fit.resolution:.2f}")
+        parts.append(f"the grid's steps alone leave ±{wording.fixed(fit.resolution, 2)}")
     parts.append(wording.count(n, "seed"))
     if fit.on_edge:
         parts.append(f"{fit.on_edge} of {fit.points} best rates on an edge of the grid")

@@ -179,7 +179,8 @@ def _misfit(scaling: Scaling) -> Iterator[str]:
     ratios = fastest_batch_size.misfit(scaling.batch_sizes, scaling.measured[_SECONDS], constants)
     found = [each for each in zip(scaling.batch_sizes, ratios, strict=True) if each[1].n > 1]
     apart = [
-        f"batch size {size} took {100 * abs(mean - 1):.0f} % {'longer' if mean > 1 else 'less'}"
+        f"batch size {size} took {wording.percent(abs(mean - 1), 0)} "
+        f"{'longer' if mean > 1 else 'less'}"
         for size, (mean, low, high, _) in found
         if abs(mean - 1) >= _CLOSE and (low > 1 or high < 1)
     ]

@@ -69,7 +69,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
     Below them stand the numbers of a document, where the study has some.
     """
-    busy, speed = tables.utilisation, tables.throughput
+    busy, speed = timings.at_most_all(tables.utilisation), tables.throughput
     keys = ["machine", "sweep", "batch_size"]
     first = [*timing_columns.FIRST, "batch_size"]
     parts = [part[[*first, "status"]] for part in (busy, speed) if len(part)]
@@ -382,7 +382,7 @@ def _utilisation(place: _Place) -> str:
 
 def _extremes(rows: pandas.DataFrame) -> str:
     low, high = (rows.loc[rows[UTILISATION].agg(pick)] for pick in ("idxmin", "idxmax"))
-    ends = [f"{row[UTILISATION]:.1f} %" for row in (low, high)]
+    ends = [f"{wording.fixed(row[UTILISATION], 1)} %" for row in (low, high)]
     if len(rows) > 1 and ends[0] == ends[1]:
         return f"{ends[0]} in all {len(rows)} series"
     told = [_utilised(row) for row in (low, high)]

@@ -55,7 +55,7 @@ def select(tables: Tables) -> pandas.DataFrame:
 
     The speed is that without the profiler, and so is how busy CPU and GPU were meanwhile.
     """
-    rows = timings.timed_here(tables.profiles)
+    rows = timings.at_most_all(timings.timed_here(tables.profiles))
     varying = timings.factor_columns(rows)
     columns = [*varying, *(name for name in _ALWAYS if name not in varying)]
     columns += ["batch_size", "status", *PARTS, "steps", *_BESIDE]
@@ -216,7 +216,8 @@ def _write_beside(axes: Axes, column: int, place: float, text: str) -> None:
 def _beside_note(frame: pandas.DataFrame) -> str:
     busy = [name for name in ("CPU", "GPU") if frame[_SAMPLED[name]].notna().any()]
     told = f" and {wording.listed(busy)} utilisation" if busy else ""
-    cores = "; of the CPU 100 % are the cores that the process was given" if busy else ""
+    cores = "; of the CPU 100 % are the cores that the process was given, and the most that is told"
+    cores = cores if busy else ""
     return f"Steps per second{told}: without the profiler{cores}."
 
 

@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
+from batchscope.catalogue import value_ranges
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
@@ -89,8 +90,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
         timings.machine_note(frame),
         "Left: points are medians of timed blocks, bars quartiles of these blocks (of the jobs "
         "where these were repeated), lines the fit a + b × batch size. Right: bars are 95 % "
-        "intervals (Student's t over batch sizes and over rounds).",
+        "intervals (Student's t over batch sizes, and over rounds or jobs).",
         _SYMLOG if "symlog" in (fixed.get_xscale(), per_image.get_xscale()) else "",
+        _cut_note(groups),
         _residual_note(groups),
         _STROKES if found_delays else "",
         timings.noise_note(groups),
@@ -130,16 +132,23 @@ def _estimate(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
     return step_cost.Estimate(*(timings.one_number(rows, f"{name}{end}") for end in _ENDS))
 
 
+def _cost(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
+    """Returns a cost as it can be: no step takes less than no time; the line keeps what fits."""
+    return step_cost.Estimate(*value_ranges.clipped(name, _estimate(rows, name)))
+
+
 def _costs(told: list[run_series.Series]) -> Iterator[str]:
     """Yields a sentence each for both costs and for the batch size at which they are equal."""
     costs = ((_FIXED, "The fixed cost per step"), (_PER_IMAGE, "The cost per example"))
     for column, what in costs:
-        estimates = [_estimate(group.frame, column) for group in told]
+        estimates = [_cost(group.frame, column) for group in told]
         if len(told) == 1:
-            yield f"{what} was {_told(estimates[0])}{_of(told[0].label)}."
+            one = estimates[0]
+            words = _told(one) if one.value > 0 else wording.cost(*one)
+            yield f"{what} was {words}{_of(told[0].label)}."
             continue
         values = [
-            f"{wording.bracketed(*(_MS * end for end in estimate))} ms{_of(group.label)}"
+            f"{wording.cost(*estimate)}{_of(group.label)}"
             for group, estimate in zip(told, estimates, strict=True)
         ]
         level = ", with 95 % intervals" if any("[" in value for value in values) else ""
@@ -158,7 +167,7 @@ def _extremes(told: list[run_series.Series], column: str, what: str) -> str:
     """Returns the lowest and the highest cost among many series."""
     ordered = sorted(told, key=lambda group: timings.one_number(group.frame, column))
     ends = [
-        f"{_ms(timings.one_number(group.frame, column))} ({group.label})"
+        f"{_ms(_cost(group.frame, column).value)} ({group.label})"
         for group in (ordered[0], ordered[-1])
     ]
     what = f"{what} of {len(told)} series" if what else "Cost per example"
@@ -252,7 +261,7 @@ def _draw_costs(
     axes.grid(False, axis="y")
     shown, values = [], []
     for row, group in enumerate(groups):
-        value, low, high = (_MS * timings.one_number(group.frame, f"{column}{e}") for e in _ENDS)
+        value, low, high = (_MS * end for end in _cost(group.frame, column))
         if not math.isfinite(value):
             axes.annotate(
                 "no fit", (0.03, row), xycoords=axes.get_yaxis_transform(), fontsize=8, va="center"
@@ -272,7 +281,7 @@ def _draw_costs(
             **style,
         )
         axes.annotate(
-            wording.number(value),
+            wording.estimate(value, low, high).value,
             (value, row),
             (0, 5),
             textcoords="offset points",
@@ -300,33 +309,34 @@ def _cost_scale(axes: Axes, shown: np.ndarray, values: np.ndarray) -> None:
         margin = (high / low) ** 0.12
         axes.set_xlim(low / margin, high * margin)
         return
-    small = np.abs(values[values != 0])
-    if len(small) > 1 and np.abs(shown).max() >= _WIDE * small.min():
+    small = values[values > 0]
+    if len(small) > 1 and high >= _WIDE * small.min():
         # Linear around zero, up to the least cost: one large cost would squeeze all others there.
         axes.set_xscale("symlog", linthresh=small.min(), linscale=0.6)
-        powers = [sign * 10.0**power for sign in (-1, 1) for power in range(-6, 7)]
+        powers = [10.0**power for power in range(-6, 7)]
         threes = [3 * power for power in powers]
         beyond, more = (
-            [end for end in ends if low <= end <= high and abs(end) >= small.min()]
-            for ends in (powers, threes)
+            [end for end in ends if small.min() <= end <= high] for ends in (powers, threes)
         )
         beyond += more if len(beyond) < 2 else []
         axes.set_xticks(sorted([0.0, *beyond]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: wording.tick(value)))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xlim(1.6 * low if low < 0 else 0, 1.6 * high)
-        if low < 0:
-            axes.axvline(0, color="#666666", linewidth=0.8, zorder=1)
+        axes.set_xlim(0, 1.6 * high)
         return
-    margin = 0.12 * (max(high, 0) - min(low, 0))
-    axes.set_xlim(min(low - margin, 0) if low < 0 else 0, max(high, 0) + margin)
-    if low < 0:
-        axes.axvline(0, color="#666666", linewidth=0.8, zorder=1)
+    axes.set_xlim(0, 1.12 * high if high > 0 else 1)
 
 
 def _mark_expected(axes: Axes, place: float, row: int) -> None:
     """Marks where a fixed cost is expected from the series without the delay."""
     axes.plot([place] * 2, [row, row + 0.3], color=_EXPECTED, linewidth=1.2, zorder=2)
+
+
+def _cut_note(groups: list[run_series.Series]) -> str:
+    """Returns that costs were cut at 0, or an empty string."""
+    fitted = [_estimate(group.frame, name) for group in groups for name in (_FIXED, _PER_IMAGE)]
+    below = any(end < 0 for estimate in fitted for end in estimate)
+    return "Costs are not negative: what was fitted below 0 stands at 0." if below else ""
 
 
 def _residual_note(groups: list[run_series.Series]) -> str:

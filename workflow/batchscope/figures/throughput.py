@@ -155,7 +155,7 @@ def _just_above(timed: pandas.DataFrame) -> Iterator[str]:
     for pairs in _JUST_ABOVE:
         parts = [
             f"t({more}) / t({size}) = {_ratio(rows.loc[size], rows.loc[more], _STEPS)} "
-            f"for {more / size:.2f} times the images"
+            f"for {wording.number(more / size)} times the images"
             for size, more in pairs
             if size in rows.index and more in rows.index
         ]
@@ -217,7 +217,7 @@ def _draw_shares(
             knees = True
             place = float(timings.batch_axis(axes, frame["batch_size"])(knee))
             mark = _mark_knee if few else _ring_knee
-            mark(axes, place, height, colour, index, wording.number(knee))
+            mark(axes, place, height, colour, index, _knee_label(group.frame, knee))
     told = f"{_SHARE_WORDS} of the plateau"
     entries = []
     if drawn:
@@ -325,6 +325,12 @@ def _knee(rows: pandas.DataFrame) -> float | None:
     """Returns the knee: the fit's, or else the smallest size that was timed with it."""
     fitted = timings.one(rows, _FITTED[0])
     return timings.one(rows, "knee_batch_size") if fitted is None else fitted
+
+
+def _knee_label(rows: pandas.DataFrame, knee: float) -> str:
+    """Returns the number on a knee: of a fitted one with the digits that its interval leaves."""
+    fitted = [timings.one_number(rows, name) for name in _FITTED]
+    return wording.estimate(*fitted).value if math.isfinite(fitted[0]) else wording.number(knee)
 
 
 def _knee_words(rows: pandas.DataFrame) -> str:

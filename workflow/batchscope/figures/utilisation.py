@@ -27,7 +27,6 @@ _SECOND: dict[str, Any] = {"linestyle": (0, (5, 2)), "markersize": 3.5}
 _THIRD: dict[str, Any] = {"linestyle": (0, (1, 1.4)), "markersize": 2.5}
 _THIN: dict[str, Any] = {"linestyle": "-", "marker": "", "linewidth": 0.8, "alpha": 0.75}
 _GREY = "#555555"
-_MACHINE = "machine_percent"
 
 
 class Line(NamedTuple):
@@ -67,7 +66,7 @@ PANELS = (
         "CPU utilisation (%)",
         (
             Line("process_percent", "this process", _MAIN),
-            Line(_MACHINE, "whole machine", _THIN),
+            Line("machine_percent", "whole machine", _THIN),
         ),
         share=True,
     ),
@@ -111,7 +110,7 @@ _MEMORY = {
 
 def select(tables: Tables) -> pandas.DataFrame:
     """Returns one row per series and batch size: utilisations, peaks of memory, and energy."""
-    rows = timings.timed_here(tables.utilisation)
+    rows = timings.at_most_all(timings.timed_here(tables.utilisation))
     columns = [line.column for panel in PANELS for line in panel.lines]
     quartiles = [
         f"{column}{end}" for column in columns for end in ("_q1", "_q3") if f"{column}{end}" in rows
@@ -152,7 +151,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         figure,
         timings.machine_note(frame),
         "Utilisation: medians and quartiles of samples within one training. 100 %: the cores that "
-        "the process was given; for the whole machine, all of its cores.",
+        "the process was given; for the whole machine, all of its cores. More is cut there.",
         timings.disturbed_trainings_note(frame),
         _memory_words(frame),
         timings.memory_note(frame),
@@ -221,8 +220,6 @@ def _draw_line(
         low, high = (scale * rows[f"{line.column}{end}"].to_numpy(float) for end in ("_q1", "_q3"))
         bars = np.nan_to_num([middle - low, high - middle])
         ends = middle + bars[1]
-    if line.column == _MACHINE:  # its clock ticks: a sample can show more than there is
-        middle = ends = np.minimum(middle, 100.0)
     small = len(rows) > 16
     look = {
         "linewidth": 1.2,

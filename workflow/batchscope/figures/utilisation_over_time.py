@@ -25,7 +25,6 @@ _LETTER, _LINE = 5.3, 9.5  # width of a letter and height of a line of labels, p
 _CPU = {"color": canvas.COLOURS[0], "linewidth": 1.0}
 _GPU = {"color": canvas.COLOURS[1], "linewidth": 1.0, "linestyle": (0, (4, 1.2))}
 _MACHINE = {"color": "#777777", "linewidth": 0.7}
-_MOST_PERCENT = 105.0
 _SHADES = ("#E3E3E3", "#F3F3F3")
 _CPU_COLUMNS, _GPU_COLUMNS = ("process_percent", "memory_mb"), ("gpu_percent", "gpu_memory_mb")
 
@@ -128,7 +127,7 @@ def _means(column: str) -> Any:
         for chosen, when in ((known & training, "training"), (known & resting, "resting")):
             if chosen.any():
                 mean = np.average(values[chosen], weights=weights[chosen])
-                parts.append(f"{mean:.1f} % while {when}")
+                parts.append(f"{wording.fixed(mean, 1)} % while {when}")
         return wording.listed(parts) if parts and (known & training).any() else ""
 
     return tell
@@ -151,8 +150,7 @@ def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
             colour = _SHADES[index % len(_SHADES)]
             axes.axvspan(phase.start, phase.stop, color=colour, linewidth=0, zorder=0)
         axes.set_xlim(seconds.min(), max(seconds.max(), seconds.min() + 1e-3))
-    # A sample of a few milliseconds can show more than there is: the machine's clock ticks.
-    busy = rows.assign(machine_percent=rows["machine_percent"].clip(upper=100.0))
+    busy = timings.at_most_all(rows)
     heights = [
         _draw_samples(upper, busy, column, style)
         for column, style in (
@@ -163,7 +161,6 @@ def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:
     ]
     upper.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
     top = max((part.max() for part in heights if len(part)), default=0.0)
-    top = min(top, _MOST_PERCENT)
     upper.set_ylim(0, 1.05 * top if top > 0 else 1.0)
     memory = [
         _draw_samples(lower, rows, column, style)

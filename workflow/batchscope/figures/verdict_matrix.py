@@ -298,12 +298,13 @@ def _power(value: float) -> int:
 
 def _ratio(value: float) -> str:
     ratio = 1 + value
-    return "\N{MULTIPLICATION SIGN}" + (f"{ratio:.2f}" if ratio < 10 else wording.number(ratio))
+    told = wording.fixed(ratio, 2) if ratio < 10 else wording.number(ratio)
+    return f"\N{MULTIPLICATION SIGN}{told}"
 
 
 def _signed(value: float, scale: int, decimals: int) -> str:
     rounded = round(scale * value, decimals)
-    return f"{rounded:+.{decimals}f}".replace("-", "\N{MINUS SIGN}") if rounded else "0"
+    return f"{'+' * (rounded > 0)}{wording.fixed(rounded, decimals)}" if rounded else "0"
 
 
 def _say_trend(axes: Axes, row: pandas.Series, at: float) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from batchscope import disk, wording
 from batchscope.analysis import claim_words, ledger
+from batchscope.catalogue import value_ranges
 from batchscope.report.text import format_interval, format_p, parsed
 
 Row = dict[str, str]
@@ -42,6 +43,8 @@ def counts(rows: Iterable[Row]) -> str:
 def _shown(row: Row, link: Link) -> dict[str, Any]:
     unit = claim_words.told_in(row["type"], row["unit"])
     found = [parsed(row[name]) for name in ("effect", "effect_low", "effect_high")]
+    if row["type"] == "value" and None not in found:  # all others are differences or ratios
+        found[1:] = value_ranges.cut(row["column"], *found[1:])
     numbers = [None if number is None else unit.times * number for number in found]
     against = row["verdict"] == ledger.NOT_HELD
     p = row["p_against_holm" if against else "p_holm"]

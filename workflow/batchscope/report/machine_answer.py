@@ -10,6 +10,7 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost, step_stairs
+from batchscope.catalogue import value_ranges
 from batchscope.host import absence
 from batchscope.report.text import format_interval
 
@@ -140,12 +141,9 @@ def _per_image(row: Row) -> str:
 
 def _estimate(row: Row, name: str) -> str:
     """Returns a time in ms with its interval."""
-    values = [row.get(f"{name}{end}", math.nan) for end in ("", "_low", "_high")]
-    shown = format_interval(*(1000 * float(value) for value in values))
-    if shown is None:
-        return ""
-    interval = f" [{shown.low}, {shown.high}]" if shown.low else ""
-    return f"{shown.value} ms{interval}"
+    values = (float(row.get(f"{name}{end}", math.nan)) for end in ("", "_low", "_high"))
+    value, low, high = value_ranges.clipped(name, values)
+    return "" if math.isnan(value) else wording.cost(value, low, high)
 
 
 def _half(row: Row) -> str:

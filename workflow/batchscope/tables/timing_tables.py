@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from batchscope.analysis import memory_line, step_cost, step_stairs, timing_repeats
+from batchscope.analysis import (
+    memory_line,
+    step_cost,
+    step_stairs,
+    step_summary,
+    timing_repeats,
+)
 from batchscope.catalogue import run_factors, run_names, sweep_names
 from batchscope.catalogue.tables import REPEAT
 from batchscope.catalogue.timing_columns import COLUMNS, DISTURBED_CORES, FIRST, QUARTILES
@@ -112,7 +118,20 @@ def over_jobs(
     keys = [name for name in (*FIRST, "batch_size", "at_epoch") if name in rows]
     # A summary of all batch sizes has none.
     found = timing_repeats.combined(rows.drop(columns=REPEAT), keys, COUNTED)
+    if "iterations_per_second" in found:
+        found = found.assign(**_rates(found))
     return _typed(found.reindex(columns=[column for column in rows if column != REPEAT]))
+
+
+def _rates(rows: pandas.DataFrame) -> Row:
+    """Returns the rates that follow from the times of steps; quartiles change places."""
+    rates: Row = {}
+    for quartile, inverse in zip(QUARTILES, ("", "_q3", "_q1"), strict=True):
+        seconds = rows[f"seconds_per_step{inverse}"]
+        rates[f"iterations_per_second{quartile}"] = 1 / seconds
+        rates[f"images_per_second{quartile}"] = rows["batch_size"].astype(float) / seconds
+    length = rows["tokens_per_update"].astype(float) / rows["batch_size"].astype(float)
+    return rates | {"tokens_per_second": length * rates["images_per_second"]}
 
 
 def throughput(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
@@ -198,11 +217,32 @@ def summaries(results: Path | str, study: Study, experiment: str) -> pandas.Data
     return _frame(COLUMNS["sweeps_by_job.csv"], rows)
 
 
+def summaries_over_jobs(
+    results: Path | str,
+    study: Study,
+    experiment: str,
+    sweeps_by_job: pandas.DataFrame,
+    throughput_by_job: pandas.DataFrame,
+) -> pandas.DataFrame:
+    """Returns one row per configuration; what is fitted is fitted to all of its jobs at once."""
+    found = over_jobs(results, study, experiment, sweeps_by_job=sweeps_by_job)
+    medians = dict(list(throughput_by_job.groupby(["machine", "sweep"])))
+    rows = found.to_dict("records")
+    for row in rows:
+        if (which := (row["machine"], row["sweep"])) in medians:
+            row.update(step_summary.over_jobs(row, medians[which]))
+    return _typed(pandas.DataFrame(rows, columns=found.columns))
+
+
 def limits(results: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
     """Returns the rows of `summaries` of the experiments beside one: what bounds a batch's size."""
     beside = study.experiments[experiment].trainings.beside
     found = [
-        over_jobs(results, study, name, sweeps_by_job=summaries(results, study, name))
+        summaries_over_jobs(
+            *(results, study, name),
+            sweeps_by_job=summaries(results, study, name),
+            throughput_by_job=throughput(results, study, name),
+        )
         for name in beside
     ]
     return pandas.concat(found, ignore_index=True) if found else _frame(COLUMNS["sweeps.csv"], [])
@@ -230,29 +270,8 @@ def _step_time(timing: Timing, peaks: Peaks) -> Row:
     }
     if len(timed) < 2:
         return row
-    sizes, blocks = _seconds_per_step(timed)
-    fit = step_cost.fixed_cost(sizes, blocks)
-    for name, estimate in (("fixed_seconds", fit.fixed), ("seconds_per_image", fit.per_image)):
-        row[name], row[f"{name}_low"], row[f"{name}_high"] = estimate
-    row["fixed_seconds_error"] = fit.fixed_error
+    row.update(step_summary.of(row | timing.sweep.factors, *_seconds_per_step(timed)))
     row.update(_recovered_delay(timed))
-    row["half_batch"], row["line_residual"] = fit.half_batch.value, fit.residual
-    noise = step_cost.noise_floor(*step_cost.halves(blocks)).factor
-    row["noise_floor"] = noise
-    if step_cost.too_noisy(noise):
-        row["half_batch"] = row["ceiling_images_per_second"] = None
-    speeds = (size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
-    row["highest_images_per_second"] = max(speeds)
-    knee = step_cost.knee(sizes, blocks, noise=noise)
-    row["plateau_images_per_second"] = knee.plateau
-    row["knee_fitted"], row["knee_fitted_low"], row["knee_fitted_high"] = knee.fitted
-    row["knee_batch_size"], row["still_rising"] = knee.batch_size, knee.still_rising
-    factors = timing.sweep.factors
-    on_gpus = factors["device"] == "gpu" and factors["replicas"] > 1
-    if row["ceiling_images_per_second"] and not on_gpus:  # the peak is of one GPU
-        row["share_of_ceiling"] = (
-            row["highest_images_per_second"] / row["ceiling_images_per_second"]
-        )
     return row
 
 
@@ -335,13 +354,13 @@ def _ceiling(timing: Timing, peaks: Peaks) -> Row:
     left_out = ", ".join(counted.get("not_counted", ()))  # older records count all, or nothing
     flops = None if left_out else counted.get("training_products")  # of one gradient
     flops = flops and flops * run_factors.gradients_per_update(timing.sweep.factors)
-    return {
+    row = {
         "matmul_flops_per_second": peak,
         "matmul_flops_per_second_lowest": min(measured, default=None),
         "flops_per_image": flops,
         "flops_not_counted": left_out or None,
-        "ceiling_images_per_second": peak / flops if peak and flops else None,
     }
+    return row | {"ceiling_images_per_second": step_summary.ceiling(row)}
 
 
 def _largest(record: dict[str, Any]) -> Row:

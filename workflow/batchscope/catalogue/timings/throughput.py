@@ -86,7 +86,9 @@ ENTRY = Timing(
         ),
         "sweeps": Table(
             "timing_tables.summaries",
-            {
+            over_jobs="timing_tables.summaries_over_jobs",
+            beside=("throughput",),
+            columns={
                 "status": shared_columns.STATUS,
                 "used_threads": Column(
                     "Threads that the framework used: what `all` (0) stood for."
@@ -107,7 +109,7 @@ ENTRY = Timing(
                 "seconds_per_image_high": Column("Upper end of its 95 % interval."),
                 "fixed_seconds_error": Column(
                     "Standard error of the fixed cost: that over sizes joined with that over "
-                    "rounds."
+                    "rounds or jobs."
                 ),
                 "fixed_seconds_without_delay": Column(
                     "Fixed cost of a step that was timed in the same turns without the delay, s; "
@@ -135,8 +137,9 @@ ENTRY = Timing(
                 "half_batch": Column("Batch size a / b, at which half of a step is fixed cost."),
                 "line_residual": Column("Relative root-mean-square residual of the fit."),
                 "noise_floor": Column(
-                    "Factor by which a batch size differs from itself; above 1.2, half_batch, "
-                    "plateau, knee, still_rising and ceiling are empty: too noisy to tell."
+                    "Factor by which a batch size differs from itself, over several jobs beside "
+                    "what all sizes of a job have in common; above 1.2, half_batch, plateau, knee, "
+                    "still_rising and ceiling are empty: too noisy to tell."
                 ),
                 "highest_images_per_second": Column("Highest median throughput."),
                 "plateau_images_per_second": Column(
@@ -231,8 +234,9 @@ ENTRY = Timing(
                 "above, it stands at the upper edge with its value, and where more than it was "
                 "reached there is none. Of more series the knee is a ring, and ceilings that "
                 "agree are one line. The noise floor is the 95 % quantile, over batch sizes, of "
-                "the ratio between two halves of the same blocks; above 20 % plateau, knee and "
-                "ceiling are too noisy to tell. A dense range of batch sizes has a linear axis, "
+                "the ratio between two halves of the same blocks, or of several jobs, apart from "
+                "what makes all batch sizes of a job slow; above 20 % plateau, knee and ceiling "
+                "are too noisy to tell. A dense range of batch sizes has a linear axis, "
                 "on which a fall after every multiple of the same number shows."
             ),
             measures=("throughput",),
@@ -250,8 +254,10 @@ ENTRY = Timing(
                 "joined with that over rounds of turns), which say how well a line fits these "
                 "sizes and not how another machine would do. Series are jobs of their own, one "
                 "after the other: how the machine drifts within a job is in the intervals, how "
-                "it does between two jobs is in none. A fixed cost below zero is shown as it "
-                "was fitted: the line then is no model of small batch sizes."
+                "it does between two jobs only where each was repeated. There points are medians "
+                "of the jobs, the line fits these, and jobs take the place of rounds. No cost is "
+                "negative: intervals are cut at 0, and a cost that was fitted below it stands "
+                "there; the line then is no model of small batch sizes."
             ),
             measures=("throughput",),
         ),

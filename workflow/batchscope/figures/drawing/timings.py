@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLoca
 
 from batchscope import wording
 from batchscope.analysis import run_series, step_cost
-from batchscope.catalogue import sweep_names
+from batchscope.catalogue import sweep_names, value_ranges
 from batchscope.figures.drawing import canvas
 from batchscope.host import absence
 
@@ -68,6 +68,16 @@ def timed_here(rows: pandas.DataFrame) -> pandas.DataFrame:
     The report lists these, with what installs them; there is nothing to draw.
     """
     return rows[~rows["status"].isin(absence.WORDS)] if "status" in rows else rows
+
+
+def at_most_all(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns rows in which no utilisation is above 100 %.
+
+    Samples of a few milliseconds can show more than there is, since clocks tick, and so can a
+    process that runs other threads beside those that it was given.
+    """
+    shares = rows.filter(like="_percent")
+    return rows.assign(**{name: shares[name].clip(*value_ranges.possible(name)) for name in shares})
 
 
 def with_sweeps(
@@ -137,7 +147,8 @@ def draw_medians(
 ) -> Any:
     """Draws medians with their quartiles, where there are some; returns a handle for a legend.
 
-    Sizes that other processes disturbed have an open marker.
+    The axis is widened where a bar would leave it. Sizes that other processes disturbed have an
+    open marker.
 
     Args:
         at: Turns batch sizes into positions.
@@ -163,9 +174,18 @@ def draw_medians(
         zorder=3,
         **{"linewidth": 1.2, **style},
     )
+    _hold(axes, np.concatenate([low, high]))
     if flag:
         mark_disturbed(axes, at, rows, middle, style, flag)
     return handle
+
+
+def _hold(axes: Axes, ends: np.ndarray) -> None:
+    """Widens the vertical axis to the ends of bars, which no panel cuts."""
+    ends = ends[np.isfinite(ends) & ((ends > 0) | (axes.get_yscale() == "linear"))]
+    if len(ends):
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(min(bottom, ends.min()), max(top, ends.max()))
 
 
 def is_disturbed(rows: pandas.DataFrame, flag: str) -> np.ndarray:
