@@ -71,9 +71,9 @@ def test_one_row_per_series_with_its_interval():
     assert colours == [container.lines[0].get_color() for container in drawing.axes[0].containers]
     assert found.startswith(
         "The fixed cost per step was lowest at 1.00 [0.90, 1.10] ms (loop in the graph) and "
-        "The fixed cost per step was lowest at 1.00 [0.90, 1.10] ms (loop in the graph) and "
         "highest at 6.00 [5.40, 6.60] ms (eager), with 95 % intervals. The cost per example was "
         "lowest at "
+    )
     assert found.count(", with 95 % intervals.") == 2
     assert re.search(  # 13.8 over 18.8 ms
         r"At batch size 64 a step takes 1\.3\d* times \(eager; .* by quartiles\), .* as long as "
