@@ -1,6 +1,7 @@
 """The figure of the time per step, from tables made up by hand."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -69,12 +70,16 @@ def test_one_row_per_series_with_its_interval():
     colours = [container.lines[0].get_color() for container in fixed.containers]
     assert colours == [container.lines[0].get_color() for container in drawing.axes[0].containers]
     assert found.startswith(
-        "The fixed cost per step was 1.00 [0.90, 1.10] ms (loop in the graph), 6.00 [5.40, 6.60] "
-        "ms (eager), "
+        "The fixed cost per step was lowest at 1.00 [0.90, 1.10] ms (loop in the graph) and "
+        "highest at 6.00 [5.40, 6.60] ms (eager), with 95 % intervals. The cost per example was "
+        "lowest at "
     )
-    assert "The cost per example was 0.200 [0.180, 0.220] ms (loop in the graph), " in found
     assert found.count(", with 95 % intervals.") == 2
-    assert "Half of a step is fixed cost at batch size 5 (loop in the graph), " in found
+    assert re.search(  # 13.8 over 18.8 ms
+        r"At batch size 64 a step takes 1\.3\d* times \(eager; .* by quartiles\), .* as long as "
+        r"with loop in the graph\. At batch size 1 a step",
+        found,
+    )
 
 
 def test_costs_that_span_much_are_logarithmic():
@@ -132,7 +137,7 @@ def test_a_fit_without_an_interval_and_no_fit_at_all():
     value, row, low, high = costs(drawing.axes[1])[0]
     assert (value, row) == pytest.approx((2, 0)) and low == high == pytest.approx(2)
     assert "no fit" in texts(drawing)
-    assert found == (
+    assert found.startswith(
         "The fixed cost per step was 2 ms (loop in the graph). The cost per example was 0.5 ms "
         "(loop in the graph). Half of a step is fixed cost at batch size 4 (loop in the graph)."
     )
@@ -147,11 +152,12 @@ def test_many_series_are_told_by_their_ends():
     ]
     drawing, _, found = drawn("step_time", *made)
     assert len(costs(drawing.axes[1])) == 10
-    assert found == (
-        "Fixed cost per step of 10 series: from 0.1 ms (loop in the graph, gpu_box) to 6 ms "
-        "(eager, laptop). Cost per example: from 0.01 ms (loop in the graph, gpu_box) to 0.5 ms "
-        "(Keras fit, laptop)."
+    assert re.search(
+        r"^The fixed cost per step was lowest at 0\.1.* ms \(loop in the graph, gpu_box\) and "
+        r"highest at 6.* ms \(eager, laptop\)",
+        found,
     )
+    assert " times (" in found and ") to 1" in found  # of many, the least and the most
 
 
 def delayed(delay, recovered, half=0.0, **other):

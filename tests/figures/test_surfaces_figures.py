@@ -395,9 +395,29 @@ def test_a_sentence_holds_the_means_at_both_ends():
 def test_a_sentence_about_several_series_names_each():
     frame = runs(sizes=(32, 64), cases=[{"epochs": epochs} for epochs in range(1, 7)])
     told = words.sentence(frame, "test_loss", "Mean test loss")
-    assert told.startswith("Mean test loss by series. Epochs 1: ")
-    assert told.count("at batch size 32") == 4
-    assert told.endswith("; 2 further series in the figure.")
+    lead, rest = told.split(" By series: ")
+    assert lead.startswith("Mean test loss was ") and lead.endswith(" 6 series at batch size 64.")
+    assert rest.startswith("epochs 1: ") and rest.count("at batch size 32") == 4
+    assert rest.endswith("; 2 further series in the figure.")
+
+
+def test_series_are_told_by_their_contrast_over_paired_seeds():
+    frame = pandas.DataFrame(
+        {
+            "optimizer": ["sgd"] * 4 + ["adam"] * 4,
+            "batch_size": [8, 8, 16, 16] * 2,
+            "seed": [0, 1] * 4,
+            "status": "finished",
+            "time": [1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 6.0, 6.0],
+            "accuracy": [0.5, 0.6, 0.5, 0.6, 0.5, 0.6, 0.7, 0.9],
+        }
+    )
+    assert words.sentence(frame, "time", "Mean time", wording.Unit(" s")).startswith(
+        "Mean time was between 2 s (SGD) and 6 s (Adam) at batch size 16, a factor of 3; at 8 a "
+        "factor of 2."
+    )
+    told = words.sentence(frame, "accuracy", "Mean accuracy", wording.PERCENT)
+    assert "at batch size 16, a difference of 25 points (95 % interval" in told
 
 
 def test_a_ratio_is_paired_by_seed():

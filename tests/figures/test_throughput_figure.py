@@ -142,8 +142,9 @@ def test_nothing_is_drawn_of_noise(plateau):
     assert "Where throughput levels off is too noisy to tell, so no line at 90 %." in note(drawing)
     assert "No plateau within" not in note(drawing)
     assert found == (
-        "Where throughput levels off is too noisy to tell. No steps seen: a straight line, 0.50% "
-        "residual. A batch size differs from itself by up to 710.0 % (noise floor)."
+        "Throughput is highest at batch size 64, 1880 examples/s; where it levels off is too noisy "
+        "to tell. No steps seen: a straight line, 0.50% residual. A "
+        "batch size differs from itself by up to 710.0 % (noise floor)."
     )
     drawing, _, _ = drawn("throughput", sweep(**NOISY), sweep(loop="eager", **LIMITS))
     assert "so no line at 90 % (loop in the graph)." in note(drawing)
@@ -241,8 +242,8 @@ def test_more_series_have_a_ring_on_each_knee_and_one_ceiling():
     assert {"eager", "Keras fit, 32 steps per execution"} <= texts(drawing)
     assert {"90 % of the plateau (ring: knee)", "ceiling"} <= texts(drawing)
     assert found == (  # 64 images in 37 and in 33 ms
-        "Highest throughput of 5 series: from 1730 examples/s (eager) to 1940 examples/s (loop in "
-        "the graph). Noise floor: a batch size differs from itself by up to 3.4 %."
+        "The highest throughput was least at 1730 examples/s (eager) and most at 1940 examples/s "
+        "(loop in the graph). Noise floor: a batch size differs from itself by up to 3.4 %."
     )
     drawing, _, found = drawn("throughput", *many()[:3])
     assert levels(drawing.axes[1]) == pytest.approx([*[1710] * 3, 2500])

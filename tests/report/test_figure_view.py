@@ -35,24 +35,15 @@ def test_figures_that_differ_in_their_axis_stand_together():
     assert [[each["n"] for each in block] for block in found] == [[1, 3], [2]]
 
 
-def test_the_finding_of_many_series_is_its_first_and_last():
-    text = "Mean loss by series. A: 1; B: 2; C: 3. More. Even more."
-    assert experiment_answer.first(text)[0] == "Mean loss by series. A: 1; …; C: 3."
-    assert experiment_answer.first(text)[1] == text  # all of it is said below
-    cut = "Mean loss by series. A: 1; B: 2; C: 3; 3 further series in the figure."
-    assert experiment_answer.first(cut)[0] == experiment_answer.first(text)[0]
-    assert experiment_answer.first("Mean loss by series. A: 1; B: 2. More.") == (
-        "Mean loss by series. A: 1; B: 2.",
-        "More.",
-    )
-    assert experiment_answer.first("One. Two.") == ("One.", "Two.")
+def test_the_first_sentence_of_a_finding_stands_alone():
+    assert experiment_answer.first("One. Two. Three.") == ("One.", "Two. Three.")
     assert experiment_answer.first("") == ("", "")
 
 
 def test_an_answer_is_about_what_the_figures_show():
     accuracy = synthetic.answer("not resolved", (0.5, 0.4, 0.6), "Test accuracy")
     loss = synthetic.answer("rises", (0.5, 0.4, 0.6), "Loss", direction="rises")
-    timed = content.Figure("Time", "", found="An epoch takes 2 s. More.", columns=("seconds",))
+    timed = content.Figure("Time", "", found="An epoch takes 2 s.", columns=("seconds",))
     shown = content.Figure("Loss", "", columns=(loss.outcome.column,))
     assert experiment_answer.asked([accuracy, loss], [shown]) == [
         each for each in (accuracy, loss) if each.outcome.column == loss.outcome.column
@@ -106,14 +97,14 @@ def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
 
 def test_too_few_seeds_are_told_with_what_was_measured():
     few = synthetic.answer("not enough seeds (2 of 6)")
-    shown = content.Figure("A", "", found="It was 1 at 8. More.", columns=(few.outcome.column,))
+    shown = content.Figure("A", "", found="It was 1 at 8.", columns=(few.outcome.column,))
     told = experiment_answer.sentences([few], [shown])
     assert told == [("", "It was 1 at 8. No verdict: not enough seeds (2 of 6).")]
 
 
 def test_what_is_not_resolved_is_told_with_its_values():
     found = [synthetic.answer("not resolved")]
-    shown = content.Figure("A", "", found="It was 1 at 8. More.", columns=("test_accuracy",))
+    shown = content.Figure("A", "", found="It was 1 at 8.", columns=("test_accuracy",))
     told = experiment_answer.sentences(found, [shown])
     assert told == [("", "It was 1 at 8. The tests do not resolve a trend.")]
 
@@ -153,6 +144,8 @@ def stated(verdict, sentence):
         "sentence": sentence,
         "estimate": wording.Estimate(**interval),
         "effect_is": "ratio",
+        "unit_told": "",
+        "figure": "",
         "decides": "",
         "missing": "",
     }
@@ -166,12 +159,12 @@ def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():
         stated("held", "One more."),
     ]
     decided = experiment_answer.decided(rows)
-    assert decided == [
-        ("Held", "Small is better (1.2 [1.1, 1.3] ratio)."),
-        ("Not held", "Large is faster (1.2 [1.1, 1.3] ratio)."),
-    ]
+    assert decided == rows[1:3]
+    small = ("Held", "Small is better (ratio 1.2 [1.1, 1.3]).")
+    large = ("Not held", "Large is faster (ratio 1.2 [1.1, 1.3]).")
+    assert experiment_answer.sentences([], [], ["A."], [], decided) == [small, large, ("", "A.")]
     spoken, more = ["A.", "B.", "C."], ["X.", "Y.", "Z."]
     told = experiment_answer.sentences([], [], spoken, [], decided)
-    assert told == [*decided, ("", "A."), ("", "B.")]
+    assert told == [small, ("", "A."), ("", "B.")]  # no more than three
     told = experiment_answer.sentences([], [], spoken, more, decided)
-    assert told == [*decided, *(("", text) for text in more)]
+    assert told == [small, *(("", text) for text in more)]

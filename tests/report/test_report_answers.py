@@ -136,11 +136,11 @@ def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
             "trend",
             "share",
             "-0.0132",
-            "\N{MINUS SIGN}1.32 [\N{MINUS SIGN}1.44, \N{MINUS SIGN}1.20] of it (points)",
+            "of it \N{MINUS SIGN}1.32 [\N{MINUS SIGN}1.44, \N{MINUS SIGN}1.20] points",
         ),
-        ("value", "share", "0.9346", "93.46 [93.34, 93.58] of it (%)"),
-        ("comparison", "%", "1.73", "1.7300 [1.7288, 1.7312] of it (points)"),
-        ("value", "s", "1.73", "1.7300 [1.7288, 1.7312] of it (s)"),
+        ("value", "share", "0.9346", "of it 93.46 [93.34, 93.58] %"),
+        ("comparison", "%", "1.73", "of it 1.7300 [1.7288, 1.7312] points"),
+        ("value", "s", "1.73", "of it 1.7300 [1.7288, 1.7312] s"),
     ],
 )
 def test_the_ledger_tells_shares_in_per_cent_and_their_differences_in_points(

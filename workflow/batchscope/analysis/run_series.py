@@ -216,8 +216,10 @@ def _words(factor: str, value: Any) -> str:
         return value_words(factor, value)
     if factor == "loop":
         return LOOP_WORDS[value]
-    if (factor, value) == ("input_pipeline", "jpeg"):
-        return "JPEG files (resized beforehand, in the page cache)"
+    if (factor, value) in _PHRASES:
+        return _PHRASES[factor, value]
+    if factor == "inner_steps":
+        return wording.count(value, "inner step")
     if factor == "micro_batch_size":
         return f"pieces of {value}" if value else "whole batches"
     if factor == "method":
@@ -260,6 +262,15 @@ _NAMES = {
     ("beta_scaling", "square_root"): "square-root",
     ("device", "cpu"): "CPU",
     ("device", "gpu"): "GPU",
+}
+_PHRASES = {
+    ("augmentation", "crop"): "augmentation by crops",
+    ("augmentation", "random"): "random augmentation",
+    ("input_pipeline", "plain"): "arrays in memory",
+    ("input_pipeline", "map"): "parallel maps",
+    ("input_pipeline", "prefetch"): "prefetching",
+    ("input_pipeline", "cache"): "caching",
+    ("input_pipeline", "jpeg"): "JPEG files (resized beforehand, in the page cache)",
 }
 LOOP_WORDS = {
     "graph": "loop in the graph",

@@ -130,6 +130,8 @@ def found(frame: pandas.DataFrame) -> str:
                 few += 1
         margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         what = f"a {_words(outcome)} within {margin} of every other's"
+        if len(parts) > 2:
+            told.append(f"The largest batch size with {what} {_range(chosen)}.")
         if parts:
             more = f" and {len(parts) - _MOST_TOLD} more" if len(parts) > _MOST_TOLD else ""
             told.append(f"Largest batch with {what}: {'; '.join(parts[:_MOST_TOLD])}{more}.")
@@ -143,6 +145,20 @@ def found(frame: pandas.DataFrame) -> str:
     for row in frame[frame["limit"].notna()].to_dict("records"):
         told.append(_limit_sentence(row))
     return " ".join(dict.fromkeys(told))
+
+
+def _range(chosen: pandas.DataFrame) -> str:
+    """Returns the least and the most of the largest batch sizes of series, with these."""
+    reach = [
+        (int(size), _told(series))
+        for series in run_series.series(chosen)
+        if (size := timings.one(series.frame, "largest_batch_size")) is not None
+    ]
+    ends = [function(reach, key=lambda each: each[0]) for function in (min, max)]
+    if ends[0][0] == ends[1][0]:
+        return f"is {ends[0][0]} in all {len(reach)} series"
+    (least, lowest), (most, highest) = ends
+    return f"is least with {lowest}, {least}, and most with {highest}, {most}"
 
 
 def _told(series: run_series.Series) -> str:

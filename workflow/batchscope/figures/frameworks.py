@@ -117,7 +117,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
     for axes, panel in zip(grid[-1] if others else (), PANELS, strict=bool(others)):
         at = timings.batch_axis(axes, sizes)
         drawn = as_published.draw(axes, at, others, looks, panel.column)
-        _scale(axes, panel, drawn, sizes, "not given")
+        if not any(map(len, drawn)):
+            axes.remove()  # of this the document has no numbers
+            continue
+        _scale(axes, panel, drawn, sizes)
         axes.set(title=f"{panel.title}, {as_published.THERE}", ylabel=panel.label)
     entries = _entries(groups, styles, others)
     if others:
@@ -229,18 +232,18 @@ def _draw_panel(
         timings.draw_medians(axes, at, rows, panel.column, style, flag=_FLAGS.get(panel.column))
         upper = rows.get(f"{panel.column}_q3", rows[panel.column])
         ends.append(np.fmax(rows[panel.column], upper).to_numpy(float))
-    _scale(axes, panel, ends, sizes, timings.EMPTY)
+    _scale(axes, panel, ends, sizes)
     devices = own["device"].unique().tolist()
     label = panel.labels.get(devices[0], panel.label) if len(devices) == 1 else panel.label
     axes.set_ylabel(label)
     timings.mark_out_of_memory(axes, at, own)
 
 
-def _scale(axes: Axes, panel: Panel, drawn: list[np.ndarray], sizes: list[int], empty: str) -> None:
+def _scale(axes: Axes, panel: Panel, drawn: list[np.ndarray], sizes: list[int]) -> None:
     """Scales the vertical axis: percentages from zero, others also logarithmic."""
     values = [part for part in drawn if len(part)]
     if not values:
-        canvas.empty(axes, empty)
+        canvas.empty(axes, timings.EMPTY)
     elif panel.column == UTILISATION:
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5, min_n_ticks=3, steps=(1, 2, 2.5, 5, 10)))
         top = max(part.max() for part in values)

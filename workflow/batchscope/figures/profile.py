@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.figures import Tables, utilisation
+from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
 
@@ -37,6 +37,11 @@ PARTS = {
     "compute": Part("compute", "#0072B2", "white"),
     "input": Part("waiting for input", "#E69F00", "black"),
     "host": Part("neither", "#DDDDDD", "black"),
+}
+_GOES_INTO = {
+    "compute": "was computing",
+    "input": "was waiting for input",
+    "host": "was neither",
 }
 _ALWAYS = ("loop", "input_pipeline")  # in a bar's label even where all bars share them
 _BAR, _HEADING, _GAP = 0.78, 0.95, 0.45  # height of a bar, of a heading, and below a group, rows
@@ -93,30 +98,31 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the shares at both ends of the batch sizes, and which bar waits longest for input."""
-    told = utilisation.by_series(frame, "Share of the wall time", "was", _shares)
-    groups = timings.series(frame)
-    waits = [(timings.timed(group.frame, "input"), group.label) for group in groups]
-    waits = [(rows, label) for rows, label in waits if len(rows)]
-    if len(waits) < 2:
-        return told
-    rows, label = max(waits, key=lambda entry: entry[0]["input"].max())
-    longest = rows.loc[rows["input"].idxmax()]
-    return (
-        f"{told} The longest wait for input: {wording.percent(longest['input'])} at batch size "
-        f"{int(longest['batch_size'])} ({label})."
+    """Returns the parts of the wall time at both ends of the batch sizes; of series, the ends."""
+    known = [
+        (group.label, timings.timed(group.frame, "compute")) for group in timings.series(frame)
+    ]
+    known = [(label, rows.set_index("batch_size")) for label, rows in known if len(rows)]
+    if not known:
+        return ""
+    shared = set.intersection(*(set(rows.index) for _, rows in known))
+    ends = dict.fromkeys((min(shared), max(shared))) if shared else ()
+    return " ".join(
+        _shares([(label, rows.loc[size]) for label, rows in known], size) for size in ends
     )
 
 
-def _shares(rows: pandas.DataFrame) -> str:
-    known = timings.timed(rows, "compute")
-    ends = known.iloc[[0, -1]] if len(known) > 1 else known
-    told = [
-        f"compute {wording.percent(row['compute'])}, waiting for input "
-        f"{wording.percent(row['input'])} at {int(row['batch_size'])}"
-        for _, row in ends.iterrows()
-    ]
-    return wording.listed(told).replace(" at ", " at batch size ", 1)
+def _shares(known: list[tuple[str, pandas.Series]], size: int) -> str:
+    """Returns what a step's time goes into at a batch size: the lowest and the highest share."""
+    told = []
+    for column, words in _GOES_INTO.items():
+        ordered = sorted((row[column], label) for label, row in known)
+        ends = [
+            wording.percent(share) + (f" ({label})" if len(known) > 1 else "")
+            for share, label in dict.fromkeys((ordered[0], ordered[-1]))
+        ]
+        told.append(f"{' to '.join(ends)} {words}")
+    return f"Of a step's time at batch size {int(size)}, {wording.listed(told)}."
 
 
 def _parts() -> list[Part]:

@@ -27,7 +27,8 @@ _ENDS = ("", "_low", "_high")
 _MS = 1e3
 _SYMLOG = "Costs that span much: linear around zero, up to the least of them, then logarithmic."
 _WIDE = 12.0  # ratio of the farthest end to the least cost from which an axis is not linear
-_MOST_TOLD = 5  # series in sentences of their own
+_MOST_TOLD = 2  # series whose costs are told one by one
+_MOST_BESIDE = 4  # series beside the first whose ratios are
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
 _EXPECTED = "#000000"
 _STROKES = (
@@ -103,15 +104,58 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns fixed cost per step and cost per example, and what came back of a delay."""
+    """Returns what came back of a delay, both costs of a step, and how series differ in it."""
     groups = timings.series(frame)
     told = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
     parts = [_delay_sentence(groups[delay.index], delay) for delay in reversed(delays(frame))]
     if len(told) > _MOST_TOLD:
-        parts += [_extremes(told, _FIXED, "Fixed cost per step"), _extremes(told, _PER_IMAGE, "")]
+        parts += [
+            _extremes(told, _FIXED, "The fixed cost per step"),
+            _extremes(told, _PER_IMAGE, "The cost per example"),
+        ]
     elif told:
         parts += _costs(told)
-    return " ".join(parts)
+    return " ".join([*parts, *_beside_first(groups)])
+
+
+def _beside_first(groups: list[run_series.Series]) -> Iterator[str]:
+    """Yields how many times as long as the first series' steps those of the others take.
+
+    At the largest and the smallest batch size that all have; of many series the least and the most.
+    """
+    tables = [timings.timed(group.frame, _STEP).set_index("batch_size") for group in groups]
+    first, *others = tables
+    shared = set.intersection(*(set(table.index) for table in tables))
+    if not others or not shared:
+        return
+    for size in dict.fromkeys((max(shared), min(shared))):
+        ratios = [
+            (*_ratio(table.loc[size], first.loc[size]), group.label)
+            for table, group in zip(others, groups[1:], strict=True)
+        ]
+        base = groups[0].label
+        if len(ratios) == 1:
+            ((*ratio, label),) = ratios
+            yield (
+                f"With {label} a step at batch size {int(size)} takes "
+                f"{timings.by_quartiles(*ratio)} times as long as with {base}."
+            )
+            continue
+        if len(ratios) > _MOST_BESIDE:
+            ratios.sort()
+            ratios = [ratios[0], ratios[-1]]
+        parts = [
+            timings.by_quartiles(*ratio, wording.Unit(" times"), f"{label}; ")
+            for *ratio, label in ratios
+        ]
+        told = wording.listed(parts, "to" if len(ratios) < len(others) else "and")
+        yield f"At batch size {int(size)} a step takes {told} as long as with {base}."
+
+
+def _ratio(row: pandas.Series, to: pandas.Series) -> tuple[float, float, float]:
+    """Returns the ratio of two medians, with those of the quartiles that lie farthest apart."""
+    low, high = f"{_STEP}_q1", f"{_STEP}_q3"
+    return row[_STEP] / to[_STEP], row[low] / to[high], row[high] / to[low]
 
 
 def delays(frame: pandas.DataFrame) -> list[Delay]:
@@ -166,12 +210,10 @@ def _of(label: str) -> str:
 def _extremes(told: list[run_series.Series], column: str, what: str) -> str:
     """Returns the lowest and the highest cost among many series."""
     ordered = sorted(told, key=lambda group: timings.one_number(group.frame, column))
-    ends = [
-        f"{_ms(_cost(group.frame, column).value)} ({group.label})"
-        for group in (ordered[0], ordered[-1])
-    ]
-    what = f"{what} of {len(told)} series" if what else "Cost per example"
-    return f"{what}: from {ends[0]} to {ends[1]}."
+    ends = [(_cost(group.frame, column), group.label) for group in (ordered[0], ordered[-1])]
+    values = [f"{wording.cost(*estimate)} ({label})" for estimate, label in ends]
+    level = ", with 95 % intervals" if any("[" in value for value in values) else ""
+    return f"{what} was lowest at {values[0]} and highest at {values[1]}{level}."
 
 
 def _delay_sentence(group: run_series.Series, delay: Delay) -> str:

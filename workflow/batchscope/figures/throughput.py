@@ -98,7 +98,7 @@ def found(frame: pandas.DataFrame) -> str:
         f"{timings.rate(group.frame[_IMAGES].max())} ({group.label})"
         for group in (ordered[0], ordered[-1])
     ]
-    range_ = f"Highest throughput of {len(told)} series: from {ends[0]} to {ends[1]}."
+    range_ = f"The highest throughput was least at {ends[0]} and most at {ends[1]}."
     return " ".join(filter(None, (range_, timings.noise_note(told))))
 
 
@@ -113,7 +113,8 @@ def _sentences(rows: pandas.DataFrame) -> str:
         return f"One batch size was timed, {last}: {timings.rate(timed[_IMAGES].max())}."
     highest, knee = timings.rate(timed[_IMAGES].max()), _knee_words(rows)
     if timings.too_noisy(rows):
-        text = f"Where throughput levels off is {step_cost.TOO_NOISY}"
+        text = f"Throughput is highest at batch size {best}, {highest}; where it levels off is "
+        text += step_cost.TOO_NOISY
     elif _rises(rows):
         at_last = timings.rate(timed.loc[timed["batch_size"].idxmax(), _IMAGES])
         text = f"Throughput still rises at the largest batch size, {last}: {at_last}"

@@ -242,14 +242,23 @@ def _experiments(
             for i, one in enumerate(of_figures, 1)
         ]
         named, question = bool(experiment.figures), experiment.question or ""
-        about = experiment_answer.relevant(question, of_figures, named)
+        elsewhere = [
+            (each.title or other, figure)
+            for other, each in study.experiments.items()
+            if other != name
+            for figure in inputs.figures.get(other, [])
+        ]
+        about = experiment_answer.relevant(question, of_figures, named, elsewhere)
         asked = experiment_answer.asked(found, about)
         own = [each.card for each in cards if each.experiment == name]
         tuned = name in inputs.tuned and own
         spoken = experiment_answer.advised(own[0], of_figures) if tuned else []
         parallel = experiment_answer.parts(inputs.parallel.get(name, ""))
         told = [] if name in inputs.tuned else asked
-        decided = experiment_answer.decided([row for row in stated if row["experiment"] == name])
+        decided = experiment_answer.decided(
+            [row for row in stated if row["experiment"] == name], about
+        )
+        compared = experiment_answer.compares(question, _told_apart(rows[name]))
         many = len({answer.series for answer in found}) > _MANY_SERIES
         shown.append(
             {
@@ -260,7 +269,9 @@ def _experiments(
                 "scope": _scope(experiment, rows[name]),
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
-                "sentences": experiment_answer.sentences(told, about, spoken, parallel, decided),
+                "sentences": experiment_answer.sentences(
+                    told, about, spoken, parallel, decided, compared
+                ),
                 "answers": [] if many else answers.groups(found, asked),
                 "across": answers.across(found, asked) if many else None,
                 "sources": answers.sources(found),
@@ -312,6 +323,12 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     seeds = experiment.own.seeds or len(experiment.trainings.seeds)
     planned = seeds_wanted.beside_the_plan(seeds, experiment.trainings.seeds_planned)
     return " ".join(filter(None, [text, planned, _targets(rows, what)]))
+
+
+def _told_apart(rows: list[dict[str, str]]) -> list[str]:
+    """Returns the factors of which runs have several values, batch size and seed apart."""
+    names = [name for name in run_factors.FACTORS if name not in ("batch_size", "seed")]
+    return [name for name in names if len({row.get(name, "") for row in rows}) > 1]
 
 
 def _values(factor: str, values: Iterable[Any], word: Callable[[str, Any], str]) -> str:

@@ -55,6 +55,7 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         "css": row["verdict"].replace(" ", "-"),
         "estimate": format_interval(*numbers),
         "effect_is": row["effect_is"] + (f" ({unit.suffix.strip()})" if unit.suffix else ""),
+        "unit_told": unit.suffix.strip(),
         "decides": _decides(row),
         "p_shown": format_p(parsed(p)) if p else "",
         "p_of": "of the contrary" if against else "",
@@ -71,11 +72,18 @@ def _decides(row: Row) -> str:
 
 
 def in_words(shown: dict[str, Any]) -> str:
-    """Returns the numbers of a row in a phrase: `−0.021 [−0.030, −0.012] per doubling; n 6`."""
+    """Returns the numbers of a row in a phrase: `0.5 [0.3, 0.7] points per doubling; n 6`.
+
+    What is no change per doubling is named before its number: `ratio 1.7 [1.5, 2.0]`.
+    """
     estimate = shown["estimate"]
     told = [shown["missing"]]
     if estimate:
         interval = f" [{estimate.low}, {estimate.high}]" if estimate.low else ""
         of = f", {shown['decides']}" if shown["decides"] else ""
-        told.insert(0, f"{estimate.value}{interval} {shown['effect_is']}{of}")
+        unit = shown["unit_told"]
+        what = shown["effect_is"].removesuffix(f" ({unit})")
+        number = f"{estimate.value}{interval}{f' {unit}' if unit else ''}"
+        per = what.startswith("per ")
+        told.insert(0, (f"{number} {what}" if per else f"{what} {number}") + of)
     return "; ".join(filter(None, told))

@@ -9,29 +9,49 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from batchscope import wording
 from batchscope.analysis import ledger
 from batchscope.analysis.advice_words import Card
 from batchscope.analysis.outcome_answers import FEW_SEEDS, NOT_RESOLVED, Answer
-from batchscope.report import answers, claim_rows
+from batchscope.catalogue.outcomes import FALLS, RISES
+from batchscope.report import answers, claim_rows, topics
 from batchscope.report.content import Figure
 
 MOST = 3  # sentences
 _MOST_DECIDED = 2
+_MOST_SERIES = 3  # of which an answer has a sentence each
 _FASTEST = "fastest_batch_size"
 _WORD = re.compile(r"[a-z]{4,}")
 _STEM = 5  # letters that tell words apart: sharper is sharpness
 _COMMON = frozenset({"batch", "size", "sizes", "which", "from", "with", "train"})
-_MOST_SERIES = 2  # of which a finding says all
-_BY_SERIES = "by series."
-_FURTHER = " further series in the figure"
+# The series that sentences up to the next one are about.
+_LED = re.compile(r"(?!By series|Step times)[^:(]{1,80}: ")
+_INTERVAL = re.compile("interval|quartiles")
 _ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z0-9]|tf\.)")
 
 
-def relevant(question: str, figures: Sequence[Figure], named: bool) -> list[Figure]:
-    """Returns the figures that an answer is about, those first whose names it asks for most."""
+def relevant(
+    question: str,
+    figures: Sequence[Figure],
+    named: bool,
+    elsewhere: Sequence[tuple[str, Figure]] = (),
+) -> list[Figure]:
+    """Returns the figures that answer a question, each with what of its finding answers it.
+
+    Those of the topics that the question asks for, in its order. Without one, those first in whose
+    names most of its words stand, with their first sentences.
+
+    Args:
+        elsewhere: Figures of the study's other experiments, with the titles of these.
+    """
+    found = []
+    for topic in topics.asked(question):
+        own = _shown(topic, [("", figure) for figure in figures])
+        found += (own or _shown(topic, elsewhere if topic.elsewhere else ()))[:1]
     words = {stem for word in _WORD.findall(question.lower()) if (stem := word[:_STEM])}
 
     def hits(figure: Figure) -> int:
@@ -39,7 +59,47 @@ def relevant(question: str, figures: Sequence[Figure], named: bool) -> list[Figu
         return len(words & title - _COMMON)
 
     ordered = sorted(figures, key=hits, reverse=True)
-    return ordered if named else [figure for figure in ordered if hits(figure)] or ordered
+    if not named:
+        ordered = [figure for figure in ordered if hits(figure)] or ordered
+    return found or [replace(figure, found=first(figure.found)[0]) for figure in ordered]
+
+
+def _shown(topic: topics.Topic, figures: Sequence[tuple[str, Figure]]) -> list[Figure]:
+    """Returns the figures of a topic, with what they tell of it, the best first."""
+    found = []
+    for name in topic.figures:
+        for title, figure in figures:
+            text = _telling(figure.found, topic.told)
+            if figure.name == name and (text or not topic.told):
+                led = f"In \u201c{title}\u201d: {wording.lower(text)}" if title else text
+                found.append(replace(figure, found=led))
+    return found
+
+
+def _telling(finding: str, told: str) -> str:
+    """Returns the sentences of a finding that tell something, each with its series; or the first.
+
+    Args:
+        told: Regular expression of what such a sentence has; empty for the first sentence.
+    """
+    if not told:
+        return first(finding)[0]
+    found: dict[str, str] = {}
+    label = ""
+    for sentence in parts(finding):
+        lead = _LED.match(sentence)
+        label = lead[0] if lead else label
+        if re.search(told, sentence):
+            led = sentence if lead or not label else label + wording.lower(sentence)
+            found.setdefault(label, led)
+    return " ".join([*found.values()][:_MOST_SERIES])
+
+
+def compares(question: str, factors: Iterable[str]) -> bool:
+    """Returns whether a question names a factor that tells series apart: they are compared then."""
+    words = {word[:_STEM] for word in _WORD.findall(question.lower())}
+    names = {word[:_STEM] for factor in factors for word in _WORD.findall(factor)}
+    return bool(words & names - _COMMON)
 
 
 def asked(found: list[Answer], figures: Sequence[Figure]) -> list[Answer]:
@@ -57,7 +117,8 @@ def sentences(
     figures: Sequence[Figure],
     spoken: Sequence[str] = (),
     more: Sequence[str] = (),
-    decided: Sequence[tuple[str, str]] = (),
+    decided: Sequence[dict[str, Any]] = (),
+    compared: bool = False,
 ) -> list[tuple[str, str]]:
     """Returns the answer as pairs of what is said, and of what; the first may be empty.
 
@@ -66,39 +127,56 @@ def sentences(
 
     Args:
         found: The answers of an experiment that are asked; none where they are not to be told.
+        figures: As `relevant` returns them.
         spoken: Sentences that answer it better, if there are any.
         more: Sentences that belong to it beside what figures show.
         decided: As the function of this name returns it.
+        compared: Whether it is asked how series differ, rather than what each of them does.
     """
-    most = max(0, MOST - len(more) - (len(decided) > 1))
-    if spoken:
-        return [*decided, *(("", text) for text in [*spoken[:most], *more])]
     told: list[tuple[str, str]] = []
     columns: set[str] = set()
-    for figure in figures:
+    known = {row["figure"] for row in decided[:1]}  # more of these comes last
+    for figure in sorted(figures, key=lambda each: each.name in known):
         new = [each for each in found if each.outcome.column in {*figure.columns} - columns]
         columns |= {each.outcome.column for each in new}
-        verdicts = _verdicts(new)
-        if verdicts and not (figure.found and _open(new)):
+        new = [each for each in new if each.outcome.label.lower() in figure.found.lower()] or new
+        verdicts, beside = _verdicts(new), len({each.series for each in new}) > 1
+        apart = bool(_INTERVAL.search(figure.found))
+        shows = apart and (compared or not beside)
+        if verdicts and not shows and not (figure.found and _open(new)):
             told += verdicts
         elif figure.found and (new or not columns.intersection(figure.columns)):
-            told.append(("", " ".join(filter(None, [first(figure.found)[0], _none(new)]))))
+            said, none = ("", "") if apart and beside else (_resolved(new), _none(new))
+            told.append((said, " ".join(filter(None, [figure.found, none]))))
     few = _none(found)
     told = told or _verdicts(found) or [("", few)] * bool(few)
-    return [*decided, *told[:most], *(("", text) for text in more)]
+    told = [("", text) for text in spoken] or told
+    stated = [
+        (row["word"], f"{row['sentence'].removesuffix('.')} ({claim_rows.in_words(row)}).")
+        for row in decided[: max(1, MOST - len(told) - len(more))]
+    ]
+    most = max(0, MOST - len(more) - len(stated))
+    return [*stated, *told[:most], *(("", text) for text in more)]
 
 
-def decided(stated: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+def decided(
+    stated: Sequence[dict[str, Any]], figures: Sequence[Figure] = ()
+) -> list[dict[str, Any]]:
     """Returns the first of what documents state of an experiment and its runs decide.
 
     Args:
         stated: Rows of the ledger, as `claim_rows.build` returns them.
+        figures: Those that its question asks for: what is stated of them comes first.
     """
+    names = {figure.name for figure in figures}
     rows = [row for row in stated if row["verdict"] in (ledger.HELD, ledger.NOT_HELD)]
-    return [
-        (row["word"], f"{row['sentence'].removesuffix('.')} ({claim_rows.in_words(row)}).")
-        for row in rows[:_MOST_DECIDED]
-    ]
+    return sorted(rows, key=lambda row: row["figure"] not in names)[:_MOST_DECIDED]
+
+
+def _resolved(found: list[Answer]) -> str:
+    """Returns the verdict on the first of a figure's outcomes where it is a direction."""
+    verdict = found[0].verdict if found else ""
+    return wording.capital(verdict) if verdict.startswith((RISES, FALLS)) else ""
 
 
 def _verdicts(found: list[Answer]) -> list[tuple[str, str]]:
@@ -144,17 +222,6 @@ def parts(text: str) -> list[str]:
 
 
 def first(text: str) -> tuple[str, str]:
-    """Returns the first sentence of a text that says something, and the rest.
-
-    One that only announces series is not alone: of many the first and the last follow it.
-    """
+    """Returns the first sentence of a text, and the rest."""
     lead, *others = _ENDS.split(text)
-    if not lead.endswith(_BY_SERIES) or not others:
-        return lead, " ".join(others)
-    series = others[0].removesuffix(".").split("; ")
-    cut = series[-1].endswith(_FURTHER)
-    series = series[: len(series) - cut]  # the count of others is no series
-    if len(series) <= _MOST_SERIES and not cut:
-        return f"{lead} {others[0]}", " ".join(others[1:])
-    told = f"{series[0]}; \N{HORIZONTAL ELLIPSIS}; {series[-1]}."
-    return f"{lead} {told}", text
+    return lead, " ".join(others)

@@ -82,8 +82,56 @@ def sentence(
         return f"{what}{of} was {_values(found, unit)}{', ' if times else ''}{times}."
     parts = [f"{group.label}: {_values(found, unit)}" for group, found in told[:_MOST_SERIES]]
     rest = len(told) - len(parts)
-    more = f"; {rest} further series in the figure" if rest else ""
-    return f"{what} by series. {wording.capital('; '.join(parts))}{more}."
+    parts += [f"{rest} further series in the figure"] if rest else []
+    beside = _contrast([group for group, _ in told], column, unit)
+    if not beside:
+        return f"{what} was, by series, {'; '.join(parts)}."
+    return f"{what} was {beside}. By series: {'; '.join(parts)}."
+
+
+def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) -> str:
+    """Returns the lowest and the highest mean of series at the largest batch size of all of them.
+
+    With how far they are apart over paired seeds: of shares the difference, of what is above zero
+    the ratio. Empty where no batch size is in all.
+    """
+    tables = []
+    for group in groups:
+        values = group.frame[column].astype(float)
+        rows = group.frame[(group.frame["status"] == canvas.FINISHED) & np.isfinite(values)]
+        tables.append(rows.pivot_table(column, "seed", "batch_size"))
+    shared = set.intersection(*(set(table.columns) for table in tables))
+    if not shared:
+        return ""
+    size = int(max(shared))
+    ordered = sorted(zip(tables, groups, strict=True), key=lambda each: each[0][size].mean())
+    (low, lowest), (high, highest) = ordered[0], ordered[-1]
+    ends = [intervals.t_interval(table[size]) for table in (low, high)]
+    told = wording.alike([end[:3] for end in ends], unit)
+    if ends[0].mean == ends[1].mean:
+        return f"{told[0]} in all {len(groups)} series at batch size {size}"
+    between = f"between {told[0]} ({lowest.label}) and {told[1]} ({highest.label})"
+    if len(groups) > 2:
+        alone = " for these two alone"
+        return f"{between} at batch size {size}{_apart(high[size], low[size], unit, alone)}"
+    small = int(min(shared))
+    there = _apart(high[small], low[small], unit) if small < size else ""
+    more = f"; at {small}{there.removeprefix(',')}" if there else ""
+    return f"{between} at batch size {size}{_apart(high[size], low[size], unit)}{more}"
+
+
+def _apart(high: pandas.Series, low: pandas.Series, unit: wording.Unit, alone: str = "") -> str:
+    """Returns how far two series are apart over paired seeds; empty where none is in both."""
+    high, low = high.align(low, join="inner")
+    ratio = unit is not wording.PERCENT and bool(((high > 0) & (low > 0)).all())
+    found = intervals.ratio_interval(high, low) if ratio else intervals.t_interval(high - low)
+    if not found.n:
+        return ""
+    shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
+    number = wording.estimated(found.mean, found.low, found.high, unit=shown)
+    none = ", not resolved from none" if found.low <= float(ratio) <= found.high else ""
+    alone = alone if found.n > 1 else ""
+    return f", {'a factor' if ratio else 'a difference'} of {number}{alone}{none}"
 
 
 def _values(found: list[End], unit: wording.Unit) -> str:
