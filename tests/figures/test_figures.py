@@ -350,7 +350,7 @@ def test_series_that_wait_for_a_gpu_take_no_room(tmp_path):
     frame.loc[waiting, "status"] = "no_gpu"
     drawing = figure.draw(frame)
     assert not drawing.legends
-    assert "4 no GPU" in drawing.get_supxlabel()
+    assert "4 left out (no GPU)" in drawing.get_supxlabel()
     alone = figure.draw(frame[waiting])
     assert "no GPU" in texts(alone)
 

@@ -242,7 +242,7 @@ def test_what_waits_is_told_below_a_figure_and_not_over_each_batch_size():
     canvas.mark_failures(gpu, frame[frame["device"] == "gpu"])
     assert [text.get_text() for text in gpu.texts] == ["no GPU"]
     assert canvas.failure_height(frame[frame["device"] == "gpu"]) == 0
-    assert canvas.failure_note(frame) == "Of 8 runs: 1 diverged (div.), 4 no GPU."
+    assert canvas.failure_note(frame) == "Of 8 runs: 1 diverged (div.), 4 left out (no GPU)."
 
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -316,7 +316,7 @@ def test_a_study_of_two_devices_runs_through_without_a_gpu(tmp_path, monkeypatch
     runs = [path.name for path in (folder / "results/runs").iterdir()]
     assert [needs_gpu(run) for run in runs if "+seed=" in run] == [False]
     page = (folder / "results/report.html").read_text()
-    assert "1 finished, 1 no GPU" in page and "No NVIDIA GPU" in page
+    assert "1 finished, 1 left out (no GPU)" in page and "No NVIDIA GPU" in page
     # What a cluster's profile says of its nodes: nothing is left out.
     assert project.planned(folder, "--resources", "gpu=1")["train"] == 1
     assert project.planned(folder, "--resources", "gpu=0") == {}

@@ -27,6 +27,13 @@ NO_CORES = "no_cores"
 WORDS = {NOT_INSTALLED: "not installed", NO_GPU: "no GPU", NO_CORES: "too few cores"}
 
 
+def counted(status: str, count: int) -> str:
+    """Returns `18 left out (no GPU)`, or of a status that runs reach `2 diverged`."""
+    if status in WORDS:
+        return f"{count} left out ({WORDS[status]})"
+    return f"{count} {status.replace('_', ' ')}"
+
+
 @dataclass(frozen=True)
 class Absence:
     """Something that is not here.

@@ -19,6 +19,7 @@ from markupsafe import Markup
 from batchscope import disk, project_files, wording
 from batchscope.analysis import run_series, seeds_wanted
 from batchscope.catalogue import own_columns, run_factors, sweep_names
+from batchscope.host import absence
 from batchscope.report import (
     advice_card,
     answers,
@@ -180,8 +181,8 @@ def _runs(rows: Rows, inputs: Inputs) -> str:
     runs = runs_table.distinct(rows)
     counts = Counter(row["status"] for row in runs.values())
     known = [word for word in gaps.STATUS_WORDS if counts[word]]
-    parts = [f"{counts[word]} {gaps.STATUS_WORDS[word]}" for word in known]
-    parts += [f"{count} {word}" for word, count in counts.items() if word not in known]
+    known += [word for word in counts if word not in known]
+    parts = [absence.counted(word, counts[word]) for word in known]
     experiments = wording.count(len(rows), "experiment")
     made = sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values())
     if not runs:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from batchscope import wording
 from batchscope.catalogue import own_columns, run_names
+from batchscope.host import absence
 from batchscope.report import runs_table
 from batchscope.report.content import Inputs, Rows
-from batchscope.report.gaps import STATUS_WORDS
 from batchscope.report.text import is_number
 from batchscope.store import taken
 from batchscope.store.records import FINISHED
@@ -68,7 +68,7 @@ def _amount(rows: Rows, inputs: Inputs) -> str:
         return wording.count(len(inputs.timings), "timing job")
     told = wording.count(len(runs), "training run")
     others = Counter(status for row in runs.values() if (status := row["status"]) != FINISHED)
-    words = [f"{count} {STATUS_WORDS.get(status, status)}" for status, count in others.items()]
+    words = [absence.counted(status, count) for status, count in others.items()]
     told += f" ({', '.join(words)})" if words else ""
     if all(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()):
         return told

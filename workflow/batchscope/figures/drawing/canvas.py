@@ -435,7 +435,7 @@ def failure_note(frame: pandas.DataFrame) -> str:
         count = int((failed["status"] == status).sum())
         if count:
             short = f" ({word})" if status in _SHORT else ""
-            parts.append(f"{count} {absence.WORDS.get(status, status.replace('_', ' '))}{short}")
+            parts.append(f"{absence.counted(status, count)}{short}")
     return f"Of {len(frame)} runs: " + ", ".join(parts) + "." if parts else ""
 
 
