@@ -239,7 +239,8 @@ def test_a_delay_that_did_not_come_back_keeps_its_stroke_in_the_panel():
     drawing, _, found = drawn("step_time", delayed(9e-3, 0.0, 1e-4), sweep(**fitted(1e-3, 5e-4)))
     assert "Of 9 ms delay added per step, 0.00 ms" in found
     assert (
-        found.count("not resolved from none, came back in the fixed cost of the fit, and 4.5") == 1
+        found.count("not distinguishable from 0, came back in the fixed cost of the fit, and 4.5")
+        == 1
     )
     low, high = drawing.axes[1].get_xlim()
     assert low < 11 < high

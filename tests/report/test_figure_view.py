@@ -106,7 +106,9 @@ def test_what_is_not_resolved_is_told_with_its_values():
     found = [synthetic.answer("not resolved")]
     shown = content.Figure("A", "", found="It was 1 at 8.", columns=("test_accuracy",))
     told = experiment_answer.sentences(found, [shown])
-    assert told == [("", "It was 1 at 8. The tests do not resolve a trend.")]
+    assert told == [
+        ("", "It was 1 at 8. The tests, adjusted over all outcomes, do not resolve a trend.")
+    ]
 
 
 def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():

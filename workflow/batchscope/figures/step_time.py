@@ -231,7 +231,7 @@ def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
 def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
     """Returns what came back of a delay by one estimate."""
     if not found.low > 0 and np.isfinite(found.low):
-        return f"{_told(found)}, not resolved from none, came back"
+        return f"{_told(found)}, not distinguishable from 0, came back"
     return f"{_told(found)}, {wording.percent(found.value / delay.injected)}, came back"
 
 

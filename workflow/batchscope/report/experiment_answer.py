@@ -203,7 +203,7 @@ def _open(found: list[Answer]) -> bool:
 def _none(found: list[Answer]) -> str:
     """Returns that there is no verdict, and why, where that is so."""
     if _open(found):
-        return "The tests do not resolve a trend."
+        return "The tests, adjusted over all outcomes, do not resolve a trend."
     few = [each.verdict for each in found if FEW_SEEDS in each.verdict]
     return f"No verdict: {few[0]}." if few else ""
 

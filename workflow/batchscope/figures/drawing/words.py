@@ -129,9 +129,10 @@ def _apart(high: pandas.Series, low: pandas.Series, unit: wording.Unit, alone: s
         return ""
     shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
     number = wording.estimated(found.mean, found.low, found.high, unit=shown)
-    none = ", not resolved from none" if found.low <= float(ratio) <= found.high else ""
+    none = float(ratio)  # no difference
+    alike = f", not distinguishable from {none:.0f}" if found.low <= none <= found.high else ""
     alone = alone if found.n > 1 else ""
-    return f", {'a factor' if ratio else 'a difference'} of {number}{alone}{none}"
+    return f", {'a factor' if ratio else 'a difference'} of {number}{alone}{alike}"
 
 
 def _values(found: list[End], unit: wording.Unit) -> str:
