@@ -182,3 +182,10 @@ def test_no_module_writes_its_own():
                 assert not ast.unparse(node.func.value).endswith(("[0]", "[:1]")), (
                     f"{path.name}:{node.lineno}: wording.capital or wording.lower is expected"
                 )
+
+
+def test_a_median_next_to_a_quartile_has_no_more_digits_than_the_spread_leaves():
+    told = wording.estimate(0.3189, 0.3119, 0.4792)
+    assert (told.value, told.low, told.high) == ("0.319", "0.312", "0.479")
+    skewed = wording.estimate(0.06, 0.011, 0.45)  # a ratio: its lower half is the precise one
+    assert (skewed.value, skewed.low, skewed.high) == ("0.060", "0.011", "0.450")

@@ -72,7 +72,8 @@ def estimate(
     """Returns a value and its interval, rounded by the interval.
 
     All three have the decimals that show two significant digits of its half width; of an interval
-    that is not symmetric, of the narrower half. An end above zero is not rounded to zero: where
+    that is not symmetric, of the narrower half, or of a tenth of the width where a median lies
+    next to a quartile. An end above zero is not rounded to zero: where
     that would be, each number has two significant digits. Without an interval the value has three.
 
     Args:
@@ -89,7 +90,7 @@ def estimate(
     if width <= _EXACT * abs(numbers[0]):
         return Estimate(*(number(one) for one in numbers))
     halves = (numbers[0] - numbers[1], numbers[2] - numbers[0])
-    narrow = min(halves) if min(halves) > 0 else width / 2
+    narrow = max(min(halves), width / 10) if min(halves) > 0 else width / 2
     decimals = 1 - math.floor(math.log10(narrow))
     largest = max(map(abs, numbers))
     if numbers[1] > 0 and round(numbers[1], max(decimals, 0)) == 0:
