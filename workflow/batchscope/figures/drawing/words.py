@@ -129,8 +129,8 @@ def _apart(high: pandas.Series, low: pandas.Series, unit: wording.Unit, alone: s
         return ""
     shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
     number = wording.estimated(found.mean, found.low, found.high, unit=shown)
-    none = float(ratio)  # no difference
-    alike = f", not distinguishable from {none:.0f}" if found.low <= none <= found.high else ""
+    none = int(ratio)  # of a ratio 1, of a difference 0
+    alike = f", not distinguishable from {none}" if found.low <= none <= found.high else ""
     alone = alone if found.n > 1 else ""
     return f", {'a factor' if ratio else 'a difference'} of {number}{alone}{alike}"
 
