@@ -200,8 +200,8 @@ def test_a_size_that_leaves_the_others_open_is_named():
     assert said.smallest is None
     assert said.scattered == {64: [16, 32, 128, 256]}
     assert said.candidates == []  # none is excluded
-    told = "Seeds scatter at batch size 64: against it 16, 32, 128 and 256 are not resolved."
-    assert told in advice_words.card(said).limits
+    told = "Seeds scatter at batch size 64: against it 16, 32, 128 and 256 are not resolved for "
+    assert told + "the time." in advice_words.card(said).limits
 
 
 def test_nothing_is_shown_where_the_seeds_scatter():

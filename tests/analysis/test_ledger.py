@@ -11,7 +11,7 @@ import pandas
 import pytest
 
 import costs
-from batchscope.analysis import claim_cells, claim_words, ledger, paired_tests
+from batchscope.analysis import claim_cells, claim_power, claim_words, ledger, paired_tests
 from batchscope.study import claims as stated
 from batchscope.study.claims import Claim
 
@@ -211,6 +211,15 @@ def test_what_is_open_says_what_would_decide_it():
     assert few["verdict"]["few"] == "cannot be tested here"
     assert few["missing"]["few"] == "at least 6 seeds (3 here)"
     assert math.isnan(few["p_holm"]["few"]) and few["n"]["few"] == 3
+
+
+def test_no_number_of_seeds_is_told_that_nobody_trains(monkeypatch):
+    told = (5640, claim_power.HOLDS)
+    monkeypatch.setattr(ledger.claim_power, "replicates_wanted", lambda *_: told)
+    noise = np.random.default_rng(0).normal(scale=0.05, size=1000)
+    frame = runs(lambda size, seed, _: 0.9 + noise[size + seed])
+    row = judged(frame, claim("one", test("value", low=0.89))).loc["one"]
+    assert row["missing"].startswith("more than 1,000 seeds (6 here), were the effect")
 
 
 def test_many_trends_need_more_seeds_than_six(monkeypatch):

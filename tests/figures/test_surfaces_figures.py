@@ -418,6 +418,10 @@ def test_series_are_told_by_their_contrast_over_paired_seeds():
     )
     told = words.sentence(frame, "accuracy", "Mean accuracy", wording.PERCENT)
     assert "at batch size 16, a difference of 25 points (95 % interval" in told
+    # One seed makes the mean of ratios point against the means: their difference is told.
+    outlier = frame.assign(time=[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 3.0])
+    told = words.sentence(outlier, "time", "Mean time", wording.Unit(" s"))
+    assert "between 1 s (SGD) and 2 s (Adam) at batch size 16, a difference of 1 s (95" in told
 
 
 def test_a_ratio_is_paired_by_seed():

@@ -162,8 +162,8 @@ def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():
     ]
     decided = experiment_answer.decided(rows)
     assert decided == rows[1:3]
-    small = ("Held", "Small is better (ratio 1.2 [1.1, 1.3]).")
-    large = ("Not held", "Large is faster (ratio 1.2 [1.1, 1.3]).")
+    small = ("Held", "Small is better (ratio 1.2 [1.1, 1.3], 90 % interval).")
+    large = ("Not held", "Large is faster (ratio 1.2 [1.1, 1.3], 90 % interval).")
     assert experiment_answer.sentences([], [], ["A."], [], decided) == [small, large, ("", "A.")]
     spoken, more = ["A.", "B.", "C."], ["X.", "Y.", "Z."]
     told = experiment_answer.sentences([], [], spoken, [], decided)

@@ -136,11 +136,12 @@ def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
             "trend",
             "share",
             "-0.0132",
-            "of it \N{MINUS SIGN}1.32 [\N{MINUS SIGN}1.44, \N{MINUS SIGN}1.20] points",
+            "of it \N{MINUS SIGN}1.32 [\N{MINUS SIGN}1.44, \N{MINUS SIGN}1.20] points, "
+            "90 % interval",
         ),
-        ("value", "share", "0.9346", "of it 93.46 [93.34, 93.58] %"),
-        ("comparison", "%", "1.73", "of it 1.7300 [1.7288, 1.7312] points"),
-        ("value", "s", "1.73", "of it 1.7300 [1.7288, 1.7312] s"),
+        ("value", "share", "0.9346", "of it 93.46 [93.34, 93.58] %, 90 % interval"),
+        ("comparison", "%", "1.73", "of it 1.7300 [1.7288, 1.7312] points, 90 % interval"),
+        ("value", "s", "1.73", "of it 1.7300 [1.7288, 1.7312] s, 90 % interval"),
     ],
 )
 def test_the_ledger_tells_shares_in_per_cent_and_their_differences_in_points(
@@ -160,7 +161,7 @@ def test_a_verdict_stands_with_its_effect_and_interval(finished, tmp_path):
     shown = claim_rows.build(inputs.claims, lambda *_: ("Figure 1", "#figure-1"))
     assert [row["word"] for row in shown] == ["Held", "Held", "Held"]
     assert shown[0]["n"] == "6" and shown[0]["p_shown"] == "< 0.001"
-    assert claim_rows.in_words(shown[0]).endswith("] per doubling of batch size")
+    assert claim_rows.in_words(shown[0]).endswith("] per doubling of batch size, 90 % interval")
     (against,) = claim_rows.build(
         [{**inputs.claims[0], "verdict": "not held", "p_against_holm": "0.01"}], lambda *_: None
     )

@@ -323,9 +323,14 @@ def _candidates(advice: Advice) -> Iterator[str]:
     for size, others in advice.scattered.items():
         sizes = wording.listed(map(wording.batch_size, others))
         are = "is" if len(others) == 1 else "are"
+        left = dict.fromkeys(
+            _words(each.outcome) if each.outcome else "the time"
+            for each in advice.open
+            if each.against == size
+        )
         yield (
             f"Seeds scatter at batch size {wording.batch_size(size)}: against it {sizes} {are} not "
-            "resolved."
+            f"resolved for {wording.listed(left)}."
         )
 
 

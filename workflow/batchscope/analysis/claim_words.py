@@ -104,7 +104,7 @@ def _cells(cells: Cells) -> str:
 
 
 def _several(name: str, values: tuple[Any, ...]) -> str:
-    if name in ("optimizer", "device"):  # which their values name
+    if name in ("optimizer", "device", "framework"):  # which their values name
         return wording.listed(run_series.describe({name: value}) for value in values)
     return f"{_name(name)} {wording.listed(map(_value, values))}"
 

@@ -57,6 +57,7 @@ COLUMNS: dict[str, str] = {
     "missing": "What would decide what is open.",
     "figure": "The figure of the experiment that shows it; may be empty.",
 }
+_TOO_MANY = 1000  # seeds or jobs that nobody makes
 _WHOLE = {"n": "Int64", "parts": "Int64"}
 
 
@@ -208,7 +209,8 @@ def _wanted(one: _Judged, level: float, contrary: float) -> str:
         return f"more {of} would not help, were the effect as found: {why}"
     wanted, way = found
     shown = "" if way == claim_power.HOLDS else " to show the contrary"
-    return f"about {max(wanted, n + 1)} {of} ({n} here){shown}, were the effect as found"
+    many = f"more than {_TOO_MANY:,}" if wanted > _TOO_MANY else f"about {max(wanted, n + 1)}"
+    return f"{many} {of} ({n} here){shown}, were the effect as found"
 
 
 def _told(one: _Judged) -> dict[str, Any]:

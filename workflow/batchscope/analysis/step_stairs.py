@@ -118,13 +118,11 @@ def verdict(found: Comparison) -> str:
     """Returns one sentence about the stairs, with its numbers."""
     if found.best is None:
         return UNABLE
-    line = f"a straight line ({wording.percent(found.line_residual, 2)} residual)"
+    line = f"a straight line (residual {wording.percent(found.line_residual, 2)})"
     if found.winner == "line":
-        return (
-            f"No stairs of {_words(found.told)} examples: {line} fits better, and all are rejected."
-        )
+        return f"Stairs of {_words(found.told)} examples are rejected: {line} fits better."
     stairs = (
-        f"stairs of {found.best.q} examples ({wording.percent(found.best.residual, 2)} residual)"
+        f"stairs of {found.best.q} examples (residual {wording.percent(found.best.residual, 2)})"
     )
     p = "< 0.001" if found.p_holm < 0.001 else f"= {found.p_holm:.3f}"
     chance = f"p {p}, adjusted for all stairs and configurations compared"

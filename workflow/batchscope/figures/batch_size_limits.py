@@ -154,11 +154,14 @@ def _range(chosen: pandas.DataFrame) -> str:
         for series in run_series.series(chosen)
         if (size := timings.one(series.frame, "largest_batch_size")) is not None
     ]
-    ends = [function(reach, key=lambda each: each[0]) for function in (min, max)]
-    if ends[0][0] == ends[1][0]:
-        return f"is {ends[0][0]} in all {len(reach)} series"
-    (least, lowest), (most, highest) = ends
-    return f"is least with {lowest}, {least}, and most with {highest}, {most}"
+    ends = [function(size for size, _ in reach) for function in (min, max)]
+    if ends[0] == ends[1]:
+        return f"is {ends[0]} in all {len(reach)} series"
+    told = []
+    for end in ends:
+        own = [series for size, series in reach if size == end]
+        told.append(f"{end} ({own[0] if len(own) == 1 else f'{len(own)} series'})")
+    return f"is between {wording.listed(told)}"
 
 
 def _told(series: run_series.Series) -> str:

@@ -198,7 +198,8 @@ def _costs(told: list[run_series.Series]) -> Iterator[str]:
         level = ", with 95 % intervals" if any("[" in value for value in values) else ""
         yield f"{what} was {wording.listed(values)}{level}."
     halves = [(timings.one_number(group.frame, "half_batch"), group.label) for group in told]
-    known = [f"{wording.number(half)}{_of(label)}" for half, label in halves if half > 0]
+    # Below one example none that can be taken is meant: a step is hardly fixed cost at all.
+    known = [f"{wording.number(half)}{_of(label)}" for half, label in halves if half >= 1]
     if known:
         yield f"Half of a step is fixed cost at batch size {wording.listed(known)}."
 

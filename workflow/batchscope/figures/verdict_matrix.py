@@ -50,7 +50,7 @@ _WORDS = {
 _NONE_WORDS = {
     matrix.EDGE: f"no verdict ({_EDGE} decides)",
     matrix.FEW_SEEDS: "no verdict (few seeds)",
-    matrix.MIXED: "no verdict (no one way)",
+    matrix.MIXED: "no verdict (not monotone)",
 }
 _HATCH = "#9A5B2B"
 _ROW, _HEAD, _COLUMN = 0.31, 0.22, 0.92  # inches
@@ -359,6 +359,7 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
         margins.append(f"{kind} {amount}")
     yield f"Margins: {', '.join(dict.fromkeys(margins))}."
     yield "Differences of accuracy are in percentage points, those of loss in nats."
+    yield "Intervals are of a cell and the best alone; verdicts are adjusted for all batch sizes."
     if frame["on_edge"].any():
         yield f"{_EDGE} The best rate is the first or last of those tried: others may be better."
     if _on_validation(frame):

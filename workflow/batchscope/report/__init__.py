@@ -251,14 +251,16 @@ def _experiments(
         ]
         about = experiment_answer.relevant(question, of_figures, named, elsewhere)
         asked = experiment_answer.asked(found, about)
-        own = [each.card for each in cards if each.experiment == name]
+        own = [each for each in cards if each.experiment == name]
         tuned = name in inputs.tuned and own
-        spoken = experiment_answer.advised(own[0], of_figures) if tuned else []
         parallel = experiment_answer.parts(inputs.parallel.get(name, ""))
         told = [] if name in inputs.tuned else asked
         decided = experiment_answer.decided(
             [row for row in stated if row["experiment"] == name], about
         )
+        # Where documents state something that is decided, "No advice" is no answer beside it.
+        advised = tuned and (own[0].found or not decided)
+        spoken = experiment_answer.advised(own[0].card, of_figures) if advised else []
         compared = experiment_answer.compares(question, _told_apart(rows[name]))
         many = len({answer.series for answer in found}) > _MANY_SERIES
         shown.append(
@@ -288,13 +290,17 @@ def _experiments(
 
 def _beside(
     study: Study, inputs: Inputs, places_of: dict[tuple[str, str], tuple[str, str]]
-) -> list[tuple[published_beside.Row, tuple[str, str] | None]]:
-    """Returns the numbers of documents beside ours, each with its figure here."""
+) -> dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]]:
+    """Returns the numbers of documents, each with its figure here: beside ours, and beside none.
+
+    Empty without any.
+    """
     names = {each.title or name: name for name, each in study.experiments.items()}
-    return [
-        (row, places_of.get((names.get(row.experiment, ""), row.figure)))
-        for row in published_beside.build(study, inputs.figures, inputs.datasets)
-    ]
+    found: dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]] = {}
+    for row in published_beside.build(study, inputs.figures, inputs.datasets):
+        place = places_of.get((names.get(row.experiment, ""), row.figure))
+        found.setdefault("here" if row.here else "absent", []).append((row, place))
+    return found
 
 
 def _ledger(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:

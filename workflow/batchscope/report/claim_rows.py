@@ -53,6 +53,7 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         **row,
         "word": wording.capital(row["verdict"]),
         "css": row["verdict"].replace(" ", "-"),
+        "place": wording.capital(row["place"]),
         "estimate": format_interval(*numbers),
         "effect_is": row["effect_is"] + (f" ({unit.suffix.strip()})" if unit.suffix else ""),
         "unit_told": unit.suffix.strip(),
@@ -74,7 +75,8 @@ def _decides(row: Row) -> str:
 def in_words(shown: dict[str, Any]) -> str:
     """Returns the numbers of a row in a phrase: `0.5 [0.3, 0.7] points per doubling; n 6`.
 
-    What is no change per doubling is named before its number: `ratio 1.7 [1.5, 2.0]`.
+    What is no change per doubling is named before its number: `ratio 1.7 [1.5, 2.0]`. Intervals
+    of claims have 90 %, which is said, since others beside them have 95 %.
     """
     estimate = shown["estimate"]
     told = [shown["missing"]]
@@ -84,6 +86,7 @@ def in_words(shown: dict[str, Any]) -> str:
         unit = shown["unit_told"]
         what = shown["effect_is"].removesuffix(f" ({unit})")
         number = f"{estimate.value}{interval}{f' {unit}' if unit else ''}"
+        level = ", 90 % interval" if interval else ""
         per = what.startswith("per ")
-        told.insert(0, (f"{number} {what}" if per else f"{what} {number}") + of)
+        told.insert(0, (f"{number} {what}" if per else f"{what} {number}") + level + of)
     return "; ".join(filter(None, told))

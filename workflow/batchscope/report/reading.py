@@ -14,7 +14,10 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"\bis the ceiling\b|\bceilings that agree\b", r"\bceiling"),
     (r"\bdashed line is 90 %|\bthe knee is a ring\b", r"\bplateau|\bknee"),
     (r"\bnoise scale, where it is measured\b", r"\bnoise scale"),
-    (r"\bshaded row of panels\b|\bdocument's numbers are known\b", r"\bas published"),
+    (
+        r"\bshaded (row of panels|panel)\b|\bdocument's (numbers|accuracies) are known\b",
+        r"\bas published",
+    ),
     (r"^(On a )?GPU\b|^Energy\b|\bfor a GPU without\b", r"\bGPU"),
     (r"^Times are examples over\b", r"\btime \(s\)"),
     (r"^Open markers\b", r"\bdisturbed|\bother processes"),

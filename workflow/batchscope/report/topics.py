@@ -31,7 +31,7 @@ TOPICS = (
     Topic(r"per (image|example)\b", ("step_time",), "cost per example"),
     Topic(r"same (images|examples)", ("throughput",), "times as long"),
     Topic(r"throughput|images per second", ("throughput",), "plateau|highest|rises|levels"),
-    Topic(r"\d+th image|multiples of", ("throughput",), r"t\(\d+\)|stairs"),
+    Topic(r"\d+th image|multiples of", ("throughput",), r"t\(\d+\)|[Ss]tairs"),
     Topic(r"training time", ("training_time",)),
     Topic(r"how large\b.*\bbatch", ("max_batch_size",), "that fits"),
     Topic(r"utili[sz]ation|\bidle\b|\bbusy\b", _USAGE, "[Uu]tilisation"),

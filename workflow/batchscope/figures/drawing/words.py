@@ -121,10 +121,16 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
 
 
 def _apart(high: pandas.Series, low: pandas.Series, unit: wording.Unit, alone: str = "") -> str:
-    """Returns how far two series are apart over paired seeds; empty where none is in both."""
+    """Returns how far two series are apart over paired seeds; empty where none is in both.
+
+    Of what is above zero the geometric mean of ratios, unless single seeds turn it against the
+    order of the means.
+    """
     high, low = high.align(low, join="inner")
     ratio = unit is not wording.PERCENT and bool(((high > 0) & (low > 0)).all())
     found = intervals.ratio_interval(high, low) if ratio else intervals.t_interval(high - low)
+    if ratio and found.n and found.mean < 1 <= high.mean() / low.mean():
+        ratio, found = False, intervals.t_interval(high - low)
     if not found.n:
         return ""
     shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
