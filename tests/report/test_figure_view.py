@@ -117,10 +117,10 @@ def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
     )
     soonest = content.Figure("F", "", name="fastest_batch_size", found="32 was first. More.")
     assert experiment_answer.advised(card, [soonest]) == [
-        *("Use 32.", "32 was first.", "Accuracy stays within 1 point.")
+        *("Use 32. More.", "32 was first.", "Accuracy stays within 1 point.")
     ]
     assert experiment_answer.advised(card, []) == [
-        *("Use 32.", "Accuracy stays within 1 point.", "More.")
+        *("Use 32. More.", "Accuracy stays within 1 point.")
     ]
 
 
@@ -158,10 +158,12 @@ def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():
         stated("not resolved", "Open."),
         stated("held", "Small is better."),
         stated("not held", "Large is faster."),
-        stated("held", "One more."),
+        stated("held", "A small one once more."),
+        stated("held", "With every batch it takes this size."),
     ]
-    decided = experiment_answer.decided(rows)
+    decided = experiment_answer.decided(rows, "Is small better, or large?")
     assert decided == rows[1:3]
+    assert experiment_answer.decided(rows, "Which batch size is it?") == []  # none is asked for
     small = ("Held", "Small is better (ratio 1.2 [1.1, 1.3], 90 % interval).")
     large = ("Not held", "Large is faster (ratio 1.2 [1.1, 1.3], 90 % interval).")
     assert experiment_answer.sentences([], [], ["A."], [], decided) == [small, large, ("", "A.")]

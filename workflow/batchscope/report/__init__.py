@@ -256,7 +256,7 @@ def _experiments(
         parallel = experiment_answer.parts(inputs.parallel.get(name, ""))
         told = [] if name in inputs.tuned else asked
         decided = experiment_answer.decided(
-            [row for row in stated if row["experiment"] == name], about
+            [row for row in stated if row["experiment"] == name], question, about
         )
         # Where documents state something that is decided, "No advice" is no answer beside it.
         advised = tuned and (own[0].found or not decided)

@@ -27,7 +27,13 @@ _MOST_SERIES = 3  # of which an answer has a sentence each
 _FASTEST = "fastest_batch_size"
 _WORD = re.compile(r"[a-z]{4,}")
 _STEM = 5  # letters that tell words apart: sharper is sharpness
-_COMMON = frozenset({"batch", "size", "sizes", "which", "from", "with", "train"})
+# Beginnings of words that say nothing of what is asked.
+_COMMON = frozenset(
+    _WORD.findall(
+        "after batch does each every from have here into many more most much over size sizes take "
+        "takes than that their them there these they this train what when where which with"
+    )
+)
 # The series that sentences up to the next one are about.
 _LED = re.compile(r"(?!By series|Step times)[^:(]{1,80}: ")
 _INTERVAL = re.compile("interval|quartiles")
@@ -52,11 +58,10 @@ def relevant(
     for topic in topics.asked(question):
         own = _shown(topic, [("", figure) for figure in figures])
         found += (own or _shown(topic, elsewhere if topic.elsewhere else ()))[:1]
-    words = {stem for word in _WORD.findall(question.lower()) if (stem := word[:_STEM])}
+    words = _stems(question)
 
     def hits(figure: Figure) -> int:
-        title = {word[:_STEM] for word in _WORD.findall(figure.title.lower())}
-        return len(words & title - _COMMON)
+        return len(words & _stems(figure.title))
 
     ordered = sorted(figures, key=hits, reverse=True)
     if not named:
@@ -97,9 +102,12 @@ def _telling(finding: str, told: str) -> str:
 
 def compares(question: str, factors: Iterable[str]) -> bool:
     """Returns whether a question names a factor that tells series apart: they are compared then."""
-    words = {word[:_STEM] for word in _WORD.findall(question.lower())}
-    names = {word[:_STEM] for factor in factors for word in _WORD.findall(factor)}
-    return bool(words & names - _COMMON)
+    return bool(_stems(question) & _stems(" ".join(factors)))
+
+
+def _stems(text: str) -> set[str]:
+    """Returns the beginnings of the words of a text, but for those that stand everywhere."""
+    return {word[:_STEM] for word in _WORD.findall(text.lower())} - _COMMON
 
 
 def asked(found: list[Answer], figures: Sequence[Figure]) -> list[Answer]:
@@ -160,16 +168,22 @@ def sentences(
 
 
 def decided(
-    stated: Sequence[dict[str, Any]], figures: Sequence[Figure] = ()
+    stated: Sequence[dict[str, Any]], question: str, figures: Sequence[Figure] = ()
 ) -> list[dict[str, Any]]:
-    """Returns the first of what documents state of an experiment and its runs decide.
+    """Returns the first of what documents state of a question and the runs decide.
 
     Args:
         stated: Rows of the ledger, as `claim_rows.build` returns them.
+        question: What shares no word with it answers it not.
         figures: Those that its question asks for: what is stated of them comes first.
     """
     names = {figure.name for figure in figures}
-    rows = [row for row in stated if row["verdict"] in (ledger.HELD, ledger.NOT_HELD)]
+    rows = [
+        row
+        for row in stated
+        if row["verdict"] in (ledger.HELD, ledger.NOT_HELD)
+        and _stems(question) & _stems(row["sentence"])
+    ]
     return sorted(rows, key=lambda row: row["figure"] not in names)[:_MOST_DECIDED]
 
 
@@ -212,8 +226,7 @@ def advised(card: Card, figures: Sequence[Figure]) -> list[str]:
     """Returns what an advice says to the question: its range, the fastest size, and accuracy."""
     soonest = [first(each.found)[0] for each in figures if each.name == _FASTEST and each.found]
     margins = [each for each in _ENDS.split(card.limits or "") if " stays within " in each]
-    told = [card.headline, *soonest, *margins, card.budgets]
-    return [text for text in told if text][:MOST]
+    return [" ".join(filter(None, [card.headline, card.budgets])), *soonest, *margins][:MOST]
 
 
 def parts(text: str) -> list[str]:

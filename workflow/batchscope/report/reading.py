@@ -15,7 +15,7 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"\bdashed line is 90 %|\bthe knee is a ring\b", r"\bplateau|\bknee"),
     (r"\bnoise scale, where it is measured\b", r"\bnoise scale"),
     (
-        r"\bshaded (row of panels|panel)\b|\bdocument's (numbers|accuracies) are known\b",
+        r"\bshaded row of panels\b|\bin a shaded panel of\b|\bdocument's numbers are known\b",
         r"\bas published",
     ),
     (r"^(On a )?GPU\b|^Energy\b|\bfor a GPU without\b", r"\bGPU"),
