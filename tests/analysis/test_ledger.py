@@ -291,14 +291,14 @@ def test_a_grid_without_the_cells_is_told():
     row = judged(
         runs(falling), claim("one", test("value", low=0.5, cells={"batch_size": (512,)}))
     ).loc["one"]
-    assert row["missing"] == "cells that gap does not have: batch size 512"
+    assert row["missing"] == "not in the grid of gap: batch size 512"
     assert row["verdict"] == "cannot be tested here" and pandas.isna(row["n"])
     some = claim("one", test("value", low=0.5, cells={"batch_size": (16, 512)}))
     part = judged(runs(falling), some).loc["one"]
     assert (part["verdict"], part["missing"]) == ("cannot be tested here", row["missing"])
     assert part["effect"] > 0.8 and math.isnan(part["p_holm"])
     one_size = claim("one", test("trend", direction="falls", cells={"batch_size": (16,)}))
-    assert judged(runs(falling), one_size)["missing"]["one"] == "cells that gap does not have"
+    assert judged(runs(falling), one_size)["missing"]["one"] == "a grid of gap with these cells"
     nothing = judged(runs(falling).iloc[:0], claim("one", test("value", low=0.5)))
     assert nothing["missing"]["one"] == "results of gap"
 

@@ -270,7 +270,7 @@ def test_series_and_what_follows_from_the_batch_size(tmp_path):
     assert run_series.coupled_factors(frame) == {"learning_rate": [0.01, 0.02, 0.04]}
     figure = figures.FIGURES["best_losses"]
     drawing = figure.draw(figure.select(figures.read(tmp_path / "tables")))
-    assert "With the batch size changes: learning rate 0.01, 0.02, 0.04." in texts(drawing)
+    assert "Changes with the batch size: learning rate 0.01, 0.02, 0.04." in texts(drawing)
 
 
 def test_factors_that_move_together_are_told_once_and_named_whole(tmp_path):

@@ -213,16 +213,16 @@ def test_utilisation_has_medians_quartiles_and_the_machine():
     drawing, _ = drawn("utilisation", tables(utilisation=busy()))
     assert titles(drawing) == ["CPU", "Peak memory", "Time at zero"]
     cpu, memory, zero = drawing.axes
-    at = np.log2(SIZES)
+    at, sizes = np.log2(SIZES), np.array(SIZES)
     level = 20 + 8 * at
-    assert shown(cpu, at, level) and shown(cpu, at, level / 2)
+    assert shown(cpu, at, level) and shown(cpu, at, level / 2) and shown(zero, at, 25 / sizes)
     assert np.allclose(bars(cpu), np.column_stack([level - 2, level + 3]))
-    assert shown(memory, at, 600 + 0.1 * np.array(SIZES))
-    assert shown(memory, at, 40 + 0.5 * np.array(SIZES))
-    assert shown(zero, at, 25 / np.array(SIZES))
+    assert shown(memory, at, 600 + 0.1 * sizes) and shown(memory, at, 40 + 0.5 * sizes)
     assert cpu.get_ylim()[0] == 0 and cpu.get_ylabel() == "CPU utilisation (%)"
     assert memory.get_yscale() == "log" and zero.get_yscale() == "linear"
     assert {"this process", "whole machine", "resident", "tensors"} <= texts(drawing)
+    drawing, _ = drawn("utilisation", tables(utilisation=[{**busy()[0], "process_zero_share": 0}]))
+    assert titles(drawing) == ["CPU", "Peak memory"] and "No sample was at zero." in texts(drawing)
 
 
 def test_what_is_known_of_a_gpu_has_panels_of_its_own():

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from batchscope import report, wording
 from batchscope.report import content, published_beside
 from batchscope.study import planner
 
@@ -86,3 +87,16 @@ def test_times_have_quartiles():
 def test_what_was_not_measured_is_said(csv):
     (row,) = _rows(_study([{"batch_size": [16], "test_accuracy": [0.5]}]), csv)
     assert row.here is None and row.note == "not measured here"
+
+
+def test_what_has_nothing_here_to_compare_is_folded(finished, monkeypatch):
+    study, results, path = finished
+    inputs = content.read(study, results, path)
+    here = published_beside.Row("", "Table 1", "", "Loss", 16, "0.5", wording.Estimate("0.4"), "")
+    absent = here._replace(batch_size=6000, here=None, note="no such batch size here")
+    for rows, tables in (([here, absent], 2), ([absent], 1), ([here], 1), ([], 0)):
+        monkeypatch.setattr(published_beside, "build", lambda *_, rows=rows: rows)
+        html = report.build(study, inputs)
+        assert html.count('class="answers beside"') == tables
+        folded = "Published numbers with nothing here to compare: 1" in html
+        assert folded == (absent in rows)

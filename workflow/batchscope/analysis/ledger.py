@@ -128,9 +128,9 @@ def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
     if frame.empty:
         return f"results of {test.experiment}"
     if absent:
-        return f"cells that {test.experiment} does not have: {absent}"
+        return f"not in the grid of {test.experiment}: {absent}"
     if found is None:
-        return f"cells that {test.experiment} does not have"
+        return f"a grid of {test.experiment} with these cells"
     lacking = f": {found.deciding}" if found.deciding else ""
     return f"a finished run with a value in every cell{lacking}"
 

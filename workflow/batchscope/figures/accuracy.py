@@ -66,19 +66,22 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
         axes.sharey(ours[0])
     groups, others = canvas.present(run_series.series(own)), as_published.series(theirs)
     sizes = sorted({*own["batch_size"].tolist(), *theirs["batch_size"].tolist()})
-    extra = functools.partial(_binomial, sizes=sizes)
+    # Without a size in common an axis of both would be mostly empty.
+    apart = not {*own["batch_size"]} & {*theirs["batch_size"]}
+    here, there = (sorted({*rows["batch_size"]}) if apart else sizes for rows in (own, theirs))
+    extra = functools.partial(_binomial, sizes=here)
     panels = [*panels[:-1], replace(panels[-1], title=f"{panels[-1].title}, {as_published.HERE}")]
     handles: list[Any] = []
     for axes, panel in zip(ours, panels, strict=True):
         handles = against_batch_size.draw_panel(axes, own, panel, groups, extra)
-        canvas.batch_size_axis(axes, sizes)
+        canvas.batch_size_axis(axes, here)
     against_batch_size.keep_possible(ours[0], own, [panel.column for panel in panels])
     looks = as_published.looks(groups, others)
     column = _PANELS[-1].column
     drawn = as_published.draw(last, np.log2, others, looks, column)
     title = f"{_PANELS[-1].title}, {as_published.THERE}"
     against_batch_size.finish(
-        last, Panel(column, title, panels[-1].label), sizes, np.concatenate(drawn), ()
+        last, Panel(column, title, panels[-1].label), there, np.concatenate(drawn), ()
     )
     canvas.lift_title(last, own)  # to the height of those beside it
     labels = [group.label for group in groups]

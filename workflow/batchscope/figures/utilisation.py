@@ -100,6 +100,7 @@ PANELS = (
     ),
     Panel("Energy per epoch", "GPU energy (J)", (Line("joules_per_epoch", "", _MAIN),)),
 )
+_AT_ZERO = next(panel for panel in PANELS if panel.title == "Time at zero")
 # What memory per example is read from, best first: what a process holds, its allocators keep.
 _MEMORY = {
     "tensorflow_peak_mb": "what TensorFlow's tensors hold at most",
@@ -152,6 +153,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         timings.machine_note(frame),
         "Utilisation: medians and quartiles of samples within one training. 100 %: the cores that "
         "the process was given; for the whole machine, all of its cores. More is cut there.",
+        _zero_note(frame),
         timings.disturbed_trainings_note(frame),
         _memory_words(frame),
         timings.memory_note(frame),
@@ -180,8 +182,20 @@ def _left_out(sizes: str) -> str:
 
 
 def _known(frame: pandas.DataFrame, panel: Panel) -> list[Line]:
-    """Returns the lines of a panel that have a value."""
-    return [line for line in panel.lines if len(timings.timed(frame, line.column))]
+    """Returns the lines of a panel that have a value; none of a time at zero that never was."""
+    known = [line for line in panel.lines if len(timings.timed(frame, line.column))]
+    return [] if panel is _AT_ZERO and not _zero_shares(frame).any() else known
+
+
+def _zero_shares(frame: pandas.DataFrame) -> np.ndarray:
+    shares = frame[[line.column for line in _AT_ZERO.lines]].to_numpy(float)
+    return shares[np.isfinite(shares)]
+
+
+def _zero_note(frame: pandas.DataFrame) -> str:
+    """Returns what of a panel of zeros is worth saying; empty where it is drawn or unknown."""
+    shares = _zero_shares(frame)
+    return "No sample was at zero." if len(shares) and not shares.any() else ""
 
 
 def _draw_panel(

@@ -296,11 +296,12 @@ def _beside(
     Empty without any.
     """
     names = {each.title or name: name for name, each in study.experiments.items()}
-    found: dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]] = {}
+    found: dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]]
+    found = {"here": [], "absent": []}
     for row in published_beside.build(study, inputs.figures, inputs.datasets):
         place = places_of.get((names.get(row.experiment, ""), row.figure))
-        found.setdefault("here" if row.here else "absent", []).append((row, place))
-    return found
+        found["here" if row.here else "absent"].append((row, place))
+    return found if any(found.values()) else {}
 
 
 def _ledger(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -425,7 +425,7 @@ def coupled_note(frame: pandas.DataFrame) -> str:
         words = [wording.shortest(v) if not isinstance(v, str) else v for v in values]
         listed = words if len(words) < 7 else [*words[:3], "…", words[-1]]
         parts.append(f"{factor.replace('_', ' ')} {', '.join(listed)}")
-    return f"With the batch size changes: {'; '.join(parts)}." if parts else ""
+    return f"Changes with the batch size: {'; '.join(parts)}." if parts else ""
 
 
 def failure_note(frame: pandas.DataFrame) -> str:
