@@ -28,9 +28,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns the rise at the ends of the batch sizes, for the first length."""
     panel = _panels(frame)[0]
-    return words.sentence(
-        frame, panel.column, f"Mean rise of the loss ({panel.title})", with_ratio=True
-    )
+    return words.sentence(frame, panel.column, f"Mean rise of the loss ({panel.title})")
 
 
 def _panels(frame: pandas.DataFrame) -> list[Panel]:

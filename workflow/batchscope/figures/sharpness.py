@@ -38,7 +38,7 @@ def found(frame: pandas.DataFrame) -> str:
     for match in filter(None, map(_COLUMN.fullmatch, frame.columns)):
         space = {"full": "the full space", "subspace": "a random subspace"}[match[1]]
         what = f"Mean sharpness in {space} (ε = {match[2]})"
-        text = words.sentence(frame, match[0], what, with_ratio=True)
+        text = words.sentence(frame, match[0], what)
         if text and match[1] not in told:
             told[match[1]] = text
     return " ".join(told.values())

@@ -53,9 +53,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns the medians at the ends of the batch sizes, and their ratio."""
     runs = against_epoch.runs(frame)
-    return words.sentence(
-        runs, _MEDIAN.column, "Mean over seeds of the median norm of an update", with_ratio=True
-    )
+    return words.sentence(runs, _MEDIAN.column, "Mean over seeds of the median norm of an update")
 
 
 def _draw_distributions(

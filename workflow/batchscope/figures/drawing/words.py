@@ -55,13 +55,13 @@ def sentence(
     column: str,
     what: str,
     unit: wording.Unit = wording.PLAIN,
-    with_ratio: bool = False,
     most: int = 2,
 ) -> str:
-    """Returns the mean of a column at both ends of the batch sizes, for every series.
+    """Returns the mean of a column at both ends of the batch sizes, and how far these are apart.
+
+    Of several series the lowest and the highest, then each of them.
 
     Args:
-        with_ratio: Whether to add the ratio of both ends, where there is one series.
         most: Batch sizes described one by one, where there is one series.
 
     Returns:
@@ -78,8 +78,10 @@ def sentence(
         group, found = told[0]
         found = ends(group.frame, column, most)
         of = f" ({group.label})" if group.label else ""
-        times = ratio(group.frame, column) if with_ratio else ""
-        return f"{what}{of} was {_values(found, unit)}{', ' if times else ''}{times}."
+        table = _by_seed(group.frame, column)
+        last, first = table[max(table)], table[min(table)]
+        apart, _ = _apart(last, first, unit) if len(table.columns) > 1 else ("", "")
+        return f"{what}{of} was {_values(found, unit)}{apart}."
     parts = [f"{group.label}: {_values(found, unit)}" for group, found in told[:_MOST_SERIES]]
     rest = len(told) - len(parts)
     parts += [f"{rest} further series in the figure"] if rest else []
@@ -95,11 +97,7 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
     With how far they are apart over paired seeds: of shares the difference, of what is above zero
     the ratio. Empty where no batch size is in all.
     """
-    tables = []
-    for group in groups:
-        values = group.frame[column].astype(float)
-        rows = group.frame[(group.frame["status"] == canvas.FINISHED) & np.isfinite(values)]
-        tables.append(rows.pivot_table(column, "seed", "batch_size"))
+    tables = [_by_seed(group.frame, column) for group in groups]
     shared = set.intersection(*(set(table.columns) for table in tables))
     if not shared:
         return ""
@@ -111,34 +109,50 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
     if ends[0].mean == ends[1].mean:
         return f"{told[0]} in all {len(groups)} series at batch size {size}"
     between = f"between {told[0]} ({lowest.label}) and {told[1]} ({highest.label})"
-    if len(groups) > 2:
-        alone = " for these two alone"
-        return f"{between} at batch size {size}{_apart(high[size], low[size], unit, alone)}"
+    alone = " for these two alone" if len(groups) > 2 else ""
     small = int(min(shared))
-    there = _apart(high[small], low[small], unit) if small < size else ""
-    more = f"; at {small}{there.removeprefix(',')}" if there else ""
-    return f"{between} at batch size {size}{_apart(high[size], low[size], unit)}{more}"
+    told = _contrasted(high[size], low[size], unit, alone)
+    if not alone and small < size and (there := _contrasted(high[small], low[small], unit)):
+        told += f"; at {small}{there.removeprefix(',')}"
+    return f"{between} at batch size {size}{told}"
 
 
-def _apart(high: pandas.Series, low: pandas.Series, unit: wording.Unit, alone: str = "") -> str:
-    """Returns how far two series are apart over paired seeds; empty where none is in both.
+def _by_seed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
+    """Returns a column of finished runs, a row per seed and a column per batch size."""
+    values = rows[column].astype(float)
+    finished = rows[(rows["status"] == canvas.FINISHED) & np.isfinite(values)]
+    return finished.pivot_table(column, "seed", "batch_size")
+
+
+def _contrasted(
+    high: pandas.Series, low: pandas.Series, unit: wording.Unit, alone: str = ""
+) -> str:
+    """Returns how far two series are apart, and whether that is distinguishable from nothing."""
+    told, none = _apart(high, low, unit)
+    return f"{told}{alone if told else ''}{none}"
+
+
+def _apart(high: pandas.Series, low: pandas.Series, unit: wording.Unit) -> tuple[str, str]:
+    """Returns how far two cells are apart over paired seeds, and that it may be nothing.
 
     Of what is above zero the geometric mean of ratios, unless single seeds turn it against the
-    order of the means.
+    order of the means. Empty without an interval: below two seeds that are in both.
     """
     high, low = high.align(low, join="inner")
     ratio = unit is not wording.PERCENT and bool(((high > 0) & (low > 0)).all())
     found = intervals.ratio_interval(high, low) if ratio else intervals.t_interval(high - low)
-    if ratio and found.n and found.mean < 1 <= high.mean() / low.mean():
+    if ratio and found.n and (found.mean - 1) * (high.mean() - low.mean()) < 0:
         ratio, found = False, intervals.t_interval(high - low)
-    if not found.n:
-        return ""
     shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
-    number = wording.estimated(found.mean, found.low, found.high, unit=shown)
+    pairs = f"{'geometric mean of ' if ratio else ''}{wording.count(found.n, 'pair')}"
+    told = wording.estimate(found.mean, found.low, found.high, shown)
+    if not told.low:
+        return "", ""
+    ends = f"{pairs}, 95 % interval {told.low} to {told.high}"
     none = int(ratio)  # of a ratio 1, of a difference 0
     alike = f", not distinguishable from {none}" if found.low <= none <= found.high else ""
-    alone = alone if found.n > 1 else ""
-    return f", {'a factor' if ratio else 'a difference'} of {number}{alone}{alike}"
+    what = "a factor" if ratio else "a difference"
+    return f", {what} of {told.value}{shown.suffix} ({ends})", alike
 
 
 def _values(found: list[End], unit: wording.Unit) -> str:
@@ -150,22 +164,3 @@ def _values(found: list[End], unit: wording.Unit) -> str:
         f"{value} at {other.batch_size}" for value, other in zip(values[1:], others, strict=True)
     ]
     return f"{wording.listed(told)} ({counts})"
-
-
-def ratio(rows: pandas.DataFrame, column: str) -> str:
-    """Returns the ratio of largest to smallest batch size, as geometric mean of pairs of a seed.
-
-    An empty string where there is no such pair.
-    """
-    finished = rows[(rows["status"] == canvas.FINISHED) & np.isfinite(rows[column].astype(float))]
-    sizes = sorted(finished["batch_size"].unique().tolist())
-    if len(sizes) < 2:
-        return ""
-    table = finished.pivot_table(column, "seed", "batch_size")
-    found = intervals.ratio_interval(table[sizes[-1]], table[sizes[0]])
-    if not found.n:
-        return ""
-    pairs = f"geometric mean of {wording.count(found.n, 'pair')}"
-    told = wording.estimate(found.mean, found.low, found.high)
-    ends = f", 95 % interval {told.low} to {told.high}" if told.low else ""
-    return f"a factor of {told.value} ({pairs}{ends})"
