@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import synthetic
@@ -102,6 +104,10 @@ def test_a_factor_with_its_interval_is_told_with_its_verdict():
         "A", "", found="A factor of 2 (95 % interval 1 to 3).", columns=("test_accuracy",)
     )
     assert experiment_answer.sentences([rises], [shown]) == [("Rises", shown.found)]
+    held = dataclasses.replace(rises, held="at equal epochs (10)")
+    assert experiment_answer.sentences([held], [shown]) == [
+        ("Rises, at equal epochs (10)", shown.found)
+    ]
     series = [synthetic.answer("rises", direction="rises", series=name) for name in "ab"]
     (verdict,) = experiment_answer.sentences(series, [shown])
     assert verdict[0] == "As the batch size grows"

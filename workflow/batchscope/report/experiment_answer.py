@@ -188,9 +188,14 @@ def decided(
 
 
 def _resolved(found: list[Answer]) -> str:
-    """Returns the verdict on the first of a figure's outcomes where it is a direction."""
+    """Returns the verdict on the first of a figure's outcomes where it is a direction.
+
+    With what was held equal, without which no direction is told.
+    """
     verdict = found[0].verdict if found else ""
-    return wording.capital(verdict) if verdict.startswith((RISES, FALLS)) else ""
+    if not verdict.startswith((RISES, FALLS)):
+        return ""
+    return wording.capital(", ".join(filter(None, [verdict, found[0].held])))
 
 
 def _verdicts(found: list[Answer]) -> list[tuple[str, str]]:
