@@ -413,7 +413,7 @@ def test_series_are_told_by_their_contrast_over_paired_seeds():
     )
     assert words.sentence(frame, "time", "Mean time", wording.Unit(" s")).startswith(
         "Mean time was between 2.0 s (SGD) and 6.2 s (Adam) at batch size 16, a factor of 3.05 "
-        "(geometric mean of 2 pairs, 95 % interval 2.47 to 3.77); at 8 a factor of 2"
+        "(geometric mean of 2 pairs, 95 % interval 2.50 to 3.72); at 8 a factor of 2"
     )
     told = words.sentence(frame, "accuracy", "Mean accuracy", wording.PERCENT)
     assert "at batch size 16, a difference of 25 points (2 pairs, 95 % interval" in told
