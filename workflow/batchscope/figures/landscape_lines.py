@@ -102,9 +102,10 @@ def _draw_panel(
             continue
         if column == "loss":
             _draw_directions(axes, chosen, style["color"], points)
-        _draw_mean(
-            axes, landscape_rises.over_directions(chosen, column), style, band=column == "rise"
-        )
+        # No loss is below 0, so that it cannot rise by less than minus what it is at the minimum.
+        least = -chosen.loc[chosen["a"] == 0, "loss"].mean()
+        table = landscape_rises.over_directions(chosen, column)
+        _draw_mean(axes, table, style, least if column == "rise" else None)
 
 
 def _draw_directions(axes: Axes, rows: pandas.DataFrame, colour: str, points: int) -> None:
@@ -127,10 +128,14 @@ def _thinned(length: int, points: int) -> np.ndarray:
     return np.unique(np.append(half, length - 1 - half).round().astype(int))
 
 
-def _draw_mean(axes: Axes, table: pandas.DataFrame, style: dict[str, Any], band: bool) -> None:
+def _draw_mean(
+    axes: Axes, table: pandas.DataFrame, style: dict[str, Any], least: float | None
+) -> None:
+    """Draws the mean and, where its least possible value is given, its interval from there on."""
     positions = table.index.to_numpy(float)
     mean, low, high, _ = intervals.t_intervals(table.to_numpy(float))
-    if band and np.isfinite(low).any():
+    if least is not None and np.isfinite(low).any():
+        low = np.maximum(low, least)
         axes.fill_between(positions, low, high, color=style["color"], alpha=0.15, linewidth=0)
     axes.plot(positions, mean, zorder=3, **style)
 
@@ -140,7 +145,8 @@ def _note(frame: pandas.DataFrame) -> str:
     directions = f"{wording.count(count, 'direction')} per run."
     if frame["seed"].nunique() < 2:
         return directions if count else ""
-    return f"{directions} Left: mean over seeds, with its 95 % t-interval." if count else ""
+    told = "mean over seeds, with its 95 % t-interval, cut where the loss would be below 0"
+    return f"{directions} Left: {told}." if count else ""
 
 
 def _cut_note(groups: list) -> str:
