@@ -41,6 +41,12 @@ def test_colours_of_the_matrix_are_those_that_it_has():
     assert "edge of those tried" in _read("verdict_matrix", "best\N{DAGGER}")
 
 
+def test_one_panel_alone_is_at_no_side():
+    assert _read("time", "Total training time").startswith("Left: time per epoch")
+    alone = _read("time", "Time per epoch")
+    assert alone.startswith("Time per epoch in a timing job") and "Right:" not in alone
+
+
 def test_a_caption_stays_whole_where_nothing_is_known():
     assert _read("throughput") == FIGURES["throughput"].caption
 

@@ -92,6 +92,9 @@ def test_headlines_tell_no_single_rate_where_rates_are_tuned(finished):
     inputs = replace(report.read(study, results, path), advice={})
     assert "As the batch size grows" in Page(report.build(study, inputs)).text
     assert "as the batch size grows" in report.headline(study, inputs)
+    # Where there is no card, the first screen has the first sentence of every answer.
+    assert 'id="short"' in report.build(study, inputs)
+    assert 'id="short"' not in report.build(study, report.read(study, results, path))
     tuned = replace(inputs, tuned=frozenset(["gap"]))
     assert "As the batch size grows, at" not in Page(report.build(study, tuned)).text
     assert report.headline(study, tuned).startswith("30 training runs in 1 experiment")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from batchscope import wording
 from batchscope.report.content import Figure
 
+_OTHER_PANEL = re.compile("(Middle|Right):")
 _SENTENCES = re.compile(r"(?<=[.:]) (?=[A-Z])")
 # Words of a caption's sentence -> those of the figure itself without which it is left out.
 _ONLY_WITH: tuple[tuple[str, str], ...] = (
@@ -38,7 +40,7 @@ def caption(figure: Figure) -> str:
     if not figure.texts:
         return figure.caption
     words = "\n".join(figure.texts)
-    return " ".join(
+    kept = [
         sentence
         for sentence in _SENTENCES.split(figure.caption)
         if all(
@@ -46,4 +48,8 @@ def caption(figure: Figure) -> str:
             for about, own in _ONLY_WITH
             if re.search(about, sentence)
         )
-    )
+    ]
+    if not any(_OTHER_PANEL.match(sentence) for sentence in kept):
+        # One panel alone is at no side.
+        kept = [wording.capital(sentence.removeprefix("Left:").strip()) for sentence in kept]
+    return " ".join(filter(None, kept))
