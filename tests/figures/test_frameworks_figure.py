@@ -220,7 +220,7 @@ def test_one_framework_and_one_batch_size():
     drawing, _, found = drawn(sweep("tensorflow", (32,)), sweep("jax", (32,), speed=60))
     assert len(drawing.axes[0].containers[0].lines[0].get_xdata()) == 1
     assert found == (
-        "Median CPU utilisation was 45.0 % in all 2 series at batch size 32. Highest median "
+        "Median CPU utilisation was 45.0 % in both series at batch size 32. Highest median "
         "throughput of the CPU was 339 examples/s at batch size 32 (JAX)."
     )
 

@@ -225,6 +225,11 @@ def count(number: int, noun: str, several: str = "") -> str:
     return f"{number} {noun if number == 1 else several or plural(noun)}"
 
 
+def every(number: int, noun: str) -> str:
+    """Returns `both series` or `all 3 series`, given the noun in the plural."""
+    return f"both {noun}" if number == 2 else f"all {number} {noun}"
+
+
 def listed(words: Iterable[object], last: str = "and") -> str:
     """Returns words as a sentence has them: `set, cases and vary`."""
     *first, end = [str(word) for word in words] or [""]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
 RATE = "learning_rate"
+AT_BEST = "each batch size at its best learning rate"  # of what `read_by_the_others` returns
 
 
 class Chosen(NamedTuple):
@@ -124,6 +125,33 @@ def tuned_factor(frame: pandas.DataFrame) -> str | None:
     if frame.empty or RATE not in frame:
         return None
     return RATE if best_learning_rates.several(frame.reset_index(drop=True)) else None
+
+
+def read_by_the_others(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataFrame:
+    """Returns the rows of every seed at the rate that the other seeds choose, as `leave_one_out`.
+
+    Each batch size of each series, which are told apart by the other factors, has a choice of its
+    own.
+
+    Args:
+        frame: One row per run, with `status`.
+        column: What rates are chosen by, and reported; a run that did not finish, or has no value,
+            counts as failed.
+        sign: -1 where higher is better.
+    """
+    frame = frame.reset_index(drop=True)
+    known = sign * frame[column].astype(float)
+    known = known.where(known.notna() & (frame["status"] == "finished"), np.inf)
+    kept = np.zeros(len(frame), bool)
+    for group in best_learning_rates.series(frame):
+        for _, rows in group.frame.assign(known=known[group.frame.index]).groupby("batch_size"):
+            table = rows.pivot_table("known", RATE, "seed", aggfunc="max", dropna=False)
+            _, index = leave_one_out(table.to_numpy()[None])
+            read = {
+                seed: table.index[at] for seed, at in zip(table, index[0], strict=True) if at >= 0
+            }
+            kept[rows.index] = rows["seed"].map(read) == rows[RATE]
+    return frame[kept]
 
 
 def _cube(values: Any) -> np.ndarray:

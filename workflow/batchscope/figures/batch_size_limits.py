@@ -156,7 +156,7 @@ def _range(chosen: pandas.DataFrame) -> str:
     ]
     ends = [function(size for size, _ in reach) for function in (min, max)]
     if ends[0] == ends[1]:
-        return f"is {ends[0]} in all {len(reach)} series"
+        return f"is {ends[0]} in {wording.every(len(reach), 'series')}"
     told = []
     for end in ends:
         own = [series for size, series in reach if size == end]

@@ -387,7 +387,7 @@ def _extremes(rows: pandas.DataFrame) -> str:
     low, high = (rows.loc[rows[UTILISATION].agg(pick)] for pick in ("idxmin", "idxmax"))
     ends = [f"{wording.fixed(row[UTILISATION], 1)} %" for row in (low, high)]
     if len(rows) > 1 and ends[0] == ends[1]:
-        return f"{ends[0]} in all {len(rows)} series"
+        return f"{ends[0]} in {wording.every(len(rows), 'series')}"
     told = [_utilised(row) for row in (low, high)]
     return told[0] if len(rows) == 1 else f"from {told[0]} to {told[1]}"
 

@@ -7,7 +7,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from batchscope import wording
-from batchscope.analysis import run_series, trajectories
+from batchscope.analysis import chosen_rates, run_series, trajectories
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import TARGET
 from batchscope.figures import Tables
@@ -98,10 +98,12 @@ def found(frame: pandas.DataFrame) -> str:
     equal = ["updates", "seconds" if timed else "examples"]
     told = []
     for name in equal:
-        used = f"{wording.number(runs[name].min(), 4)} {_UNITS[name]}"
+        used = f"{wording.grouped(runs[name].min())} {_UNITS[name]}"
         what = f"Mean validation loss after {used}, which every finished run {_VERBS[name]},"
         told.append(words.sentence(runs, f"loss_at_{name}", what))
-    told.append(words.sentence(runs, "to_target", "Mean number of updates to the dotted loss"))
+    if (frame[_STATED] > 0).any() or not chosen_rates.tuned_factor(runs):
+        # Else every rate has a dotted loss of its own.
+        told.append(words.sentence(runs, "to_target", "Mean number of updates to the dotted loss"))
     return " ".join(filter(None, told))
 
 

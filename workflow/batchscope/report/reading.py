@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from batchscope import wording
+from batchscope.analysis import chosen_rates
 from batchscope.report.content import Figure
 
 _OTHER_PANEL = re.compile("(Middle|Right):")
@@ -30,6 +31,10 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"\blower bound: hollow\b", r"\blower bounds\b"),
     (r"^Shades after\b", r"\bperfect scaling|\bmaximal data"),
 )
+_CHOSEN_BY_OTHERS = (
+    "Where the finding tells each batch size at its best learning rate, every seed is read at the "
+    "rate that the other seeds choose by the same number, so that none flatters itself."
+)
 
 
 def caption(figure: Figure) -> str:
@@ -37,14 +42,15 @@ def caption(figure: Figure) -> str:
 
     All of it where nobody noted the figure's words.
     """
+    chosen = [_CHOSEN_BY_OTHERS] if chosen_rates.AT_BEST in figure.found else []
     if not figure.texts:
-        return figure.caption
-    words = "\n".join(figure.texts)
+        return " ".join(filter(None, [figure.caption, *chosen]))
+    drawn = "\n".join(figure.texts)
     kept = [
         sentence
         for sentence in _SENTENCES.split(figure.caption)
         if all(
-            re.search(own, words, re.IGNORECASE)
+            re.search(own, drawn, re.IGNORECASE)
             for about, own in _ONLY_WITH
             if re.search(about, sentence)
         )
@@ -52,4 +58,4 @@ def caption(figure: Figure) -> str:
     if not any(_OTHER_PANEL.match(sentence) for sentence in kept):
         # One panel alone is at no side.
         kept = [wording.capital(sentence.removeprefix("Left:").strip()) for sentence in kept]
-    return " ".join(filter(None, kept))
+    return " ".join(filter(None, [*kept, *chosen]))

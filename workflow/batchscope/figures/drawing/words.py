@@ -11,18 +11,24 @@ import numpy as np
 import pandas
 
 from batchscope import wording
-from batchscope.analysis import intervals, run_series
+from batchscope.analysis import chosen_rates, intervals, run_series
 from batchscope.figures.drawing import canvas
 
 _MOST_SERIES = 4  # described one by one
+_CHOSEN = "chosen_learning_rate"
 
 
 class End(NamedTuple):
-    """The mean at one batch size with its interval, over the runs with a value among all seeds."""
+    """The mean at one batch size with its interval, over the runs with a value among all seeds.
+
+    Attributes:
+        rates: The learning rates that were chosen there; empty where there was no choice.
+    """
 
     batch_size: int
     interval: intervals.Interval
     seeds: int
+    rates: tuple[float, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -43,7 +49,7 @@ def ends(rows: pandas.DataFrame, column: str, most: int = 2) -> list[End]:
     values = finished[column].astype(float).replace([np.inf, -np.inf], np.nan)
     total = rows["seed"].nunique()
     found = [
-        End(int(size), intervals.t_interval(chosen), total)
+        End(int(size), intervals.t_interval(chosen), total, _rates(rows.loc[chosen.index]))
         for size, chosen in values.groupby(finished["batch_size"])
         if chosen.notna().any()
     ]
@@ -59,7 +65,8 @@ def sentence(
 ) -> str:
     """Returns the mean of a column at both ends of the batch sizes, and how far these are apart.
 
-    Of several series the lowest and the highest, then each of them.
+    Of several series the lowest and the highest, then each of them. Where several learning rates
+    were tried, of a loss, an accuracy or what a target takes each batch size at its best one.
 
     Args:
         most: Batch sizes described one by one, where there is one series.
@@ -68,6 +75,10 @@ def sentence(
         One sentence; empty where nothing finished.
     """
     told = []
+    if chosen_rates.tuned_factor(frame) and (sign := _sign(column)):
+        frame = chosen_rates.read_by_the_others(frame, column, sign)
+        frame = frame.rename(columns={chosen_rates.RATE: _CHOSEN})
+        what = f"{what.removesuffix(',')}, {chosen_rates.AT_BEST},"
     for group in run_series.series(frame):
         found = ends(group.frame, column)
         if found:
@@ -91,6 +102,19 @@ def sentence(
     return f"{what} was {beside}. By series: {'; '.join(parts)}."
 
 
+def _sign(column: str) -> int:
+    """Returns 1 where lower is better, -1 where higher is, 0 where neither is."""
+    if column.startswith("generalisation_gap"):
+        return 0
+    if column.endswith("accuracy"):
+        return -1
+    return int("loss" in column or column == "to_target")
+
+
+def _rates(rows: pandas.DataFrame) -> tuple[float, ...]:
+    return tuple(sorted(rows[_CHOSEN].unique())) if _CHOSEN in rows else ()
+
+
 def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) -> str:
     """Returns the lowest and the highest mean of series at the largest batch size of all of them.
 
@@ -101,18 +125,22 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
     shared = set.intersection(*(set(table.columns) for table in tables))
     if not shared:
         return ""
-    size = int(max(shared))
+    small, largest = int(min(shared)), int(max(shared))
+    differ = [each for each in (largest, small) if len({t[each].mean() for t in tables}) > 1]
+    size = differ[0] if differ else largest
     ordered = sorted(zip(tables, groups, strict=True), key=lambda each: each[0][size].mean())
     (low, lowest), (high, highest) = ordered[0], ordered[-1]
     ends = [intervals.t_interval(table[size]) for table in (low, high)]
     told = wording.alike([end[:3] for end in ends], unit)
-    if ends[0].mean == ends[1].mean:
-        return f"{told[0]} in all {len(groups)} series at batch size {size}"
+    every = wording.every(len(groups), "series")
+    if not differ:
+        return f"{told[0]} in {every} at batch size {size}"
     between = f"between {told[0]} ({lowest.label}) and {told[1]} ({highest.label})"
     alone = " for these two alone" if len(groups) > 2 else ""
-    small = int(min(shared))
     told = _contrasted(high[size], low[size], unit, alone)
-    if not alone and small < size and (there := _contrasted(high[small], low[small], unit)):
+    if size != largest:
+        told += f", and the same in {every} at {largest}"
+    elif not alone and small < size and (there := _contrasted(high[small], low[small], unit)):
         told += f"; at {small}{there.removeprefix(',')}"
     return f"{between} at batch size {size}{told}"
 
@@ -155,12 +183,21 @@ def _apart(high: pandas.Series, low: pandas.Series, unit: wording.Unit) -> tuple
     return f", {what} of {told.value}{shown.suffix} ({ends})", alike
 
 
+def _at(end: End) -> str:
+    """Returns ` (rate 0.1)`, the one that was chosen, or the range of those of the seeds."""
+    rates = [wording.number(rate) for rate in end.rates]
+    if not rates:
+        return ""
+    return f" (rate {rates[0]})" if len(rates) == 1 else f" (rates {rates[0]} to {rates[-1]})"
+
+
 def _values(found: list[End], unit: wording.Unit) -> str:
     first, *others = found
     counts = seeds(*((end.interval.n, end.seeds) for end in found))
     values = wording.alike([end.interval[:3] for end in found], unit)
-    told = [f"{values[0]} at batch size {first.batch_size}"]
+    told = [f"{values[0]} at batch size {first.batch_size}{_at(first)}"]
     told += [
-        f"{value} at {other.batch_size}" for value, other in zip(values[1:], others, strict=True)
+        f"{value} at {other.batch_size}{_at(other)}"
+        for value, other in zip(values[1:], others, strict=True)
     ]
     return f"{wording.listed(told)} ({counts})"

@@ -1,0 +1,149 @@
+"""Sentences with a figure's own numbers: means at both ends of the batch sizes, and contrasts."""
+
+import itertools
+
+import pandas
+
+from batchscope import figures, wording
+from batchscope.figures.drawing import words
+
+SIZES = (32, 64, 128, 256)
+
+
+def _runs(sizes, seeds, epochs=(1,)):
+    """Returns runs whose loss is epochs + size / 1000 + seed / 10."""
+    rows = itertools.product(epochs, sizes, seeds)
+    frame = pandas.DataFrame(rows, columns=["epochs", "batch_size", "seed"])
+    loss = frame["epochs"] + frame["batch_size"] / 1000 + frame["seed"] / 10
+    return frame.assign(status="finished", test_loss=loss)
+
+
+def test_a_sentence_holds_the_means_at_both_ends():
+    frame = _runs(SIZES, (0, 1))
+    frame.loc[(frame["batch_size"] == 256) & (frame["seed"] == 1), "status"] = "diverged"
+    assert words.sentence(frame, "test_loss", "Mean test loss") == (
+        "Mean test loss was 1.08 at batch size 32 and 1.26 at 256 (2 of 2 and 1 of 2 seeds)."
+    )
+    assert words.sentence(frame, "test_loss", "Mean test loss", most=4) == (
+        "Mean test loss was 1.08 at batch size 32, 1.11 at 64, 1.18 at 128 and 1.26 at 256 "
+        "(2 of 2 and 1 of 2 seeds)."
+    )
+    one = words.sentence(frame[frame["batch_size"] == 32], "test_loss", "Mean test loss")
+    assert one.endswith("at batch size 32 (2 of 2 seeds).")
+    assert words.sentence(frame.assign(status="diverged"), "test_loss", "Mean test loss") == ""
+
+
+def test_a_sentence_about_several_series_names_each():
+    told = words.sentence(_runs((32, 64), (0, 1), range(1, 7)), "test_loss", "Mean test loss")
+    lead, rest = told.split(" By series: ")
+    assert lead.startswith("Mean test loss was between 1.11 (epochs 1) and 6.11 (epochs 6) at ")
+    assert rest.startswith("epochs 1: ") and rest.count("at batch size 32") == 4
+    assert rest.endswith("; 2 further series in the figure.")
+
+
+def test_series_are_told_by_their_contrast_over_paired_seeds():
+    frame = pandas.DataFrame(
+        {
+            "optimizer": ["sgd"] * 4 + ["adam"] * 4,
+            "batch_size": [8, 8, 16, 16] * 2,
+            "seed": [0, 1] * 4,
+            "status": "finished",
+            "time": [1.0, 1.1, 2.0, 2.1, 2.0, 2.3, 6.0, 6.5],
+            "accuracy": [0.5, 0.6, 0.5, 0.6, 0.5, 0.6, 0.7, 0.9],
+        }
+    )
+    assert words.sentence(frame, "time", "Mean time", wording.Unit(" s")).startswith(
+        "Mean time was between 2.0 s (SGD) and 6.2 s (Adam) at batch size 16, a factor of 3.05 "
+        "(geometric mean of 2 pairs, 95 % interval 2.50 to 3.72); at 8 a factor of 2"
+    )
+    told = words.sentence(frame, "accuracy", "Mean accuracy", wording.PERCENT)
+    assert "at batch size 16, a difference of 25 points (2 pairs, 95 % interval" in told
+    # One seed makes the mean of ratios point against the means: their difference is told.
+    outlier = frame.assign(time=[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 3.0])
+    told = words.sentence(outlier, "time", "Mean time", wording.Unit(" s"))
+    assert "between 1 s (SGD) and 2 s (Adam) at batch size 16, a difference of 1 s (2 pairs" in told
+
+
+def test_a_ratio_is_paired_by_seed():
+    frame = pandas.DataFrame(
+        [
+            {"batch_size": size, "seed": seed, "status": "finished", "sharpness_full_0.001": value}
+            for size, values in ((32, (1.0, 2.0, 4.0)), (256, (2.0, 4.0, 8.0)))
+            for seed, value in enumerate(values)
+        ]
+    )
+    for few in (frame[frame["seed"] == 0], frame[frame["batch_size"] == 32]):
+        assert "factor" not in words.sentence(few, "sharpness_full_0.001", "Mean sharpness")
+    found = figures.FIGURES["sharpness"].found(frame)
+    assert found == (
+        "Mean sharpness in the full space (ε = 0.001) was 2.3 at batch size 32 and 4.7 at 256 "
+        "(3 of 3 seeds), a factor of 2 (geometric mean of 3 pairs, "
+        "95 % interval 2 to 2)."
+    )
+
+
+def test_series_that_are_alike_at_the_largest_batch_size_are_told_at_the_smallest():
+    frame = pandas.DataFrame(
+        {
+            "optimizer": ["sgd"] * 4 + ["adam"] * 4,
+            "batch_size": [8, 8, 16, 16] * 2,
+            "seed": [0, 1] * 4,
+            "status": "finished",
+            "time": [1.0, 1.2, 3.0, 3.0, 2.0, 2.2, 3.0, 3.0],
+        }
+    )
+    assert words.sentence(frame, "time", "Mean time", wording.Unit(" s")).startswith(
+        "Mean time was between 1.1 s (SGD) and 2.1 s (Adam) at batch size 8, a factor of 1.91 "
+        "(geometric mean of 2 pairs, 95 % interval 1.10 to 3.33), "
+        "and the same in both series at 16."
+    )
+    alike = frame[frame["batch_size"] == 16]
+    told = words.sentence(alike, "time", "Mean time", wording.Unit(" s"))
+    assert told.startswith("Mean time was 3 s in both series at batch size 16. By series: ")
+
+
+def _tuned(column, values):
+    """Returns runs of three seeds from values[size][rate]."""
+    rows = [
+        {"batch_size": size, "learning_rate": rate, "seed": seed, column: value}
+        for size, rates in values.items()
+        for rate, found in rates.items()
+        for seed, value in enumerate(found)
+    ]
+    return pandas.DataFrame(rows).assign(status="finished")
+
+
+def test_batch_sizes_are_told_at_their_best_learning_rates():
+    """Each seed at the rate of the others: seed 2 of batch size 16 is not read at its luckiest."""
+    losses = {8: {0.1: (1, 1, 1), 0.2: (3, 3, 3)}, 16: {0.1: (4, 4, 0.5), 0.2: (2, 2.2, 2)}}
+    told = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")
+    assert told == (
+        "Mean test loss, each batch size at its best learning rate, was 1.00 at batch size "
+        "8 (rate 0.1) and 2.07 at 16 (rate 0.2) (3 of 3 seeds), a factor of 2.06 (geometric mean "
+        "of 3 pairs, 95 % interval 1.80 to 2.37)."
+    )
+    accuracies = {8: {0.1: (0.9, 0.9, 0.9), 0.2: (0.5, 0.5, 0.5)}}
+    frame = _tuned("test_accuracy", accuracies)
+    told = words.sentence(frame, "test_accuracy", "Mean test accuracy,", wording.PERCENT)
+    assert told == (
+        "Mean test accuracy, each batch size at its best learning rate, was 90 % at batch size 8 "
+        "(rate 0.1) (3 of 3 seeds)."
+    )
+
+
+def test_a_rate_at_which_a_run_failed_is_not_the_best():
+    losses = {8: {0.1: (1.0, 1.0, float("nan")), 0.2: (3, 3, 3)}}
+    frame = _tuned("test_loss", losses)
+    for failed in (
+        frame,
+        frame.fillna(0.1).assign(status=["finished"] * 2 + ["diverged"] + ["finished"] * 3),
+    ):
+        told = words.sentence(failed, "test_loss", "Mean test loss")
+        assert "was 3 at batch size 8 (rate 0.2) (3 of 3 seeds)" in told
+
+
+def test_what_has_no_better_end_is_told_at_every_rate():
+    gaps = {8: {0.1: (1, 1, 1), 0.2: (3, 3, 3)}, 16: {0.1: (4, 4, 4), 0.2: (2, 2, 2)}}
+    for column in ("generalisation_gap", "weight_distance"):
+        told = words.sentence(_tuned(column, gaps), column, "Mean of it")
+        assert told.startswith("Mean of it was between 2 (learning rate 0.2) and 4 (learning rate")
