@@ -286,7 +286,19 @@ def test_other_budgets_are_told():
     assert advice_words.card(advice.advise(given)).budgets == (
         "At equal epochs smaller looks better, at equal updates larger: see the matrix."
     )
-    assert advice_words.card(advice.advise(evidence(trends={"epochs": "none"}))).budgets == ""
+    for trends, told in (
+        (
+            {"epochs": "none", "updates": "none"},
+            "At equal epochs and at equal updates no trend is resolved: see the matrix.",
+        ),
+        (
+            {"epochs": "none", "updates": "larger"},
+            "At equal epochs no trend is resolved, at equal updates larger looks better: "
+            "see the matrix.",
+        ),
+        ({}, ""),
+    ):
+        assert advice_words.card(advice.advise(evidence(trends=trends))).budgets == told
 
 
 def simulated(means, count, spread, seeds=6):

@@ -102,6 +102,20 @@ def test_series_that_are_alike_at_the_largest_batch_size_are_told_at_the_smalles
     assert told.startswith("Mean time was 3 s in both series at batch size 16. By series: ")
 
 
+def test_series_that_differ_in_one_factor_alone_are_told_beside_the_extremes():
+    """Rules none, sqrt and linear, and linear with a warm-up: what the warm-up does."""
+    cases = [("none", 0), ("sqrt", 0), ("linear", 0), ("linear", 5)]
+    rows = [
+        {"learning_rate_scaling": rule, "warmup_epochs": epochs, "seed": seed, "test_loss": loss}
+        for (rule, epochs), losses in zip(cases, ((4, 5), (1, 1), (2, 2), (3, 4)), strict=True)
+        for seed, loss in enumerate(losses)
+    ]
+    frame = pandas.DataFrame(rows).assign(status="finished", batch_size=8)
+    told = words.sentence(frame, "test_loss", "Mean test loss").split(" By series: ")[0]
+    assert "between 1.0 (square-root scaling, no warmup) and 4.5 (no scaling, no warmup)" in told
+    assert "; 5 epochs of warmup against no warmup, else alike, a factor of 1.7 (geom" in told
+
+
 def _tuned(column, values):
     """Returns runs of three seeds from values[size][rate]."""
     rows = [

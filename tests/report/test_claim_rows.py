@@ -6,13 +6,13 @@ from batchscope.analysis import ledger
 from batchscope.report import claim_rows
 
 
-def shown(kind, column):
+def row(kind, column, **more):
     row = dict.fromkeys(ledger.COLUMNS, "") | {
         **{"type": kind, "column": column, "unit": "", "verdict": "not resolved"},
-        **{"effect": "0.02", "effect_low": "-0.03", "effect_high": "0.07"},
+        **{"effect": "0.02", "effect_low": "-0.03", "effect_high": "0.07", **more},
     }
     (found,) = claim_rows.build([row], lambda *_: None)
-    return found["estimate"]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,18 @@ def shown(kind, column):
 )
 def test_only_a_value_ends_where_its_column_does(kind, column, low):
     """A trend is a difference, which may well be negative."""
-    found = shown(kind, column)
+    found = row(kind, column)["estimate"]
     assert (found.value, found.low, found.high) == ("0.020", low, "0.070")
+
+
+def test_short_times_are_told_in_milliseconds():
+    told = claim_rows.in_words(row("value", "recovered_delay_seconds", unit="s", effect_is="mean"))
+    assert told == "mean 20 [\N{MINUS SIGN}30, 70] ms, 90 % interval"
+    long = row("value", "training_seconds", unit="s", effect_is="mean", effect_high="2.07")
+    assert claim_rows.in_words(long).endswith("2.07] s, 90 % interval")
+
+
+def test_the_part_that_decides_is_named():
+    told = claim_rows.in_words(row("trend", "x", part="batch size 50", parts="3"))
+    assert told.endswith(", batch size 50, which decides among 3")
+    assert row("trend", "x", parts="3")["decides"] == "which decides among 3"

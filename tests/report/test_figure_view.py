@@ -164,11 +164,12 @@ def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():
     decided = experiment_answer.decided(rows, "Is small better, or large?")
     assert decided == rows[1:3]
     assert experiment_answer.decided(rows, "Which batch size is it?") == []  # none is asked for
+    assert experiment_answer.decided(rows, "Is small better?") == rows[1:2]  # nothing new after it
     small = ("Held", "Small is better (ratio 1.2 [1.1, 1.3], 90 % interval).")
     large = ("Not held", "Large is faster (ratio 1.2 [1.1, 1.3], 90 % interval).")
     assert experiment_answer.sentences([], [], ["A."], [], decided) == [small, large, ("", "A.")]
     spoken, more = ["A.", "B.", "C."], ["X.", "Y.", "Z."]
     told = experiment_answer.sentences([], [], spoken, [], decided)
-    assert told == [small, ("", "A."), ("", "B.")]  # no more than three
+    assert told == [small, large, ("", "A.")]  # no more than three
     told = experiment_answer.sentences([], [], spoken, more, decided)
     assert told == [small, *(("", text) for text in more)]

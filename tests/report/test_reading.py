@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from batchscope import figures
+from batchscope.analysis import chosen_rates
 from batchscope.catalogue.figures import FIGURES
 from batchscope.report import content, reading
 
@@ -60,3 +63,9 @@ def test_every_rule_is_about_a_sentence_of_a_caption():
     for about, _ in reading._ONLY_WITH:
         for part in about.split("|"):
             assert any(reading.re.search(part, sentence) for sentence in sentences), part
+
+
+def test_the_choice_of_rates_is_explained_where_a_finding_has_it():
+    figure = content.Figure("Losses", "Means.", found=f"Mean loss, {chosen_rates.AT_BEST}, was 1.")
+    assert reading.caption(figure).startswith("Means. Where the finding tells each batch size")
+    assert reading.caption(dataclasses.replace(figure, found="Mean loss was 1.")) == "Means."

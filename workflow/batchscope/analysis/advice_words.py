@@ -383,15 +383,19 @@ def _overturned(advice: Advice) -> str:
 
 
 def _other_budgets(evidence: Evidence) -> str:
-    told = [
-        f"at {words} {evidence.trends[budget]}"
-        for budget, words in _BUDGETS.items()
-        if evidence.trends.get(budget) in ("larger", "smaller")
-    ]
-    if not told:
-        return ""
-    first = f"{wording.capital(told[0])} looks better"
-    return f"{', '.join([first, *told[1:]])}: see the matrix."
+    """Returns what looks better at equal epochs and updates; empty where neither is known."""
+    told: dict[str, list[str]] = {}
+    for budget, words in _BUDGETS.items():
+        if trend := evidence.trends.get(budget):
+            told.setdefault(trend, []).append(f"at {words}")
+    parts, verb = [], " looks better"
+    for trend, at in told.items():
+        if trend in ("larger", "smaller"):
+            parts.append(f"{wording.listed(at)} {trend}{verb}")
+            verb = ""  # which the next one shares
+        else:
+            parts.append(f"{wording.listed(at)} no trend is resolved")
+    return f"{wording.capital(', '.join(parts))}: see the matrix." if parts else ""
 
 
 def text(found: Card) -> str:

@@ -22,6 +22,8 @@ READING = (
     "decides. Intervals have 90 %, so that each end is a one-sided 95 % bound."
 )
 
+_SECONDS = wording.Unit(" s")
+
 
 def read(path: Path | str) -> list[Row]:
     """Reads a table of claims; raises as `disk.read_rows` does."""
@@ -45,6 +47,8 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
     found = [parsed(row[name]) for name in ("effect", "effect_low", "effect_high")]
     if row["type"] == "value" and None not in found:  # all others are differences or ratios
         found[1:] = value_ranges.cut(row["column"], *found[1:])
+    if unit == _SECONDS and all(abs(number or 0) < 1 for number in found):
+        unit = wording.Unit(" ms", 1000.0)
     numbers = [None if number is None else unit.times * number for number in found]
     against = row["verdict"] == ledger.NOT_HELD
     p = row["p_against_holm" if against else "p_holm"]
@@ -69,7 +73,7 @@ def _decides(row: Row) -> str:
     parts = int(row["parts"] or 0)
     if parts < 2:
         return row["part"]
-    return f"{row['part'] or 'one'}, of {parts} that must hold"
+    return ", ".join(filter(None, [row["part"], f"which decides among {parts}"]))
 
 
 def in_words(shown: dict[str, Any]) -> str:

@@ -161,7 +161,7 @@ def sentences(
     told = [("", text) for text in spoken] or told
     stated = [
         (row["word"], f"{row['sentence'].removesuffix('.')} ({claim_rows.in_words(row)}).")
-        for row in decided[: max(1, MOST - len(told) - len(more))]
+        for row in decided[: max(1, MOST - 1 - len(more))]
     ]
     most = max(0, MOST - len(more) - len(stated))
     return [*stated, *told[:most], *(("", text) for text in more)]
@@ -170,7 +170,7 @@ def sentences(
 def decided(
     stated: Sequence[dict[str, Any]], question: str, figures: Sequence[Figure] = ()
 ) -> list[dict[str, Any]]:
-    """Returns the first of what documents state of a question and the runs decide.
+    """Returns what documents state of a question and the runs decide, each of something new in it.
 
     Args:
         stated: Rows of the ledger, as `claim_rows.build` returns them.
@@ -178,13 +178,13 @@ def decided(
         figures: Those that its question asks for: what is stated of them comes first.
     """
     names = {figure.name for figure in figures}
-    rows = [
-        row
-        for row in stated
-        if row["verdict"] in (ledger.HELD, ledger.NOT_HELD)
-        and _stems(question) & _stems(row["sentence"])
-    ]
-    return sorted(rows, key=lambda row: row["figure"] not in names)[:_MOST_DECIDED]
+    left, found = _stems(question), []
+    for row in sorted(stated, key=lambda row: row["figure"] not in names):
+        said = left & _stems(row["sentence"])
+        if row["verdict"] in (ledger.HELD, ledger.NOT_HELD) and said:
+            left -= said
+            found.append(row)
+    return found[:_MOST_DECIDED]
 
 
 def _resolved(found: list[Answer]) -> str:

@@ -5,6 +5,8 @@ They say what was measured, and leave verdicts to the tests of batchscope.analys
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -142,7 +144,25 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
         told += f", and the same in {every} at {largest}"
     elif not alone and small < size and (there := _contrasted(high[small], low[small], unit)):
         told += f"; at {small}{there.removeprefix(',')}"
+    of = {group.label: table[size] for group, table in zip(groups, tables, strict=True)}
+    for factor, less, more in _ablations(groups) if alone else ():
+        apart = _contrasted(of[more.label], of[less.label], unit)
+        if apart and {less.label, more.label} != {lowest.label, highest.label}:
+            names = (run_series.describe({factor: each.factors[factor]}) for each in (more, less))
+            told += f"; {' against '.join(names)}, else alike{apart}"
     return f"{between} at batch size {size}{told}"
+
+
+def _ablations(
+    groups: list[run_series.Series],
+) -> Iterator[tuple[str, run_series.Series, run_series.Series]]:
+    """Yields the factors in which a single pair of series differs, and in nothing else."""
+    pairs: dict[str, list[tuple[run_series.Series, run_series.Series]]] = {}
+    for one, other in itertools.combinations(groups, 2):
+        differ = [name for name in one.factors if one.factors[name] != other.factors[name]]
+        if len(differ) == 1:
+            pairs.setdefault(differ[0], []).append((one, other))
+    yield from ((name, *found[0]) for name, found in pairs.items() if len(found) == 1)
 
 
 def _by_seed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
