@@ -18,6 +18,12 @@ def _runs(sizes, seeds, epochs=(1,)):
     return frame.assign(status="finished", test_loss=loss)
 
 
+def _timed(times):
+    """Returns two optimizers at two batch sizes with two seeds each."""
+    runs = {"batch_size": [8, 8, 16, 16] * 2, "seed": [0, 1] * 4, "time": times}
+    return pandas.DataFrame(runs).assign(optimizer=["sgd"] * 4 + ["adam"] * 4, status="finished")
+
+
 def test_a_sentence_holds_the_means_at_both_ends():
     frame = _runs(SIZES, (0, 1))
     frame.loc[(frame["batch_size"] == 256) & (frame["seed"] == 1), "status"] = "diverged"
@@ -42,16 +48,8 @@ def test_a_sentence_about_several_series_names_each():
 
 
 def test_series_are_told_by_their_contrast_over_paired_seeds():
-    frame = pandas.DataFrame(
-        {
-            "optimizer": ["sgd"] * 4 + ["adam"] * 4,
-            "batch_size": [8, 8, 16, 16] * 2,
-            "seed": [0, 1] * 4,
-            "status": "finished",
-            "time": [1.0, 1.1, 2.0, 2.1, 2.0, 2.3, 6.0, 6.5],
-            "accuracy": [0.5, 0.6, 0.5, 0.6, 0.5, 0.6, 0.7, 0.9],
-        }
-    )
+    frame = _timed([1.0, 1.1, 2.0, 2.1, 2.0, 2.3, 6.0, 6.5])
+    frame["accuracy"] = [0.5, 0.6, 0.5, 0.6, 0.5, 0.6, 0.7, 0.9]
     assert words.sentence(frame, "time", "Mean time", wording.Unit(" s")).startswith(
         "Mean time was between 2.0 s (SGD) and 6.2 s (Adam) at batch size 16, a factor of 3.05 "
         "(geometric mean of 2 pairs, 95 % interval 2.50 to 3.72); at 8 a factor of 2"
@@ -83,15 +81,7 @@ def test_a_ratio_is_paired_by_seed():
 
 
 def test_series_that_are_alike_at_the_largest_batch_size_are_told_at_the_smallest():
-    frame = pandas.DataFrame(
-        {
-            "optimizer": ["sgd"] * 4 + ["adam"] * 4,
-            "batch_size": [8, 8, 16, 16] * 2,
-            "seed": [0, 1] * 4,
-            "status": "finished",
-            "time": [1.0, 1.2, 3.0, 3.0, 2.0, 2.2, 3.0, 3.0],
-        }
-    )
+    frame = _timed([1.0, 1.2, 3.0, 3.0, 2.0, 2.2, 3.0, 3.0])
     assert words.sentence(frame, "time", "Mean time", wording.Unit(" s")).startswith(
         "Mean time was between 1.1 s (SGD) and 2.1 s (Adam) at batch size 8, a factor of 1.91 "
         "(geometric mean of 2 pairs, 95 % interval 1.10 to 3.33), "

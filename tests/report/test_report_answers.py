@@ -63,6 +63,17 @@ def test_verdicts_become_headlines():
     ]
 
 
+def test_sources_are_numbered_as_the_table_shows_them():
+    """What is asked stands at the head of the table, and so does who states it."""
+    gap, loss = (synthetic.answer("falls", (0.5, 0.4, 0.6), label) for label in ("Gap", "Loss"))
+    gap = replace(gap, outcome=replace(gap.outcome, source="A; B"))
+    loss = replace(loss, outcome=replace(loss.outcome, source="C; A"))
+    assert answers.sources([gap, loss]) == ["A", "B", "C"]
+    assert answers.sources([gap, loss], [loss]) == ["C", "A", "B"]
+    (table,) = answers.groups([gap, loss], [loss])
+    assert [row["references"] for row in (*table["head"], *table["rest"])] == [[1, 2], [2, 3]]
+
+
 def test_no_headline_without_its_budget():
     held = "at equal epochs (40)"
     given = [

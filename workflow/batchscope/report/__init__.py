@@ -277,7 +277,7 @@ def _experiments(
                 ),
                 "answers": [] if many else answers.groups(found, asked),
                 "across": answers.across(found, asked) if many else None,
-                "sources": answers.sources(found),
+                "sources": answers.sources(found, asked),
                 "contrast": answers.contrast(inputs.contrasts.get(name)),
                 "no_answer": _no_answer(experiment, rows[name], figures),
                 "figures": figures,

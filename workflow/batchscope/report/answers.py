@@ -113,7 +113,7 @@ def groups(answers: list[Answer], asked: Collection[Answer] = ()) -> list[dict[s
     by_series: dict[str, list[Answer]] = {}
     for answer in answers:
         by_series.setdefault(answer.series, []).append(answer)
-    references, questions = sources(answers), {answer.outcome for answer in asked}
+    references, questions = sources(answers, asked), {answer.outcome for answer in asked}
     tables = []
     for series, group in by_series.items():
         smallest = min(answer.smallest.batch_size for answer in group)
@@ -182,9 +182,11 @@ def contrast(found: Contrast | None) -> dict[str, Any] | None:
     }
 
 
-def sources(answers: list[Answer]) -> list[str]:
-    """Returns who stated the directions, each once, in order of appearance."""
-    found = [part.strip() for answer in answers for part in answer.outcome.source.split(";")]
+def sources(answers: list[Answer], asked: Collection[Answer] = ()) -> list[str]:
+    """Returns who stated the directions, each once, in order of appearance: what is asked first."""
+    questions = {answer.outcome for answer in asked}
+    ordered = sorted(answers, key=lambda answer: answer.outcome not in questions)
+    found = [part.strip() for answer in ordered for part in answer.outcome.source.split(";")]
     return list(dict.fromkeys(part for part in found if part))
 
 
