@@ -57,6 +57,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.04, wspace=0.03, hspace=0.02)
     ratios = [*_HEIGHTS] * len(shown)
     grid = figure.subplots(2 * len(shown), 1, squeeze=False, height_ratios=ratios)[:, 0]
+    memory = [group.frame[["memory_mb", "gpu_memory_mb"]].to_numpy(float) for group in shown]
+    canvas.alike_scales(grid[1::2], memory)
     for group, upper, lower in zip(shown, grid[::2], grid[1::2], strict=True):
         lower.sharex(upper)
         _draw_series(upper, lower, group)

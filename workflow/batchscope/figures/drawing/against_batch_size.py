@@ -109,7 +109,6 @@ def draw(
     outcomes: list[Panel],
     columns: int = 3,
     same_scale: bool = False,
-    alike: bool = False,
     extra: Callable[[Axes, Panel, run_series.Series, dict[str, Any], Place], None] | None = None,
     note: str = "",
 ) -> Figure:
@@ -118,7 +117,6 @@ def draw(
     Args:
         outcomes: The panels, row by row; one without any value is left out beside others.
         columns: Panels in a row.
-        alike: Whether all panels are logarithmic where one is.
         extra: Called for each panel and series with its style and place, before its points.
         note: What else a reader must know, written below.
     """
@@ -134,9 +132,11 @@ def draw(
     figure, grid = canvas.panels(rows, columns, width=width, sharey=shared)
     labels = list(dict.fromkeys(group.label for part in parts for group in part.groups))
     handles: dict[str, Any] = {}
-    if alike:
-        values = [_finished(frame, panel.column) for _, panel in drawn]
-        canvas.alike_scales(grid.ravel()[: len(drawn)], values)
+    panels = list(zip(grid.flat, (panel for _, panel in drawn), strict=False))
+    for label in {panel.label for panel in outcomes}:
+        alike = [(axes, panel.column) for axes, panel in panels if panel.label == label]
+        values = [_finished(frame, column) for _, column in alike]
+        canvas.alike_scales([axes for axes, _ in alike], values)
     for axes, (part, panel) in zip(grid.flat, drawn, strict=False):
         looks = [labels.index(group.label) for group in part.groups]
         found = draw_panel(axes, frame, part.titled(panel), part.groups, extra, looks)

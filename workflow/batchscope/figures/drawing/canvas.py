@@ -6,7 +6,7 @@ import contextlib
 import io
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import matplotlib
@@ -271,18 +271,22 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
     axes.set_ylim(max(bottom, least - below), min(top, largest + above))
 
 
-def alike_scales(every: Sequence[Axes], values: Sequence[np.ndarray]) -> None:
-    """Makes all panels of positive values logarithmic where one is: neighbours are compared.
+def alike_scales(every: Iterable[Axes], values: Sequence[Any]) -> None:
+    """Makes all panels of a quantity logarithmic where one is: neighbours are compared.
 
     Before intervals are drawn, as with `value_scale`.
+
+    Args:
+        every: The panels; those beyond the values are left alone.
+        values: What each of them shows.
     """
-    for axes, found in zip(every, values, strict=True):
+    panels = list(zip(every, values, strict=False))
+    for axes, found in panels:
         value_scale(axes, found)
-    if not any(axes.get_yscale() == "log" for axes in every):
-        return
-    for axes, found in zip(every, values, strict=True):
-        if np.nanmin(found, initial=np.inf) > 0:
-            axes.set_yscale("log")
+    if any(axes.get_yscale() == "log" for axes, _ in panels):
+        for axes, found in panels:
+            if np.nanmin(np.asarray(found, float), initial=np.inf) > 0:
+                axes.set_yscale("log")
 
 
 def present(groups: Sequence[run_series.Series]) -> list[run_series.Series]:
