@@ -25,6 +25,7 @@ from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import value_ranges
+from batchscope.figures import LOGARITHMIC
 from batchscope.figures.drawing import marks
 from batchscope.host import absence
 
@@ -71,9 +72,20 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
 
 
 def texts(figure: Figure) -> list[str]:
-    """Returns the words of a figure, its numbers apart, each once."""
+    """Returns the words of a figure, its numbers apart, and its logarithmic axes, each once."""
     found = (artist.get_text().strip() for artist in figure.findobj(Text) if artist.get_visible())
-    return [text for text in dict.fromkeys(found) if re.search(r"[^\W\d]{2}|\N{DAGGER}", text)]
+    kept = (text for text in found if re.search(r"[^\W\d]{2}|\N{DAGGER}", text))
+    return list(dict.fromkeys([*kept, *_logarithmic(figure)]))
+
+
+def _logarithmic(figure: Figure) -> Iterator[str]:
+    """Yields `logarithmic axis: loss` of every axis that is; of a shared one where it is named."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            name = axis.get_label_text().partition(" (")[0]
+            if name and axis.get_scale() in ("log", "symlog"):
+                around = " (linear around 0)" if axis.get_scale() == "symlog" else ""
+                yield f"{LOGARITHMIC}{name}{around}"
 
 
 def _break_titles(figure: Figure) -> bool:
