@@ -19,8 +19,7 @@ from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, marks, words
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
-_MOST_ALONE = 5  # series in one panel; of more, those that have something in common
-_MOST_BESIDE = 6  # series in a panel then: there are seven colours
+_MOST_SERIES = 5  # in one panel; of more, those that have something in common
 _MOST_PARTS = 6
 _FACETS = ("optimizer", "method", "augmentation", "model", "dataset", "learning_rate", "epochs")
 _ALONE = 4.8  # inches: width of the panels where there is one in a row
@@ -152,26 +151,30 @@ def draw(
 
 
 def facets(groups: list[run_series.Series]) -> list[Facet]:
-    """Returns the series in parts of few, by a factor that all have, or by two; else in one part.
+    """Returns the series in parts of few: by a factor that all have, by two, or all in one.
 
-    A series is named by what the part does not say.
+    Where none gives parts of few, by those whose largest part is smallest. A series is named by
+    what its part does not say.
     """
-    if len(groups) <= _MOST_ALONE:
-        return [Facet("", groups)]
+    found, largest = [Facet("", groups)], len(groups)
     there = [name for name in _FACETS if all(name in group.factors for group in groups)]
     for names in [*itertools.combinations(there, 1), *itertools.combinations(there, 2)]:
+        if largest <= _MOST_SERIES:
+            break
         parts: dict[tuple, list[run_series.Series]] = {}
         for group in groups:
             rest = {name: one for name, one in group.factors.items() if name not in names}
             key = tuple(group.factors[name] for name in names)
             told = replace(group, label=run_series.describe(rest))
             parts.setdefault(key, []).append(told)
-        if 1 < len(parts) <= _MOST_PARTS and max(map(len, parts.values())) <= _MOST_BESIDE:
-            return [
+        most = max(map(len, parts.values()))
+        if len(parts) <= _MOST_PARTS and most < largest:
+            largest = most
+            found = [
                 Facet(run_series.describe(dict(zip(names, key, strict=True))), part)
                 for key, part in parts.items()
             ]
-    return [Facet("", groups)]
+    return found
 
 
 def keep_possible(axes: Axes, frame: pandas.DataFrame, columns: list[str]) -> None:
