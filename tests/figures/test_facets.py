@@ -6,10 +6,18 @@ import pandas
 import pytest
 
 from batchscope.analysis import run_series
-from batchscope.figures.drawing import against_batch_size
+from batchscope.figures.drawing import against_batch_size, canvas
 
 OPTIMIZERS, METHODS = ("sgd", "adam"), ("plain", "conservative", "robust")
 AUGMENTATIONS = ("none", "crop", "random")
+# One remedy at a time: Adam has six of seven series, plain updates four.
+REMEDIES = [{"optimizer": "sgd", "augmentation": "none", "method": "plain"}] + [
+    {"optimizer": "adam", "augmentation": augmentation, "method": method}
+    for augmentation, method in (
+        *(("none", "plain"), ("crop", "plain"), ("random", "plain")),
+        *(("none", "conservative"), ("none", "robust"), ("crop", "robust")),
+    )
+]
 
 
 def _parts(cases):
@@ -20,15 +28,7 @@ def _parts(cases):
 
 
 def test_no_panel_has_six_series_where_another_factor_leaves_fewer():
-    """One remedy at a time: Adam has six of seven series, plain updates four."""
-    remedies = [("none", "plain"), ("crop", "plain"), ("random", "plain")]
-    remedies += [("none", "conservative"), ("none", "robust"), ("crop", "robust")]
-    cases = [{"optimizer": "sgd", "augmentation": "none", "method": "plain"}]
-    cases += [
-        {"optimizer": "adam", "augmentation": augmentation, "method": method}
-        for augmentation, method in remedies
-    ]
-    assert _parts(cases) == {"plain updates": 4, "conservative updates": 1, "robust updates": 2}
+    assert _parts(REMEDIES) == {"plain updates": 4, "conservative updates": 1, "robust updates": 2}
 
 
 def test_all_combinations_stand_in_panels_by_two_factors():
@@ -39,6 +39,22 @@ def test_all_combinations_stand_in_panels_by_two_factors():
     parts = _parts(cases)
     assert len(parts) == 6 and set(parts.values()) == {3}
     assert "SGD, conservative updates" in parts
+
+
+def test_a_series_hides_by_its_own_entry_of_the_legend():
+    """Seven series in three parts: the one that stands alone is not the first of the legend."""
+    rows = [
+        {**case, "batch_size": size, "seed": 0, "status": "finished", "distance": 1.0}
+        for case in REMEDIES
+        for size in (16, 64)
+    ]
+    panel = against_batch_size.Panel("distance", "Distance", "‖w‖")
+    drawing = against_batch_size.draw(pandas.DataFrame(rows), [panel])
+    marked = vars(drawing)["batchscope_marks"]
+    lines = [line for axes in drawing.axes for line in axes.lines]
+    numbers = [int(marked[line.get_gid()].attributes["data-series"]) for line in lines]
+    assert [line.get_color() for line in lines] == [canvas.COLOURS[at] for at in numbers]
+    assert len(set(numbers)) == len(drawing.legends[0].get_texts()) == 4
 
 
 @pytest.mark.parametrize("momenta", [5, 9])

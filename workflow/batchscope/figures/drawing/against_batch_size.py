@@ -196,16 +196,17 @@ def draw_panel(
 
     Args:
         extra: As `draw` takes it.
-        looks: Number of each series' style; their order by default.
+        looks: Place of each series among the styles and in the legend; their order by default.
     """
     sizes = sorted(frame["batch_size"].unique().tolist())
     handles, ends = [], []
     values = _finished(frame, panel.column)
     canvas.value_scale(axes, values)
     for index, group in enumerate(groups):
-        style = canvas.line_style(looks[index] if looks else index)
+        look = looks[index] if looks else index
+        style = canvas.line_style(look)
         place = Place(dodge(index, len(groups), sizes), len(groups))
-        with marks.series(axes, index):
+        with marks.series(axes, look):
             if extra:
                 extra(axes, panel, group, style, place)
             handle, reached = draw_series(axes, group.frame, panel.column, style, place)
