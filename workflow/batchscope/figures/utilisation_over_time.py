@@ -107,18 +107,24 @@ def phases(rows: pandas.DataFrame) -> list[Phase]:
 def _series(frame: pandas.DataFrame) -> list[run_series.Series]:
     """Returns the series, each in order of time."""
     return [
-        run_series.Series(
-            group.label, group.factors, group.frame.sort_values("seconds", kind="stable")
-        )
+        run_series.Series(group.label, group.factors, _in_time(group.frame))
         for group in timings.series(frame)
     ]
+
+
+def _in_time(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns samples in order of time; those of one millisecond as they were taken.
+
+    The series have them by batch size, rests last.
+    """
+    return rows.sort_index().sort_values("seconds", kind="stable")
 
 
 def _means(column: str) -> Any:
     """Returns a function that describes a column's means while training and in between."""
 
     def tell(rows: pandas.DataFrame) -> str:
-        rows = rows.sort_values("seconds", kind="stable")
+        rows = _in_time(rows)
         values = rows[column].to_numpy(float)
         seconds = rows["seconds"].to_numpy(float)
         weights = np.diff(seconds, prepend=seconds[:1])
