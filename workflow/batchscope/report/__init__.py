@@ -253,7 +253,9 @@ def _experiments(
         asked = experiment_answer.asked(found, about)
         own = [each for each in cards if each.experiment == name]
         tuned = name in inputs.tuned and own
-        parallel = experiment_answer.parts(inputs.parallel.get(name, ""))
+        more = experiment_answer.parts(inputs.parallel.get(name, ""))
+        if {"noise_scale", "critical_batch_size"} <= {figure.name for figure in about}:
+            more += experiment_answer.parts(inputs.noise.get(name, ""))
         told = [] if name in inputs.tuned else asked
         decided = experiment_answer.decided(
             [row for row in stated if row["experiment"] == name], question, about
@@ -273,7 +275,7 @@ def _experiments(
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
                 "sentences": experiment_answer.sentences(
-                    told, about, spoken, parallel, decided, compared
+                    told, about, spoken, more, decided, compared
                 ),
                 "answers": [] if many else answers.groups(found, asked),
                 "across": answers.across(found, asked) if many else None,
