@@ -43,14 +43,12 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
-_SCRIPTS = ("report.js", "figures.js")
 _MANY_SERIES = 3  # more are columns of one table
 
 __all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
 
 TEMPLATE_FILES = tuple(
-    project_files.TEMPLATES / name
-    for name in ("report.html.j2", "report.css", "report.js", "figures.js")
+    project_files.TEMPLATES / name for name in ("report.html.j2", "report.css", "report.js")
 )
 
 
@@ -79,7 +77,7 @@ def build(study: Study, inputs: Inputs) -> str:
     rows = runs_table.complete(study, inputs.rows)
     table, print_rule = runs_table.build(rows)
     found = gaps.find(study, rows, inputs)
-    script = "\n".join(map(page.asset, _SCRIPTS))
+    script = page.asset("report.js")
     places_of = _places_of_figures(study, inputs)
     stated = claim_rows.build(
         inputs.claims, lambda experiment, figure: places_of.get((experiment, figure))
