@@ -59,7 +59,7 @@ def test_the_binomial_error_is_drawn(two_rates):
     bars = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 7]
     assert bars[0] == pytest.approx([mean - half, min(mean + half, 1)])
     assert axes.get_ylim()[1] < 1.01
-    assert axes.get_title("left") == "Test (360 examples)"
+    assert axes.get_title("left") == "Test (360\N{NO-BREAK SPACE}examples)"
 
 
 def test_a_legend_only_where_there_is_something_to_tell_apart(two_rates, tmp_path):

@@ -20,7 +20,8 @@ OF_SERIES = (
     *("progress", "training_time", "gradient_alignment"),
     *("verdict_matrix", "batch_size_limits", "advice"),
 )
-OF_PAIRS = ("line", "epoch_distance")  # whose marks are of both runs of a seed
+# Whose marks are of both runs of a seed, or of all those of which a time is.
+OF_PAIRS = ("line", "epoch_distance", "time")
 ROWS = pandas.DataFrame(
     {
         "learning_rate": [0.1, 1e-5],

@@ -1,6 +1,7 @@
 """The figure of the gradient noise scale."""
 
 import numpy as np
+import pandas
 import pytest
 
 import synthetic
@@ -74,3 +75,17 @@ def test_the_noise_scale_of_adam_and_without_epochs_between(tmp_path):
     drawing = figure.draw(frame)
     assert any("Adam: of the raw gradients" in text for text in texts(drawing))
     assert "(Adam) the gradient noise scale was" in figure.found(frame)
+
+
+def test_the_noise_scale_at_the_end_is_told_as_a_multiple_of_the_batch_size():
+    rows = [
+        {"batch_size": size, "seed": seed, "status": "finished", "place": place, "epoch": epoch}
+        | {"gradient_variance": 64.0 * (1 + 0.01 * seed), "gradient_norm_squared": 1.0}
+        for size in (16, 256)
+        for seed in (0, 1, 2)
+        for place, epoch in (("start", 0.0), ("end", 10.0))
+    ]
+    found = figures.FIGURES["noise_scale"].found(pandas.DataFrame(rows))
+    assert "at the start and 64.6 examples (95 % interval" in found
+    assert "), 4.04 times the batch size, at the end of the training (3 of 3 seeds)" in found
+    assert "), 0.253 times the batch size, at the end of the training" in found

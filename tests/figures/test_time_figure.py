@@ -86,3 +86,46 @@ def test_times_of_logical_devices_are_marked():
     two = pandas.concat([frame.assign(device="gpu"), frame.assign(replicas=1, train_seconds=1.0)])
     two.loc[two["replicas"] == 1, "seconds_per_epoch"] += 10
     assert "4 replicas: 12.4 s" in time.found(two) and "1 replica: 22.4 s" in time.found(two)
+
+
+def _rates(rates=(0.05, 0.1), own=False, **columns):
+    """Rows of two batch sizes, two seeds and some learning rates, a timing job for each seed."""
+    rows = [
+        {"learning_rate": rate, "batch_size": size, "seed": seed}
+        for rate in rates
+        for size in (32, 256)
+        for seed in (0, 1)
+    ]
+    frame = pandas.DataFrame(rows)
+    times = 64 / frame["batch_size"] + 0.1 * frame["seed"] + own * frame["learning_rate"]
+    found = {"seconds_per_epoch": times, "train_seconds": 10 * times, "epochs_run": 10}
+    found |= {"status": "finished", "epochs": 10, "replicas": 1, "device": "cpu"}
+    return frame.assign(**{**found, **columns})
+
+
+def _series(drawing):
+    return [len(axes.containers) for axes in drawing.axes]
+
+
+def test_a_time_that_no_learning_rate_changes_is_drawn_once():
+    time, frame = figures.FIGURES["time"], _rates()
+    drawing = time.draw(frame)
+    assert _series(drawing) == [1, 1, 1] and not drawing.legends
+    assert [len(axes.lines[0].get_ydata()) for axes in drawing.axes] == [4, 4, 4]
+    # Where trainings stop by themselves, their epochs are of their rates.
+    stopped = time.draw(frame.assign(epochs=100, patience=5))
+    assert _series(stopped) == [1, 2, 2]
+    labels = [text.get_text() for text in stopped.legends[0].get_texts()]
+    assert labels == ["learning rate 0.05", "learning rate 0.1", "all runs"]
+    colours = [axes.containers[0].lines[0].get_color() for axes in stopped.axes]
+    assert colours[0] not in colours[1:]
+
+
+def test_times_of_their_own_and_runs_that_failed_are_all_drawn():
+    time = figures.FIGURES["time"]
+    assert _series(time.draw(_rates(own=True))) == [2, 2, 2]
+    frame = _rates(rates=(0.05, 0.1, 0.2))
+    failed = frame["learning_rate"].gt(0.06) & frame["batch_size"].eq(32) & frame["seed"].eq(0)
+    drawing = time.draw(frame.assign(status=frame["status"].mask(failed, "diverged")))
+    assert _series(drawing) == [1, 1, 1]
+    assert all("2 div." in [text.get_text() for text in axes.texts] for axes in drawing.axes)

@@ -148,8 +148,11 @@ def test_one_matrix_per_series():
         for one in CROSSING
     ]
     frame = frame_of(given)
-    shown = [axes for axes in FIGURE.draw(frame).axes if axes.get_title("left")]
-    assert [axes.get_title("left") for axes in shown] == ["SGD", "Adam", "RMSprop", "Adagrad"]
+    drawing = FIGURE.draw(frame)
+    shown = [axes.get_title("left") for axes in drawing.axes]
+    assert shown == ["SGD", "Adam", "RMSprop", "Adagrad"]
+    # No wider than one: the page would make the texts of a wider figure smaller.
+    assert drawing.get_figwidth() == FIGURE.draw(frame_of(CROSSING)).get_figwidth()
     found = FIGURE.found(frame)
     assert found.startswith("SGD: at equal epochs") and found.endswith(
         "1 further series in the figure."

@@ -85,6 +85,17 @@ def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, told):
     assert shown["finding"].endswith(" per doubling.") == told
 
 
+def test_a_figure_of_small_texts_takes_the_whole_row():
+    def span(name, width):
+        figure = content.Figure("F", "", name=name, width=width)
+        return figure_view.build(1, figure, Experiment("e", "", "", vary={}), [], ROWS, [], str)[
+            "span"
+        ]
+
+    assert [span("accuracy", width) for width in (558, 700, 900)] == ["narrow", "medium", "wide"]
+    assert {span("verdict_matrix", width) for width in (558, 700, 900)} == {"wide"}
+
+
 def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
     loss, sharp, size = (content.Figure(title, "") for title in ("Losses", "Sharpness", "Batch"))
     question = "Which batch size ends at a sharper minimum?"

@@ -44,6 +44,19 @@ def test_colours_of_the_matrix_are_those_that_it_has():
     assert "edge of those tried" in _read("verdict_matrix", "best\N{DAGGER}")
 
 
+def test_logarithmic_axes_are_explained_where_there_are_some():
+    about_intervals = "On a logarithmic axis an interval is that of the mean's logarithm."
+    assert "ogarithm" not in _read("best_losses", "loss (nats)")
+    told = _read("best_losses", "loss (nats)", "logarithmic axis: loss")
+    assert told.endswith(f"{about_intervals} Logarithmic scale: loss.")
+    # Of progress the axis of updates always is; intervals are drawn along the other.
+    along = ("validation loss (nats)", "logarithmic axis: updates", "logarithmic axis: examples")
+    told = _read("progress", *along)
+    assert about_intervals not in told and told.endswith("Logarithmic scale: updates and examples.")
+    assert "the floor at the left" not in _read("step_time", "time per step (ms)")
+    assert "the floor at the left" in _read("step_time", "logarithmic axis: time per step")
+
+
 def test_one_panel_alone_is_at_no_side():
     assert _read("time", "Total training time").startswith("Left: time per epoch")
     alone = _read("time", "Time per epoch")

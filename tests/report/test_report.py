@@ -69,6 +69,12 @@ def test_nothing_can_be_fetched(example):
     assert len(page.scripts) == 1
 
 
+def test_the_script_stays_small(example):
+    """A page is read without it: it may not become a library."""
+    (script,) = re.findall(r"<script>(.*?)</script>", example[3], re.DOTALL)
+    assert 1_000 < len(script) < 8_500
+
+
 def test_text_of_the_configuration_is_escaped(example):
     study, _, path, html = example
     page = Page(html)

@@ -185,7 +185,7 @@ def test_a_documents_words_are_drawn_as_they_are_written(tmp_path, monkeypatch):
 def test_accuracies_of_a_document_have_a_panel_of_their_own(tmp_path):
     drawing, frame = drawn(tmp_path, (one(),), rendered=True)
     titles = [axes.get_title("left") for axes in drawing.axes]
-    assert titles[2:] == ["Test (360 examples), here", "Test, as published"]
+    assert titles[2:] == ["Test (360\N{NO-BREAK SPACE}examples), here", "Test, as published"]
     *ours, theirs = drawing.axes
     (line,) = theirs.lines
     assert np.allclose(line.get_xdata(), np.log2(SIZES)) and np.allclose(line.get_ydata(), ACCURACY)

@@ -1,124 +1,229 @@
-// Sorting, filtering and choosing columns of the table of runs; colours and print. Without it the
-// table is whole.
+// What the page does beyond showing: runs that light up together, series that can be hidden, files,
+// the table of runs, colours, print, and where one is. Without it all is there to be read.
 "use strict";
 
-// Equips the table; returns the buttons of its headers.
-const equip = (table, headers) => {
-  const controls = document.getElementById("runs-controls");
-  const filter = document.getElementById("runs-filter");
-  const count = document.getElementById("runs-count");
-  const body = table.tBodies[0];
-  const rows = Array.from(body.rows);
-  const exact = (cell) => cell.title || cell.textContent;
-  const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-
-  // Numbers ascend; what is absent or no number comes last in both directions.
-  const compare = (kind, sign) => (a, b) => {
-    if (kind !== "number") return sign * a.key.localeCompare(b.key, "en", { numeric: true });
-    const [x, y] = [Number.isNaN(a.key), Number.isNaN(b.key)];
-    if (x || y) return x - y;
-    return sign * (a.key - b.key);
+{
+  const find = (id) => document.getElementById(id);
+  const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
+  const make = (tag, text = "", place = null) => {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    if (place) place.append(made);
+    return made;
   };
+  const button = (text, place, act) => {
+    const made = make("button", text, place);
+    made.type = "button";
+    made.addEventListener("click", () => act(made));
+    return made;
+  };
+  // Null where a study only times.
+  const table = find("runs-table");
 
-  const sort = (index) => {
-    const header = headers[index];
-    const direction = header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-    const kind = header.dataset.type;
-    const keyed = Array.from(body.rows, (row) => {
-      const text = exact(row.cells[index]);
-      return { row, key: kind === "number" ? parseFloat(text) : text };
+  // A run lights up wherever it is; the other runs of its seed get a ring.
+  const POINTS = ":is([data-run], [data-seed])";
+  const note = make("div", "", document.body);
+  note.className = "point";
+  note.role = "status";
+  note.hidden = true;
+  let lit = null;
+  const show = (point) => {
+    if (point === lit) return;
+    lit = point;
+    note.hidden = !point;
+    all(".lit, .mate").forEach((item) => item.classList.remove("lit", "mate"));
+    if (!point) return;
+    const { run, value } = point.dataset;
+    const row = table && table.querySelector(`[data-run="${run}"]`);
+    const { seed } = (row || point).dataset;
+    const mates = new Set(table && all(`[data-seed="${seed}"]`, table).map((mate) => mate.dataset.run));
+    all(`:is(.plate, #runs-table) ${POINTS}`).forEach((item) => {
+      const own = item.dataset.run;
+      if (!mates.has(own) && item.dataset.seed !== seed) return;
+      item.classList.add(own && own === run ? "lit" : "mate");
     });
-    keyed.sort(compare(kind, direction === "ascending" ? 1 : -1));
-    headers.forEach((other) => other.setAttribute("aria-sort", "none"));
-    header.setAttribute("aria-sort", direction);
-    body.append(...keyed.map((item) => item.row));
+    note.replaceChildren(`Seed ${seed}${value ? `: ${value}` : ""}`);
+    make("code", row ? row.lastElementChild.textContent : "", note);
+    const at = point.getBoundingClientRect();
+    const { width, height } = note.getBoundingClientRect();
+    const above = at.top - height - 8;
+    note.style.left = `${Math.min(Math.max(at.left + 12, 4), innerWidth - width - 4)}px`;
+    note.style.top = `${above > 4 ? above : at.bottom + 8}px`;
   };
+  document.addEventListener("pointerover", (event) => show(event.target.closest(`.plate ${POINTS}`)));
 
-  const buttons = headers.map((header, index) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    const label = document.createElement("span");
-    label.append(...header.childNodes);
-    button.append(label);
-    button.addEventListener("click", () => sort(index));
-    header.append(button);
-    header.setAttribute("aria-sort", "none");
-    return button;
+  // An entry of a legend shows and hides its series.
+  const parts = (entry, kind) => all(`[data-${kind}="${entry.dataset.legend}"]`, entry.closest(".plate"));
+  const turn = (entry) => {
+    const gone = !entry.classList.contains("off");
+    parts(entry, "series").forEach((part) => part.classList.toggle("gone", gone));
+    parts(entry, "legend").forEach((part) => {
+      part.classList.toggle("off", gone);
+      if (part.role) part.ariaPressed = !gone;
+    });
+  };
+  all(".plate [data-legend]").filter((entry) => parts(entry, "series").length).forEach((entry) => {
+    entry.addEventListener("click", () => turn(entry));
+    // One stop for the keyboard.
+    if (entry !== parts(entry, "legend").pop()) return;
+    const told = { role: "button", tabIndex: 0, ariaPressed: true };
+    Object.assign(entry, told, { ariaLabel: `Series ${+entry.dataset.legend + 1}` });
   });
 
-  const selects = Array.from(controls.querySelectorAll("select"));
-  const narrow = () => {
-    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = selects.filter((select) => select.value);
-    let shown = 0;
-    rows.forEach((row) => {
-      const keep =
-        words.every((word) => texts.get(row).includes(word)) &&
-        wanted.every((select) => exact(row.cells[select.dataset.column]) === select.value);
-      row.hidden = !keep;
-      shown += keep;
-    });
-    count.textContent = `${shown} of ${rows.length} runs`;
-  };
-  controls.addEventListener("submit", (event) => event.preventDefault());
-  ["input", "change"].forEach((name) => filter.addEventListener(name, narrow));
-  selects.forEach((select) => select.addEventListener("change", narrow));
+  // By keyboard: the arrows go from run to run of the picture that has the focus.
+  document.addEventListener("keydown", (event) => {
+    const { key, target } = event;
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
+    const points = step && target.matches(".plate") ? all(POINTS, target) : [];
+    if (key === "Escape") return void show(null);
+    if (points.length) {
+      const at = points.indexOf(lit);
+      show(points.at(at < 0 ? (step - 1) / 2 : (at + step) % points.length));
+    } else if (target.dataset.legend && (key === "Enter" || key === " ")) turn(target);
+    else return;
+    event.preventDefault();
+  });
+  document.addEventListener("focusout", () => show(null));
 
-  // One rule per hidden column, so that 1,000 rows need no class of their own.
-  const style = document.createElement("style");
-  document.head.append(style);
-  const boxes = Array.from(controls.querySelectorAll("input[type=checkbox]"));
-  const choose = () => {
-    const hidden = boxes.filter((box) => !box.checked).map((box) => Number(box.dataset.column) + 1);
-    style.textContent = hidden
-      .map((n) => `.runs :is(th, td):nth-child(${n}) { display: none; }`)
-      .join("\n");
+  // Beside each figure: its size, its data, its picture.
+  const save = (content, type, name) => {
+    const link = make("a");
+    link.href = URL.createObjectURL(new Blob([content], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   };
-  boxes.forEach((box) => box.addEventListener("change", choose));
-  const check = (rule) => () => {
-    boxes.forEach((box) => { box.checked = rule(box); });
+  const csv = (packed) => {
+    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+    const open = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    return new Response(open).text();
+  };
+  const drawn = (svg) => new XMLSerializer().serializeToString(svg);
+  const raster = (svg, name) => {
+    const copy = svg.cloneNode(true);
+    const { width, height } = svg.viewBox.baseVal;
+    copy.setAttribute("width", 3 * width);
+    copy.setAttribute("height", 3 * height);
+    const image = new Image();
+    image.onload = () => {
+      const canvas = make("canvas");
+      canvas.width = image.width;
+      canvas.height = image.height;
+      const paper = canvas.getContext("2d");
+      paper.fillStyle = "#fff";
+      paper.fillRect(0, 0, image.width, image.height);
+      paper.drawImage(image, 0, 0);
+      canvas.toBlob((blob) => save(blob, "image/png", name));
+    };
+    image.src = `data:image/svg+xml,${encodeURIComponent(drawn(copy))}`;
+  };
+  all("figure").forEach((figure) => {
+    const plate = figure.querySelector(".plate");
+    const svg = plate.querySelector("svg");
+    const { name, table: packed } = figure.dataset;
+    const tools = make("div");
+    tools.className = "tools";
+    plate.after(tools);
+    button("Enlarge", tools, (made) => {
+      made.textContent = figure.classList.toggle("large") ? "Reduce" : "Enlarge";
+    });
+    if (packed) {
+      button("Copy data", tools, async (made) => {
+        await navigator.clipboard.writeText(await csv(packed));
+        made.textContent = "Copied";
+      });
+      button("CSV", tools, async () => save(await csv(packed), "text/csv", `${name}.csv`));
+    }
+    if (!svg) return;
+    button("SVG", tools, () => save(drawn(svg), "image/svg+xml", `${name}.svg`));
+    button("PNG", tools, () => raster(svg, `${name}.png`));
+    if (plate.querySelector(POINTS)) plate.ariaLabel += ". Arrows go from run to run.";
+  });
+
+  // The table of runs: sorted by a column, filtered, with the columns that are chosen.
+  if (table) {
+    const controls = find("runs-controls");
+    const body = table.tBodies[0];
+    const rows = Array.from(body.rows);
+    const exact = (row, index) => row.cells[index].title || row.cells[index].textContent;
+    const heads = Array.from(table.tHead.rows[0].cells);
+    heads.forEach((head, index) => {
+      const number = head.dataset.type === "number";
+      const label = Array.from(head.childNodes);
+      head.ariaSort = "none";
+      const sorter = button("", head, () => {
+        const sign = head.ariaSort === "ascending" ? -1 : 1;
+        heads.forEach((other) => { other.ariaSort = "none"; });
+        head.ariaSort = sign > 0 ? "ascending" : "descending";
+        // What is absent or no number comes last in both directions.
+        const compare = (a, b) => number
+          ? isNaN(a) - isNaN(b) || sign * (a - b)
+          : sign * a.localeCompare(b, "en", { numeric: true });
+        const keyed = Array.from(body.rows, (row) => {
+          const text = exact(row, index);
+          return [number ? parseFloat(text) : text, row];
+        });
+        body.append(...keyed.sort(([a], [b]) => compare(a, b)).map(([, row]) => row));
+      });
+      sorter.append(...label);
+    });
+
+    const selects = all("select", controls);
+    const boxes = all("[type=checkbox]", controls);
+    // A rule per hidden column, so that 1,000 rows need no class of their own.
+    const style = make("style", "", document.head);
+    const choose = () => {
+      const words = find("runs-filter").value.toLowerCase().split(/\s+/);
+      rows.forEach((row) => {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word))
+          || selects.some(({ value, dataset }) => value && value !== exact(row, dataset.column));
+      });
+      find("runs-count").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} runs`;
+      style.textContent = boxes.filter((box) => !box.checked)
+        .map((box) => `.runs :is(th, td):nth-child(${+box.dataset.column + 1}) { display: none; }`).join("");
+    };
+    const check = (id, rule) => find(id).addEventListener("click", () => {
+      boxes.forEach((box) => { box.checked = rule(box); });
+      choose();
+    });
+    check("columns-all", () => true);
+    check("columns-usual", (box) => "usual" in box.dataset);
+    ["input", "change"].forEach((kind) => controls.addEventListener(kind, choose));
+    controls.addEventListener("submit", (event) => event.preventDefault());
     choose();
-  };
-  document.getElementById("columns-all").addEventListener("click", check(() => true));
-  document.getElementById("columns-usual").addEventListener("click", check((box) => "usual" in box.dataset));
-  check((box) => "usual" in box.dataset)();
-  narrow();
-  controls.hidden = false;
-  return buttons;
-};
+    controls.hidden = false;
+  }
 
-(() => {
-  const table = document.getElementById("runs-table");  // null where a study only times
-  const headers = table ? Array.from(table.tHead.rows[0].cells) : [];
-  const buttons = table ? equip(table, headers) : [];
-
-  const theme = document.createElement("button");
-  theme.type = "button";
-  theme.id = "theme";
   const themes = ["automatic", "light", "dark"];
-  const paint = (name) => {
-    if (name === "automatic") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = name;
-    theme.textContent = `Colours: ${name}`;
-    theme.value = name;
+  const paint = (made) => {
+    made.value = themes[(themes.indexOf(made.value) + 1) % 3];
+    made.textContent = `Colours: ${made.value}`;
+    document.documentElement.dataset.theme = made.value;
   };
-  theme.addEventListener("click", () => paint(themes[(themes.indexOf(theme.value) + 1) % 3]));
-  paint("automatic");
-  document.getElementById("bar").append(theme);
+  const theme = button("", find("bar"), paint);
+  theme.id = "theme";
+  paint(theme);
 
-  // For print: a closed <details> would lose its content, and Chromium paints a button in a
-  // table's head on the first page alone.
-  let closed = [];
-  window.addEventListener("beforeprint", () => {
-    closed = Array.from(document.querySelectorAll("details:not(.chooser, .manual, [open])"));
-    closed.forEach((item) => { item.open = true; });
-    headers.forEach((header, index) => header.replaceChildren(buttons[index].firstChild));
+  // For print: a closed <details> would lose its content. The style sheet takes the boxes of the
+  // buttons in the table's head, which Chromium paints on the first page alone.
+  let shut = [];
+  addEventListener("beforeprint", () => {
+    shut = all("details:not(.chooser, .manual, [open])");
+    shut.forEach((item) => { item.open = true; });
   });
-  window.addEventListener("afterprint", () => {
-    closed.forEach((item) => { item.open = false; });
-    headers.forEach((header, index) => {
-      buttons[index].append(header.firstChild);
-      header.append(buttons[index]);
-    });
-  });
-})();
+  addEventListener("afterprint", () => shut.forEach((item) => { item.open = false; }));
+
+  // Where one is: the last heading above the middle of the window.
+  const contents = find("contents");
+  const links = all("a", contents);
+  const mark = () => {
+    show(null);
+    const top = (link) => find(link.hash.slice(1)).getBoundingClientRect().top;
+    const here = links.findLast((link) => top(link) < innerHeight / 2);
+    links.forEach((link) => { link.ariaCurrent = link === here ? "true" : null; });
+  };
+  addEventListener("scroll", mark, { passive: true });
+  mark();
+  contents.addEventListener("click", (event) => { if (event.target.closest("a")) contents.hidePopover(); });
+}

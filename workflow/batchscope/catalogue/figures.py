@@ -8,6 +8,7 @@ from batchscope.catalogue.entries import Figure
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 
+_OF_LOGARITHMS = "On a logarithmic axis an interval is that of the mean's logarithm."
 _OF_SEVERAL = (
     Figure(
         "loss_curves",
@@ -34,14 +35,13 @@ _OF_SEVERAL = (
         caption=(
             "Validation loss against updates, against examples used and against training "
             "time, one colour per batch size: what wins depends on what is held equal. Lines "
-            "are means over the seeds that still train, with a 95 % interval (Student's t, on a "
-            "logarithmic axis of the mean's logarithm); thin ones are runs that did not finish. "
-            "The dotted line is the target that is stated, or else the lowest loss that every run "
-            "reached: where it is crossed first, that batch size gets there first. Times are "
-            "examples over the examples per second of a timing job that had the machine to itself, "
-            "evaluations apart, and of trainings made elsewhere what they state; means stand at "
-            "the mean time of their seeds. A cross "
-            "marks where a run diverged."
+            "are means over the seeds that still train, with a 95 % interval (Student's t); thin "
+            "ones are runs that did not finish. The dotted line is the target that is stated, or "
+            "else the lowest loss that every run reached: where it is crossed first, that batch "
+            "size gets there first. Times are examples over the examples per second of a timing "
+            "job that had the machine to itself, evaluations apart, and of trainings made "
+            "elsewhere what they state; means stand at the mean time of their seeds. A cross marks "
+            "where a run diverged. " + _OF_LOGARITHMS
         ),
         trajectories=True,
         own=("validation_loss",),
@@ -53,8 +53,8 @@ _OF_SEVERAL = (
         "Training",
         caption=(
             "The lowest training and validation loss that each run reached, against batch "
-            "size. Every seed is a point; means have a 95 % interval (Student's t, on a "
-            "logarithmic axis of the mean's logarithm)."
+            "size. Every seed is a point; means have a 95 % interval (Student's t). "
+            + _OF_LOGARITHMS
         ),
         columns={
             "best_train_loss": ("Best training loss", "loss (nats)"),
@@ -70,8 +70,8 @@ _OF_SEVERAL = (
             "Lowest validation loss that each run reached: against the learning rate, after "
             "scaling, with one line per batch size, and against the batch size with one "
             "line per learning rate. Every seed is a point; means have a 95 % interval "
-            "over seeds (Student's t, on a logarithmic axis of the mean's logarithm). A ring marks "
-            "the learning rate with the lowest mean of its batch size."
+            "over seeds (Student's t). A ring marks the learning rate with the lowest mean of its "
+            "batch size. " + _OF_LOGARITHMS
         ),
         varied=("learning_rate",),
         own=("best_validation_loss",),

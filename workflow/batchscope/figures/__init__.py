@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".svg", ".png", ".csv")
 LISTING = "figures.json"
+LOGARITHMIC = "logarithmic axis: "  # in the words of a figure, before what such an axis shows
 
 
 @dataclass(frozen=True)

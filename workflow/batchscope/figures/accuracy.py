@@ -106,7 +106,9 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _title(frame: pandas.DataFrame, panel: Panel) -> str:
     counts = frame[_items(panel.column)].dropna().unique()
-    return f"{panel.title} ({int(counts[0]):,} examples)" if len(counts) == 1 else panel.title
+    if len(counts) != 1:
+        return panel.title
+    return f"{panel.title} ({int(counts[0]):,}\N{NO-BREAK SPACE}examples)"
 
 
 def _items(column: str) -> str:

@@ -36,6 +36,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     runs = against_epoch.runs(frame)
     points = against_epoch.points(len(runs) + len(groups))
     mean_points = against_epoch.points(len(groups) * len(styles))
+    if by_epoch:
+        ratios = [changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)[1] for group in groups]
+        canvas.alike_scales(grid[:, 1], [np.append(each.to_numpy(float), 1.0) for each in ratios])
     for (left, *right), group in zip(grid, groups, strict=True):
         _log_axis(left, group.frame)
         against_epoch.draw_panel(

@@ -30,8 +30,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     points = against_epoch.points(len(_PANELS) * len(runs))
     along, singles = against_epoch.along(frame), against_epoch.singles(frame)
     mean_points = against_epoch.points(len(_PANELS) * len(groups) * len(styles))
-    for column, name in enumerate(_PANELS):
-        against_epoch.value_scale(grid[0, column], frame, name)
+    canvas.alike_scales(grid[0], [against_epoch.scaled_by(frame, name) for name in _PANELS])
     for row, group in zip(grid, groups, strict=True):
         for axes, (column, title) in zip(row, _PANELS.items(), strict=True):
             against_epoch.draw_panel(

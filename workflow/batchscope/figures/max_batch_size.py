@@ -77,6 +77,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
     columns = 2 if len(shown) == 4 else min(len(shown), _COLUMNS)
     width = 5.2 if len(shown) == 1 else _WIDTH
     figure, grid = canvas.panels(-(-len(shown) // columns), columns, width, _HEIGHT)
+    canvas.alike_scales(grid.flat, [_heights(group.frame) for group in shown])
     for axes, group in zip(grid.flat, shown, strict=False):
         _draw_panel(axes, group)
     for axes in grid.flat[len(shown) :]:
@@ -148,15 +149,20 @@ def _draw_panel(axes: Axes, group: run_series.Series) -> None:
         canvas.empty(axes, "nothing tried")
         return
     axes.set_ylabel("peak memory (MB)")
-    peaks = rows["peak_mb"].to_numpy(float)
     limit = timings.one_number(rows, "memory_limit_mb")
-    _scale(axes, np.append(peaks, limit))
+    _scale(axes, _heights(rows))
     if math.isfinite(limit):
         axes.axhline(limit, zorder=1, **_LIMIT)
     _draw_fit(axes, rows)
     for outcome, tried in rows.groupby("outcome", sort=False):
         _draw_tries(axes, tried, _style(str(outcome)))
     _mark_largest(axes, rows)
+
+
+def _heights(rows: pandas.DataFrame) -> np.ndarray:
+    """Returns peaks and limit of a series, in MB."""
+    limit = timings.one_number(rows, "memory_limit_mb")
+    return np.append(rows["peak_mb"].to_numpy(float), limit)
 
 
 def _scale(axes: Axes, values: np.ndarray) -> None:

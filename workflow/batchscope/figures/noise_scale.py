@@ -102,7 +102,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 
 def found(frame: pandas.DataFrame) -> str:
-    """Returns the noise scale at the start and end, for smallest and largest batch size."""
+    """Returns the noise scale at start and end, for the smallest and the largest batch size.
+
+    That at the end beside the batch size that was used.
+    """
     told = []
     for group in run_series.series(frame)[:_MOST_TOLD]:
         of = f" ({group.label})" if group.label else ""
@@ -111,7 +114,10 @@ def found(frame: pandas.DataFrame) -> str:
             points = {point.place: point for point in _points(group.frame, size)}
             ends = {place: points[place].found for place in (_START, _END) if place in points}
             if ends:
-                values = wording.listed(f"{_told(one)} at the {at}" for at, one in ends.items())
+                values = wording.listed(
+                    f"{_told(one)}{_multiple(one, size) if at == _END else ''} at the {at}"
+                    for at, one in ends.items()
+                )
                 all_seeds = group.frame["seed"].nunique()
                 counts = words.seeds(*((one.n, all_seeds) for one in ends.values()))
                 told.append(
@@ -119,6 +125,13 @@ def found(frame: pandas.DataFrame) -> str:
                     f"training ({counts})."
                 )
     return " ".join(told)
+
+
+def _multiple(found: ratio_intervals.Ratio, size: int) -> str:
+    """Returns how many of the batches that were used it is; empty where it is not known."""
+    if found.open or not found.resolved:
+        return ""
+    return f", {wording.number(found.ratio / size)} times the batch size,"
 
 
 def _told(found: ratio_intervals.Ratio) -> str:

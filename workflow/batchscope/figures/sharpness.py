@@ -29,7 +29,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
         for match in found
     ]
     boxes = len({match[2] for match in found})
-    return against_batch_size.draw(frame, outcomes, columns=boxes, alike=True)
+    return against_batch_size.draw(frame, outcomes, columns=boxes)
 
 
 def found(frame: pandas.DataFrame) -> str:

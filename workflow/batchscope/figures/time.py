@@ -20,6 +20,7 @@ from batchscope.figures.drawing.against_batch_size import Panel, Place
 _EPOCH = Panel("seconds_per_epoch", "Time per epoch", "time per epoch (s)")
 _STOP = Panel("epochs_run", "Epochs until it stopped", "epochs")
 _TOTAL = Panel("train_seconds", "Total training time", "total time (s)")
+_ALL = "all runs"  # the series beside several of which it is the time
 _SECONDS = wording.Unit(" s")
 _MOST_TOLD = 4  # series in a sentence
 _EPOCH_NOTE = "Time per epoch: of a timing job for each seed, all batch sizes in turns."
@@ -40,18 +41,26 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
-    """Returns the figure: of trainings of one epoch, the time of that alone."""
+    """Returns the figure: of trainings of one epoch, the time of that alone.
+
+    What no step's time depends on, a learning rate say, has no line of its own.
+    """
     chosen = outcome_answers.epochs_chosen(frame)
     panels = (_EPOCH, replace(_STOP, title="Epochs") if chosen else _STOP, _TOTAL)
     panels = panels[:1] if chosen and (frame["epochs"] == 1).all() else panels
     figure, grid = canvas.panels(1, len(panels), width=canvas.PANEL_WIDTH if panels[1:] else 4.8)
-    groups = run_series.series(frame)
+    timed, whole = run_series.series(_epoch_times(frame)), run_series.series(_whole(frame, chosen))
+    labels = list(dict.fromkeys(group.label for group in [*(whole if panels[1:] else ()), *timed]))
+    handles: dict[str, Any] = {}
     for axes, panel in zip(grid[0], panels, strict=True):
-        bounds = None if panel is _EPOCH else _mark_bounds
-        handles = against_batch_size.draw_panel(axes, frame, panel, groups, bounds)
+        groups = timed if panel is _EPOCH else whole
+        bounds = None if panel is _EPOCH or chosen else _mark_bounds
+        looks = [labels.index(group.label) for group in groups]
+        drawn = against_batch_size.draw_panel(axes, frame, panel, groups, bounds, looks)
+        handles |= zip((group.label for group in groups), drawn, strict=True)
         _from_zero(axes, frame[panel.column].to_numpy(float))
     canvas.grow(figure, canvas.failure_height(frame) / 72)
-    canvas.legend(figure, handles, [group.label for group in groups])
+    canvas.legend(figure, [handles[label] for label in labels], [one or _ALL for one in labels])
     whole = (_TOTAL_NOTE, _horizon_note(frame)) if panels[1:] else ()
     canvas.notes(figure, frame, _EPOCH_NOTE, *whole, _logical_note(frame))
     return figure
@@ -62,18 +71,41 @@ def found(frame: pandas.DataFrame) -> str:
     told, times = [], []
     chosen = outcome_answers.epochs_chosen(frame)
     if frame[_EPOCH.column].notna().any():
-        # Once for all learning rates and whatever else no step's time depends on.
-        each = run_series.timed_factors(frame).drop(columns=[_STOP.column, _TOTAL.column])
-        each = each.drop_duplicates()
+        each = _epoch_times(frame)
         times.append(words.sentence(each, _EPOCH.column, "Mean time per epoch", _SECONDS))
     if not chosen:
         told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
-        whole = run_series.timed_factors(frame, "epochs").drop_duplicates() if chosen else frame
+        whole = _whole(frame, chosen)
         told.append(words.sentence(whole, _TOTAL.column, "Mean total training time", _SECONDS))
     if told:
         told.append(_bounds_note(frame))
     return " ".join(filter(None, (*times, *told, _logical_note(frame))))
+
+
+def _epoch_times(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the rows of times per epoch, each once."""
+    return _once(frame.drop(columns=[_STOP.column, _TOTAL.column]))
+
+
+def _whole(frame: pandas.DataFrame, chosen: bool) -> pandas.DataFrame:
+    """Returns the rows of whole trainings, each once where their epochs were chosen."""
+    return _once(frame, "epochs") if chosen else frame
+
+
+def _once(frame: pandas.DataFrame, *more: str) -> pandas.DataFrame:
+    """Returns the rows of a timing once for all learning rates and what else it does not depend on.
+
+    All of them where a run has a time of its own, and every run that failed.
+
+    Args:
+        more: Factors that the values depend on as well.
+    """
+    rows = run_series.timed_factors(frame, *more)
+    rows = rows[(rows["status"] != canvas.FINISHED) | ~rows.duplicated()]
+    cells = [*run_series.varying(rows), "batch_size", "seed"]
+    own = rows[rows["status"] == canvas.FINISHED].duplicated(cells).any()
+    return frame if own else rows
 
 
 def _from_zero(axes: Axes, values: np.ndarray) -> None:

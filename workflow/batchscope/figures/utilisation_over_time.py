@@ -57,6 +57,8 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.04, wspace=0.03, hspace=0.02)
     ratios = [*_HEIGHTS] * len(shown)
     grid = figure.subplots(2 * len(shown), 1, squeeze=False, height_ratios=ratios)[:, 0]
+    memory = [group.frame[["memory_mb", "gpu_memory_mb"]].to_numpy(float) for group in shown]
+    canvas.alike_scales(grid[1::2], memory)
     for group, upper, lower in zip(shown, grid[::2], grid[1::2], strict=True):
         lower.sharex(upper)
         _draw_series(upper, lower, group)
@@ -105,18 +107,24 @@ def phases(rows: pandas.DataFrame) -> list[Phase]:
 def _series(frame: pandas.DataFrame) -> list[run_series.Series]:
     """Returns the series, each in order of time."""
     return [
-        run_series.Series(
-            group.label, group.factors, group.frame.sort_values("seconds", kind="stable")
-        )
+        run_series.Series(group.label, group.factors, _in_time(group.frame))
         for group in timings.series(frame)
     ]
+
+
+def _in_time(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns samples in order of time; those of one millisecond as they were taken.
+
+    The series have them by batch size, rests last.
+    """
+    return rows.sort_index().sort_values("seconds", kind="stable")
 
 
 def _means(column: str) -> Any:
     """Returns a function that describes a column's means while training and in between."""
 
     def tell(rows: pandas.DataFrame) -> str:
-        rows = rows.sort_values("seconds", kind="stable")
+        rows = _in_time(rows)
         values = rows[column].to_numpy(float)
         seconds = rows["seconds"].to_numpy(float)
         weights = np.diff(seconds, prepend=seconds[:1])

@@ -73,21 +73,16 @@ def select(tables: Tables) -> pandas.DataFrame:
 
 
 def draw(frame: pandas.DataFrame) -> Figure:
-    """Returns the figure: one matrix per series."""
+    """Returns the figure: one matrix per series, below each other so that texts are legible."""
     groups = best_learning_rates.series(frame) if len(frame) else []
-    across = 1 if len(groups) < 2 else 2
-    down = max(math.ceil(len(groups) / across), 1)
     sizes = frame["batch_size"].nunique()
     width = _LABELS + max(sizes, 3) * _column(sizes) + _VERDICTS
     heights = [_height(group.frame) for group in groups] or [1.5]
-    figure, grid = canvas.panels(down, across, width, max(heights) + 0.75)
+    figure, grid = canvas.panels(max(len(groups), 1), 1, width, max(heights) + 0.75)
     for axes, group in zip(grid.ravel(), groups, strict=False):
         _draw_matrix(axes, group.frame)
         axes.set_title(wording.capital(group.label) or _TITLE)
-    for axes in grid.ravel()[len(groups) :]:
-        axes.set_axis_off()
     if not groups:
-        grid[0, 0].set_axis_on()
         grid[0, 0].set_title(_TITLE)
         canvas.empty(grid[0, 0])
         grid[0, 0].set_xticks([])

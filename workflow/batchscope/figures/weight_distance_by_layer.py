@@ -32,6 +32,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
     figure, grid = canvas.panels(rows, columns, width=2.5, height=2.1)
     groups = run_series.series(frame)
     handles: list = []
+    finished = frame[frame["status"] == canvas.FINISHED]
+    values = [finished.loc[finished["layer"] == layer, "distance"] for layer in shown]
+    canvas.alike_scales(grid.flat, values)
     for axes, layer in zip(grid.flat, shown, strict=False):
         # Runs that failed have no layers; they are marked in every panel.
         chosen = frame[(frame["layer"] == layer) | frame["layer"].isna()]

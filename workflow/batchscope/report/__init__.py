@@ -43,14 +43,12 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
-_SCRIPTS = ("report.js", "figures.js")
 _MANY_SERIES = 3  # more are columns of one table
 
 __all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
 
 TEMPLATE_FILES = tuple(
-    project_files.TEMPLATES / name
-    for name in ("report.html.j2", "report.css", "report.js", "figures.js")
+    project_files.TEMPLATES / name for name in ("report.html.j2", "report.css", "report.js")
 )
 
 
@@ -79,7 +77,7 @@ def build(study: Study, inputs: Inputs) -> str:
     rows = runs_table.complete(study, inputs.rows)
     table, print_rule = runs_table.build(rows)
     found = gaps.find(study, rows, inputs)
-    script = "\n".join(map(page.asset, _SCRIPTS))
+    script = page.asset("report.js")
     places_of = _places_of_figures(study, inputs)
     stated = claim_rows.build(
         inputs.claims, lambda experiment, figure: places_of.get((experiment, figure))
@@ -253,7 +251,9 @@ def _experiments(
         asked = experiment_answer.asked(found, about)
         own = [each for each in cards if each.experiment == name]
         tuned = name in inputs.tuned and own
-        parallel = experiment_answer.parts(inputs.parallel.get(name, ""))
+        more = experiment_answer.parts(inputs.parallel.get(name, ""))
+        if {"noise_scale", "critical_batch_size"} <= {figure.name for figure in about}:
+            more += experiment_answer.parts(inputs.noise.get(name, ""))
         told = [] if name in inputs.tuned else asked
         decided = experiment_answer.decided(
             [row for row in stated if row["experiment"] == name], question, about
@@ -273,7 +273,7 @@ def _experiments(
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
                 "sentences": experiment_answer.sentences(
-                    told, about, spoken, parallel, decided, compared
+                    told, about, spoken, more, decided, compared
                 ),
                 "answers": [] if many else answers.groups(found, asked),
                 "across": answers.across(found, asked) if many else None,

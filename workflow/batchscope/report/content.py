@@ -17,6 +17,7 @@ import pandas
 from batchscope import damage, disk, figures, wording
 from batchscope.analysis import (
     chosen_rates,
+    noise_beside_critical,
     outcome_answers,
     parallel_totals,
     run_series,
@@ -95,6 +96,7 @@ class Inputs:
         throughput: Experiment of times -> the same by batch size, as throughput.csv.
         advice: Experiment of trainings -> which batch sizes to use, as advice.csv.
         tuned: Experiments of which several learning rates were tried at a batch size.
+        noise: Experiment -> its noise scale beside the critical batch size of another one.
         parallel: Experiment with replicas -> what it says of total times, in sentences.
         datasets: Data set's token -> its record, where there is one.
         missing_runs: Run without a record -> what its job's log says.
@@ -121,6 +123,7 @@ class Inputs:
     throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
     advice: dict[str, pandas.DataFrame] = field(default_factory=dict)
     tuned: frozenset[str] = frozenset()
+    noise: dict[str, str] = field(default_factory=dict)
     parallel: dict[str, str] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing_runs: dict[str, str] = field(default_factory=dict)
@@ -147,6 +150,7 @@ def read(
     timed: dict[str, pandas.DataFrame] = {}
     speeds: dict[str, pandas.DataFrame] = {}
     advice: dict[str, pandas.DataFrame] = {}
+    critical: dict[str, pandas.DataFrame] = {}
     drawn, files = {}, []
     found: dict[str, pandas.DataFrame] = {}
     compared: dict[str, series_differences.Contrast] = {}
@@ -167,6 +171,7 @@ def read(
                 speeds[name] = run_series.read(folder / "throughput.csv")
             else:
                 advice[name] = run_series.read(folder / "advice.csv")
+                critical[name] = run_series.read(folder / "critical_batch_size.csv")
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)
@@ -195,6 +200,7 @@ def read(
         throughput=speeds,
         advice=advice,
         tuned=frozenset(tuned),
+        noise=_noise(found, critical),
         parallel=_parallel(found),
         datasets=datasets,
         missing_runs=_missing_runs(study, results),
@@ -246,6 +252,18 @@ def _parallel(found: dict[str, pandas.DataFrame]) -> dict[str, str]:
         for name, frame in found.items()
         if len(frame) and "seconds_per_epoch" in frame
     }
+    return {name: text for name, text in told.items() if text}
+
+
+def _noise(
+    found: dict[str, pandas.DataFrame], critical: dict[str, pandas.DataFrame]
+) -> dict[str, str]:
+    """Returns what experiments' noise scales are beside critical batch sizes of the others."""
+    told = {}
+    for name, frame in found.items():
+        others = [rows for other, rows in critical.items() if other != name and len(rows)]
+        if len(frame) and others:
+            told[name] = noise_beside_critical.told(frame, pandas.concat(others))
     return {name: text for name, text in told.items() if text}
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Figures of weights after every epoch, whichever the measure reads.
 _OF_EPOCHS = tuple(name for name, entry in FIGURES.items() if entry.module == "epoch_distance")
 _EVERY_EPOCH = (*_OF_EPOCHS, *figure_names.EPOCH_FIGURES)
+_SMALL_TEXTS = ("verdict_matrix",)  # never beside another, where they would be smaller still
 # CSS pixels up to which two stand in a row of a usual screen, and of a wide one.
 _NARROW, _MEDIUM = 560, 760
 
@@ -92,7 +93,7 @@ def build(
         "source": figure.source,
         "width": figure.width,
         "height": figure.height,
-        "span": _span(figure.width),
+        "span": "wide" if figure.name in _SMALL_TEXTS else _span(figure.width),
         "data": figure.data,
         "table": packed(figure.csv),
         "of": entry.module if entry else figure.name,

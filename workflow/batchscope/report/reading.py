@@ -6,6 +6,7 @@ import re
 
 from batchscope import wording
 from batchscope.analysis import chosen_rates
+from batchscope.figures import LOGARITHMIC
 from batchscope.report.content import Figure
 
 _OTHER_PANEL = re.compile("(Middle|Right):")
@@ -29,6 +30,8 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"\bedge of those tried\b", "\N{DAGGER}"),
     (r"^Middle: epochs until\b|^Right: total training\b", r"\bTotal training time"),
     (r"\blower bound: hollow\b", r"\blower bounds\b"),
+    (r"^On a logarithmic axis\b", rf"^{LOGARITHMIC}.*loss\b"),
+    (r"^On logarithmic axes\b", rf"^{LOGARITHMIC}time per step\b"),
     (r"^Shades after\b", r"\bperfect scaling|\bmaximal data"),
 )
 _CHOSEN_BY_OTHERS = (
@@ -38,7 +41,7 @@ _CHOSEN_BY_OTHERS = (
 
 
 def caption(figure: Figure) -> str:
-    """Returns a figure's caption without the sentences about what it does not show.
+    """Returns a figure's caption without what it does not show, and its logarithmic axes.
 
     All of it where nobody noted the figure's words.
     """
@@ -50,7 +53,7 @@ def caption(figure: Figure) -> str:
         sentence
         for sentence in _SENTENCES.split(figure.caption)
         if all(
-            re.search(own, drawn, re.IGNORECASE)
+            re.search(own, drawn, re.IGNORECASE | re.MULTILINE)
             for about, own in _ONLY_WITH
             if re.search(about, sentence)
         )
@@ -58,4 +61,10 @@ def caption(figure: Figure) -> str:
     if not any(_OTHER_PANEL.match(sentence) for sentence in kept):
         # One panel alone is at no side.
         kept = [wording.capital(sentence.removeprefix("Left:").strip()) for sentence in kept]
-    return " ".join(filter(None, [*kept, *chosen]))
+    return " ".join(filter(None, [*kept, _logarithmic(figure.texts), *chosen]))
+
+
+def _logarithmic(texts: tuple[str, ...]) -> str:
+    """Returns which axes are logarithmic, of the words of a figure; empty without any."""
+    names = [text.removeprefix(LOGARITHMIC) for text in texts if text.startswith(LOGARITHMIC)]
+    return f"Logarithmic scale: {wording.listed(names)}." if names else ""

@@ -248,8 +248,8 @@ ENTRY = Timing(
             caption=(
                 "Left: time per step against batch size, median and quartiles of timed blocks, "
                 "with the line a + b × batch size that fits the medians best by relative "
-                "errors. Where batch sizes span much both axes are logarithmic, and the fixed "
-                "cost a is the floor on the left. Right: fixed cost per step a and cost per "
+                "errors. On logarithmic axes the fixed cost a is the floor at the left. "
+                "Right: fixed cost per step a and cost per "
                 "example b of every series with 95 % intervals (Student's t over batch sizes, "
                 "joined with that over rounds of turns), which say how well a line fits these "
                 "sizes and not how another machine would do. Series are jobs of their own, one "

@@ -19,8 +19,7 @@ from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, marks, words
 
 _SLOT = 0.62  # share of the distance between two batch sizes that all series take together
-_MOST_ALONE = 5  # series in one panel; of more, those that have something in common
-_MOST_BESIDE = 6  # series in a panel then: there are seven colours
+_MOST_SERIES = 5  # in one panel; of more, those that have something in common
 _MOST_PARTS = 6
 _FACETS = ("optimizer", "method", "augmentation", "model", "dataset", "learning_rate", "epochs")
 _ALONE = 4.8  # inches: width of the panels where there is one in a row
@@ -109,7 +108,6 @@ def draw(
     outcomes: list[Panel],
     columns: int = 3,
     same_scale: bool = False,
-    alike: bool = False,
     extra: Callable[[Axes, Panel, run_series.Series, dict[str, Any], Place], None] | None = None,
     note: str = "",
 ) -> Figure:
@@ -118,7 +116,6 @@ def draw(
     Args:
         outcomes: The panels, row by row; one without any value is left out beside others.
         columns: Panels in a row.
-        alike: Whether all panels are logarithmic where one is.
         extra: Called for each panel and series with its style and place, before its points.
         note: What else a reader must know, written below.
     """
@@ -134,9 +131,11 @@ def draw(
     figure, grid = canvas.panels(rows, columns, width=width, sharey=shared)
     labels = list(dict.fromkeys(group.label for part in parts for group in part.groups))
     handles: dict[str, Any] = {}
-    if alike:
-        values = [_finished(frame, panel.column) for _, panel in drawn]
-        canvas.alike_scales(grid.ravel()[: len(drawn)], values)
+    panels = list(zip(grid.flat, (panel for _, panel in drawn), strict=False))
+    for label in {panel.label for panel in outcomes}:
+        alike = [(axes, panel.column) for axes, panel in panels if panel.label == label]
+        values = [_finished(frame, column) for _, column in alike]
+        canvas.alike_scales([axes for axes, _ in alike], values)
     for axes, (part, panel) in zip(grid.flat, drawn, strict=False):
         looks = [labels.index(group.label) for group in part.groups]
         found = draw_panel(axes, frame, part.titled(panel), part.groups, extra, looks)
@@ -152,26 +151,30 @@ def draw(
 
 
 def facets(groups: list[run_series.Series]) -> list[Facet]:
-    """Returns the series in parts of few, by a factor that all have, or by two; else in one part.
+    """Returns the series in parts of few: by a factor that all have, by two, or all in one.
 
-    A series is named by what the part does not say.
+    Where none gives parts of few, by those whose largest part is smallest. A series is named by
+    what its part does not say.
     """
-    if len(groups) <= _MOST_ALONE:
-        return [Facet("", groups)]
+    found, largest = [Facet("", groups)], len(groups)
     there = [name for name in _FACETS if all(name in group.factors for group in groups)]
     for names in [*itertools.combinations(there, 1), *itertools.combinations(there, 2)]:
+        if largest <= _MOST_SERIES:
+            break
         parts: dict[tuple, list[run_series.Series]] = {}
         for group in groups:
             rest = {name: one for name, one in group.factors.items() if name not in names}
             key = tuple(group.factors[name] for name in names)
             told = replace(group, label=run_series.describe(rest))
             parts.setdefault(key, []).append(told)
-        if 1 < len(parts) <= _MOST_PARTS and max(map(len, parts.values())) <= _MOST_BESIDE:
-            return [
+        most = max(map(len, parts.values()))
+        if len(parts) <= _MOST_PARTS and most < largest:
+            largest = most
+            found = [
                 Facet(run_series.describe(dict(zip(names, key, strict=True))), part)
                 for key, part in parts.items()
             ]
-    return [Facet("", groups)]
+    return found
 
 
 def keep_possible(axes: Axes, frame: pandas.DataFrame, columns: list[str]) -> None:
@@ -193,16 +196,17 @@ def draw_panel(
 
     Args:
         extra: As `draw` takes it.
-        looks: Number of each series' style; their order by default.
+        looks: Place of each series among the styles and in the legend; their order by default.
     """
     sizes = sorted(frame["batch_size"].unique().tolist())
     handles, ends = [], []
     values = _finished(frame, panel.column)
     canvas.value_scale(axes, values)
     for index, group in enumerate(groups):
-        style = canvas.line_style(looks[index] if looks else index)
+        look = looks[index] if looks else index
+        style = canvas.line_style(look)
         place = Place(dodge(index, len(groups), sizes), len(groups))
-        with marks.series(axes, index):
+        with marks.series(axes, look):
             if extra:
                 extra(axes, panel, group, style, place)
             handle, reached = draw_series(axes, group.frame, panel.column, style, place)

@@ -136,7 +136,7 @@ def used_axis(axes: Axes, values: pandas.Series) -> None:
 
 def value_axis(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
     """Scales by finished runs, where there are any: what diverged leaves the panel."""
-    values = _scaled_by(frame, column)
+    values = scaled_by(frame, column)
     if values.notna().any():
         canvas.value_axis(axes, values)
         if axes.get_yscale() == "linear":
@@ -147,10 +147,11 @@ def value_axis(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
 
 def value_scale(axes: Axes, frame: pandas.DataFrame, column: str) -> None:
     """Makes the vertical axis logarithmic where `value_axis` will: before means are drawn."""
-    canvas.value_scale(axes, _scaled_by(frame, column))
+    canvas.value_scale(axes, scaled_by(frame, column))
 
 
-def _scaled_by(frame: pandas.DataFrame, column: str) -> pandas.Series:
+def scaled_by(frame: pandas.DataFrame, column: str) -> pandas.Series:
+    """Returns the values of finished runs, or of all where none finished."""
     finished = frame.loc[frame["status"] == canvas.FINISHED, column]
     return finished if finished.notna().any() else frame[column]
 

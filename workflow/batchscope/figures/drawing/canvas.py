@@ -6,7 +6,7 @@ import contextlib
 import io
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import matplotlib
@@ -25,6 +25,7 @@ from batchscope import project_files, wording
 from batchscope.analysis import intervals, run_series
 from batchscope.analysis.intervals import Interval
 from batchscope.catalogue import value_ranges
+from batchscope.figures import LOGARITHMIC
 from batchscope.figures.drawing import marks
 from batchscope.host import absence
 
@@ -71,9 +72,20 @@ def svg_and_png(figure: Figure, title: str) -> tuple[str, bytes]:
 
 
 def texts(figure: Figure) -> list[str]:
-    """Returns the words of a figure, its numbers apart, each once."""
+    """Returns the words of a figure, its numbers apart, and its logarithmic axes, each once."""
     found = (artist.get_text().strip() for artist in figure.findobj(Text) if artist.get_visible())
-    return [text for text in dict.fromkeys(found) if re.search(r"[^\W\d]{2}|\N{DAGGER}", text)]
+    kept = (text for text in found if re.search(r"[^\W\d]{2}|\N{DAGGER}", text))
+    return list(dict.fromkeys([*kept, *_logarithmic(figure)]))
+
+
+def _logarithmic(figure: Figure) -> Iterator[str]:
+    """Yields `logarithmic axis: loss` of every axis that is; of a shared one where it is named."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            name = axis.get_label_text().partition(" (")[0]
+            if name and axis.get_scale() in ("log", "symlog"):
+                around = " (linear around 0)" if axis.get_scale() == "symlog" else ""
+                yield f"{LOGARITHMIC}{name}{around}"
 
 
 def _break_titles(figure: Figure) -> bool:
@@ -271,18 +283,22 @@ def keep_possible(axes: Axes, column: str, values: Any) -> None:
     axes.set_ylim(max(bottom, least - below), min(top, largest + above))
 
 
-def alike_scales(every: Sequence[Axes], values: Sequence[np.ndarray]) -> None:
-    """Makes all panels of positive values logarithmic where one is: neighbours are compared.
+def alike_scales(every: Iterable[Axes], values: Sequence[Any]) -> None:
+    """Makes all panels of a quantity logarithmic where one is: neighbours are compared.
 
     Before intervals are drawn, as with `value_scale`.
+
+    Args:
+        every: The panels; those beyond the values are left alone.
+        values: What each of them shows.
     """
-    for axes, found in zip(every, values, strict=True):
+    panels = list(zip(every, values, strict=False))
+    for axes, found in panels:
         value_scale(axes, found)
-    if not any(axes.get_yscale() == "log" for axes in every):
-        return
-    for axes, found in zip(every, values, strict=True):
-        if np.nanmin(found, initial=np.inf) > 0:
-            axes.set_yscale("log")
+    if any(axes.get_yscale() == "log" for axes, _ in panels):
+        for axes, found in panels:
+            if np.nanmin(np.asarray(found, float), initial=np.inf) > 0:
+                axes.set_yscale("log")
 
 
 def present(groups: Sequence[run_series.Series]) -> list[run_series.Series]:

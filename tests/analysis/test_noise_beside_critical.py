@@ -1,0 +1,63 @@
+"""The noise scale as a multiple of the critical batch size of another experiment."""
+
+import math
+
+import pandas
+import pytest
+
+from batchscope.analysis import noise_beside_critical
+
+SAME = {"dataset": "digits", "model": "mlp", "optimizer": "sgd"}
+
+
+def _runs(**given):
+    """Two seeds at two batch sizes whose noise scales are 60 and 90 examples, to a hair."""
+    rows = [
+        {"batch_size": size, "seed": seed, "gradient_variance": noise * square}
+        | {"gradient_norm_squared": square, "status": "finished"}
+        for size, noise in ((16, 60.0), (256, 90.0))
+        for seed, square in enumerate((1.0, 1.0))
+    ]
+    return pandas.DataFrame(rows).assign(**{**SAME, **given})
+
+
+def _critical(values=(30.0,), **given):
+    rows = [
+        {"target": f"validation_loss={at}", "critical_batch_size": value}
+        | {"critical_batch_size_low": value / 2, "critical_batch_size_high": value * 2}
+        for at, value in enumerate(values)
+    ]
+    return pandas.DataFrame(rows).assign(**{**SAME, **given})
+
+
+def test_a_noise_scale_is_told_as_a_multiple_with_the_ends_of_both_intervals():
+    assert noise_beside_critical.told(_runs(), _critical()) == (
+        "At the end of the training the noise scale is 2.0 times that critical batch size at batch "
+        "size 16 (1.0 to 4.0 by the ends of both intervals) and 3.0 times at batch size 256 "
+        "(1.5 to 6.0)."
+    )
+    # Of several targets the last one, as the figure of the critical batch size tells it.
+    assert "20 times that" in noise_beside_critical.told(_runs(), _critical((30.0, 3.0)))
+
+
+def test_an_open_end_leaves_the_multiple_without_a_range():
+    open_end = _critical(critical_batch_size_high=math.nan)
+    assert "2 times that critical batch size at batch size 16 and" in noise_beside_critical.told(
+        _runs(), open_end
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "critical"),
+    [
+        (_runs().drop(columns="gradient_variance"), _critical()),
+        (_runs(optimizer="adam"), _critical()),  # another training
+        (_runs(), _critical().iloc[:0]),
+        (_runs(), _critical(critical_batch_size=math.nan)),
+        (_runs(), pandas.concat([_critical(), _critical()])),  # of two series: which is not said
+        (_runs(gradient_norm_squared=-1.0), _critical()),  # not resolved
+        (pandas.concat([_runs(learning_rate=0.1), _runs(learning_rate=0.2)]), _critical()),
+    ],
+)
+def test_nothing_is_told_where_either_is_not_known_or_of_several(runs, critical):
+    assert noise_beside_critical.told(runs, critical) == ""

@@ -1,0 +1,43 @@
+"""The gradient noise scale of some trainings beside the critical batch size of others."""
+
+from __future__ import annotations
+
+import pandas
+
+from batchscope import wording
+from batchscope.analysis import ratio_intervals, run_series
+from batchscope.store import records
+
+_SAME = ("dataset", "model", "optimizer")
+
+
+def told(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
+    """Returns how many critical batch sizes the noise scale at the end of trainings is.
+
+    Empty where either is not known, or of several series.
+
+    Args:
+        runs: Rows of runs.csv of an experiment that measures the noise scale.
+        critical: Rows of critical_batch_size.csv of other experiments; the last target counts.
+    """
+    if "gradient_variance" not in runs or critical.empty or len(run_series.series(runs)) > 1:
+        return ""
+    known = critical[critical["critical_batch_size"].notna()]
+    for name in _SAME:
+        known = known[known[name] == runs[name].iloc[0]]
+    if known.empty or known["target"].duplicated().any():
+        return ""
+    value, low, high = known.iloc[-1][
+        [f"critical_batch_size{end}" for end in ("", "_low", "_high")]
+    ].astype(float)
+    parts = []
+    for size, rows in runs[runs["status"] == records.FINISHED].groupby("batch_size"):
+        noise = ratio_intervals.fieller(rows["gradient_variance"], rows["gradient_norm_squared"])
+        if noise.resolved and not noise.open:
+            ratio = wording.estimate(noise.ratio / value, noise.low / high, noise.high / low)
+            what = "" if parts else " that critical batch size"
+            by = "" if parts else " by the ends of both intervals"
+            ends = f" ({ratio.low} to {ratio.high}{by})" if ratio.low else ""
+            parts.append(f"{ratio.value} times{what} at batch size {size}{ends}")
+    told = f"At the end of the training the noise scale is {wording.listed(parts)}."
+    return told if parts else ""
