@@ -1,5 +1,7 @@
 """Figures of learning rates, from tables made up by hand."""
 
+import itertools
+
 import pytest
 from test_surfaces_figures import RATES, Tables, runs
 
@@ -70,3 +72,14 @@ def test_a_best_rate_on_the_edge_is_warned_of():
     assert any("k = at least 0.40" in text and "on an edge" in text for text in found)
     assert "↓" in found
     assert "0.04, the lowest tried, at batch size 32" in best_learning_rate.found(frame)
+
+
+def test_labels_and_legends_of_many_rates_have_room():
+    rates = (0.0005, 0.000707, 0.001, 0.00141, 0.002, 0.00283, 0.004, 0.00566, 0.008, 0.016)
+    drawing, _ = drawn("learning_rate", Tables(runs(rates=rates)), rendered=True)
+    shown = [one for one in drawing.axes[0].get_xticklabels() if one.get_text()]
+    boxes = [one.get_window_extent() for one in shown]
+    assert len(boxes) > 3
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
+    sizes, others = (legend.get_window_extent() for legend in drawing.legends)
+    assert sizes.x1 <= others.x0

@@ -20,7 +20,9 @@ from batchscope.figures.drawing import against_batch_size, canvas, marks, words
 NO_CHOICE = "Every batch size was trained at one learning rate: there is none to choose."
 _RATE = "effective_learning_rate"
 _MOST_ROWS = 6
-_ROOM = 0.09  # share of an axis between two labelled rates
+_ROOM = 0.09  # share of an axis between two labelled rates, and
+_LETTER = 0.022  # at least so much for every letter of the longest along a horizontal one
+_LEGEND = 4.2  # inches: width of a legend, as of the panels below it
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -96,7 +98,8 @@ def _best(best: list[best_learning_rates.Choice], group: run_series.Series) -> s
 def rate_axis(axes: Axes, rates: list[float], which: str = "x") -> None:
     """Turns an axis, in log2(rate), into learning rates as plain numbers."""
     axis = axes.xaxis if which == "x" else axes.yaxis
-    shown = _labelled(rates)
+    longest = max((len(wording.number(rate)) for rate in rates), default=0)
+    shown = _labelled(rates, max(_ROOM, _LETTER * longest) if which == "x" else _ROOM)
     labels = {float(np.log2(rate)): wording.number(rate) for rate in shown}
     axis.set_major_locator(FixedLocator(list(labels)))
     axis.set_minor_locator(NullLocator())
@@ -108,12 +111,12 @@ def rate_axis(axes: Axes, rates: list[float], which: str = "x") -> None:
         axes.set_xlabel("learning rate")
 
 
-def _labelled(rates: list[float]) -> list[float]:
+def _labelled(rates: list[float], room: float = _ROOM) -> list[float]:
     """Returns the rates with room for a label, the largest first."""
     width = float(np.ptp(np.log2(rates)))
     kept: list[float] = []
     for rate in sorted(rates, reverse=True):
-        if all(abs(np.log2(rate / other)) >= _ROOM * width for other in kept):
+        if all(abs(np.log2(rate / other)) >= room * width for other in kept):
             kept.append(rate)
     return sorted(kept)
 
@@ -233,7 +236,8 @@ def _legends(figure: Figure, of_sizes: dict, of_rates: dict) -> None:
     ]
     rows = 0
     for place, title, entries in told:
-        columns = min(len(entries), 5)
+        longest = max((len(label) for _, label in entries), default=1)
+        columns = min(len(entries), int(_LEGEND / (0.72 + 0.075 * longest)))
         rows = max(rows, -(-len(entries) // columns))
         figure.legend(
             [Line2D([], [], markersize=4.5, **style) for style, _ in entries],
