@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow"))
+gc.disable()  # until all is imported: nothing of that is garbage
 
 
 # Fixtures that train, or start a process, and whatever test has them.
@@ -39,6 +40,7 @@ def pytest_collection_finish() -> None:
     They stay to the end, and a round costs more than the memory that it finds.
     """
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 50)
 
 
