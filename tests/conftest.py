@@ -13,7 +13,7 @@ gc.disable()  # until all is imported: nothing of that is garbage
 
 
 # Fixtures that train, or start a process, and whatever test has them.
-SLOW = {"digits", "dropout_run", "from_a_shell", "submissions"}
+SLOW = {"checks", "digits", "dropout_run", "from_a_shell", "submissions"}
 
 
 @pytest.hookimpl(tryfirst=True)
