@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "workflow"))
+gc.disable()  # until all is imported: nothing of that is garbage
 
 
 # Fixtures that train, or start a process, and whatever test has them.
-SLOW = {"digits", "dropout_run", "from_a_shell", "submissions"}
+SLOW = {"checks", "digits", "dropout_run", "from_a_shell", "submissions"}
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Returns two processes, or three with the slow tests: one of them is mostly waited for.
+
+    For a cluster, for kills, and for limits of time.
+    """
+    return 2 if "not slow" in config.option.markexpr else 3
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -20,17 +29,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks as `slow` what a fixture makes so, and starts with the files that take minutes.
 
     So no process is left with one of them at the end. First of all with those that wait for a
-    cluster: the other process has the machine meanwhile.
+    cluster, then with those that run the workflow.
     """
     for item in items:
         if SLOW & set(item.fixturenames):
             item.add_marker("slow")
-    marked = {
+    found = {
         name: {item.path for item in items if item.get_closest_marker(name)}
         for name in ("slurm", "slow")
     }
+    found["workflow"] = {path for path in found["slow"] if path.parent.name == "workflow"}
+    order = [found[name] for name in ("slurm", "workflow", "slow")]
     # Stable: a file stays in one piece.
-    items.sort(key=lambda item: [item.path not in marked[name] for name in ("slurm", "slow")])
+    items.sort(key=lambda item: [item.path not in paths for paths in order])
 
 
 def pytest_collection_finish() -> None:
@@ -39,6 +50,7 @@ def pytest_collection_finish() -> None:
     They stay to the end, and a round costs more than the memory that it finds.
     """
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 50)
 
 

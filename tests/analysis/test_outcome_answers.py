@@ -158,6 +158,8 @@ def test_the_paired_t_test_against_scipy():
     expected = stats.ttest_rel(large, small, alternative="greater").pvalue
     assert paired_tests.paired_t(large - small, "rises") == pytest.approx(expected)
     assert paired_tests.paired_t(large - small, "falls") == pytest.approx(1 - expected)
+    same = stats.ttest_1samp(large - small, 0.0, alternative="greater").pvalue
+    assert (paired_tests.paired_t(large - small, "rises") == same).all()  # to the last bit
 
 
 def test_the_paired_t_test_of_equal_differences():

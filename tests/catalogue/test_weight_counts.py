@@ -5,7 +5,10 @@ import functools
 import pytest
 
 from batchscope.catalogue import dataset_definitions, incompatible_factors, weight_counts
+from batchscope.host import tensorflow_start
 from batchscope.study import model_files
+
+tensorflow_start.start()
 from batchscope.training import models
 from costs import first
 

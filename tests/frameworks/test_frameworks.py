@@ -5,6 +5,8 @@ A framework that is not installed has its tests skipped, with the command that i
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import math
 import os
@@ -35,6 +37,15 @@ SHAPES = {"campbell_cnn": ((28, 28, 1), 10), "lheureux_cnn": ((64, 64, 3), 2)}
 BATCH = 64
 # float32 sums in another order; a layout or a constant that is wrong moves far more.
 LOSS, WEIGHTS = 2e-5, 1e-3
+CHECKS = """
+import functools, json, sys
+from batchscope import frameworks
+from batchscope.frameworks import check
+frameworks.start = functools.cache(frameworks.start)
+for words in sys.stdin:
+    check.main(json.loads(words))
+    sys.stdout.flush()
+"""
 
 
 @pytest.fixture(params=list(framework_names.FRAMEWORKS))
@@ -42,6 +53,28 @@ def framework(request) -> str:
     if not framework_environments.installed(request.param):
         pytest.skip(f"not installed; {framework_environments.command(request.param)} installs it")
     return request.param
+
+
+@pytest.fixture(scope="module")
+def checks():
+    """Returns what makes two updates in a framework; each starts once, in a process of its own."""
+    with contextlib.ExitStack() as processes:
+
+        @functools.cache
+        def process(framework: str) -> subprocess.Popen:
+            command = [framework_environments.python(framework), "-c", CHECKS]
+            pipe = subprocess.PIPE
+            started = subprocess.Popen(
+                command, cwd=project.ROOT / "workflow", stdin=pipe, stdout=pipe, text=True
+            )
+            return processes.enter_context(started)  # ends with its input
+
+        def found(framework: str, words: list[str]) -> dict[str, float]:
+            print(json.dumps(["--framework", framework, *words]), file=process(framework).stdin)
+            process(framework).stdin.flush()
+            return json.loads(process(framework).stdout.readline())
+
+        yield found
 
 
 @pytest.fixture(scope="module", params=list(SHAPES))
@@ -151,7 +184,7 @@ def keras_updates(name, classes, images, labels, scale, weights, optimizer, rate
 
 
 @pytest.mark.parametrize(("optimizer", "rate"), [("sgd", 0.1), ("adam", 1e-3)])
-def test_an_update_is_that_of_keras(framework, batch, optimizer, rate, tmp_path):
+def test_an_update_is_that_of_keras(framework, checks, batch, optimizer, rate, tmp_path):
     name, classes, images, labels, scale = batch
     _, weights = keras_model(name, images.shape[1:], classes)
     before, after, moved = keras_updates(
@@ -160,21 +193,13 @@ def test_an_update_is_that_of_keras(framework, batch, optimizer, rate, tmp_path)
     assert abs(after - before) > 200 * LOSS * before  # far beyond what rounding does
     given = {"images": images, "labels": labels, "classes": classes, "scale": scale, **weights}
     np.savez(tmp_path / "in.npz", **given)
-    words = ["-m", "batchscope.frameworks.check", "--framework", framework, "--model", name]
-    words += ["--arrays", str(tmp_path / "in.npz"), "--output", str(tmp_path / "out.npz")]
-    words += ["--optimizer", optimizer, "--learning-rate", str(rate)]
+    words = ["--arrays", str(tmp_path / "in.npz"), "--output", str(tmp_path / "out.npz")]
+    words += ["--model", name, "--optimizer", optimizer, "--learning-rate", str(rate)]
     if (framework, optimizer) == ("pytorch", "adam"):
         # PyTorch adds epsilon to the corrected root, Keras to the uncorrected one; at the first
         # update the one is the other's times so much.
         words += ["--epsilon", str(1e-7 / math.sqrt(1 - 0.999))]
-    done = subprocess.run(
-        [framework_environments.python(framework), *words],
-        cwd=project.ROOT / "workflow",
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = checks(framework, words)
     assert found["before"] == pytest.approx(before, rel=LOSS)
     assert found["after"] == pytest.approx(after, rel=LOSS)
     with np.load(tmp_path / "out.npz") as written:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -161,39 +163,31 @@ def test_every_costly_rule_carries_its_version_and_no_code():
 
 
 CHEAP = ("tables", "figures", "report")
-# Other libraries are imported once: each room has a process that starts with them.
-LOADING = """
-import importlib, os, pkgutil, sys
-import jinja2, matplotlib.figure, pandas, scipy.stats
-sys.path.insert(0, "workflow")
-for name in sys.argv[1:]:
-    if os.fork() == 0:
-        room = importlib.import_module(f"batchscope.{name}")
-        for each in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+OWN = re.compile(r"batchscope(\.|$)")
+
+
+def loaded(room: str) -> set[Path]:
+    """Returns the library's files that a room imports, anew."""
+    known = {name: sys.modules.pop(name) for name in [*sys.modules] if OWN.match(name)}
+    try:
+        package = importlib.import_module(f"batchscope.{room}")
+        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(each.name)
-        own = [each.__file__ for key, each in sys.modules.items() if "batchscope." in key]
-        print(repr((name, own)), flush=True)
-        os._exit(0)
-    assert os.wait()[1] == 0
-"""
-
-
-@pytest.fixture(scope="module")
-def loaded() -> dict[str, list[str]]:
-    """The library's files that each room imports, the modules of figures each by its name."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING, *CHEAP], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(ast.literal_eval(line) for line in done.stdout.splitlines())
+        own = [module for name, module in sys.modules.items() if name.startswith("batchscope.")]
+        return {Path(module.__file__) for module in own}
+    finally:
+        for name in filter(OWN.match, [*sys.modules]):
+            del sys.modules[name]
+        sys.modules.update(known)
 
 
 @pytest.mark.parametrize("room", CHEAP)
-def test_cheap_rules_depend_on_all_code_that_they_run(room, loaded):
+def test_cheap_rules_depend_on_all_code_that_they_run(room):
     """Held against what Python imports."""
     found = {Path(path).resolve() for path in project_files.code_of(room)}
-    assert {Path(path).resolve() for path in loaded[room]} <= found
-    assert len(loaded[room]) > 10 and len(found) < len(list(LIBRARY.rglob("*.py")))
+    used = loaded(room)
+    assert used <= found
+    assert len(used) > 10 and len(found) < len(list(LIBRARY.rglob("*.py")))
 
 
 def test_nothing_unsafe_is_read():

@@ -21,8 +21,14 @@ from project import copy
 from slurm import cluster
 
 PROFILE = ("--profile", "slurm")
-# Of the profile's settings the only one that is changed: nobody waits for these jobs in a queue.
-POLL_OFTEN = ("--slurm-init-seconds-before-status-checks", "2")
+# As `python -m snakemake`, which would ask for the jobs ever more seldom while nothing ends: here
+# nobody waits in a queue.
+ASKING_OFTEN = """
+from snakemake.cli import main
+from snakemake_executor_plugin_slurm import Executor
+Executor.next_seconds_between_status_checks = property(lambda _: 1.0, lambda *_: None)
+main()
+"""
 REASON = cluster.unavailable()
 needs_a_cluster = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 
@@ -63,7 +69,7 @@ class Project:
     @contextlib.contextmanager
     def snakemake(self, *arguments: str, **environment: str) -> Iterator[subprocess.Popen]:
         """Starts Snakemake; it is stopped, if it still runs, in the end."""
-        command = [sys.executable, "-m", "snakemake", *PROFILE, *arguments]
+        command = [sys.executable, "-c", ASKING_OFTEN, *PROFILE, *arguments]
         with open(self.log, "a") as log:
             process = subprocess.Popen(
                 command,
@@ -230,7 +236,7 @@ def project(running_cluster, tmp_path_factory) -> Project:
 @pytest.mark.slurm
 @needs_a_cluster
 def test_a_study_runs_through_to_its_report(project):
-    with project.snakemake("--configfile", "tests/slurm/tiny.yaml", *POLL_OFTEN) as process:
+    with project.snakemake("--configfile", "tests/slurm/tiny.yaml") as process:
         project.wait(process, 900)
     report = project.root / "results" / "studies" / "tiny" / "report.html"
     assert "Does a study run through on a cluster?" in report.read_text()
@@ -254,19 +260,24 @@ def interrupted(project) -> dict[str, list]:
     # A limit below what it has had, or little above: SLURM warns it within half a minute.
     ends = [["scancel", "{job}"], ["scontrol", "update", "JobId={job}", "TimeLimit=1"]]
     waiting = dict(zip(runs, ends, strict=True))
-    before = len(project.submissions())
-    arguments = ("--configfile", "tests/slurm/slow.yaml", *POLL_OFTEN)
-    with project.snakemake(*arguments, BATCHSCOPE_TEST_PAUSE="0.1") as process:
+    before, stopped = len(project.submissions()), []
+    rest = project.root / "rest"
+    rest.touch()
+    arguments = ("--configfile", "tests/slurm/slow.yaml")
+    with project.snakemake(*arguments, BATCHSCOPE_TEST_REST=str(rest)) as process:
 
-        def stop_those_that_train() -> bool:
+        def those_that_train_are_stopped() -> bool:
             assert process.poll() is None, project.tail()
             for run in [run for run in waiting if project.has_trained(run)]:
-                job = _running_job(run)
-                assert job, project.tail()
-                subprocess.run([word.format(job=job) for word in waiting.pop(run)], check=True)
-            return not waiting
+                stopped.append(_running_job(run))
+                assert stopped[-1], project.tail()
+                end = [word.format(job=stopped[-1]) for word in waiting.pop(run)]
+                subprocess.run(end, check=True)
+            running = cluster.ask("squeue", "-h", "-t", "R,CG", "-o", "%A").split()
+            return not waiting and not {*stopped} & {*running}
 
-        _wait(stop_those_that_train, 300, project)
+        _wait(those_that_train_are_stopped, 300, project)
+        rest.unlink()
         project.wait(process, 900)
     return {"runs": runs, "submissions": project.submissions()[before:]}
 

@@ -13,6 +13,7 @@ replicates: E. B. Page, J. Am. Stat. Assoc. 58 (1963), 216.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -58,12 +59,19 @@ class Contrasts(NamedTuple):
         level /= len(groups)
         if len(self.effects) == 1:
             return seeds_wanted.power_of_difference(replicates, way * self.effects[0], level)
-        generator, freedom = np.random.default_rng(0), replicates - 1
-        drawn = generator.standard_normal((_DRAWS, len(self.noise))) @ self.noise
-        spread = np.sqrt(special.chdtri(freedom, generator.random(_DRAWS)) / freedom)
-        critical = special.stdtrit(freedom, 1 - level) * spread[:, None]
+        normal, spread = _draws(len(self.noise), replicates - 1)
+        drawn = normal @ self.noise
+        critical = special.stdtrit(replicates - 1, 1 - level) * spread[:, None]
         shown = way * (math.sqrt(replicates) * self.effects + drawn) > critical
         return float(np.any([shown[:, list(group)].all(axis=1) for group in groups], axis=0).mean())
+
+
+@functools.lru_cache(64)  # searches ask for the same numbers of replicates, claim by claim
+def _draws(found: int, freedom: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns standard normal numbers, shape (draws, found), and draws of a standard deviation."""
+    generator = np.random.default_rng(0)
+    normal = generator.standard_normal((_DRAWS, found))
+    return normal, np.sqrt(special.chdtri(freedom, generator.random(_DRAWS)) / freedom)
 
 
 class Order(NamedTuple):

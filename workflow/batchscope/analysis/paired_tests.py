@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -66,13 +65,14 @@ def paired_t(differences: Any, direction: str) -> Any:
     Returns:
         Shape (...): where all differences are equal, 0 if they have the direction, else 1.
     """
-    from scipy import stats  # half a second, which the figures need not pay for
+    from scipy import special
 
-    values = np.asarray(differences, float) * _sign(direction)
-    # Equal differences have no variance, of which SciPy and NumPy warn.
-    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)
-        p = stats.ttest_1samp(values, 0.0, alternative="greater").pvalue
+    values = np.moveaxis(_sign(direction) * np.asarray(differences, float), 0, -1)
+    pairs, means = values.shape[-1], values.mean(axis=-1)
+    # The numbers of `scipy.stats.ttest_1samp`, whose checks take twenty times as long.
+    variance = np.square(values - means[..., None]).mean(axis=-1) * (pairs / (pairs - 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = special.stdtr(pairs - 1, -means / np.sqrt(variance / pairs))
     return np.where(np.isnan(p), 1.0, p)
 
 

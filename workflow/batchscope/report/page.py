@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from typing import Any
 
@@ -13,7 +14,13 @@ from batchscope import project_files
 
 def render(template: str, **values: Any) -> str:
     """Returns a page; every text is escaped, but for our own style sheet and script."""
-    environment = jinja2.Environment(
+    return _environment().get_template(template).render(**values)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """Returns what compiles each template once: it takes longer than to fill it in."""
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(project_files.TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -21,7 +28,6 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(template).render(**values)
 
 
 def asset(name: str) -> str:
