@@ -165,6 +165,7 @@ def test_the_paired_t_test_against_scipy():
 def test_the_paired_t_test_of_equal_differences():
     equal = np.full((6, 3), 0.1) * [1, 0, -1]
     assert paired_tests.paired_t(equal, "rises") == pytest.approx([0, 1, 1])
+    assert paired_tests.paired_t([0.1], "rises") == 1  # a single pair has no variance either
     assert paired_tests.paired_t(equal, "falls") == pytest.approx([1, 1, 0])
 
 

@@ -70,8 +70,9 @@ def paired_t(differences: Any, direction: str) -> Any:
     values = np.moveaxis(_sign(direction) * np.asarray(differences, float), 0, -1)
     pairs, means = values.shape[-1], values.mean(axis=-1)
     # The numbers of `scipy.stats.ttest_1samp`, whose checks take twenty times as long.
-    variance = np.square(values - means[..., None]).mean(axis=-1) * (pairs / (pairs - 1))
     with np.errstate(divide="ignore", invalid="ignore"):
+        correction = np.divide(pairs, pairs - 1)
+        variance = np.square(values - means[..., None]).mean(axis=-1) * correction
         p = special.stdtr(pairs - 1, -means / np.sqrt(variance / pairs))
     return np.where(np.isnan(p), 1.0, p)
 
