@@ -97,6 +97,7 @@ def test_what_has_ended_holds_nothing_and_is_not_once_it_was_waited_for():
     assert Family(process.pid).usage() is None
 
 
+@pytest.mark.slow
 def test_all_of_a_family_are_ended():
     process = started(FORKED, "2", "1")
     family = Family(process.pid)
