@@ -63,10 +63,10 @@ def test_losses_are_compared_where_all_runs_used_as_much(axis, unit):
     frame["train_loss"] = frame["epoch"].astype(float)
     frame["validation_loss"] = 2.0
     # 32 updates are one epoch of the small batch and eight of the large; 3,000 examples three.
-    most, small, large = {"updates": ("32", 1, 8), "examples": ("3000", 3, 3)}[axis]
+    most, small, large = {"updates": ("32", 1, 8), "examples": ("3,000", 3, 3)}[axis]
     assert figures.FIGURES[f"loss_curves_by_{axis}"].found(frame) == (
         f"Mean training loss at the last epoch's end within {most} {unit}, which every finished "
-        f"run has, was {small} at batch size 32 and {large} at 256 (2 of 2 seeds). Mean "
+        f"run has used, was {small} at batch size 32 and {large} at 256 (2 of 2 seeds). Mean "
         "validation loss there was 2 at batch size 32 and 2 at 256 (2 of 2 seeds)."
     )
 

@@ -78,6 +78,11 @@ def test_a_ratio_is_paired_by_seed():
         "(3 of 3 seeds), a factor of 2 (geometric mean of 3 pairs, "
         "95 % interval 2 to 2)."
     )
+    both = figures.FIGURES["sharpness"].found(
+        frame.assign(**{"sharpness_subspace_0.001": 10 - frame["sharpness_full_0.001"]})
+    )
+    assert both.startswith(found.removesuffix(".") + "; mean sharpness in a random subspace (")
+    assert both.endswith(").") and ". " not in both.replace("0. ", "")
 
 
 def test_series_that_are_alike_at_the_largest_batch_size_are_told_at_the_smallest():
@@ -104,6 +109,28 @@ def test_series_that_differ_in_one_factor_alone_are_told_beside_the_extremes():
     told = words.sentence(frame, "test_loss", "Mean test loss").split(" By series: ")[0]
     assert "between 1.0 (square-root scaling, no warmup) and 4.5 (no scaling, no warmup)" in told
     assert "; 5 epochs of warmup against no warmup, else alike, a factor of 1.7 (geom" in told
+
+
+def test_what_follows_from_the_factor_is_not_alike():
+    """Each optimizer has a rate of its own: nothing says what the optimizer does alone."""
+    cases = [("sgd", 0.1, 1), ("adam", 0.01, 1), ("adam", 0.01, 2), ("adam", 0.01, 3)]
+    rows = [
+        {"optimizer": name, "learning_rate": rate, "replicas": count, "seed": seed, "x": x}
+        for place, (name, rate, count) in enumerate(cases)
+        for seed, x in enumerate((place + 1.0, place + 1.5))
+    ]
+    told = words.sentence(pandas.DataFrame(rows).assign(status="finished", batch_size=8), "x", "X")
+    assert "for these two alone" in told and "else alike" not in told
+
+
+def test_of_three_series_each_has_its_change():
+    frame = _runs((32, 256), (0, 1, 2), (1, 2, 3))
+    frame["test_loss"] += 0.001 * frame["seed"] * frame["batch_size"]
+    told = words.sentence(frame, "test_loss", "Mean test loss")
+    assert told.startswith("Mean test loss was, by series, epochs 1: 1.16 at batch size 32 and ")
+    lead, rest = told.split(" It was between ")
+    assert lead.count("a factor of") == 3 and lead.count("3 pairs, 95 % interval") == 3
+    assert "(epochs 1) and" in rest and "for these two alone" in rest
 
 
 def _tuned(column, values):

@@ -5,7 +5,7 @@ import dataclasses
 import pandas
 import pytest
 
-from batchscope import figures
+from batchscope import figures, wording
 from batchscope.analysis import verdict_matrix
 from batchscope.figures.verdict_matrix import _LOOKS
 from drawing import texts
@@ -153,9 +153,20 @@ def test_one_matrix_per_series():
     assert shown == ["SGD", "Adam", "RMSprop", "Adagrad"]
     # No wider than one: the page would make the texts of a wider figure smaller.
     assert drawing.get_figwidth() == FIGURE.draw(frame_of(CROSSING)).get_figwidth()
-    found = FIGURE.found(frame)
-    assert found.startswith("SGD: at equal epochs") and found.endswith(
-        "1 further series in the figure."
+    told = FIGURE.found(frame_of(CROSSING))
+    assert FIGURE.found(frame) == f"In all 4 series: {wording.lower(told)}"
+
+
+def test_series_with_the_same_verdicts_are_told_together():
+    trends = {"sgd": "smaller", "adam": "smaller", "rmsprop": "larger", "adagrad": "none"}
+    given = [
+        {**one, "optimizer": name, "trend": trend}
+        for name, trend in trends.items()
+        for one in row("epochs", "test_loss", ("within", "within", "beyond"), "smaller")
+    ]
+    assert FIGURE.found(frame_of(given)) == (
+        "SGD and Adam: at equal epochs (40) smaller is better. RMSprop: at equal epochs (40) "
+        "larger is better. Adagrad: no verdict at equal epochs (40)."
     )
 
 

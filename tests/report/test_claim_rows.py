@@ -36,6 +36,14 @@ def test_short_times_are_told_in_milliseconds():
     assert claim_rows.in_words(long).endswith("2.07] s, 90 % interval")
 
 
+def test_the_cells_of_a_test_are_named():
+    stated = "loss with batch size 16 against batch size 256: ratio below 1 (epoch 5, SGD)"
+    told = claim_rows.in_words(row("comparison", "x", effect_is="ratio", stated=stated))
+    assert told.endswith("90 % interval, epoch 5, SGD")
+    everywhere = row("comparison", "x", effect_is="ratio", stated=stated[: stated.index(" (")])
+    assert claim_rows.in_words(everywhere).endswith("90 % interval")
+
+
 def test_the_part_that_decides_is_named():
     told = claim_rows.in_words(row("trend", "x", part="batch size 50", parts="3"))
     assert told.endswith(", batch size 50, which decides among 3")

@@ -161,7 +161,19 @@ def stated(verdict, sentence):
         "figure": "",
         "decides": "",
         "missing": "",
+        "stated": "",
     }
+
+
+def test_what_few_others_state_answers_first():
+    """Three tell of frameworks; the question's own word stands in one."""
+    rows = [
+        stated("held", "TensorFlow and MXNet are busier."),
+        stated("held", "PyTorch and MXNet idle."),
+        stated("not held", "Memory rises in TensorFlow."),
+    ]
+    question = "Does memory rise, in TensorFlow, PyTorch and MXNet?"
+    assert experiment_answer.decided(rows, question) == [rows[2], rows[1]]
 
 
 def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():

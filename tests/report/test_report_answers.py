@@ -16,7 +16,15 @@ from batchscope.analysis import intervals, ledger
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
 from batchscope.errors import UserError
-from batchscope.report import answers, claim_rows, content, gaps, ledger_page, text
+from batchscope.report import (
+    answers,
+    claim_rows,
+    content,
+    experiment_answer,
+    gaps,
+    ledger_page,
+    text,
+)
 from html_page import Page
 
 FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
@@ -324,3 +332,12 @@ def test_small_words():
     assert text.moment("yesterday <b>") == "yesterday <b>"
     assert str(text.marked("`a<b` & ``c``")) == "<code>a&lt;b</code> &amp; <code>c</code>"
     assert text.plain([True, 0.1, None]) == f"true, 0.1, {wording.ABSENT}"
+
+
+def test_series_are_told_apart_by_factors_and_their_values():
+    runs = [{"optimizer": name, "batch_size": "8", "seed": "0"} for name in ("adam", "sgd")]
+    apart = report._told_apart(runs)
+    assert sorted(apart) == ["adam", "optimizer", "sgd"] and not report._told_apart(runs[:1])
+    question = "Does Adam keep its accuracy?"
+    assert experiment_answer.compares(question, apart)
+    assert not experiment_answer.compares(question, ["optimizer"])

@@ -69,6 +69,12 @@ def stated(test: Test) -> str:
     return f"{_what(test)} {words}" + (f" ({_cells(test.cells)})" if test.cells else "")
 
 
+def within(stated: str) -> str:
+    """Returns the cells that a test is of, out of its words: `at epoch 1`; empty for all."""
+    lead, _, cells = stated.rpartition(" (")
+    return cells.removesuffix(")") if lead and stated.endswith(")") else ""
+
+
 def _what(test: Test) -> str:
     """Returns what people call the column of a test."""
     found = tables.column(test.table, test.column)

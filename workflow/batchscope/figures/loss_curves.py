@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas
 from matplotlib.figure import Figure
 
+from batchscope import wording
 from batchscope.analysis import run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_epoch, canvas, words
@@ -51,10 +52,13 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns both losses by batch size, where all finished runs have used as much."""
     if against_epoch.along(frame) != "epoch":
         used, rows = against_epoch.at_equal(frame)
-        within = f"within {used}, which every finished run has"
-        none = f"No batch size has an epoch's end of every seed {within}."
-        told = _told(rows, (f"at the last epoch's end {within},", "there"))
-        return (told or none) if used else ""
+        within = f"within {used}, which every finished run has used,"
+        told = _told(rows, (f"at the last epoch's end {within}", "there"))
+        there = rows.loc[rows["status"] == canvas.FINISHED, "batch_size"]
+        sizes = sorted(set(frame["batch_size"]) - set(there))
+        none = f"No epoch of every seed ends within {used}, which every finished run has used"
+        few = f"{none}, at batch size {wording.listed(sizes)}." if told and sizes else ""
+        return " ".join(filter(None, (told or f"{none}.", few))) if used else ""
     epoch, rows = against_epoch.last_shared(frame)
     which = (f"in epoch {epoch}, the last that all finished runs share,", "in that epoch")
     return _told(rows, which)

@@ -7,6 +7,7 @@ import re
 import pandas
 from matplotlib.figure import Figure
 
+from batchscope import wording
 from batchscope.figures import Tables
 from batchscope.figures.drawing import against_batch_size, words
 from batchscope.figures.drawing.against_batch_size import Panel
@@ -41,4 +42,8 @@ def found(frame: pandas.DataFrame) -> str:
         text = words.sentence(frame, match[0], what)
         if text and match[1] not in told:
             told[match[1]] = text
-    return " ".join(told.values())
+    if any("series" in text for text in told.values()):
+        return " ".join(told.values())
+    # One sentence: a direction in one space alone is half of the answer.
+    first, *rest = told.values() or [""]
+    return "; ".join([first.removesuffix(".") if rest else first, *map(wording.lower, rest)])

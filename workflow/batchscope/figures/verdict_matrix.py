@@ -101,14 +101,27 @@ def found(frame: pandas.DataFrame) -> str:
         least = outcomes.LEAST_SEEDS
         return f"No verdict at any budget: it needs {least} seeds with a run at every batch size."
     groups = best_learning_rates.series(frame)
-    told = [_told(group) for group in groups[:_MOST_TOLD]]
-    if len(groups) > _MOST_TOLD:
-        told.append(f"{len(groups) - _MOST_TOLD} further series in the figure.")
+    alike: dict[str, list[str]] = {}
+    for group in groups:
+        alike.setdefault(_told(group), []).append(group.label)
+    told = [
+        wording.capital(f"{_labelled(labels, len(groups))}{text}.")
+        for text, labels in [*alike.items()][:_MOST_TOLD]
+    ]
+    if (rest := len(groups) - sum(map(len, [*alike.values()][:_MOST_TOLD]))) > 0:
+        told.append(f"{rest} further series in the figure.")
     return " ".join(told)
 
 
+def _labelled(labels: list[str], series: int) -> str:
+    """Returns the series that a verdict is of, before it; empty for the only one."""
+    if len(labels) == series > 1:
+        return f"in {wording.every(series, 'series')}: "
+    return f"{' and '.join(labels)}: " if labels[0] else ""
+
+
 def _told(group: run_series.Series) -> str:
-    """Returns `At equal epochs (40) smaller is better; no verdict at equal seconds (2 s).`."""
+    """Returns `at equal epochs (40) smaller is better; no verdict at equal seconds (2 s)`."""
     said, none = [], []
     for kind, rows in group.frame.groupby("budget", sort=False):
         held = _budget(rows.iloc[0])
@@ -118,8 +131,7 @@ def _told(group: run_series.Series) -> str:
             none.append(held)
     if none:
         said.append(f"no verdict {wording.listed(none)}")
-    label = f"{group.label}: " if group.label else ""
-    return wording.capital(f"{label}{'; '.join(said)}.")
+    return "; ".join(said)
 
 
 def _trends(kind: str, rows: pandas.DataFrame) -> str:

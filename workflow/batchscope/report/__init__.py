@@ -334,9 +334,13 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
 
 
 def _told_apart(rows: list[dict[str, str]]) -> list[str]:
-    """Returns the factors of which runs have several values, batch size and seed apart."""
-    names = [name for name in run_factors.FACTORS if name not in ("batch_size", "seed")]
-    return [name for name in names if len({row.get(name, "") for row in rows}) > 1]
+    """Returns the factors of which runs have several values, and these; not batch size and seed."""
+    values = {
+        name: {row.get(name, "") for row in rows}
+        for name in run_factors.FACTORS
+        if name not in ("batch_size", "seed")
+    }
+    return [word for name, found in values.items() if len(found) > 1 for word in (name, *found)]
 
 
 def _values(factor: str, values: Iterable[Any], word: Callable[[str, Any], str]) -> str:

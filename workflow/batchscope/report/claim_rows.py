@@ -91,6 +91,8 @@ def in_words(shown: dict[str, Any]) -> str:
         what = shown["effect_is"].removesuffix(f" ({unit})")
         number = f"{estimate.value}{interval}{f' {unit}' if unit else ''}"
         level = ", 90 % interval" if interval else ""
+        within = claim_words.within(shown["stated"])
+        level += f", {within}" if within else ""
         per = what.startswith("per ")
         told.insert(0, (f"{number} {what}" if per else f"{what} {number}") + level + of)
     return "; ".join(filter(None, told))

@@ -107,7 +107,8 @@ def compares(question: str, factors: Iterable[str]) -> bool:
 
 def _stems(text: str) -> set[str]:
     """Returns the beginnings of the words of a text, but for those that stand everywhere."""
-    return {word[:_STEM] for word in _WORD.findall(text.lower())} - _COMMON
+    words = {word[:_STEM] for word in _WORD.findall(text.lower())} - _COMMON
+    return {word.removesuffix("s") for word in words}
 
 
 def asked(found: list[Answer], figures: Sequence[Figure]) -> list[Answer]:
@@ -172,6 +173,8 @@ def decided(
 ) -> list[dict[str, Any]]:
     """Returns what documents state of a question and the runs decide, each of something new in it.
 
+    First what has the words of the question that few others have.
+
     Args:
         stated: Rows of the ledger, as `claim_rows.build` returns them.
         question: What shares no word with it answers it not.
@@ -179,7 +182,12 @@ def decided(
     """
     names = {figure.name for figure in figures}
     left, found = _stems(question), []
-    for row in sorted(stated, key=lambda row: row["figure"] not in names):
+    common = Counter(stem for row in stated for stem in _stems(row["sentence"]))
+
+    def rare(row: dict[str, Any]) -> float:
+        return sum(1 / common[stem] for stem in left & _stems(row["sentence"]))
+
+    for row in sorted(stated, key=lambda row: (row["figure"] not in names, -rare(row))):
         said = left & _stems(row["sentence"])
         if row["verdict"] in (ledger.HELD, ledger.NOT_HELD) and said:
             left -= said

@@ -66,7 +66,7 @@ def at_equal(frame: pandas.DataFrame) -> tuple[str, pandas.DataFrame]:
         for rows in (kept, frame[finished])
     )
     kept = kept[seeds == all_seeds[kept.index]]
-    used = f"{wording.number(float(lasts.min()), 4)} {_MADE[axis]}"
+    used = f"{wording.grouped(float(lasts.min()))} {_MADE[axis]}"
     return used, pandas.concat([kept.sort_index(), runs(frame[~finished])])
 
 

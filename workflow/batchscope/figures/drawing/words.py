@@ -17,6 +17,7 @@ from batchscope.analysis import chosen_rates, intervals, run_series
 from batchscope.figures.drawing import canvas
 
 _MOST_SERIES = 4  # described one by one
+_MOST_CHANGES = 3  # of so many each has its change; two are compared, and of more the extremes
 _CHOSEN = "chosen_learning_rate"
 
 
@@ -91,17 +92,27 @@ def sentence(
         group, found = told[0]
         found = ends(group.frame, column, most)
         of = f" ({group.label})" if group.label else ""
-        table = _by_seed(group.frame, column)
-        last, first = table[max(table)], table[min(table)]
-        apart, _ = _apart(last, first, unit) if len(table.columns) > 1 else ("", "")
-        return f"{what}{of} was {_values(found, unit)}{apart}."
-    parts = [f"{group.label}: {_values(found, unit)}" for group, found in told[:_MOST_SERIES]]
+        return f"{what}{of} was {_values(found, unit)}{_change(group, column, unit)}."
+    changes = len(told) == _MOST_CHANGES
+    parts = [
+        f"{group.label}: {_values(found, unit)}{_change(group, column, unit) if changes else ''}"
+        for group, found in told[:_MOST_SERIES]
+    ]
     rest = len(told) - len(parts)
     parts += [f"{rest} further series in the figure"] if rest else []
     beside = _contrast([group for group, _ in told], column, unit)
     if not beside:
         return f"{what} was, by series, {'; '.join(parts)}."
+    if changes and any(found[1:] for _, found in told):
+        return f"{what} was, by series, {'; '.join(parts)}. It was {beside}."
     return f"{what} was {beside}. By series: {'; '.join(parts)}."
+
+
+def _change(group: run_series.Series, column: str, unit: wording.Unit) -> str:
+    """Returns how far the largest batch size of a series is from its smallest."""
+    table = _by_seed(group.frame, column)
+    few = len(table.columns) < 2
+    return "" if few else _apart(table[max(table)], table[min(table)], unit)[0]
 
 
 def _sign(column: str) -> int:
@@ -156,11 +167,15 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
 def _ablations(
     groups: list[run_series.Series],
 ) -> Iterator[tuple[str, run_series.Series, run_series.Series]]:
-    """Yields the factors in which a single pair of series differs, and in nothing else."""
+    """Yields the factors in which a single pair of series differs, and in nothing else.
+
+    In nothing either that follows from it, such as a learning rate of each optimizer.
+    """
+    names = run_series.factor_columns(groups[0].frame)
     pairs: dict[str, list[tuple[run_series.Series, run_series.Series]]] = {}
     for one, other in itertools.combinations(groups, 2):
-        differ = [name for name in one.factors if one.factors[name] != other.factors[name]]
-        if len(differ) == 1:
+        differ = [n for n in names if set(one.frame[n].dropna()) != set(other.frame[n].dropna())]
+        if len(differ) == 1 and differ[0] in one.factors:
             pairs.setdefault(differ[0], []).append((one, other))
     yield from ((name, *found[0]) for name, found in pairs.items() if len(found) == 1)
 
