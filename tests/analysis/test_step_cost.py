@@ -235,6 +235,11 @@ def test_knees_by_hand():
     assert not found.still_rising and math.isnan(found.fitted.value)
     assert knee(sizes, [10, 20, 40, 80, 100, 50]).batch_size is None
     assert knee(sizes, [10, 20, 40, 80, 100, 50], share=0.6).batch_size == 8
+    # It falls after its best: nothing levels off, unless all of it may be noise.
+    falling = [10, 20, 50, 100, 85, 70]
+    found = knee(sizes, falling)
+    assert math.isnan(found.plateau) and found.batch_size is None and not found.still_rising
+    assert knee(sizes, falling, noise=1.17).plateau == 77.5
     found = knee([8], [50.0])
     assert (found.plateau, found.batch_size, found.still_rising) == (50, 8, False)
 

@@ -222,7 +222,8 @@ class Knee(NamedTuple):
 
     Attributes:
         plateau: Throughput that it tends to, examples/s: 1 / b where the line t = a + b * B fits,
-            or else the median of the sizes from half the largest on; NaN where these still rise.
+            or else the median of the sizes from half the largest on; NaN where these still rise,
+            or where it is short of the share of the best size by more than the noise.
         fitted: The batch size at which the line reaches the share of the plateau, a / b times
             share / (1 - share); NaN unless the line fits and it lies within the sizes.
         batch_size: The smallest batch size that reaches the share and after which none is short
@@ -285,7 +286,9 @@ def knee(
         before = half[-1] if len(half) else max(len(sizes) - 2, 0)
         least = share + (1 - share) * largest / sizes[before]
         rising = bool(speeds[-1] > least * speeds[before] and holds)
-        plateau = NAN if rising else float(np.median(speeds[sizes >= largest / 2]))
+        plateau = float(np.median(speeds[sizes >= largest / 2]))
+        falls = noise * plateau < share * speeds.max()
+        plateau = NAN if rising or falls else plateau
     order = np.argsort(np.asarray(batch_sizes, float).ravel())
     quick = _of_each(lambda each, **axis: np.percentile(each, 25, **axis), blocks)[order]
     short = np.flatnonzero(~(sizes / quick >= share * plateau))

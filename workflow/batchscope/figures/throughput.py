@@ -119,7 +119,8 @@ def _sentences(rows: pandas.DataFrame) -> str:
         at_last = timings.rate(timed.loc[timed["batch_size"].idxmax(), _IMAGES])
         text = f"Throughput still rises at the largest batch size, {last}: {at_last}"
     elif _plateau(rows) is None:
-        text = f"Throughput is highest at batch size {best}, {highest}"
+        at_last = timings.rate(timed.loc[timed["batch_size"].idxmax(), _IMAGES])
+        text = f"Throughput is highest at batch size {best}, {highest}, and {at_last} at {last}"
     else:
         text = f"Throughput tends to a plateau of {timings.rate(_plateau(rows))}, and reaches "
         text += f"{_SHARE_WORDS} of it {knee}"
