@@ -173,7 +173,8 @@ def test_what_few_others_state_answers_first():
         stated("not held", "Memory rises in TensorFlow."),
     ]
     question = "Does memory rise, in TensorFlow, PyTorch and MXNet?"
-    assert experiment_answer.decided(rows, question) == [rows[2], rows[1]]
+    assert experiment_answer.decided(rows, question) == [rows[2]]
+    assert experiment_answer.decided(rows, "PyTorch or MXNet?") == [rows[1]]
 
 
 def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():

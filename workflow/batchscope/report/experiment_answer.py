@@ -181,7 +181,9 @@ def decided(
         figures: Those that its question asks for: what is stated of them comes first.
     """
     names = {figure.name for figure in figures}
-    left, found = _stems(question), []
+    # Names of what is compared, which have a capital letter, are in many of them.
+    plain = " ".join(word for word in question.split() if not word[0].isupper())
+    left, found = _stems(plain) or _stems(question), []
     common = Counter(stem for row in stated for stem in _stems(row["sentence"]))
 
     def rare(row: dict[str, Any]) -> float:

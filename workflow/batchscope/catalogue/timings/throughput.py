@@ -144,8 +144,8 @@ ENTRY = Timing(
                 "highest_images_per_second": Column("Highest median throughput."),
                 "plateau_images_per_second": Column(
                     "Throughput that it tends to: 1 / b where the line fits, or else the median of "
-                    "the sizes from half the largest on, unless these still rise, or it is below 90 % "
-                    "of the best by more than the noise floor."
+                    "the sizes from half the largest on, unless these still rise, or it is below "
+                    "90 % of the best by more than the noise floor."
                 ),
                 "knee_fitted": Column(
                     "Batch size 9 a / b, at which the fit reaches 90 % of 1 / b; where the line "
