@@ -205,8 +205,11 @@ def test_what_is_open_says_what_would_decide_it():
     mixed = runs(lambda size, seed, _: math.log2(size) * (1.0 if seed > 1 else -20.0))
     row = judged(mixed, claim("one", test("trend", direction="falls"))).loc["one"]
     assert row["effect"] < 0 and row["verdict"] == "not resolved"
-    told = "more seeds would not help, were the effect as found: the order, which is tested, "
-    assert row["missing"] == told + "does not go the way of the slope"
+    told = "more seeds would not help, were the effect as found: its order, which is tested, "
+    assert row["missing"] == told + "and its slope do not go the same way"
+    row = judged(runs(lambda *_: 0.0), claim("one", test("trend", direction="falls"))).loc["one"]
+    assert (row["effect"], row["verdict"]) == (0.0, "not resolved")
+    assert row["missing"] == "no change was found, so more seeds would not help, were it so"
     few = judged(runs(falling, range(3)), claim("few", test("trend", direction="falls")))
     assert few["verdict"]["few"] == "cannot be tested here"
     assert few["missing"]["few"] == "at least 6 seeds (3 here)"
@@ -338,6 +341,14 @@ def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anyth
             "step rate is above \N{MINUS SIGN}0.5 iterations/s",
         ),
         (test("value", low=0.6, high=0.64), "test accuracy is between 60 and 64 %"),
+        (test("value", low=0.9, high=1.1), "test accuracy is above 90 %"),
+        (test("value", low=-0.1, high=0.1), "test accuracy is below 10 %"),
+        (test("value", low=-0.1, high=1.1), "test accuracy is between \N{MINUS SIGN}10 and 110 %"),
+        (test("value", low=0.0), "test accuracy is above 0"),
+        (
+            test("value", column="generalisation_gap_accuracy", low=-0.1, high=0.1),
+            "generalisation gap accuracy is between \N{MINUS SIGN}10 and 10 %",
+        ),
         (
             test("equivalence", low=-0.05, high=0.05),
             "test accuracy differs by less than 5 points over batch size",
@@ -368,3 +379,11 @@ def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anyth
 )  # fmt: skip
 def test_what_is_tested_is_told(one, words):
     assert claim_words.stated(one) == words
+
+
+def test_a_difference_says_what_is_taken_from_what():
+    sides = {"of": {"batch_size": (4,)}, "to": {"batch_size": (64,)}}
+    one = test("comparison", high=-0.1, **sides)
+    assert claim_words.effect(one) == "difference (batch size 4 minus batch size 64)"
+    assert claim_words.effect(test("comparison", low=1.0, scale="ratio", **sides)) == "ratio"
+    assert claim_words.effect(test("order")) == "smallest difference"

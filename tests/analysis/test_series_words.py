@@ -42,6 +42,10 @@ def test_the_base_batch_size_is_named_where_a_rule_reads_it():
         ("framework", "mxnet", "MXNet"),
         ("beta_scaling", "half_life", "half-life"),
         ("model", "small_cnn", "small_cnn"),
+        ("micro_batch_size", "0", "none (whole batches)"),
+        ("micro_batch_size", 16, "16"),
+        ("threads", "0", "all"),
+        ("seed", "0", "0"),
     ],
 )
 def test_of_a_value(factor, value, words):

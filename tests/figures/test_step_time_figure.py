@@ -197,8 +197,8 @@ def test_an_injected_delay_comes_back_in_the_fixed_cost():
     assert delay.recovered == pytest.approx((5.2e-3, 4.8e-3, 5.6e-3))
     assert delay.paired == pytest.approx((5.1e-3, 4.9e-3, 5.3e-3))
     assert (
-        "Of 5 ms delay added per step, 5.20 ms (95 % interval 4.80 to 5.60), 104.0 %, came back "
-        "in the fixed cost of the fit, and 5.10 ms (95 % interval 4.90 to 5.30), 102.0 %, came "
+        "Of 5 ms delay added per step, 5.20 ms (95 % interval 4.80 to 5.60), 104 %, came back "
+        "in the fixed cost of the fit, and 5.10 ms (95 % interval 4.90 to 5.30), 102 %, came "
         "back as the difference of blocks with and without it, whatever their batch size."
     ) in found
     (stroke,) = strokes(drawing)

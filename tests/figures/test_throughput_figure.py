@@ -144,7 +144,7 @@ def test_nothing_is_drawn_of_noise(plateau):
     assert found == (
         "Throughput is highest at batch size 64, 1880 examples/s; where it levels off is too noisy "
         "to tell. No steps seen: a straight line, 0.50% residual. A "
-        "batch size differs from itself by up to 710.0 % (noise floor)."
+        "batch size differs from itself by up to 710 % (noise floor)."
     )
     drawing, _, _ = drawn("throughput", sweep(**NOISY), sweep(loop="eager", **LIMITS))
     assert "so no line at 90 % (loop in the graph)." in note(drawing)
@@ -160,7 +160,7 @@ def test_a_ceiling_that_was_exceeded_is_none(count):
     assert "No ceiling, since more than it was reached" in note(drawing)
     if count < 3:
         assert (
-            "The highest is 102.6 % of the 1830 examples/s that the measured peak of a matrix "
+            "The highest is 103 % of the 1830 examples/s that the measured peak of a matrix "
             "product allows: that is no ceiling."
         ) in found
 

@@ -63,6 +63,11 @@ LIKELY = re.compile(r"""["'](s| and | or )["']|\.(upper|lower)\(""")
         (wording.size, 115_000, "115 kB"),
         (wording.size, 2.5e9, "2.5 GB"),
         (wording.size, 3.2e12, "3200 GB"),
+        (wording.percent, 0.0714, "7.1 %"),
+        (wording.percent, 0.99949, "99.9 %"),
+        (wording.percent, 0.99951, "100 %"),
+        (wording.percent, math.nan, "nan %"),
+        (wording.percent, -1.1764, f"{MINUS}118 %"),
         (wording.capital, "a run", "A run"),
         (wording.capital, "", ""),
         (wording.lower, "Test loss", "test loss"),
@@ -76,6 +81,7 @@ def test_one_value(write, value, text):
 def test_digits_are_the_callers():
     assert wording.number(1234.5, 2) == "1200" and wording.cell(0.0871234, 2) == "0.087"
     assert wording.percent(0.98765, 0) == "99 %"
+    assert [wording.percent(share, 2) for share in (0.213, 0.0996)] == ["21.3 %", "9.96 %"]
     assert wording.size(7_126_000, 2) == "7.1 MB"
 
 

@@ -54,7 +54,7 @@ TIMED = {
 
 def test_numbers_with_units_and_intervals():
     found = answer(row(**TIMED))
-    assert found["Highest throughput"] == ["850.6 examples/s"]
+    assert found["Highest throughput"] == ["851 examples/s"]
     assert found["Plateau"] == ["900 examples/s; 90 % of it: 810"]
     assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 48 of the sizes timed"]
     assert found["Fixed cost of a step"] == ["5.60 [4.90, 6.40] ms"]
@@ -62,6 +62,26 @@ def test_numbers_with_units_and_intervals():
     assert found["Blocks that other processes disturbed"] == ["none of 40"]
     # What was not measured has no line.
     assert "Largest batch size" not in found and "Memory" not in found
+
+
+def test_measured_numbers_have_three_digits_and_batch_sizes_and_limits_all():
+    known = [{"machine": "local", "sweep": "s", "batch_size": size} for size in (1, 2)]
+    speeds = zip(known, (21.48, 10334.0), strict=True)
+    frame = pandas.DataFrame([{**one, "images_per_second": speed} for one, speed in speeds])
+    found = answer(
+        row(
+            **{**TIMED, "knee_batch_size": 1536, "plateau_images_per_second": 9995.0},
+            **{"memory_mb_per_image": 0.93512, "memory_fixed_mb": 636.61, "half_batch": 1536.4},
+            **{"max_batch_size": 1408, "memory_limit_mb": 2048.0},
+        ),
+        throughput=frame,
+    )
+    assert found["Throughput by batch size"] == ["1: 21.5, 2: 10300 examples/s"]
+    assert found["Plateau"] == ["10000 examples/s; 90 % of it: 9000"]
+    assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 1536 of the sizes timed"]
+    assert found["Memory"] == ["0.935 MB per example, beside 637 MB"]
+    assert found["Half of a step is fixed cost at batch size"] == ["1536"]
+    assert found["Largest batch size"] == ["1408 within 2048 MB"]
 
 
 def test_a_knee_that_is_not_there_is_said_so():
@@ -84,14 +104,14 @@ def test_too_noisy_to_tell():
     found = answer(row(**given))
     for label in ("Plateau", KNEE, "Half of a step is fixed cost at batch size", "Ceiling"):
         assert found[label] == ["too noisy to tell"]
-    assert found["Noise floor"] == ["710.0 %"]
+    assert found["Noise floor"] == ["710 %"]
     assert "Ceiling" not in answer(row(**{**given, **dict.fromkeys(counted)}))
     assert "above a noise floor of 20 % no plateau" in machine_answer.READING
 
 
 def test_half_a_step_that_no_batch_size_has():
     label = "Half of a step is fixed cost at batch size"
-    assert answer(row(**TIMED, half_batch=28.4))[label] == ["28"]
+    assert answer(row(**TIMED, half_batch=28.43))[label] == ["28.4"]
     assert label not in answer(row(**TIMED))  # records without a fit
     for costs in ({"fixed_seconds": -1e-4}, {"fixed_seconds": 0.0}, {"seconds_per_image": -1e-6}):
         assert answer(row(**{**TIMED, **costs}))[label] == [

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from markupsafe import escape
@@ -15,6 +16,7 @@ from batchscope import report, wording
 from batchscope.analysis import intervals, ledger
 from batchscope.analysis.series_differences import Contrast
 from batchscope.catalogue import outcomes
+from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.report import (
     answers,
@@ -25,8 +27,10 @@ from batchscope.report import (
     ledger_page,
     text,
 )
+from batchscope.study.plan import Times
 from html_page import Page
 
+SWEEP = Sweep({"dataset": "digits", "model": "small_cnn", "optimizer": "sgd"}, batch_sizes=(8, 16))
 FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
 
 
@@ -69,6 +73,51 @@ def test_verdicts_become_headlines():
         ("Rises, against what was stated", "width (50 [40, 60] points per doubling)."),
         ("Not enough seeds (3 of 6)", "accuracy."),
     ]
+
+
+def test_a_gpu_that_is_asked_for_and_was_not_there_is_told(finished):
+    study, results, path = finished
+    inputs = report.read(study, results, path)
+    ((name, experiment),) = study.experiments.items()
+    missed = "Nothing ran on a GPU, so what is asked of one stays open."
+
+    def told(question, **other):
+        asked = {name: replace(experiment, question=question)}
+        return Page(report.build(replace(study, experiments=asked), replace(inputs, **other))).text
+
+    question = "Is a large batch faster on one thread and on a GPU?"
+    assert missed in told(question) and missed not in told("Is a large batch faster?")
+    on_gpu = [{**row, "device": "gpu"} for row in inputs.rows[name]]
+    assert missed not in told(question, rows={name: on_gpu})
+    left_out = [{**row, "status": "no_gpu"} for row in on_gpu]
+    assert missed in told(question, rows={name: left_out})
+    said = "What several GPUs save cannot be tested here."
+    twice = told(question, parallel={name: said})
+    assert said in twice and missed not in twice
+
+
+def test_a_timing_on_a_gpu_answers_for_one():
+    timed = SimpleNamespace(question="How fast is a GPU?", times=Times(sweeps=(SWEEP,)))
+    record = {"run": SWEEP.name, "device": "gpu"}
+    assert report._no_gpu(timed, [], [record], []) == []
+    for other in ({"device": "cpu"}, {"run": "of another experiment"}):
+        assert len(report._no_gpu(timed, [], [{**record, **other}], [])) == 1
+
+
+def test_whole_batches_are_no_number_in_the_scope(finished):
+    study, results, path = finished
+    inputs = report.read(study, results, path)
+    ((name, rows),) = inputs.rows.items()
+    sizes = {name: [{**row, "micro_batch_size": str(16 * (i % 2))} for i, row in enumerate(rows)]}
+    page = Page(report.build(study, replace(inputs, rows=sizes)))
+    assert "micro batch size none (whole batches), 16" in page.text
+    sweeps = [
+        Sweep({"micro_batch_size": size, "threads": size}, batch_sizes=(8, 16)) for size in (0, 2)
+    ]
+    timed = replace(study.experiments[name], times=Times({"throughput": {}}, tuple(sweeps)))
+    told = "Timed alone on the machine, nothing trained to an end: throughput; batch size 8, 16; "
+    told += "micro batch size none (whole batches), 2; threads all, 2."
+    assert report._scope(timed, []) == told
 
 
 def test_sources_are_numbered_as_the_table_shows_them():

@@ -1,8 +1,10 @@
 """Words for people: numbers, percentages, counts, lists, sizes, durations, first letters.
 
 One rule for a number with an interval: two significant digits of the interval's half width, and
-as many decimals for the value and both ends (`estimate`). A number without one has three or four
-significant digits. A minus is a minus sign, and what rounds to zero has none.
+as many decimals for the value and both ends (`estimate`). A number without one has three
+significant digits (`number`), a share in per cent no more than these (`percent`); rows of runs,
+which are looked up, have four (`cell`). Counts, batch sizes and limits that somebody set are told
+whole. A minus is a minus sign, and what rounds to zero has none.
 Texts that names and paths are made of are `batchscope.catalogue.parameters`' own.
 """
 
@@ -200,8 +202,9 @@ def _something(value: float) -> float:
 
 
 def percent(share: float, decimals: int = 1) -> str:
-    """Returns a share as a percentage: `98.8 %`."""
-    return f"{fixed(100 * share, decimals)} %"
+    """Returns a share as a percentage, of at most three significant digits: `98.8 %`, `118 %`."""
+    _, _, power = f"{100 * share:.2e}".partition("e")  # no power: not a finite number
+    return f"{fixed(100 * share, max(0, min(decimals, 2 - int(power or 0))))} %"
 
 
 def points(difference: float) -> str:

@@ -97,6 +97,11 @@ class Order(NamedTuple):
         """Whether the order and the slope point to no common side."""
         return not (self.agrees(HOLDS) or self.agrees(FAILS))
 
+    @property
+    def flat(self) -> bool:
+        """Whether there is neither an order nor a slope."""
+        return self.mean == 0 and self.slope == 0
+
     def power(self, replicates: int, level: float, way: int) -> float:
         """Returns the power of Page's test, by the normal approximation of L."""
         ahead = math.sqrt(replicates) * way * self.mean - special.ndtri(1 - level)

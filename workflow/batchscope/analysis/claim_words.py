@@ -7,7 +7,7 @@ from typing import Any
 
 from batchscope import wording
 from batchscope.analysis import run_series
-from batchscope.catalogue import tables
+from batchscope.catalogue import tables, value_ranges
 from batchscope.study.claims import RATIO, Cells, Test
 
 # Type -> what its effect is.
@@ -24,8 +24,10 @@ _EFFECTS = {
 
 
 def effect(test: Test) -> str:
-    """Returns what the effect of a test is: `difference`, `factor per doubling of epoch`."""
+    """Returns what the effect of a test is: `largest difference`, `per doubling of epoch`."""
     words = _EFFECTS[test.type]
+    if test.type == "comparison" and test.scale != RATIO:
+        return f"{words} ({_cells(test.of)} minus {_cells(test.to)})"
     if test.scale == RATIO:
         words = words.replace("difference", "ratio")
         words = (
@@ -94,9 +96,11 @@ def _bounds(test: Test) -> str:
     low, high = test.low, test.high
     if test.type == "equivalence":
         return f"less than {'a factor of ' if is_ratio(test) else ''}{amount(high)}"
-    if math.isinf(high):
+    # Where a value cannot be beyond a bound, that bound says nothing beside the other.
+    least, most = value_ranges.possible(test.column) if test.type == "value" else (low, high)
+    if math.isinf(high) or least < low < most <= high:
         return f"above {amount(low)}"
-    if math.isinf(low):
+    if math.isinf(low) or low <= least < high < most:
         return f"below {amount(high)}"
     # The lower end may be what no decimals write: 1 / 1.05.
     return f"between {wording.number(unit.times * low, 4)} and {amount(high)}"

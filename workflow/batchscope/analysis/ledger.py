@@ -203,9 +203,12 @@ def _wanted(one: _Judged, level: float, contrary: float) -> str:
     parts = one.found.tested.found
     found = claim_power.replicates_wanted(parts, level, contrary)
     if found is None:
+        mixed = [part for part in parts if isinstance(part, claim_power.Order) and part.mixed]
+        if any(part.flat for part in mixed):
+            return f"no change was found, so more {of} would not help, were it so"
         why = "it lies this near to its bound"
-        if any(isinstance(part, claim_power.Order) and part.mixed for part in parts):
-            why = "the order, which is tested, does not go the way of the slope"
+        if mixed:
+            why = "its order, which is tested, and its slope do not go the same way"
         return f"more {of} would not help, were the effect as found: {why}"
     wanted, way = found
     shown = "" if way == claim_power.HOLDS else " to show the contrary"

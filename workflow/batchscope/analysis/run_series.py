@@ -204,6 +204,8 @@ def value_words(factor: str, value: Any) -> str:
     """Returns words for a factor's value where its name stands before: `Adam`, `half-life`."""
     if factor == "framework":
         return framework_names.title(value)
+    if str(value) == "0" and factor in _ZEROS:
+        return _ZEROS[factor]
     named = factor in ("dataset", "model", "machine") or own_columns.is_own(factor)
     return _NAMES.get((factor, value)) or (str(value) if named else str(value).replace("_", " "))
 
@@ -263,6 +265,7 @@ _NAMES = {
     ("device", "cpu"): "CPU",
     ("device", "gpu"): "GPU",
 }
+_ZEROS = {"micro_batch_size": "none (whole batches)", "threads": "all"}  # no numbers of anything
 _PHRASES = {
     ("augmentation", "crop"): "augmentation by crops",
     ("augmentation", "random"): "random augmentation",

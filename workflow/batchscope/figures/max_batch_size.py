@@ -119,7 +119,7 @@ def _largest_words(rows: pandas.DataFrame) -> str:
     if largest is None:
         return ""
     limit = timings.one_number(rows, "memory_limit_mb")
-    under = f" under a limit of {_megabytes(limit)}" if math.isfinite(limit) else ""
+    under = f" under a limit of {wording.cell(limit)} MB" if math.isfinite(limit) else ""
     if not largest:
         least = int(rows["batch_size"].min())
         return f"none{under}: nothing fits, not even batch size {least}"
@@ -134,11 +134,7 @@ def _memory_words(rows: pandas.DataFrame) -> str:
     fixed, per_image = (timings.one_number(rows, name) for name in _SUMMARY[3:])
     if not (math.isfinite(fixed) and math.isfinite(per_image)):
         return ""
-    return f"{_megabytes(fixed)}, and {wording.number(per_image)} MB more per example"
-
-
-def _megabytes(value: float) -> str:
-    return f"{wording.cell(value)} MB"
+    return f"{wording.number(fixed)} MB, and {wording.number(per_image)} MB more per example"
 
 
 def _draw_panel(axes: Axes, group: run_series.Series) -> None:

@@ -199,7 +199,7 @@ def _costs(told: list[run_series.Series]) -> Iterator[str]:
         yield f"{what} was {wording.listed(values)}{level}."
     halves = [(timings.one_number(group.frame, "half_batch"), group.label) for group in told]
     # Below one example none that can be taken is meant: a step is hardly fixed cost at all.
-    known = [f"{wording.number(half)}{_of(label)}" for half, label in halves if half >= 1]
+    known = [f"{wording.batch_size(half)}{_of(label)}" for half, label in halves if half >= 1]
     if known:
         yield f"Half of a step is fixed cost at batch size {wording.listed(known)}."
 

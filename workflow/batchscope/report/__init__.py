@@ -9,6 +9,7 @@ forbids every request.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Experiment, Study
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
+_GPU = re.compile(r"\bGPUs?\b")
 _MANY_SERIES = 3  # more are columns of one table
 
 __all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
@@ -254,6 +256,7 @@ def _experiments(
         more = experiment_answer.parts(inputs.parallel.get(name, ""))
         if {"noise_scale", "critical_batch_size"} <= {figure.name for figure in about}:
             more += experiment_answer.parts(inputs.noise.get(name, ""))
+        more += _no_gpu(experiment, rows[name], inputs.timings, [*more])
         told = [] if name in inputs.tuned else asked
         decided = experiment_answer.decided(
             [row for row in stated if row["experiment"] == name], question, about
@@ -333,6 +336,23 @@ def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     return " ".join(filter(None, [text, planned, _targets(rows, what)]))
 
 
+def _no_gpu(
+    experiment: Experiment,
+    rows: list[dict[str, str]],
+    timings: list[dict[str, Any]],
+    said: list[str],
+) -> list[str]:
+    """Returns that nothing ran on a GPU, where the question names one and nothing says so yet."""
+    if not _GPU.search(experiment.question or "") or any(map(_GPU.search, said)):
+        return []
+    sweeps = {sweep.name for sweep in experiment.times.sweeps}
+    ran = [row for row in rows if row["status"] == records.FINISHED]
+    ran += [record for record in timings if record["run"] in sweeps]
+    if any(each.get("device") == "gpu" for each in ran):
+        return []
+    return ["Nothing ran on a GPU, so what is asked of one stays open."]
+
+
 def _told_apart(rows: list[dict[str, str]]) -> list[str]:
     """Returns the factors of which runs have several values, and these; not batch size and seed."""
     values = {
@@ -368,9 +388,7 @@ def _timing_scope(experiment: Experiment) -> str:
 
 
 def _timing_word(factor: str, value: Any) -> str:
-    if factor == "threads" and not value:
-        return "all"
-    return plain(run_series.value_words(factor, value) if isinstance(value, str) else value)
+    return run_series.value_words(factor, value if isinstance(value, str) else plain(value))
 
 
 def _machine_answer(inputs: Inputs, name: str) -> dict[str, Any] | None:

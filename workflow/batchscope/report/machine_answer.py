@@ -125,7 +125,7 @@ def _knee(row: Row) -> str:
         interval = f" [{fitted.low}, {fitted.high}]" if fitted.low else ""
         told.append(f"{fitted.value}{interval} by the fit")
     if timed is not None:
-        told.append(f"{_number(timed)} of the sizes timed")
+        told.append(f"{wording.batch_size(timed)} of the sizes timed")
     elif row.get("plateau_images_per_second") is not None:
         told.append("not resolved among the timed sizes: none reaches it and holds it")
     return "; ".join(told)
@@ -149,7 +149,7 @@ def _estimate(row: Row, name: str) -> str:
 def _half(row: Row) -> str:
     half = row.get("half_batch")
     if half is not None:
-        return wording.cell(half, 2)
+        return wording.batch_size(half)
     if _noisy(row):
         return _noisy(row)
     costs = [row.get(name, math.nan) for name in ("fixed_seconds", "seconds_per_image")]
@@ -187,11 +187,11 @@ def _ceiling(row: Row) -> str:
     if share is not None and share > 1:
         reached += ", so it is no ceiling"
     lowest = row.get("matmul_flops_per_second_lowest", peak)
-    low = wording.cell(lowest / 1e9, 3)
+    low = wording.number(lowest / 1e9)
     others = f" (the highest measured; the lowest: {low})" if lowest < peak else ""
     return (
-        f"{_with_unit(ceiling, 'examples/s')} ({wording.cell(peak / 1e9, 3)} GFLOP/s{others} over "
-        f"{wording.cell(flops / 1e6, 3)} MFLOP per example){reached}"
+        f"{_with_unit(ceiling, 'examples/s')} ({wording.number(peak / 1e9)} GFLOP/s{others} over "
+        f"{wording.number(flops / 1e6)} MFLOP per example){reached}"
     )
 
 
@@ -199,8 +199,8 @@ def _memory(row: Row) -> str:
     per_image = row.get("memory_mb_per_image")
     if per_image is None:
         return ""
-    fixed = wording.cell(row["memory_fixed_mb"], 3)
-    return f"{wording.cell(per_image, 3)} MB per example, beside {fixed} MB"
+    fixed = wording.number(row["memory_fixed_mb"])
+    return f"{wording.number(per_image)} MB per example, beside {fixed} MB"
 
 
 def _largest(row: Row) -> str:
@@ -208,10 +208,10 @@ def _largest(row: Row) -> str:
     if largest is None:
         return ""
     limit = row.get("memory_limit_mb")
-    within = "" if limit is None else f" within {wording.cell(limit, 4)} MB"
+    within = "" if limit is None else f" within {wording.cell(limit)} MB"
     if row.get("max_batch_size_bound") == "most_fits":
-        return f"at least {_number(largest)}, the largest that was tried{within}"
-    return f"{_number(largest)}{within}"
+        return f"at least {wording.batch_size(largest)}, the largest that was tried{within}"
+    return f"{wording.batch_size(largest)}{within}"
 
 
 _ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
@@ -232,7 +232,7 @@ _ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
 
 
 def _number(value: Any) -> str:
-    return "" if value is None else wording.cell(float(value))
+    return "" if value is None else wording.number(float(value))
 
 
 def _with_unit(value: Any, unit: str) -> str:

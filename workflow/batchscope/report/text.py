@@ -40,12 +40,9 @@ def _decimals(value: float, most: int) -> int:
 def format_interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
     """Returns a value and its interval, as `wording.estimate` rounds them.
 
-    None where there is no value; a value without an interval keeps four digits.
+    None where there is no value.
     """
-    if not is_number(value):
-        return None
-    found = wording.estimate(value, low, high)
-    return found if found.low else Estimate(wording.cell(value))
+    return wording.estimate(value, low, high) if is_number(value) else None
 
 
 def is_number(value: Any) -> bool:

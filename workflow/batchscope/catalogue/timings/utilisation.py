@@ -37,6 +37,7 @@ ENTRY = Timing(
                 "process_cores": Column("Cores in use: median over time."),
                 "process_zero_share": Column(
                     "Share of the time without work of the process on the CPU.",
+                    "share",
                     label="Share of the time without work on the CPU",
                 ),
                 "machine_percent": Column(
