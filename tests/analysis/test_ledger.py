@@ -209,7 +209,7 @@ def test_what_is_open_says_what_would_decide_it():
     assert row["missing"] == told + "and its slope do not go the same way"
     row = judged(runs(lambda *_: 0.0), claim("one", test("trend", direction="falls"))).loc["one"]
     assert (row["effect"], row["verdict"]) == (0.0, "not resolved")
-    assert row["missing"] == "no change was found, so more seeds would not help, were it so"
+    assert row["missing"] == "no change was found; were there none, more seeds would not help"
     few = judged(runs(falling, range(3)), claim("few", test("trend", direction="falls")))
     assert few["verdict"]["few"] == "cannot be tested here"
     assert few["missing"]["few"] == "at least 6 seeds (3 here)"

@@ -205,7 +205,7 @@ def _wanted(one: _Judged, level: float, contrary: float) -> str:
     if found is None:
         mixed = [part for part in parts if isinstance(part, claim_power.Order) and part.mixed]
         if any(part.flat for part in mixed):
-            return f"no change was found, so more {of} would not help, were it so"
+            return f"no change was found; were there none, more {of} would not help"
         why = "it lies this near to its bound"
         if mixed:
             why = "its order, which is tested, and its slope do not go the same way"
