@@ -159,7 +159,7 @@ def test_the_ceiling_is_told_with_the_range_of_its_peaks():
         "flops_per_image": 1e7,
         "share_of_ceiling": 0.5,
     }
-    told = "12700 examples/s (127 GFLOP/s{} over 10 MFLOP per example); 50 % of it reached"
+    told = "12700 examples/s (127 GFLOP/s{} over 10 MFLOP per example); 50.0 % of it reached"
     others = " (the highest measured; the lowest: 32)"
     assert answer(row(**ceiling))["Ceiling"] == [told.format(others)]
     one = {**ceiling, "matmul_flops_per_second_lowest": 1.27e11}

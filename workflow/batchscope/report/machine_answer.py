@@ -183,7 +183,7 @@ def _ceiling(row: Row) -> str:
     if ceiling is None or peak is None or flops is None:
         return _noisy(row) if peak and flops else ""
     share = row.get("share_of_ceiling")
-    reached = "" if share is None else f"; {wording.percent(share, 0)} of it reached"
+    reached = "" if share is None else f"; {wording.percent(share)} of it reached"
     if share is not None and share > 1:
         reached += ", so it is no ceiling"
     lowest = row.get("matmul_flops_per_second_lowest", peak)
