@@ -66,7 +66,8 @@ def test_what_was_found_is_a_sentence_or_two_with_numbers(drawn):
         assert "significant" not in entry["found"]
     found = {entry["name"]: entry["found"] for entry in listing}
     assert "at batch size 16" in found["best_losses"]
-    assert "(6 of 6 and 4 of 6 seeds)" in found["best_losses"]
+    # At 256 one rate has two failed seeds and the other one: fewer failures are chosen.
+    assert "(6 of 6 and 5 of 6 seeds)" in found["best_losses"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -117,7 +117,7 @@ def _labelled(labels: list[str], series: int) -> str:
     """Returns the series that a verdict is of, before it; empty for the only one."""
     if len(labels) == series > 1:
         return f"in {wording.every(series, 'series')}: "
-    return f"{' and '.join(labels)}: " if labels[0] else ""
+    return f"{wording.listed(labels)}: " if labels[0] else ""
 
 
 def _told(group: run_series.Series) -> str:
