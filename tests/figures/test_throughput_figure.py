@@ -120,6 +120,17 @@ def test_still_rises_names_the_largest_size_with_its_own_value():
     assert "Throughput still rises at the largest batch size, 64: 1850 examples/s." in found
 
 
+def test_a_throughput_that_falls_is_told_at_its_best_and_at_its_largest_size():
+    none = {**LIMITS, **NO_KNEE, "plateau_images_per_second": math.nan, "still_rising": False}
+    _, _, found = drawn("throughput", sweep((16, 32, 64), lambda size: 1e-5 * size**1.5, **none))
+    assert (
+        "Throughput is highest at batch size 16, 25000 examples/s, and 12500 examples/s at 64."
+        in found
+    )
+    _, _, found = drawn("throughput", sweep((16, 32, 64), lambda size: 1e-3, **none))
+    assert "Throughput is highest at batch size 64, 64000 examples/s. " in found  # once
+
+
 NOISY = {
     **LIMITS,
     **NO_KNEE,

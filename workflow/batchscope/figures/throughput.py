@@ -112,15 +112,15 @@ def _sentences(rows: pandas.DataFrame) -> str:
     if len(timed) == 1:
         return f"One batch size was timed, {last}: {timings.rate(timed[_IMAGES].max())}."
     highest, knee = timings.rate(timed[_IMAGES].max()), _knee_words(rows)
+    at_last = timings.rate(timed.loc[timed["batch_size"].idxmax(), _IMAGES])
     if timings.too_noisy(rows):
         text = f"Throughput is highest at batch size {best}, {highest}; where it levels off is "
         text += step_cost.TOO_NOISY
     elif _rises(rows):
-        at_last = timings.rate(timed.loc[timed["batch_size"].idxmax(), _IMAGES])
         text = f"Throughput still rises at the largest batch size, {last}: {at_last}"
     elif _plateau(rows) is None:
-        at_last = timings.rate(timed.loc[timed["batch_size"].idxmax(), _IMAGES])
-        text = f"Throughput is highest at batch size {best}, {highest}, and {at_last} at {last}"
+        text = f"Throughput is highest at batch size {best}, {highest}"
+        text += f", and {at_last} at {last}" if last != best else ""
     else:
         text = f"Throughput tends to a plateau of {timings.rate(_plateau(rows))}, and reaches "
         text += f"{_SHARE_WORDS} of it {knee}"
