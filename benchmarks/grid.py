@@ -40,10 +40,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, "workflow")
-from batchscope.catalogue import measure_settings, run_names
+from batchscope.catalogue import run_names
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.host import tensorflow_start
-from batchscope.store import records
+from batchscope.store import job_files
 from batchscope.study import config
 
 RESULTS = Path("results")
@@ -60,9 +60,8 @@ def train_and_measure(job):
 
     run, wanted = job
     trainer.train(run, RESULTS)
-    for measure, name in wanted:
-        output = records.measure_path(RESULTS, run, measure, name)
-        measures.write(measure, [measures.FinishedRun(RESULTS, run)], name, output)
+    for path, measure in wanted.items():
+        measures.write(measure, [measures.FinishedRun(RESULTS, run)], path.stem, path)
 
 
 def main(path, cores):
@@ -75,24 +74,18 @@ def main(path, cores):
     for experiment in study.experiments.values():
         for run in experiment.trainings.runs:
             runs.setdefault(run, {})  # trained, also where it is only timed
-            for measure, settings in experiment.trainings.measures.items():
-                name = measure_settings.settings_name(measure, settings)
-                if measure in TIMINGS:
-                    factors = study.runs[run].factors
-                    subject = run_names.configuration(run_names.timing_name(factors))
-                    times[measure, subject.name, name] = subject
-                else:
-                    runs.setdefault(run, {})[measure, name] = None
-    jobs = [(run, list(wanted)) for run, wanted in runs.items()]
+        for job in job_files.measure_jobs(study, experiment, RESULTS):
+            wanted = times if job.measure in TIMINGS else runs[job.runs[0]]
+            wanted[job.path] = job if job.measure in TIMINGS else job.measure
     pool = multiprocessing.get_context("spawn").Pool(cores, start)
-    for _ in pool.imap_unordered(train_and_measure, jobs):
+    for _ in pool.imap_unordered(train_and_measure, runs.items()):
         pass
     pool.close()  # leaving a block of the pool sends SIGTERM, which a training takes over
     pool.join()
     start()
-    for (measure, token, name), subject in times.items():
-        output = records.timing_path(RESULTS, study.machine, token, name, measure)
-        timing.write(measure, RESULTS, study.machine, subject, name, output)
+    for path, job in times.items():
+        subject = run_names.configuration(run_names.timing_name(study.runs[job.runs[0]].factors))
+        timing.write(job.measure, RESULTS, study.machine, subject, path.stem, path)
 
 
 if __name__ == "__main__":

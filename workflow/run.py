@@ -18,6 +18,7 @@ if __name__ == "__main__":
     _status, _words = job.in_a_copy(sys.argv[1:])
     if _status is not None:
         sys.exit(_status)
+    job.collect_rarely()
 
 import argparse
 import contextlib
@@ -474,11 +475,18 @@ def _leaves_nothing(words: list[str]) -> bool:
     return option == len(words) or words[option].startswith("--")
 
 
+def _load() -> None:
+    """Imports what the steps that run in copies have in common; TensorFlow is imported."""
+    from batchscope import datasets, measures, timing  # noqa: F401
+    from batchscope.timing import time_epoch  # noqa: F401
+    from batchscope.training import trainer  # noqa: F401
+
+
 def door() -> Any:
     """Returns the steps as the process that jobs fork from is given them."""
     from batchscope.host import warm_process
 
-    return warm_process.Door(main, lambda words: not _alone(words), _leaves_nothing)
+    return warm_process.Door(main, _load, lambda words: not _alone(words), _leaves_nothing)
 
 
 def _job(words: list[str]) -> int | None:

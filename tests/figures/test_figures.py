@@ -200,12 +200,12 @@ def test_a_folder_of_figures_is_never_there_in_part(two_rates, tmp_path, monkeyp
     names = ["loss_curves", "accuracy"]
 
     def written(tables, figure, where):
-        for name in figures.files([figure.entry.name])[:-1]:
+        for name in figures.files([figure])[:-1]:
             (where / name).touch()
-        return {"name": figure.entry.name}
+        return {"name": figure}
 
     def interrupted(tables, figure, where):
-        if figure.entry.name == "accuracy":
+        if figure == "accuracy":
             raise KeyboardInterrupt
         return written(tables, figure, where)
 

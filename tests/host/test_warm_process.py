@@ -313,6 +313,8 @@ def test_a_timing_has_a_new_copy_to_itself(results):
         assert run_steps(made, results, ("train", "--run", run)) == [0]
         waiting = copies(made)
         assert len(waiting) == 2  # the warm process, and the copy that trained
+        # Its imports have started none: what has threads must not be forked.
+        assert made.warm.num_threads() == 1
         words = ("time_epoch", "--timing", timing, "--settings", "bl=3+bsec=0.01")
         assert run_steps(made, results, (*words, "--output", str(record))) == [0]
         assert disk.read_json(record)["status"] == "finished"

@@ -198,6 +198,11 @@ def test_each_file_of_each_figure_is_one(whole):
     assert len(names) == 3 * len(drawn) + 1
 
 
+def test_many_figures_are_drawn_by_two_processes(whole):
+    assert whole.figure_processes("a") == 2
+    assert made().figure_processes("a") == 1
+
+
 def test_a_partial_report_asks_for_no_record(whole):
     partial = dataclasses.replace(whole, partial=True)
     missing = [*partial.run_records(), partial.tables()[0]]

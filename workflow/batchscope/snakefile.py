@@ -35,6 +35,8 @@ RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
 TABLES = tables.FILES
 
+FIGURES_OF_ONE = 6  # drawn about as soon by one process as by two, which import as much each
+
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
 TABLE_CODE = project_files.code_of("tables")
 FIGURE_CODE = project_files.code_of("figures")
@@ -249,6 +251,11 @@ class Jobs:
         """Files of an experiment's figures, with wildcards for study and experiment."""
         files = figures.files(figures.drawn(self.study.experiments[experiment]))
         return [f"{RESULTS}/studies/{{study}}/{{experiment}}/figures/{file}" for file in files]
+
+    def figure_processes(self, experiment: str) -> int:
+        """How many processes draw an experiment's figures: two, where they are many."""
+        drawn = figures.drawn(self.study.experiments[experiment])
+        return 2 if len(drawn) > FIGURES_OF_ONE else 1
 
     def figures(self) -> list[str]:
         """Files of the figures of every experiment."""

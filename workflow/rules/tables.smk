@@ -75,7 +75,7 @@ for EXPERIMENT in STUDY.study.experiments:
             experiment=EXPERIMENT,
         conda:
             "../../envs/batchscope.yaml"
-        threads: 2
+        threads: STUDY.figure_processes(EXPERIMENT)
         params:
             scale=STUDY.scale,
         shell:

@@ -15,9 +15,11 @@ No figure fits, tests, pairs seeds or makes an interval: `analysis` does.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, make_dataclass
 from itertools import repeat
 from pathlib import Path
@@ -226,28 +228,24 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str, processe
         if name not in FIGURES:
             known = ", ".join(FIGURES)
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
-    with disk.atomic_folder(folder) as beside:
+    _read_once.cache_clear()
+    with disk.atomic_folder(folder) as beside, contextlib.ExitStack() as stack:
+        each: Callable[..., Iterable[dict[str, Any]]] = map
         if processes > 1:
-            shares = [names[start::processes] for start in range(min(processes, len(names)))]
-            with ProcessPoolExecutor(processes) as pool:
-                drawn = pool.map(_write_figures, repeat(tables), shares, repeat(beside))
-                lines = {line["name"]: line for share in drawn for line in share}
-            listing = [lines[name] for name in names]
-        else:
-            listing = _write_figures(tables, names, beside)
+            each = stack.enter_context(ProcessPoolExecutor(processes)).map
+        listing = list(each(_write_figure, repeat(tables), names, repeat(beside)))
         (beside / LISTING).write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
 
 
-def _write_figures(tables: Path | str, names: Iterable[str], folder: Path) -> list[dict[str, Any]]:
-    read_tables = read(tables)
-    return [_write_figure(read_tables, FIGURES[name], folder) for name in names]
+_read_once = functools.cache(read)  # by each of the processes that share the figures
 
 
-def _write_figure(tables: Tables, figure: Figure, folder: Path) -> dict[str, Any]:
+def _write_figure(tables: Path | str, name: str, folder: Path) -> dict[str, Any]:
     """Writes a figure's three files; returns its line of the list."""
     from batchscope.figures.drawing import canvas
 
-    entry, frame = figure.entry, figure.select(tables)
+    figure = FIGURES[name]
+    entry, frame = figure.entry, figure.select(_read_once(tables))
     drawing = figure.draw(frame)
     texts = canvas.texts(drawing)
     svg, png = canvas.svg_and_png(drawing, entry.title)

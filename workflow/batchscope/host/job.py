@@ -28,6 +28,16 @@ def follow() -> None:
         lifetime.follow(folder)
 
 
+def collect_rarely() -> None:
+    """Looks for garbage less often: imports, graphs and tables leave hardly any.
+
+    Of drawing figures it takes a tenth.
+    """
+    import gc
+
+    gc.set_threshold(50_000, 20, 50)
+
+
 def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
     """Lets a copy of the warm process run a step, where there is one and it takes it.
 

@@ -37,7 +37,17 @@ from typing import NoReturn
 import psutil
 
 from batchscope.host import apart, lifetime
-from batchscope.host.job import ANY, END, NEW, SIGNAL, SOCKET, STARTED, VARIABLE, receive
+from batchscope.host.job import (
+    ANY,
+    END,
+    NEW,
+    SIGNAL,
+    SOCKET,
+    STARTED,
+    VARIABLE,
+    collect_rarely,
+    receive,
+)
 
 IDLE_SECONDS = 2.0  # after which a copy without a step ends: what is timed next has the memory
 MOST_BYTES = 2**30  # of a copy that takes another step: half of what a training may have
@@ -52,11 +62,13 @@ class Door:
     """The steps, as this process is given them.
 
     Attributes:
+        load: Imports what steps have in common, after TensorFlow.
         takes: Whether a step may run in a copy of this process, given its arguments.
         leaves_nothing: Whether another step may follow it in the same process.
     """
 
     main: Callable[[list[str]], None]
+    load: Callable[[], None]
     takes: Callable[[list[str]], bool]
     leaves_nothing: Callable[[list[str]], bool]
 
@@ -111,11 +123,14 @@ def serve(door: Door) -> None:
     """Imports TensorFlow, then lets copies run what is asked for, until standard input closes."""
     from batchscope.host import tensorflow_start
 
+    collect_rarely()
     folder, descriptor, idle = sys.argv[1:]
     listener = socket.socket(fileno=int(descriptor))
     try:
         tensorflow_start.load(threads=1)
         tensorflow_start.expect_many_models()
+        door.load()
+        gc.freeze()  # not to be searched, nor copied, in every copy
         _answer(listener, door, float(idle))
     finally:
         listener.close()  # who waits for an answer runs its step itself
@@ -232,6 +247,7 @@ def _work(link: socket.socket, connection: socket.socket, door: Door) -> NoRetur
                 os.dup2(output, own)  # lets go of the job's log
             if again:
                 gc.collect()  # models are full of cycles
+                gc.freeze()  # TensorFlow keeps the rest: not to be searched after each step
                 again = psutil.Process().memory_info().rss <= MOST_BYTES
             if again:
                 link.sendall(_FREE)
