@@ -13,7 +13,7 @@ gc.disable()  # until all is imported: nothing of that is garbage
 
 
 # Fixtures that train, or start a process, and whatever test has them.
-SLOW = {"checks", "digits", "dropout_run", "from_a_shell", "submissions"}
+SLOW = {"checks", "copied", "digits", "dropout_run", "from_a_shell", "submissions"}
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

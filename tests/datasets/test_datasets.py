@@ -17,6 +17,7 @@ from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import splits
 from batchscope.errors import UserError
 from batchscope.store import records
+from costs import first
 from prepared_data import SPLIT, fault, little_mnist, npz, prepared
 
 
@@ -260,7 +261,7 @@ def test_an_incomplete_folder_is_overwritten_and_others_files_stay(tmp_path):
     assert (folder / "prepare.log").read_text() == "kept"
 
 
-@pytest.mark.parametrize("moment", [1, 4, 12, 13, 14])
+@pytest.mark.parametrize("moment", first([1, 4, 12, 13, 14]))
 def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
     # The process dies at its n-th rename, as if it had been killed there.
     code = (

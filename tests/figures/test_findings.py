@@ -10,6 +10,7 @@ import synthetic
 from batchscope import figures
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import canvas
+from costs import first
 from made_figures import ONCE, tables_of
 
 FAULTS = {
@@ -30,7 +31,7 @@ def alone(tmp_path_factory):
     return figures.read(tables_of(tmp_path_factory.mktemp("alone"), synthetic.grid([32], [0])))
 
 
-@pytest.mark.parametrize("name", ONCE)
+@pytest.mark.parametrize("name", first(ONCE))
 def test_findings_are_sentences(finished_tables, alone, name):
     for tables in (finished_tables, alone):
         figure = figures.FIGURES[name]

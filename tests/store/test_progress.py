@@ -98,6 +98,7 @@ def test_a_training_tells_and_another_process_sees_it(digits, tmp_path):
     assert not list(results.glob(f"runs/*/{progress.FILE}"))
 
 
+@pytest.mark.slow
 def test_watch_ends_quietly(tmp_path):
     for ending in (signal.SIGINT, None):
         arguments = ("--results", str(tmp_path), "--seconds", "0.01")
@@ -116,6 +117,7 @@ def test_watch_ends_quietly(tmp_path):
         assert watching.stderr.read() == ""
 
 
+@pytest.mark.slow
 def test_plan_ends_quietly_where_its_reader_is_gone():
     read, write = os.pipe()
     os.close(read)

@@ -109,6 +109,7 @@ while len(held) < 75:
 
 
 @pytest.mark.parametrize("who", ["itself", "parent"])
+@pytest.mark.slow
 def test_a_child_above_the_limit_is_ended(tmp_path, who):
     pids = tmp_path / "pids"
     command = script(GREEDY, str(pids), who, GREEDY)
@@ -149,6 +150,7 @@ def test_what_a_child_uses_is_sampled_however_it_ends(end):
     assert max(value for value in found.samples["memory_mb"] if value == value) > 150
 
 
+@pytest.mark.slow
 def test_the_gpu_is_sampled_where_its_memory_is_tried(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     nvml = Nvml().install(monkeypatch)
@@ -162,6 +164,7 @@ def test_the_gpu_is_sampled_where_its_memory_is_tried(monkeypatch):
 
 
 @pytest.mark.parametrize("limits", [Limits("cpu", 120, 4000.0), ROOMY], ids=["memory", "time"])
+@pytest.mark.slow
 def test_what_a_child_used_before_it_was_ended(limits):
     code = "import time; held = bytearray(b'x') * (140 * 10**6); time.sleep(60)"
     found = attempts.attempt(script(code), 8, limits, timeout=1.0)
@@ -202,6 +205,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_child_that_never_ends():
     found = attempts.attempt(script("import time; time.sleep(60)"), 8, ROOMY, timeout=0.5)
     assert found.outcome == "failed"
@@ -209,6 +213,7 @@ def test_a_child_that_never_ends():
     assert found.seconds < 10
 
 
+@pytest.mark.slow
 def test_a_child_gives_way_to_all_others_and_does_not_outlive_its_parent():
     inner = (
         f"import sys, time; sys.path.insert(0, {str(LIBRARY)!r});"

@@ -70,10 +70,12 @@ def read_ahead(pipeline: str, monkeypatch, wanted: int = 0) -> tuple[int, int, i
     return before, after_one, mapped[0]
 
 
+@pytest.mark.slow
 def test_a_plain_pipeline_maps_nothing_ahead(monkeypatch):
     assert read_ahead("dataset", monkeypatch) == (0, 8, 192)
 
 
+@pytest.mark.slow
 def test_a_prefetching_pipeline_makes_two_batches_ahead(monkeypatch):
     before, after_one, _ = read_ahead("prefetch", monkeypatch, wanted=24)
     # The batch taken, two that are ready, and what a parallel map has under way.
@@ -81,6 +83,7 @@ def test_a_prefetching_pipeline_makes_two_batches_ahead(monkeypatch):
     assert 24 <= after_one < 64
 
 
+@pytest.mark.slow
 def test_a_cache_is_full_at_once_and_maps_nothing_twice(monkeypatch):
     assert read_ahead("cache", monkeypatch) == (64, 64, 64)
 

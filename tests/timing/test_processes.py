@@ -49,6 +49,7 @@ def started(code: str, *arguments: str) -> subprocess.Popen:
 
 
 @pytest.mark.parametrize("processes", first([(1, 5), (0, 0), (3, 100)]))
+@pytest.mark.slow
 def test_memory_that_processes_share_counts_once_and_their_own_each(processes):
     workers, more = processes
     process = started(FORKED, str(workers), str(more))
@@ -64,6 +65,7 @@ def test_memory_that_processes_share_counts_once_and_their_own_each(processes):
         process.stdout.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_only_starting_has_its_parents_memory(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     process = started(STARTING, str(tmp_path / "pipe"))
@@ -83,6 +85,7 @@ def test_a_process_that_is_only_starting_has_its_parents_memory(tmp_path):
     assert family.members() == []
 
 
+@pytest.mark.slow
 def test_what_has_ended_holds_nothing_and_is_not_once_it_was_waited_for():
     code = "import time\nwhile time.process_time() < 0.3: pass"
     process = subprocess.Popen([sys.executable, "-S", "-c", code])

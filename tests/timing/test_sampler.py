@@ -55,6 +55,7 @@ def test_a_busy_loop_and_a_sleep():
     assert working["foreign_cores"] == pytest.approx(others, abs=0.2)
 
 
+@pytest.mark.slow
 def test_phases_get_their_samples_and_no_others():
     took = {32: 0.0, 64: 0.0}  # a busy machine sleeps for longer than it was asked to
     with Sampler(interval=0.02) as running:
