@@ -3,8 +3,9 @@
     python benchmarks/coverage.py [--studies 2000] [--margin-studies 1000]
 
 Printed, each with its Monte Carlo error: the share of simulated studies whose 95 % interval holds
-the true critical batch size, fastest batch size and gradient noise scale, and the share in which
-a batch size whose true outcome lies at the margin is called within it, or beyond it. The first
+the true critical batch size, fastest batch size, gradient noise scale, and difference of two batch
+sizes that are read at the learning rates which the other seeds choose, and the share in which a
+batch size whose true outcome lies at the margin is called within it, or beyond it. The first
 column names what was drawn; nothing is trained and nothing is written. An interval of several
 seeds is the wider of two, that of the profile and that over seeds, and holds the truth more often.
 """
@@ -24,8 +25,10 @@ import pandas
 
 from batchscope import wording
 from batchscope.analysis import (
+    chosen_rates,
     critical_batch_size,
     fastest_batch_size,
+    intervals,
     largest_within_margin,
     ratio_intervals,
     step_cost,
@@ -64,24 +67,36 @@ def noise_scale(random: np.random.Generator, norm_squared: float, spread: float)
     return found.low <= 400 / norm_squared <= found.high
 
 
-def at_margin(random: np.random.Generator, sizes: int, seeds: int, verdict: str) -> bool:
+def at_chosen_rates(random: np.random.Generator, step: float, seeds: int) -> bool:
+    """Whether the difference of two equal sizes is in its interval: rates lie steps apart."""
+    means = 9 + step * np.arange(3.0)[:, None]
+    read, index = chosen_rates.leave_one_out(random.normal(means, 1, (2, 3, seeds)))
+    chosen = bool(chosen_rates.differ(index).any())
+    found = intervals.t_interval(read[0] - read[1], chosen=chosen)
+    return found.low <= 0 <= found.high
+
+
+def at_margin(
+    random: np.random.Generator, sizes: int, seeds: int, verdict: str, rates: int = 1
+) -> bool:
     """Whether the last of some sizes, worse than all others by the margin, gets a verdict.
 
-    It is neither within the margin nor beyond it.
+    It is neither within the margin nor beyond it. Rates are equally good.
     """
     margin = 0.01
-    table = 0.9 + 0.004 * random.standard_normal((seeds, 1))
-    table = table + 0.004 * random.standard_normal((seeds, sizes))
-    table[:, -1] -= margin
+    cube = random.normal(0, 0.004, (sizes, rates, seeds)) + random.normal(0, 0.004, seeds)
+    read, index = chosen_rates.leave_one_out(0.1 + cube)
+    read[-1] += margin
+    chosen = np.flatnonzero(chosen_rates.differ(index))
     rows = pandas.DataFrame(
         {
-            "batch_size": np.tile(2 ** np.arange(4, 4 + sizes), seeds),
-            "seed": np.repeat(np.arange(seeds), sizes),
+            "batch_size": np.repeat(2 ** np.arange(4, 4 + sizes), seeds),
+            "seed": np.tile(np.arange(seeds), sizes),
             "status": "finished",
-            "test_accuracy": table.ravel(),
+            "test_loss": read.ravel(),
         }
     )
-    found = largest_within_margin.find(rows, "test_accuracy", margin)
+    found = largest_within_margin.find(rows, "test_loss", margin, (2 ** (4 + chosen)).tolist())
     return found.sizes[-1].verdict == verdict
 
 
@@ -105,13 +120,21 @@ def cases(margin_studies: int, studies: int) -> Iterator[tuple[str, str, int, Ca
             studies,
             lambda random, n=norm_squared, s=spread: noise_scale(random, n, s),
         )
-    for sizes in (2, 4, 6):
+    for step, words in ((0.0, "equal"), (0.5, "half a deviation apart"), (3.0, "clear")):
+        for seeds in (6, 12):
+            yield (
+                f"difference at chosen rates: {seeds} seeds, 3 rates, {words}",
+                "93 to 97 %",
+                studies,
+                lambda random, s=step, n=seeds: at_chosen_rates(random, s, n),
+            )
+    for sizes, rates in ((2, 1), (4, 1), (6, 1), (2, 3), (4, 3)):
         for verdict in (largest_within_margin.WITHIN, largest_within_margin.BEYOND):
             yield (
-                f"{verdict}: {sizes} sizes, 6 seeds",
+                f"{verdict}: {sizes} sizes, 6 seeds" + (f", {rates} equal rates" * (rates > 1)),
                 "at most 5 %",
                 margin_studies,
-                lambda random, k=sizes, v=verdict: at_margin(random, k, 6, v),
+                lambda random, k=sizes, v=verdict, r=rates: at_margin(random, k, 6, v, r),
             )
 
 

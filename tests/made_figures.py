@@ -1,7 +1,5 @@
 """Figures of trainings, of tables that are made up."""
 
-import pytest
-
 import synthetic
 from batchscope import figures
 from batchscope.catalogue.timings import OF_SWEEPS
@@ -12,11 +10,6 @@ NAMES = [
     name
     for name, figure in figures.FIGURES.items()
     if not set(figure.entry.measures) & set(OF_SWEEPS)
-]
-# Each of them; over what else than epochs, as far as they are alike, slow.
-ONCE = [
-    pytest.param(name, marks=pytest.mark.slow) if figures.FIGURES[name].entry.along else name
-    for name in NAMES
 ]
 
 

@@ -194,6 +194,14 @@ def test_a_seed_without_an_end_opens_the_interval():
     assert found.by_seed and math.isnan(found.high)
 
 
+def test_seeds_at_different_rates_widen_the_interval_over_seeds():
+    sizes = POWERS[3:9]
+    table = hyperbola(sizes)[:, None] * (1 + 0.5 * (sizes[:, None] < 32) * np.arange(4))
+    plain, found = (critical_batch_size.fit(sizes, table, chosen) for chosen in (False, True))
+    assert plain.by_seed and found.critical_batch_size == plain.critical_batch_size
+    assert found.low < plain.low and found.high > plain.high
+
+
 def test_seeds_that_lack_sizes():
     sizes = POWERS[3:9]
     table = np.stack([hyperbola(sizes), hyperbola(sizes)], axis=1)

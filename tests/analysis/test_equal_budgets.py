@@ -229,11 +229,18 @@ def test_without_test_data_in_the_trainings_validation_data_stand_in_and_are_not
     read = equal_budgets.read(series, Budget("epochs", 8.0))
     assert list(read) == ["validation_accuracy", "validation_loss"]
     assert read["validation_loss"].values[0, 0] == loss_of(8, 0.2, 0, 8)
+    assert not read["validation_loss"].differ.any()
+    # Far worse at the higher one, it sends the others away from there, and is read there alone.
+    odd = (rows["seed"] == 0) & (rows["learning_rate"] == 0.2) & (rows["batch_size"] == 8)
+    worse = equal_budgets.trained(runs, rows.assign(validation_loss=rows["validation_loss"] + odd))
+    read = equal_budgets.read(worse, Budget("epochs", 8.0))["validation_loss"]
+    assert read.differ.tolist() == [True, False, False]
     # At the end of a training its test data are known from `evaluate`.
     measured = runs.assign(test_loss=0.5 + 0.01 * runs["seed"], test_accuracy=0.9)
     series = equal_budgets.trained(measured, rows)
     at_end = equal_budgets.read(series, Budget("convergence", math.nan))
     assert at_end["test_loss"].values.tolist() == [[0.5, 0.51, 0.52]] * 3
+    assert not at_end["test_loss"].differ.any()  # one rate for all
     assert list(equal_budgets.read(series, Budget("epochs", 8.0))) == [
         "validation_accuracy",
         "validation_loss",

@@ -381,6 +381,11 @@ def test_what_is_tested_is_told(one, words):
     assert claim_words.stated(one) == words
 
 
+def test_the_cells_of_a_test_are_told():
+    assert claim_words.cells({"epoch": (5,), "optimizer": ("sgd",)}) == "epoch 5, SGD"
+    assert claim_words.cells({}) == ""
+
+
 def test_a_difference_says_what_is_taken_from_what():
     sides = {"of": {"batch_size": (4,)}, "to": {"batch_size": (64,)}}
     one = test("comparison", high=-0.1, **sides)

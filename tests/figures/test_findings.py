@@ -11,7 +11,7 @@ from batchscope import figures
 from batchscope.analysis import run_series
 from batchscope.figures.drawing import canvas
 from costs import first
-from made_figures import ONCE, tables_of
+from made_figures import NAMES, tables_of
 
 FAULTS = {
     "a sentence in lower case": r"(?:^|[.!?] )(?!tf\.)[a-z]",
@@ -31,7 +31,7 @@ def alone(tmp_path_factory):
     return figures.read(tables_of(tmp_path_factory.mktemp("alone"), synthetic.grid([32], [0])))
 
 
-@pytest.mark.parametrize("name", first(ONCE))
+@pytest.mark.parametrize("name", first(NAMES))
 def test_findings_are_sentences(finished_tables, alone, name):
     for tables in (finished_tables, alone):
         figure = figures.FIGURES[name]

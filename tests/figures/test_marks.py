@@ -14,7 +14,7 @@ from batchscope.figures.drawing import canvas, marks
 from batchscope.report import runs_table
 from batchscope.report.figure_view import Finder
 from costs import first
-from made_figures import ONCE
+from made_figures import NAMES
 
 # Figures without a point or a line of a single finished run.
 OF_SERIES = (
@@ -92,7 +92,7 @@ def find(all_finished, finished_tables):
     return Finder(found, range(len(found)))
 
 
-@pytest.mark.parametrize("name", first(ONCE))
+@pytest.mark.parametrize("name", first(NAMES))
 def test_every_figure_that_draws_runs_says_which(finished_tables, find, name):
     figure = figures.FIGURES[name]
     drawn = vars(figure.draw(figure.select(finished_tables))).get("batchscope_marks", {})

@@ -5,6 +5,7 @@ import itertools
 import pandas
 
 from batchscope import figures, wording
+from batchscope.analysis import intervals
 from batchscope.figures.drawing import words
 
 SIZES = (32, 64, 128, 256)
@@ -160,6 +161,14 @@ def test_batch_sizes_are_told_at_their_best_learning_rates():
         "Mean test accuracy, each batch size at its best learning rate, was 90 % at batch size 8 "
         "(rate 0.1) (3 of 3 seeds)."
     )
+
+
+def test_seeds_at_different_rates_have_wider_intervals():
+    losses = {8: {0.1: (1.0, 2.0, 1.2), 0.2: (1.5, 1.1, 1.6)}, 16: {0.1: (4, 4, 4), 0.2: (3, 3, 3)}}
+    told = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")
+    found = intervals.ratio_interval([3, 3, 3], [1.5, 2.0, 1.6], chosen=True)
+    assert f"95 % interval {found.low:.2f} to {found.high:.2f}" in told
+    assert "at batch size 8 (rates 0.1 to 0.2)" in told
 
 
 def test_a_rate_at_which_a_run_failed_is_not_the_best():

@@ -37,12 +37,11 @@ def test_short_times_are_told_in_milliseconds():
 
 
 def test_the_cells_of_a_test_are_named():
-    stated = "loss with batch size 16 against batch size 256: ratio below 1 (epoch 5, SGD)"
-    told = claim_rows.in_words(row("comparison", "x", effect_is="ratio", stated=stated))
-    assert told.endswith("90 % interval, epoch 5, SGD")
-    told = claim_rows.in_words(row("comparison", "x", stated=stated, part="epoch 5", parts="2"))
+    told = claim_rows.in_words(row("comparison", "x", effect_is="ratio", cells="epoch 5 (mean)"))
+    assert told.endswith("90 % interval, epoch 5 (mean)")
+    told = claim_rows.in_words(row("comparison", "x", cells="epoch 5", part="epoch 5", parts="2"))
     assert told.endswith("90 % interval, epoch 5, which decides among 2")  # and not twice
-    everywhere = row("comparison", "x", effect_is="ratio", stated=stated[: stated.index(" (")])
+    everywhere = row("comparison", "x", effect_is="ratio")
     assert claim_rows.in_words(everywhere).endswith("90 % interval")
 
 

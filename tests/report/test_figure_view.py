@@ -161,7 +161,7 @@ def stated(verdict, sentence):
         "figure": "",
         "decides": "",
         "missing": "",
-        "stated": "",
+        "cells": "",
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,7 @@ def _evidence(
     edges: list[Edge] = []
     outcomes: list[Outcome] = []
     if converged:
-        outcomes = _outcomes({name: each.values for name, each in converged.items()}, margins)
+        outcomes = _outcomes(converged, sizes, margins)
         first = next(iter(converged.values()))  # outcomes at a budget share their rates
         edges += _edges(advice.OUTCOME, runs, first.rates, first.on_edge)
     if scaling and (rates := scaling.timed_rates or scaling.rates):
@@ -141,6 +142,7 @@ def _evidence(
         seeds=seeds,
         target=scaling.target.words if scaling else "",
         seconds=_seconds(scaling) if scaling else None,
+        chosen=tuple(compress(scaling.batch_sizes, scaling.differ())) if scaling else (),
         outcomes=tuple(outcomes),
         memory=memory,
         memory_open=memory_open,
@@ -169,17 +171,20 @@ def _seconds(scaling: Scaling) -> np.ndarray | None:
     return seconds
 
 
-def _outcomes(found: dict[str, np.ndarray], margins: dict[str, float]) -> list[Outcome]:
+def _outcomes(
+    converged: dict[str, equal_budgets.Reading], sizes: list[int], margins: dict[str, float]
+) -> list[Outcome]:
     """Returns the outcomes whose margins are stated, as they are, or else the accuracy."""
-    found = {name: values for name, values in found.items() if not np.isnan(values).all()}
+    found = {name: each for name, each in converged.items() if not np.isnan(each.values).all()}
     known = [name for name in margins if name in found] or [*found][:1]
     default = verdict_matrix.MARGINS
     return [
         Outcome(
             name,
             margins.get(name, default[name.rpartition("_")[2]]),
-            found[name],
+            found[name].values,
             name in margins,
+            tuple(compress(sizes, found[name].differ)),
         )
         for name in known
     ]

@@ -88,6 +88,20 @@ def leave_one_out(values: Any) -> tuple[np.ndarray, np.ndarray]:
     return read, index
 
 
+def differ(read: Any) -> np.ndarray:
+    """Returns whether the seeds of each size are read at different rates, shape (sizes,).
+
+    Then they are no independent samples (see `intervals.correction`).
+
+    Args:
+        read: Rates of the seeds, or their indices as `leave_one_out` returns them, shape
+            (sizes, seeds); NaN or -1 where there is none.
+    """
+    read = np.asarray(read, float)
+    read = np.where(read >= 0, read, np.nan)
+    return np.fmax.reduce(read, axis=1) > np.fmin.reduce(read, axis=1)
+
+
 def on_edge(index: Any, values: Any) -> np.ndarray:
     """Returns whether rates are the first or the last of several tried at their batch size.
 

@@ -27,7 +27,7 @@ def effect(test: Test) -> str:
     """Returns what the effect of a test is: `largest difference`, `per doubling of epoch`."""
     words = _EFFECTS[test.type]
     if test.type == "comparison" and test.scale != RATIO:
-        return f"{words} ({_cells(test.of)} minus {_cells(test.to)})"
+        return f"{words} ({cells(test.of)} minus {cells(test.to)})"
     if test.scale == RATIO:
         words = words.replace("difference", "ratio")
         words = (
@@ -55,7 +55,7 @@ def is_ratio(test: Test) -> bool:
 
 def stated(test: Test) -> str:
     """Returns what a test states: `test accuracy falls over batch size (at epoch 1)`."""
-    over, sides = _name(test.over), f"{_cells(test.of)} against {_cells(test.to)}"
+    over, sides = _name(test.over), f"{cells(test.of)} against {cells(test.to)}"
     ways = {"rises": "above", "falls": "below"}
     words = {
         "trend": f"{test.direction} over {over}",
@@ -64,17 +64,19 @@ def stated(test: Test) -> str:
         "comparison": f"with {sides}: {test.scale} {_bounds(test)}",
         "interaction": f"per doubling of {over}, {sides}: {test.scale} {_bounds(test)}",
         "argmax": f"is {test.best} at {over} {wording.listed(map(_value, test.chosen), 'or')}",
-        "order": "rises from " + " to ".join(map(_cells, test.order)),
+        "order": "rises from " + " to ".join(map(cells, test.order)),
         "exception": f"at {over} {wording.listed(map(_value, test.chosen))} lies "
         f"{ways.get(test.direction)} the line between its neighbours",
     }[test.type]
-    return f"{_what(test)} {words}" + (f" ({_cells(test.cells)})" if test.cells else "")
+    return f"{_what(test)} {words}" + (f" ({cells(test.cells)})" if test.cells else "")
 
 
-def within(stated: str) -> str:
-    """Returns the cells that a test is of, out of its words: `at epoch 1`; empty for all."""
-    lead, _, cells = stated.rpartition(" (")
-    return cells.removesuffix(")") if lead and stated.endswith(")") else ""
+def cells(cells: Cells) -> str:
+    """Returns cells in words: `batch size 4, epoch 1 and 2`; empty for all."""
+    return ", ".join(
+        run_series.describe({name: values[0]}) if len(values) == 1 else _several(name, values)
+        for name, values in cells.items()
+    )
 
 
 def _what(test: Test) -> str:
@@ -104,13 +106,6 @@ def _bounds(test: Test) -> str:
         return f"below {amount(high)}"
     # The lower end may be what no decimals write: 1 / 1.05.
     return f"between {wording.number(unit.times * low, 4)} and {amount(high)}"
-
-
-def _cells(cells: Cells) -> str:
-    return ", ".join(
-        run_series.describe({name: values[0]}) if len(values) == 1 else _several(name, values)
-        for name, values in cells.items()
-    )
 
 
 def _several(name: str, values: tuple[Any, ...]) -> str:

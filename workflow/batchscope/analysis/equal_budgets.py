@@ -105,6 +105,7 @@ class Reading(NamedTuple):
         on_edge: Whether it lies on the edge of those that were tried, shape (sizes,).
         losses: What rates were chosen by, shape (sizes, rates, seeds).
         cube: The outcome at all rates, likewise.
+        differ: Whether the seeds of a size are read at different rates, shape (sizes,).
         end: Of what a target takes the most that any training used; else NaN.
     """
 
@@ -114,6 +115,7 @@ class Reading(NamedTuple):
     on_edge: np.ndarray
     losses: np.ndarray
     cube: np.ndarray
+    differ: np.ndarray
     end: float = math.nan
 
 
@@ -248,9 +250,10 @@ def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
             lambda place, axis=axis: goal.crossing(series.evaluations[place], axis),
             _PASSING,
         )
-        values, _ = chosen_rates.leave_one_out(cube)
+        values, index = chosen_rates.leave_one_out(cube)
+        differ = chosen_rates.differ(index)
         end = max(float(rows[axis].max()) for rows in series.finished)
-        found[axis] = Reading(budget, values, *_rates(series, cube), cube, cube, end)
+        found[axis] = Reading(budget, values, *_rates(series, cube), cube, cube, differ, end)
     return found
 
 
@@ -288,7 +291,7 @@ def _reading(
     for name, cube in cubes.items():
         index = of_all if name in ON_TEST else of_others
         values = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
-        found[name] = Reading(budget, values, *rates, losses, cube)
+        found[name] = Reading(budget, values, *rates, losses, cube, chosen_rates.differ(index))
     return found
 
 

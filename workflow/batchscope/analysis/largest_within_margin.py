@@ -16,7 +16,7 @@ of average bioavailability", J. Pharmacokinet. Biopharm. 15 (1987), on one-sided
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
 
@@ -81,12 +81,15 @@ class Found(NamedTuple):
     largest: int | None
 
 
-def find(rows: pandas.DataFrame, outcome: str, margin: float) -> Found:
+def find(
+    rows: pandas.DataFrame, outcome: str, margin: float, chosen: Collection[int] = ()
+) -> Found:
     """Compares every batch size of a series with every other one.
 
     Args:
         outcome: A column; of an accuracy higher is better, of anything else lower.
         margin: Largest loss of it that counts as negligible, above 0.
+        chosen: As `compare` takes them.
 
     Returns:
         The sizes; one at which some run did not finish is compared with none.
@@ -97,25 +100,33 @@ def find(rows: pandas.DataFrame, outcome: str, margin: float) -> Found:
     table = table.reindex(columns=sizes)
     seeds = rows.groupby("batch_size")["seed"].nunique()
     whole = [size for size in sizes if table[size].count() == seeds[size]]
-    compared = compare(table, whole, margin, outcome.endswith(_RISING))
+    compared = compare(table, whole, margin, outcome.endswith(_RISING), chosen)
     found = judge(compared, paired_tests.holm([size.p_beyond for size in compared]))
     within = _range(found)
     return Found(tuple(found), *((within[0], within[-1]) if within else (None, None)))
 
 
-def compare(table: pandas.DataFrame, whole: list[int], margin: float, rising: bool) -> list[Size]:
+def compare(
+    table: pandas.DataFrame,
+    whole: list[int],
+    margin: float,
+    rising: bool,
+    chosen: Collection[int] = (),
+) -> list[Size]:
     """Compares every batch size with every other one, by the seeds that all of them have.
 
     Args:
         table: An outcome, seeds by batch sizes; NaN where a run has none.
         whole: Batch sizes at which every run has one: the others are compared with none.
         margin: Largest loss that counts as negligible.
+        chosen: Batch sizes whose seeds were read at different rates, each at that which the others
+            choose (see `intervals.correction`).
 
     Returns:
         The sizes in the order of the table, of which `judge` makes the verdicts. `p_beyond` is
         that of Bonferroni over the other sizes alone.
     """
-    compared = _compared(table[whole].dropna(), margin, 1.0 if rising else -1.0)
+    compared = _compared(table[whole].dropna(), margin, 1.0 if rising else -1.0, chosen)
     found = []
     for size in table.columns:
         own = {"batch_size": size, "seeds": int(table[size].count()), "mean": table[size].mean()}
@@ -144,13 +155,16 @@ def judge(sizes: Sequence[Size], p_beyond: Iterable[float]) -> list[Size]:
     return found
 
 
-def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, dict[str, Any]]:
+def _compared(
+    table: pandas.DataFrame, margin: float, sign: float, chosen: Collection[int]
+) -> dict[int, dict[str, Any]]:
     """Returns batch size -> what its comparison with every other one says; see `Size`.
 
     Args:
         table: The outcome, seeds by batch sizes, without a gap.
         margin: Largest loss that counts as negligible.
         sign: 1 where higher is better, else -1.
+        chosen: As `compare` takes them.
     """
     seeds, count = table.shape
     if min(seeds, count) < 2:
@@ -158,8 +172,11 @@ def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, 
     values = table.to_numpy(float)
     # By how much more than the margin the size of the last axis is better than that before it.
     excess = sign * (values[:, None, :] - values[:, :, None]) - margin
+    own = np.isin(table.columns, list(chosen))
+    either = own[:, None] | own
     within, beyond = (
-        paired_tests.paired_t(excess, direction) for direction in (outcomes.FALLS, outcomes.RISES)
+        paired_tests.paired_t(excess, direction, either)
+        for direction in (outcomes.FALLS, outcomes.RISES)
     )
     np.fill_diagonal(within, -np.inf)
     np.fill_diagonal(beyond, np.inf)
@@ -169,7 +186,8 @@ def _compared(table: pandas.DataFrame, margin: float, sign: float) -> dict[int, 
         # Both have their extreme at the same size; a p near 1 no longer distinguishes sizes.
         deciding = int((beyond[index].argmin if p_within > 0.5 else within[index].argmax)())
         differences = values[:, index] - values[:, deciding]
-        interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL)
+        pair = bool(either[index, deciding])
+        interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL, chosen=pair)
         found[int(size)] = {
             "seeds": seeds,
             "deciding": int(table.columns[deciding]),

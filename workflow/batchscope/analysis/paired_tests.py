@@ -55,12 +55,14 @@ def friedman(values: np.ndarray) -> float:
     return 1.0 if np.isnan(p) else p
 
 
-def paired_t(differences: Any, direction: str) -> Any:
+def paired_t(differences: Any, direction: str, chosen: Any = False) -> Any:
     """Returns the p-value of the one-sided paired t-test that the mean difference is not zero.
 
     Args:
         differences: Shape (pairs, ...), at least two pairs; each column is a test.
         direction: `rises` (mean above zero) or `falls`, stated before the runs.
+        chosen: Whether seeds were read at different rates (see `intervals.correction`), shape
+            (...).
 
     Returns:
         Shape (...): where all differences are equal, 0 if they have the direction, else 1.
@@ -71,8 +73,9 @@ def paired_t(differences: Any, direction: str) -> Any:
     pairs, means = values.shape[-1], values.mean(axis=-1)
     # The numbers of `scipy.stats.ttest_1samp`, whose checks take twenty times as long.
     with np.errstate(divide="ignore", invalid="ignore"):
-        correction = np.divide(pairs, pairs - 1)
-        variance = np.square(values - means[..., None]).mean(axis=-1) * correction
+        unbiased = np.divide(pairs, pairs - 1)
+        variance = np.square(values - means[..., None]).mean(axis=-1) * unbiased
+        variance = variance * intervals.correction(pairs, chosen)
         p = special.stdtr(pairs - 1, -means / np.sqrt(variance / pairs))
     return np.where(np.isnan(p), 1.0, p)
 

@@ -313,7 +313,8 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
     fitted = updates_to_target.usable(measured["updates"])
     fit = None
     if fitted.sum() >= critical_batch_size.LEAST_SIZES:
-        fit = critical_batch_size.fit(np.array(sizes)[fitted], measured["updates"][fitted])
+        differ = bool(chosen_rates.differ(read)[fitted].any())
+        fit = critical_batch_size.fit(np.array(sizes)[fitted], measured["updates"][fitted], differ)
     step = best = rates = None
     if pandas.notna(first["fixed_seconds"]):
         step = (float(first["fixed_seconds"]), float(first["seconds_per_image"]))

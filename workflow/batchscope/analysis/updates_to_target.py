@@ -96,6 +96,10 @@ class Rates:
     diverged: tuple[tuple[float, ...], ...]
     never: tuple[tuple[float, ...], ...]
 
+    def differ(self) -> np.ndarray:
+        """Returns whether the seeds of a size are read at different rates, shape (sizes,)."""
+        return chosen_rates.differ(self.read)
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -137,7 +141,12 @@ class Scaling:
 
     def ratios(self) -> list[intervals.Interval]:
         """Returns each size's measured seconds over those of the fastest, paired by seed."""
-        return fastest_batch_size.relative_to_fastest(self.measured["seconds"])
+        return fastest_batch_size.relative_to_fastest(self.measured["seconds"], self.differ())
+
+    def differ(self) -> np.ndarray:
+        """Returns whether seconds of a size are of seeds at different rates, shape (sizes,)."""
+        rates = self.timed_rates or self.rates
+        return rates.differ() if rates else np.zeros(len(self.batch_sizes), bool)
 
 
 def scalings(
@@ -367,7 +376,9 @@ def _scaling(
     fit = best = None
     if fitted.sum() >= critical_batch_size.LEAST_SIZES:
         chosen = np.array(sizes)[fitted]
-        fit = critical_batch_size.fit(chosen, found.axes["updates"][fitted])
+        rates = found.rates.get("updates")
+        differ = bool(rates and rates.differ()[fitted].any())
+        fit = critical_batch_size.fit(chosen, found.axes["updates"][fitted], differ)
         if step and math.isfinite(fit.critical_batch_size):
             error = fastest_batch_size.log_error(fit, cost) if cost else math.nan
             constants = (fit.updates_min, fit.examples_min, *step)

@@ -16,8 +16,9 @@ Sources: E. B. Page, J. Am. Stat. Assoc. 58 (1963), 216; M. Friedman, J. Am. Sta
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -122,7 +123,13 @@ class _Row:
     trend: Trend
 
 
-def compare(values: np.ndarray, batch_sizes: list[int], outcome: str, margin: float) -> list[Size]:
+def compare(
+    values: np.ndarray,
+    batch_sizes: list[int],
+    outcome: str,
+    margin: float,
+    chosen: Collection[int] = (),
+) -> list[Size]:
     """Compares the batch sizes of a row with each other, and tells each from the best.
 
     Args:
@@ -131,6 +138,7 @@ def compare(values: np.ndarray, batch_sizes: list[int], outcome: str, margin: fl
         outcome: Of an accuracy higher is better, of anything else lower; what was taken to a
             target is compared as a ratio.
         margin: Largest loss that counts as negligible; of a ratio 0.1 is a tenth.
+        chosen: As `largest_within_margin.compare` takes them.
 
     Returns:
         As `largest_within_margin.compare` does, but with the difference from the batch size with
@@ -150,13 +158,18 @@ def compare(values: np.ndarray, batch_sizes: list[int], outcome: str, margin: fl
     ]
     rising = outcome.endswith("accuracy")
     cells = largest_within_margin.compare(
-        table, whole, math.log1p(margin) if ratio else margin, rising
+        table, whole, math.log1p(margin) if ratio else margin, rising, chosen
     )
-    return _from_best(table, whole, cells, rising, ratio)
+    return _from_best(table, whole, cells, rising, ratio, chosen)
 
 
 def _from_best(
-    table: pandas.DataFrame, whole: list[int], cells: list[Size], rising: bool, ratio: bool
+    table: pandas.DataFrame,
+    whole: list[int],
+    cells: list[Size],
+    rising: bool,
+    ratio: bool,
+    chosen: Collection[int],
 ) -> list[Size]:
     pairs = table[whole].dropna()
     means = pairs.mean()
@@ -168,7 +181,10 @@ def _from_best(
             mean = 0.0
         elif cell.batch_size in whole and best is not None:
             differences = pairs[cell.batch_size] - pairs[best]
-            mean, low, high, _ = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL)
+            either = cell.batch_size in chosen or best in chosen
+            mean, low, high, _ = intervals.t_interval(
+                differences, 1 - 2 * outcomes.LEVEL, chosen=either
+            )
         level = cell.mean if cell.batch_size in whole else math.nan
         if ratio:
             mean, low, high = (math.expm1(value) for value in (mean, low, high))
@@ -269,7 +285,8 @@ def _rows(
         for budget in held_equal:
             for outcome, reading in equal_budgets.read(trained, budget).items():
                 values, margin = reading.values, _margin(outcome, margins)
-                cells = compare(values, trained.batch_sizes, outcome, margin)
+                chosen = list(itertools.compress(trained.batch_sizes, reading.differ))
+                cells = compare(values, trained.batch_sizes, outcome, margin, chosen)
                 found = _with_choice(trend(values, trained.batch_sizes, outcome), reading, outcome)
                 yield _Row(series, trained, reading, outcome, margin, cells, found)
 

@@ -71,9 +71,10 @@ def _half_batch(frame: pandas.DataFrame, scaling: Scaling) -> tuple[float, float
 def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) -> None:
     axes.set_yscale("log")
     to_target.draw_points(axes, scaling, _SECONDS, mean=False)
-    for size, values in zip(scaling.batch_sizes, scaling.measured[_SECONDS], strict=True):
+    rows = (scaling.batch_sizes, scaling.measured[_SECONDS], scaling.differ())
+    for size, values, differ in zip(*rows, strict=True):
         if np.isfinite(values).any() and not np.isinf(values).any():
-            mean, low, high, _ = intervals.ratio_interval(values, 1.0)
+            mean, low, high, _ = intervals.ratio_interval(values, 1.0, bool(differ))
             bars = np.nan_to_num([[mean - low], [high - mean]])
             look = {"color": canvas.COLOURS[-1], "marker": "s", "markersize": 5, "zorder": 4}
             axes.errorbar(math.log2(size), mean, yerr=bars, linestyle="none", **look)
@@ -176,7 +177,8 @@ def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]
 def _misfit(scaling: Scaling) -> Iterator[str]:
     """Yields where the measured times depart from the closed form by more than their interval."""
     constants = (scaling.fit.updates_min, scaling.fit.examples_min, *scaling.step)
-    ratios = fastest_batch_size.misfit(scaling.batch_sizes, scaling.measured[_SECONDS], constants)
+    given = (scaling.batch_sizes, scaling.measured[_SECONDS], constants, scaling.differ())
+    ratios = fastest_batch_size.misfit(*given)
     found = [each for each in zip(scaling.batch_sizes, ratios, strict=True) if each[1].n > 1]
     apart = [
         f"batch size {size} took {wording.percent(abs(mean - 1), 0)} "

@@ -91,8 +91,8 @@ def in_words(shown: dict[str, Any]) -> str:
         what = shown["effect_is"].removesuffix(f" ({unit})")
         number = f"{estimate.value}{interval}{f' {unit}' if unit else ''}"
         level = ", 90 % interval" if interval else ""
-        cells = [] if shown["decides"] else [claim_words.within(shown["stated"])]
-        level += "".join(f", {words}" for words in cells if words)
+        if shown["cells"] and not shown["decides"]:
+            level += f", {shown['cells']}"
         per = what.startswith("per ")
         told.insert(0, (f"{number} {what}" if per else f"{what} {number}") + level + of)
     return "; ".join(filter(None, told))

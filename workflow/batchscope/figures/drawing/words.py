@@ -51,11 +51,12 @@ def ends(rows: pandas.DataFrame, column: str, most: int = 2) -> list[End]:
     finished = rows[rows["status"] == canvas.FINISHED]
     values = finished[column].astype(float).replace([np.inf, -np.inf], np.nan)
     total = rows["seed"].nunique()
-    found = [
-        End(int(size), intervals.t_interval(chosen), total, _rates(rows.loc[chosen.index]))
-        for size, chosen in values.groupby(finished["batch_size"])
-        if chosen.notna().any()
-    ]
+    found = []
+    for size, known in values.groupby(finished["batch_size"]):
+        if known.notna().any():
+            rates = _rates(rows.loc[known.index])
+            interval = intervals.t_interval(known, chosen=len(rates) > 1)
+            found.append(End(int(size), interval, total, rates))
     return found if len(found) <= most else [found[0], found[-1]]
 
 
@@ -110,9 +111,8 @@ def sentence(
 
 def _change(group: run_series.Series, column: str, unit: wording.Unit) -> str:
     """Returns how far the largest batch size of a series is from its smallest."""
-    table = _by_seed(group.frame, column)
-    few = len(table.columns) < 2
-    return "" if few else _apart(table[max(table)], table[min(table)], unit)[0]
+    cells = _by_seed(group.frame, column)
+    return "" if len(cells) < 2 else _apart(cells[max(cells)], cells[min(cells)], unit)[0]
 
 
 def _sign(column: str) -> int:
@@ -135,15 +135,17 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
     the ratio. Empty where no batch size is in all.
     """
     tables = [_by_seed(group.frame, column) for group in groups]
-    shared = set.intersection(*(set(table.columns) for table in tables))
+    shared = set.intersection(*map(set, tables))
     if not shared:
         return ""
     small, largest = int(min(shared)), int(max(shared))
-    differ = [each for each in (largest, small) if len({t[each].mean() for t in tables}) > 1]
+    differ = [each for each in (largest, small) if len({t[each].mean for t in tables}) > 1]
     size = differ[0] if differ else largest
-    ordered = sorted(zip(tables, groups, strict=True), key=lambda each: each[0][size].mean())
+    ordered = sorted(zip(tables, groups, strict=True), key=lambda each: each[0][size].mean)
     (low, lowest), (high, highest) = ordered[0], ordered[-1]
-    ends = [intervals.t_interval(table[size]) for table in (low, high)]
+    ends = [
+        intervals.t_interval(each[size].by_seed, chosen=each[size].chosen) for each in (low, high)
+    ]
     told = wording.alike([end[:3] for end in ends], unit)
     every = wording.every(len(groups), "series")
     if not differ:
@@ -180,32 +182,56 @@ def _ablations(
     yield from ((name, *found[0]) for name, found in pairs.items() if len(found) == 1)
 
 
-def _by_seed(rows: pandas.DataFrame, column: str) -> pandas.DataFrame:
-    """Returns a column of finished runs, a row per seed and a column per batch size."""
+class _Cell(NamedTuple):
+    """The runs of a series at one batch size.
+
+    Attributes:
+        by_seed: Seed -> what its run has in a column.
+        chosen: Whether they were read at different rates (see `intervals.correction`).
+    """
+
+    by_seed: pandas.Series
+    chosen: bool
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return self.by_seed.mean()
+
+
+def _by_seed(rows: pandas.DataFrame, column: str) -> dict[int, _Cell]:
+    """Returns batch size -> the finished runs, of all seeds that have one at any."""
     values = rows[column].astype(float)
     finished = rows[(rows["status"] == canvas.FINISHED) & np.isfinite(values)]
-    return finished.pivot_table(column, "seed", "batch_size")
+    table = finished.pivot_table(column, "seed", "batch_size")
+    return {
+        int(size): _Cell(table[size], len(_rates(own)) > 1)
+        for size, own in finished.groupby("batch_size")
+    }
 
 
-def _contrasted(
-    high: pandas.Series, low: pandas.Series, unit: wording.Unit, alone: str = ""
-) -> str:
+def _contrasted(high: _Cell, low: _Cell, unit: wording.Unit, alone: str = "") -> str:
     """Returns how far two series are apart, and whether that is distinguishable from nothing."""
     told, none = _apart(high, low, unit)
     return f"{told}{alone if told else ''}{none}"
 
 
-def _apart(high: pandas.Series, low: pandas.Series, unit: wording.Unit) -> tuple[str, str]:
+def _apart(larger: _Cell, smaller: _Cell, unit: wording.Unit) -> tuple[str, str]:
     """Returns how far two cells are apart over paired seeds, and that it may be nothing.
 
     Of what is above zero the geometric mean of ratios, unless single seeds turn it against the
     order of the means. Empty without an interval: below two seeds that are in both.
     """
-    high, low = high.align(low, join="inner")
+    high, low = larger.by_seed.align(smaller.by_seed, join="inner")
+    chosen = larger.chosen or smaller.chosen
     ratio = unit is not wording.PERCENT and bool(((high > 0) & (low > 0)).all())
-    found = intervals.ratio_interval(high, low) if ratio else intervals.t_interval(high - low)
+    found = (
+        intervals.ratio_interval(high, low, chosen)
+        if ratio
+        else intervals.t_interval(high - low, chosen=chosen)
+    )
     if ratio and found.n and (found.mean - 1) * (high.mean() - low.mean()) < 0:
-        ratio, found = False, intervals.t_interval(high - low)
+        ratio, found = False, intervals.t_interval(high - low, chosen=chosen)
     shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
     pairs = f"{'geometric mean of ' if ratio else ''}{wording.count(found.n, 'pair')}"
     told = wording.estimate(found.mean, found.low, found.high, shown)
