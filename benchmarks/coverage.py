@@ -67,12 +67,17 @@ def noise_scale(random: np.random.Generator, norm_squared: float, spread: float)
     return found.low <= 400 / norm_squared <= found.high
 
 
-def at_chosen_rates(random: np.random.Generator, step: float, seeds: int) -> bool:
-    """Whether the difference of two equal sizes is in its interval: rates lie steps apart."""
-    means = 9 + step * np.arange(3.0)[:, None]
-    read, index = chosen_rates.leave_one_out(random.normal(means, 1, (2, 3, seeds)))
-    chosen = bool(chosen_rates.differ(index).any())
-    found = intervals.t_interval(read[0] - read[1], chosen=chosen)
+def at_chosen_rates(
+    random: np.random.Generator, step: float, rates: int, seeds: int, alone: bool = False
+) -> bool:
+    """Whether the difference of two equal sizes is in its interval: rates lie steps apart.
+
+    Or that of one size, `alone`, from a number.
+    """
+    means = step * np.arange(rates)[:, None]
+    read, index = chosen_rates.leave_one_out(9 + random.normal(means, 1, (2, rates, seeds)))
+    differ, other = chosen_rates.differ(index), 9.0 if alone else read[1]
+    found = intervals.t_interval(read[0] - other, differ=bool(differ[: 2 - alone].any()))
     return found.low <= 0 <= found.high
 
 
@@ -87,7 +92,7 @@ def at_margin(
     cube = random.normal(0, 0.004, (sizes, rates, seeds)) + random.normal(0, 0.004, seeds)
     read, index = chosen_rates.leave_one_out(0.1 + cube)
     read[-1] += margin
-    chosen = np.flatnonzero(chosen_rates.differ(index))
+    differing = np.flatnonzero(chosen_rates.differ(index))
     rows = pandas.DataFrame(
         {
             "batch_size": np.repeat(2 ** np.arange(4, 4 + sizes), seeds),
@@ -96,7 +101,7 @@ def at_margin(
             "test_loss": read.ravel(),
         }
     )
-    found = largest_within_margin.find(rows, "test_loss", margin, (2 ** (4 + chosen)).tolist())
+    found = largest_within_margin.find(rows, "test_loss", margin, (2 ** (4 + differing)).tolist())
     return found.sizes[-1].verdict == verdict
 
 
@@ -120,15 +125,23 @@ def cases(margin_studies: int, studies: int) -> Iterator[tuple[str, str, int, Ca
             studies,
             lambda random, n=norm_squared, s=spread: noise_scale(random, n, s),
         )
-    for step, words in ((0.0, "equal"), (0.5, "half a deviation apart"), (3.0, "clear")):
-        for seeds in (6, 12):
+    grids = [(0.0, rates) for rates in (2, 3, 5, 7)] + [(0.5, 3), (3.0, 3)]
+    for step, rates in grids:
+        for seeds in (6, 12, 20):
             yield (
-                f"difference at chosen rates: {seeds} seeds, 3 rates, {words}",
-                "93 to 97 %",
+                f"difference at chosen rates: {seeds} seeds, {rates} rates, {step:g} sd apart",
+                "at least 93 %",
                 studies,
-                lambda random, s=step, n=seeds: at_chosen_rates(random, s, n),
+                lambda random, s=step, k=rates, n=seeds: at_chosen_rates(random, s, k, n),
             )
-    for sizes, rates in ((2, 1), (4, 1), (6, 1), (2, 3), (4, 3)):
+    for rates in (3, 5):
+        yield (
+            f"mean at chosen rates: 6 seeds, {rates} equal rates",
+            "93 to 97 %",
+            studies,
+            lambda random, k=rates: at_chosen_rates(random, 0.0, k, 6, alone=True),
+        )
+    for sizes, rates in ((2, 1), (4, 1), (6, 1), (2, 3), (2, 5), (4, 3)):
         for verdict in (largest_within_margin.WITHIN, largest_within_margin.BEYOND):
             yield (
                 f"{verdict}: {sizes} sizes, 6 seeds" + (f", {rates} equal rates" * (rates > 1)),

@@ -4,11 +4,12 @@
 
 The other side is a pool of as many processes as cores. Each imports TensorFlow once, and trains
 and measures one run after the other, with the same functions and the same files; then one process
-times what the study times, alone. Both start without any result; they take turns. The workflow's
-time includes its tables, figures and report, which the pool does not make. Printed are seconds of
-wall clock and of CPU, of every process that either started: on a machine that is shared, the
-second is what can be compared. Printed is also where the workflow's time went: seconds of jobs by
-rule, from their start and end in Snakemake's log.
+times what the study times, alone. It takes studies of trainings, their measures and times: no
+sweeps, pairs of runs or measures after early epochs. Both start without any result; they take
+turns. The workflow's time includes its tables, figures and report, which the pool does not make.
+Printed are seconds of wall clock and of CPU, of every process that either started: on a machine
+that is shared, the second is what can be compared. Printed is also where the workflow's time went:
+seconds of jobs by rule, from their start and end in Snakemake's log.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ def main(path, cores):
         datasets.prepare(token, definition, RESULTS)
     runs, times = {}, {}
     for experiment in study.experiments.values():
+        if experiment.times.timings or experiment.trainings.pairs or experiment.at_epochs:
+            sys.exit("Expected measures of single trainings and their times alone.")
         for run in experiment.trainings.runs:
             runs.setdefault(run, {})  # trained, also where it is only timed
         for job in job_files.measure_jobs(study, experiment, RESULTS):

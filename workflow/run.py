@@ -111,6 +111,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
 
 def timing(arguments: argparse.Namespace) -> None:
+    job.collect_as_usual()
     entry = TIMINGS[arguments.step]
     subject: Any = (
         run_names.configuration(arguments.timing)
@@ -137,6 +138,7 @@ def timing(arguments: argparse.Namespace) -> None:
 
 
 def try_batch(arguments: argparse.Namespace) -> None:
+    job.collect_as_usual()
     from batchscope.timing.largest import attempt_child
 
     factors = sweep_names.parse(arguments.sweep).factors

@@ -136,17 +136,7 @@ def test_trends_are_those_of_the_matrix():
 
 
 def slow_seed():
-    """Trainings of which updates choose another rate at batch size 16 than seconds do.
-
-    At .4 seed 0 alone is fast there, and its machine is ten times as slow as that of the others.
-    """
-    trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.4), seeds=range(6), **FACTORS)
-    used = ["updates", "examples", "seconds"]
-    trajectories = trajectories.astype(dict.fromkeys(used, float))
-    first = trajectories["seed"] == 0
-    fast = first & (trajectories["learning_rate"] == 0.4) & (trajectories["batch_size"] == 16)
-    trajectories.loc[fast, used] /= 2
-    trajectories.loc[first, "seconds"] *= 10
+    trajectories, runs = made_trainings.slow_seed(**FACTORS)
     # Replicates that are not alike in all differences, and no better end than another.
     trajectories["seconds"] *= 1 + 0.01 * np.cos(trajectories["seed"] * trajectories["batch_size"])
     given = {"test_accuracy": 0.95, "epoch": trajectories["examples"] / 1000}
@@ -166,10 +156,17 @@ def test_card_matrix_and_margins_tell_the_same_ratio_of_the_same_pair():
     scalings = to_target_tables.of_study(trajectories, runs, [Target("validation_loss", to)])
     read = to_target_tables.trainings(scalings)
     read = read.assign(log=np.log(read["seconds"]), status="finished")
-    margins = largest_within_margin.find(read, "log", math.log(1.1)).sizes[1]
+    margins, independent = (
+        largest_within_margin.find(read, "log", math.log(1.1), differing).sizes[1]
+        for differing in ([16], [])
+    )
     assert cells["difference"][32] == 0 and card["against"][16] == margins.deciding == 32
     assert card["difference"][16] == pytest.approx(cells["difference"][16])
     assert math.expm1(margins.difference) == pytest.approx(cells["difference"][16])
+    # Seeds are read at different rates there, which all three intervals know of.
+    assert card["difference_low"][16] == pytest.approx(cells["difference_low"][16])
+    assert math.expm1(margins.low) == pytest.approx(cells["difference_low"][16])
+    assert margins.low < independent.low
     # The rate that updates choose gives another ratio.
     assert cells["learning_rate"][pair].tolist() == [0.4, 0.2]
     assert read["chosen_learning_rate"][read["batch_size"] == 16].unique().tolist() == [0.2]

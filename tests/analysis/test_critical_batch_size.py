@@ -197,7 +197,7 @@ def test_a_seed_without_an_end_opens_the_interval():
 def test_seeds_at_different_rates_widen_the_interval_over_seeds():
     sizes = POWERS[3:9]
     table = hyperbola(sizes)[:, None] * (1 + 0.5 * (sizes[:, None] < 32) * np.arange(4))
-    plain, found = (critical_batch_size.fit(sizes, table, chosen) for chosen in (False, True))
+    plain, found = (critical_batch_size.fit(sizes, table, differ) for differ in (False, True))
     assert plain.by_seed and found.critical_batch_size == plain.critical_batch_size
     assert found.low < plain.low and found.high > plain.high
 

@@ -99,3 +99,18 @@ def test_measured_seconds_are_compared_by_seed():
     assert ratios[0][1:3] == pytest.approx((2, 2))
     none = fastest_batch_size.relative_to_fastest(np.full((2, 3), math.inf))
     assert [math.isnan(each.mean) for each in none] == [True, True]
+
+
+def test_seeds_at_different_rates_widen_the_intervals_of_their_size():
+    seconds = np.array([[4.0, 8.0, 17.0], [2.0, 4.0, 8.0], [3.0, 6.5, 9.0]])
+    factor = math.sqrt(1 + 0.57 * math.sqrt(3))
+    for differ, wider in (([1, 0, 0], [1, 0, 0]), ([0, 1, 0], [1, 0, 1])):
+        found = fastest_batch_size.relative_to_fastest(seconds, np.array(differ, bool))
+        for one, other, own in zip(
+            fastest_batch_size.relative_to_fastest(seconds), found, wider, strict=True
+        ):
+            half = math.log(one.high / one.mean) * (factor if own else 1)
+            assert math.log(other.high / other.mean) == pytest.approx(half)
+    given = ([8, 16, 32], seconds, CONSTANTS)
+    plain, found = (fastest_batch_size.misfit(*given, differ) for differ in (False, [1, 0, 0]))
+    assert found[0].high > plain[0].high and found[1:] == plain[1:]

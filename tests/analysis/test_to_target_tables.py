@@ -127,9 +127,18 @@ def test_series_apart_and_seconds_of_none():
     assert fits["fastest_batch_size"].isna().all() and fits["measured_fastest"].isna().all()
 
 
-@pytest.mark.parametrize("made", [{}, {"never": [(8, 0)]}, {"rates": (0.2,)}])
+@pytest.mark.parametrize(
+    "made",
+    [
+        made_trainings.tables,
+        lambda: made_trainings.tables(never=[(8, 0)]),
+        lambda: made_trainings.tables(rates=(0.2,)),
+        made_trainings.slow_seed,
+    ],
+    ids=["rates", "never", "one rate", "rates of seconds"],
+)
 def test_what_was_found_is_restored_from_the_files(made):
-    trajectories, runs = made_trainings.tables(**made)
+    trajectories, runs = made()
     targets = [Target("validation_loss", value) for value in (0.8, 0.4, 0.2)]
     scalings = to_target_tables.of_study(trajectories, runs, targets)
     constant = to_target_tables.constants(runs)
@@ -150,6 +159,9 @@ def test_what_was_found_is_restored_from_the_files(made):
         assert found.fit.critical_batch_size == pytest.approx(expected.fit.critical_batch_size)
         assert found.fastest.low == pytest.approx(expected.fastest.low)
         assert found.step == pytest.approx(expected.step)
+        assert found.differ().tolist() == expected.differ().tolist()
+        for ratio, there in zip(found.ratios(), expected.ratios(), strict=True):
+            assert ratio == pytest.approx(there, nan_ok=True)
         if expected.rates:
             assert found.rates.chosen.tolist() == pytest.approx(expected.rates.chosen, nan_ok=True)
             assert found.rates.diverged == expected.rates.diverged

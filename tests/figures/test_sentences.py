@@ -166,7 +166,7 @@ def test_batch_sizes_are_told_at_their_best_learning_rates():
 def test_seeds_at_different_rates_have_wider_intervals():
     losses = {8: {0.1: (1.0, 2.0, 1.2), 0.2: (1.5, 1.1, 1.6)}, 16: {0.1: (4, 4, 4), 0.2: (3, 3, 3)}}
     told = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")
-    found = intervals.ratio_interval([3, 3, 3], [1.5, 2.0, 1.6], chosen=True)
+    found = intervals.ratio_interval([3, 3, 3], [1.5, 2.0, 1.6], differ=True)
     assert f"95 % interval {found.low:.2f} to {found.high:.2f}" in told
     assert "at batch size 8 (rates 0.1 to 0.2)" in told
 

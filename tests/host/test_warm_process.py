@@ -303,6 +303,12 @@ def test_a_folder_that_was_left_behind_is_swept_by_the_next_and_one_in_use_is_no
     wait_for(lambda: not again.folder.exists())
 
 
+def test_the_process_that_is_copied_has_one_thread(launcher, results):
+    """All that steps import has started none: what has threads must not be forked."""
+    assert run_steps(launcher, results, ("train", "--run", run_name(seed=32))) == [0]
+    assert launcher.warm.num_threads() == 1
+
+
 def test_a_timing_has_a_new_copy_to_itself(results):
     """Nothing has run in it, whatever copies wait; nothing else runs in it afterwards."""
     run = run_name(seed=31)
@@ -313,8 +319,6 @@ def test_a_timing_has_a_new_copy_to_itself(results):
         assert run_steps(made, results, ("train", "--run", run)) == [0]
         waiting = copies(made)
         assert len(waiting) == 2  # the warm process, and the copy that trained
-        # Its imports have started none: what has threads must not be forked.
-        assert made.warm.num_threads() == 1
         words = ("time_epoch", "--timing", timing, "--settings", "bl=3+bsec=0.01")
         assert run_steps(made, results, (*words, "--output", str(record))) == [0]
         assert disk.read_json(record)["status"] == "finished"

@@ -54,15 +54,15 @@ class Outcome:
         margin: Largest loss of it that counts as negligible, above 0.
         values: Shape (sizes, seeds); NaN where a training did not finish.
         stated: Whether the study states the margin.
-        chosen: Batch sizes whose seeds are read at different rates, each at that which the others
-            choose.
+        differing: Batch sizes whose seeds are read at different rates, each at that which the
+            others choose.
     """
 
     name: str
     margin: float
     values: np.ndarray
     stated: bool = True
-    chosen: Collection[int] = ()
+    differing: Collection[int] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Evidence:
         target: What is to be reached, in words; empty where there is no target.
         seconds: Seconds to it, shape (sizes, seeds), infinity where a training never got there;
             None where they were not measured.
-        chosen: Batch sizes of which seeds are read at different rates there.
+        differing: Batch sizes of which seeds are read at different rates there.
         outcomes: What the trainings are worth, all of which a size must keep; empty where nothing
             was measured.
         scope: What it holds for: model, data, rates, machine.
@@ -114,7 +114,7 @@ class Evidence:
     target: str
     seconds: np.ndarray | None
     outcomes: Sequence[Outcome]
-    chosen: Collection[int] = ()
+    differing: Collection[int] = ()
     scope: str = ""
     slower: float = budget_kinds.SLOWER
     memory: int | None = None
@@ -323,7 +323,7 @@ def _seconds(evidence: Evidence) -> list[Judged]:
     times = np.asarray(evidence.seconds, float)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(np.isfinite(times) & (times > 0), np.log(times), np.nan)
-    return _judged(evidence, "log_seconds", logs, math.log1p(evidence.slower), evidence.chosen)
+    return _judged(evidence, "log_seconds", logs, math.log1p(evidence.slower), evidence.differing)
 
 
 def _outcomes(evidence: Evidence) -> dict[str, list[Judged]]:
@@ -331,7 +331,9 @@ def _outcomes(evidence: Evidence) -> dict[str, list[Judged]]:
     if not evidence.outcomes:
         return {OUTCOME: [Judged(OUTCOME, size, NOT_MEASURED) for size in evidence.batch_sizes]}
     return {
-        found.name: _judged(evidence, found.name, found.values, found.margin, found.chosen, found)
+        found.name: _judged(
+            evidence, found.name, found.values, found.margin, found.differing, found
+        )
         for found in evidence.outcomes
     }
 
@@ -341,7 +343,7 @@ def _judged(
     name: str,
     values: np.ndarray,
     margin: float,
-    chosen: Collection[int],
+    differing: Collection[int],
     outcome: Outcome | None = None,
 ) -> list[Judged]:
     """Returns every size as the tests of `largest_within_margin` find it.
@@ -351,7 +353,7 @@ def _judged(
         name: What is compared: of an accuracy higher is better.
         values: Shape (sizes, seeds).
         margin: Largest loss of it.
-        chosen: Batch sizes whose seeds are read at different rates.
+        differing: Batch sizes whose seeds are read at different rates.
         outcome: That it is; None of seconds.
     """
     values = np.asarray(values, float)
@@ -361,11 +363,11 @@ def _judged(
     rows["status"] = np.where(np.isfinite(rows[name]), "finished", "failed")
     sign = 1.0 if name.endswith("accuracy") else -1.0
     found = []
-    for size in largest_within_margin.find(rows, name, margin, chosen).sizes:
+    for size in largest_within_margin.find(rows, name, margin, differing).sizes:
         more = None
         if size.verdict == NOT_RESOLVED and size.deciding is not None:
             here, there = (table.loc[each].to_numpy() for each in (size.batch_size, size.deciding))
-            either = size.batch_size in chosen or size.deciding in chosen
+            either = size.batch_size in differing or size.deciding in differing
             more = _more(sign * (there - here), margin, either)
         found.append(
             Judged(
@@ -383,7 +385,7 @@ def _judged(
     return found
 
 
-def _more(better: np.ndarray, margin: float, chosen: bool) -> More | None:
+def _more(better: np.ndarray, margin: float, differ: bool) -> More | None:
     """Returns the further seeds that tell whether a size is better by less than a margin.
 
     Where the 90 % interval holds 0, sizes that are equal are to be shown so; else a difference as
@@ -393,11 +395,11 @@ def _more(better: np.ndarray, margin: float, chosen: bool) -> More | None:
         better: By how much the other size is better, one per seed; those that are not finite
             are left out.
         margin: The margin.
-        chosen: Whether seeds are read at different rates, which counts as a larger deviation.
+        differ: Whether seeds are read at different rates, which counts as a larger deviation.
     """
     better = better[np.isfinite(better)]
     count = len(better)
-    deviation = float(better.std(ddof=1) * np.sqrt(intervals.correction(count, chosen)))
+    deviation = float(better.std(ddof=1) * np.sqrt(intervals.correction(count, differ)))
     gap, half = abs(margin - float(better.mean())), _half(deviation, count)
     equal = abs(float(better.mean())) <= half
     if deviation == 0 or (not equal and gap == 0):

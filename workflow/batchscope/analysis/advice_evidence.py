@@ -142,7 +142,7 @@ def _evidence(
         seeds=seeds,
         target=scaling.target.words if scaling else "",
         seconds=_seconds(scaling) if scaling else None,
-        chosen=tuple(compress(scaling.batch_sizes, scaling.differ())) if scaling else (),
+        differing=tuple(compress(scaling.batch_sizes, scaling.differ())) if scaling else (),
         outcomes=tuple(outcomes),
         memory=memory,
         memory_open=memory_open,

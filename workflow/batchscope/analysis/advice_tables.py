@@ -66,7 +66,8 @@ SIZES: dict[str, str] = {
     "failed, or not_measured. Of memory: within or beyond what fits.",
     "against": "The other batch size that decides the verdict.",
     "difference": "Mean paired difference to it; of seconds, relative.",
-    "difference_low": "Lower end of its 90 % t-interval.",
+    "difference_low": "Lower end of its 90 % t-interval, which is wider where seeds are read at "
+    "different learning rates.",
     "difference_high": "Upper end.",
     "question": "The open question, in words; empty where it is settled, or is asked of the other "
     "size already.",

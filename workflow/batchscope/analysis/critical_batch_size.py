@@ -104,7 +104,7 @@ class CriticalBatchSize:
         return 0.2 * self.critical_batch_size + 1.2 * base
 
 
-def fit(batch_sizes: Any, updates: Any, chosen: bool = False) -> CriticalBatchSize:
+def fit(batch_sizes: Any, updates: Any, differ: bool = False) -> CriticalBatchSize:
     """Fits S_min and B_crit to the updates to a target.
 
     For a fixed B_crit the best log S_min is a mean, so that B_crit alone is searched. The fit is
@@ -117,7 +117,7 @@ def fit(batch_sizes: Any, updates: Any, chosen: bool = False) -> CriticalBatchSi
         batch_sizes: Different batch sizes, shape (sizes,).
         updates: Updates to the target, shape (sizes,), or (sizes, seeds) paired by seed; NaN
             where a seed has none.
-        chosen: Whether seeds of a size were read at different rates (`intervals.correction`).
+        differ: Whether seeds of a size are read at different rates (`intervals.correction`).
 
     Returns:
         The fit.
@@ -141,7 +141,7 @@ def fit(batch_sizes: Any, updates: Any, chosen: bool = False) -> CriticalBatchSi
         )
     order = np.argsort(sizes)
     sizes, logs = sizes[order], np.log(table[order])
-    return _fit(sizes, np.nanmean(logs, axis=1), _over_seeds(sizes, logs, chosen))
+    return _fit(sizes, np.nanmean(logs, axis=1), _over_seeds(sizes, logs, differ))
 
 
 def _fit(sizes: np.ndarray, logs: np.ndarray, seeds: tuple[float, float]) -> CriticalBatchSize:
@@ -231,7 +231,7 @@ def _profile_ends(
     return low, high
 
 
-def _over_seeds(sizes: np.ndarray, logs: np.ndarray, chosen: bool) -> tuple[float, float]:
+def _over_seeds(sizes: np.ndarray, logs: np.ndarray, differ: bool) -> tuple[float, float]:
     """Returns the t-interval of log B_crit over one fit per seed; empty without two of them."""
     found = []
     for column in logs.T:
@@ -244,7 +244,7 @@ def _over_seeds(sizes: np.ndarray, logs: np.ndarray, chosen: bool) -> tuple[floa
         low = -math.inf if -math.inf in found else math.inf
         high = math.inf if math.inf in found else -math.inf
         return low, high
-    interval = intervals.t_interval(found, 1 - LEVEL, chosen=chosen)
+    interval = intervals.t_interval(found, 1 - LEVEL, differ=differ)
     return interval.low, interval.high
 
 

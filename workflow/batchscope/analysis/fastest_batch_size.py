@@ -91,7 +91,7 @@ def fastest(
 
 
 def misfit(
-    batch_sizes: Any, seconds: Any, constants: tuple[float, ...], chosen: Any = False
+    batch_sizes: Any, seconds: Any, constants: tuple[float, ...], differ: Any = False
 ) -> list[intervals.Interval]:
     """Returns the ratio of measured times to the closed form, one per batch size.
 
@@ -102,14 +102,14 @@ def misfit(
         seconds: Measured seconds to the target, shape (sizes, seeds), infinite where a training
             never got there, NaN where there is none.
         constants: S_min, E_min, a and b, as `seconds_to_target` takes them.
-        chosen: Whether seeds of a size were read at different rates (`intervals.correction`),
+        differ: Whether seeds of a size are read at different rates (`intervals.correction`),
             shape (sizes,).
     """
     closed = seconds_to_target(batch_sizes, *constants)
     return [
-        intervals.ratio_interval([] if np.isinf(times).any() else times, expected, differ)
-        for times, expected, differ in zip(
-            np.asarray(seconds, float), closed, np.broadcast_to(chosen, len(closed)), strict=True
+        intervals.ratio_interval([] if np.isinf(times).any() else times, expected, own)
+        for times, expected, own in zip(
+            np.asarray(seconds, float), closed, np.broadcast_to(differ, len(closed)), strict=True
         )
     ]
 
@@ -130,13 +130,13 @@ def log_error(critical: CriticalBatchSize, cost: step_cost.Fit) -> float:
     return float(np.hypot(*(np.log(ends[:, 1] / ends[:, 0]) / 2)) / 2)
 
 
-def relative_to_fastest(seconds: Any, chosen: Any = False) -> list[intervals.Interval]:
+def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Interval]:
     """Returns each batch size's seconds to a target over those of the fastest one.
 
     Args:
         seconds: Measured, shape (sizes, seeds), paired by seed; NaN or infinity where a seed has
             none, which leaves its pairs out.
-        chosen: As `misfit` takes it.
+        differ: As `misfit` takes it.
 
     Returns:
         For each size the geometric mean of the paired ratios to the size whose geometric mean is
@@ -149,7 +149,7 @@ def relative_to_fastest(seconds: Any, chosen: Any = False) -> list[intervals.Int
     if np.isnan(means).all():
         return [intervals.Interval(NAN, NAN, NAN, 0) for _ in table]
     least = int(np.nanargmin(means))
-    differ = np.broadcast_to(chosen, len(whole))
+    differ = np.broadcast_to(differ, len(whole))
     return [
         intervals.ratio_interval(row, whole[least], own or differ[least])
         for row, own in zip(whole, differ, strict=True)

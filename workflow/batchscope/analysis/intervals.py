@@ -19,39 +19,40 @@ class Interval(NamedTuple):
     n: int
 
 
-def correction(pairs: Any, chosen: Any) -> Any:
+def correction(pairs: Any, differ: Any) -> Any:
     """Returns the factor on the variance of a mean over seeds that are read at different rates.
 
-    Each seed is read at the learning rate that the others choose. Where they choose different ones,
-    seeds are no independent samples: one that is good at a rate sends the others there. The
-    variance of the mean is taken as s^2 (1/n + 1/(n - 1)) in place of s^2/n, since n - 1 seeds
-    choose and one is read. As independent samples, 95 % intervals hold the truth in 81 to 87 % of
-    studies where rates are equally good. Source: Nadeau and Bengio, "Inference for the
-    generalization error", Machine Learning 52 (2003), 239, section 3.
+    Each seed is read at the learning rate that the others choose (leave-one-out). Where they choose
+    different ones, seeds are correlated: one that is good at a rate sends the others there. Among
+    rates that are equally good, two seeds share a part of about c / sqrt(n) of their variance:
+    the chance that a third decides between the two best rates, times what hangs on it. c is
+    1/(pi sqrt(2)) = 0.23 of two rates, 0.34 of three, 0.46 of five, 0.54 of seven, to first order
+    in 1/sqrt(n). The last is taken, rounded up, whatever the number of rates: simulated 95 %
+    intervals hold the truth in 94 to 98 % of studies with 2 to 7 rates and 6 to 30 seeds, and in
+    79 to 87 % without it (benchmarks/coverage.py).
 
     Args:
-        pairs: Seeds, at least two where `chosen`.
-        chosen: Whether they are read at different rates; broadcast with `pairs`.
+        pairs: Seeds.
+        differ: Whether they are read at different rates; broadcast with `pairs`.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(chosen, 1 + np.divide(pairs, np.subtract(pairs, 1)), 1.0)
+    return np.where(differ, 1 + 0.57 * np.sqrt(pairs), 1.0)
 
 
 def t_interval(
-    values: Any, confidence: float = 0.95, logarithmic: bool = False, chosen: bool = False
+    values: Any, confidence: float = 0.95, logarithmic: bool = False, differ: bool = False
 ) -> Interval:
     """Returns the mean and its Student's t-interval.
 
     Args:
         values: Numbers; those that are not finite are left out.
         logarithmic: As `t_intervals` takes it.
-        chosen: Whether they were read at different rates (see `correction`).
+        differ: Whether they are seeds read at different rates (see `correction`).
 
     Returns:
         The interval; its ends are NaN for fewer than two numbers.
     """
     values = np.asarray(values, float).ravel()
-    mean, low, high, n = t_intervals(values[None, :], confidence, logarithmic, chosen)
+    mean, low, high, n = t_intervals(values[None, :], confidence, logarithmic, differ)
     return Interval(float(mean[0]), float(low[0]), float(high[0]), int(n[0]))
 
 
@@ -59,7 +60,7 @@ def t_intervals(
     values: np.ndarray,
     confidence: float = 0.95,
     logarithmic: bool = False,
-    chosen: Any = False,
+    differ: Any = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns mean, low, high and n of each row: `t_interval` of many at once.
 
@@ -68,14 +69,14 @@ def t_intervals(
         logarithmic: Whether the ends are those of the mean's logarithm, so that none of a positive
             mean lies below 0: the standard error of log(mean) is that of the mean over the mean
             (delta method; Oehlert, The American Statistician 46 (1992), 27).
-        chosen: As `t_interval` takes it, shape (rows,) or one for all.
+        differ: As `t_interval` takes it, shape (rows,) or one for all.
     """
     finite = np.isfinite(values)
     n = finite.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where(finite, values, 0.0).sum(axis=1) / n
         deviations = np.where(finite, values - mean[:, None], 0.0)
-        error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n * correction(n, chosen))
+        error = np.sqrt((deviations**2).sum(axis=1) / (n - 1) / n * correction(n, differ))
     half = np.where(n > 1, special.stdtrit(n - 1, 0.5 + confidence / 2) * error, NAN)
     if logarithmic:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -117,21 +118,21 @@ def hodges_lehmann(values: Any, confidence: float = 0.95) -> tuple[float, float,
     return float(np.median(averages)), float(ends[0]), float(ends[1])
 
 
-def ratio_interval(values: Any, to: Any, chosen: bool = False) -> Interval:
+def ratio_interval(values: Any, to: Any, differ: bool = False) -> Interval:
     """Returns the geometric mean of paired ratios and its t-interval on the logarithmic scale.
 
     Args:
         values: Numerators, shape (pairs,).
         to: Denominators, shape (pairs,), or one for all. Pairs in which either is not finite and
             positive have no logarithm and are left out.
-        chosen: As `t_interval` takes it.
+        differ: As `t_interval` takes it.
 
     Returns:
         The interval of the ratio: not symmetric, and that of the inverse ratio is its inverse.
     """
     values, to = np.broadcast_arrays(np.asarray(values, float), np.asarray(to, float))
     usable = np.isfinite(values) & np.isfinite(to) & (values > 0) & (to > 0)
-    logs = t_interval(np.log(values[usable]) - np.log(to[usable]), chosen=chosen)
+    logs = t_interval(np.log(values[usable]) - np.log(to[usable]), differ=differ)
     return Interval(*(float(np.exp(end)) for end in logs[:3]), logs.n)
 
 

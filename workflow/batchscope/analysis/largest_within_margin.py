@@ -82,14 +82,14 @@ class Found(NamedTuple):
 
 
 def find(
-    rows: pandas.DataFrame, outcome: str, margin: float, chosen: Collection[int] = ()
+    rows: pandas.DataFrame, outcome: str, margin: float, differing: Collection[int] = ()
 ) -> Found:
     """Compares every batch size of a series with every other one.
 
     Args:
         outcome: A column; of an accuracy higher is better, of anything else lower.
         margin: Largest loss of it that counts as negligible, above 0.
-        chosen: As `compare` takes them.
+        differing: As `compare` takes them.
 
     Returns:
         The sizes; one at which some run did not finish is compared with none.
@@ -100,7 +100,7 @@ def find(
     table = table.reindex(columns=sizes)
     seeds = rows.groupby("batch_size")["seed"].nunique()
     whole = [size for size in sizes if table[size].count() == seeds[size]]
-    compared = compare(table, whole, margin, outcome.endswith(_RISING), chosen)
+    compared = compare(table, whole, margin, outcome.endswith(_RISING), differing)
     found = judge(compared, paired_tests.holm([size.p_beyond for size in compared]))
     within = _range(found)
     return Found(tuple(found), *((within[0], within[-1]) if within else (None, None)))
@@ -111,7 +111,7 @@ def compare(
     whole: list[int],
     margin: float,
     rising: bool,
-    chosen: Collection[int] = (),
+    differing: Collection[int] = (),
 ) -> list[Size]:
     """Compares every batch size with every other one, by the seeds that all of them have.
 
@@ -119,14 +119,14 @@ def compare(
         table: An outcome, seeds by batch sizes; NaN where a run has none.
         whole: Batch sizes at which every run has one: the others are compared with none.
         margin: Largest loss that counts as negligible.
-        chosen: Batch sizes whose seeds were read at different rates, each at that which the others
-            choose (see `intervals.correction`).
+        differing: Batch sizes whose seeds are read at different rates, each at that which the
+            others choose (see `intervals.correction`).
 
     Returns:
         The sizes in the order of the table, of which `judge` makes the verdicts. `p_beyond` is
         that of Bonferroni over the other sizes alone.
     """
-    compared = _compared(table[whole].dropna(), margin, 1.0 if rising else -1.0, chosen)
+    compared = _compared(table[whole].dropna(), margin, 1.0 if rising else -1.0, differing)
     found = []
     for size in table.columns:
         own = {"batch_size": size, "seeds": int(table[size].count()), "mean": table[size].mean()}
@@ -156,7 +156,7 @@ def judge(sizes: Sequence[Size], p_beyond: Iterable[float]) -> list[Size]:
 
 
 def _compared(
-    table: pandas.DataFrame, margin: float, sign: float, chosen: Collection[int]
+    table: pandas.DataFrame, margin: float, sign: float, differing: Collection[int]
 ) -> dict[int, dict[str, Any]]:
     """Returns batch size -> what its comparison with every other one says; see `Size`.
 
@@ -164,7 +164,7 @@ def _compared(
         table: The outcome, seeds by batch sizes, without a gap.
         margin: Largest loss that counts as negligible.
         sign: 1 where higher is better, else -1.
-        chosen: As `compare` takes them.
+        differing: As `compare` takes them.
     """
     seeds, count = table.shape
     if min(seeds, count) < 2:
@@ -172,7 +172,7 @@ def _compared(
     values = table.to_numpy(float)
     # By how much more than the margin the size of the last axis is better than that before it.
     excess = sign * (values[:, None, :] - values[:, :, None]) - margin
-    own = np.isin(table.columns, list(chosen))
+    own = np.isin(table.columns, list(differing))
     either = own[:, None] | own
     within, beyond = (
         paired_tests.paired_t(excess, direction, either)
@@ -187,7 +187,7 @@ def _compared(
         deciding = int((beyond[index].argmin if p_within > 0.5 else within[index].argmax)())
         differences = values[:, index] - values[:, deciding]
         pair = bool(either[index, deciding])
-        interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL, chosen=pair)
+        interval = intervals.t_interval(differences, 1 - 2 * outcomes.LEVEL, differ=pair)
         found[int(size)] = {
             "seeds": seeds,
             "deciding": int(table.columns[deciding]),

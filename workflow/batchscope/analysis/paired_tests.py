@@ -55,13 +55,13 @@ def friedman(values: np.ndarray) -> float:
     return 1.0 if np.isnan(p) else p
 
 
-def paired_t(differences: Any, direction: str, chosen: Any = False) -> Any:
+def paired_t(differences: Any, direction: str, differ: Any = False) -> Any:
     """Returns the p-value of the one-sided paired t-test that the mean difference is not zero.
 
     Args:
         differences: Shape (pairs, ...), at least two pairs; each column is a test.
         direction: `rises` (mean above zero) or `falls`, stated before the runs.
-        chosen: Whether seeds were read at different rates (see `intervals.correction`), shape
+        differ: Whether seeds are read at different rates (see `intervals.correction`), shape
             (...).
 
     Returns:
@@ -75,7 +75,7 @@ def paired_t(differences: Any, direction: str, chosen: Any = False) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         unbiased = np.divide(pairs, pairs - 1)
         variance = np.square(values - means[..., None]).mean(axis=-1) * unbiased
-        variance = variance * intervals.correction(pairs, chosen)
+        variance = variance * intervals.correction(pairs, differ)
         p = special.stdtr(pairs - 1, -means / np.sqrt(variance / pairs))
     return np.where(np.isnan(p), 1.0, p)
 

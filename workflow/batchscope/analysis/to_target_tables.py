@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ TRAININGS: dict[str, str] = {
     "seconds": "Seconds that it took: examples / images_per_second of the timing job, evaluations "
     "apart; empty where nothing was timed. Of several rates at the one that the other seeds choose "
     "by their seconds, which now and then is not that of the updates.",
+    "seconds_learning_rate": "The rate that the seconds are of; empty where none was to choose.",
 }
 
 
@@ -187,7 +189,10 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
 
 
 def restored(frame: pandas.DataFrame) -> list[Scaling]:
-    """Returns the scalings that a table of `joined` was made of, the fit of the step apart."""
+    """Returns the scalings that a table of `joined` was made of.
+
+    Apart from the fit of the step; of rates that seconds choose, what seeds were read at alone.
+    """
     if frame.empty:
         return []
     names = [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
@@ -263,7 +268,8 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
     Args:
         rate: The learning rate of the series; NaN where it has several.
     """
-    rates, along = scaling.rates, scaling.along.get(chosen_rates.RATE, [])
+    rates, timed = scaling.rates, scaling.timed_rates
+    along = scaling.along.get(chosen_rates.RATE, [])
     for at, size in enumerate(scaling.batch_sizes):
         own = along[at] if len(along) == len(scaling.batch_sizes) else rate
         told: dict[str, Any] = {"batch_size": size}
@@ -285,6 +291,7 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
                 **told,
                 "seed": seed,
                 "learning_rate": rates.read[at, column] if rates else own,
+                "seconds_learning_rate": timed.read[at, column] if timed else NAN,
                 "reached": int(math.isfinite(taken["updates"])),
                 **{axis: value if math.isfinite(value) else NAN for axis, value in taken.items()},
             }
@@ -303,10 +310,11 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
     seeds = sorted(set(rows["seed"].tolist()))
     axes = [axis for axis in AXES if axis in rows and rows[axis].notna().any()]
     measured = {axis: np.full((len(sizes), len(seeds)), np.nan) for axis in ("updates", *axes)}
-    read = np.full((len(sizes), len(seeds)), np.nan)
+    read, timed_read = np.full((2, len(sizes), len(seeds)), np.nan)
     for row in rows.to_dict("records"):
         place = sizes.index(row["batch_size"]), seeds.index(row["seed"])
         read[place] = row["learning_rate"]
+        timed_read[place] = row["seconds_learning_rate"]
         for axis, found in measured.items():
             found[place] = row[axis] if row["reached"] else math.inf
     first = rows.iloc[0]
@@ -315,7 +323,7 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
     if fitted.sum() >= critical_batch_size.LEAST_SIZES:
         differ = bool(chosen_rates.differ(read)[fitted].any())
         fit = critical_batch_size.fit(np.array(sizes)[fitted], measured["updates"][fitted], differ)
-    step = best = rates = None
+    step = best = rates = timed = None
     if pandas.notna(first["fixed_seconds"]):
         step = (float(first["fixed_seconds"]), float(first["seconds_per_image"]))
     if pandas.notna(first["fastest_batch_size"]):
@@ -331,5 +339,6 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
             tuple(map(_unlisted, by_size["diverged_learning_rates"])),
             tuple(map(_unlisted, by_size["never_learning_rates"])),
         )
-    more = (None, step, best, seeds, rates)
+        timed = replace(rates, read=timed_read) if np.isfinite(timed_read).any() else None
+    more = (None, step, best, seeds, rates, timed)
     return Scaling(factors, {}, target, sizes, measured, fitted, fit, *more)

@@ -79,7 +79,8 @@ COLUMNS: dict[str, str] = {
     "p of being better by less than the margin. Those with a failed run are not compared.",
     "difference": "Mean over the seeds of the outcome here less that at the batch size with the "
     "best mean of the row; of a target relative to it. 0 at the best itself.",
-    "difference_low": "Lower end of its 90 % t-interval; empty at the best itself.",
+    "difference_low": "Lower end of its 90 % t-interval, which is wider where seeds are read at "
+    "different learning rates; empty at the best itself.",
     "difference_high": "Upper end.",
     "p_within": "Largest p over the other batch sizes of the one-sided paired t-test that the "
     "other is better by less than the margin.",
@@ -128,7 +129,7 @@ def compare(
     batch_sizes: list[int],
     outcome: str,
     margin: float,
-    chosen: Collection[int] = (),
+    differing: Collection[int] = (),
 ) -> list[Size]:
     """Compares the batch sizes of a row with each other, and tells each from the best.
 
@@ -138,7 +139,7 @@ def compare(
         outcome: Of an accuracy higher is better, of anything else lower; what was taken to a
             target is compared as a ratio.
         margin: Largest loss that counts as negligible; of a ratio 0.1 is a tenth.
-        chosen: As `largest_within_margin.compare` takes them.
+        differing: As `largest_within_margin.compare` takes them.
 
     Returns:
         As `largest_within_margin.compare` does, but with the difference from the batch size with
@@ -158,9 +159,9 @@ def compare(
     ]
     rising = outcome.endswith("accuracy")
     cells = largest_within_margin.compare(
-        table, whole, math.log1p(margin) if ratio else margin, rising, chosen
+        table, whole, math.log1p(margin) if ratio else margin, rising, differing
     )
-    return _from_best(table, whole, cells, rising, ratio, chosen)
+    return _from_best(table, whole, cells, rising, ratio, differing)
 
 
 def _from_best(
@@ -169,7 +170,7 @@ def _from_best(
     cells: list[Size],
     rising: bool,
     ratio: bool,
-    chosen: Collection[int],
+    differing: Collection[int],
 ) -> list[Size]:
     pairs = table[whole].dropna()
     means = pairs.mean()
@@ -181,9 +182,9 @@ def _from_best(
             mean = 0.0
         elif cell.batch_size in whole and best is not None:
             differences = pairs[cell.batch_size] - pairs[best]
-            either = cell.batch_size in chosen or best in chosen
+            either = cell.batch_size in differing or best in differing
             mean, low, high, _ = intervals.t_interval(
-                differences, 1 - 2 * outcomes.LEVEL, chosen=either
+                differences, 1 - 2 * outcomes.LEVEL, differ=either
             )
         level = cell.mean if cell.batch_size in whole else math.nan
         if ratio:
@@ -285,8 +286,8 @@ def _rows(
         for budget in held_equal:
             for outcome, reading in equal_budgets.read(trained, budget).items():
                 values, margin = reading.values, _margin(outcome, margins)
-                chosen = list(itertools.compress(trained.batch_sizes, reading.differ))
-                cells = compare(values, trained.batch_sizes, outcome, margin, chosen)
+                differing = list(itertools.compress(trained.batch_sizes, reading.differ))
+                cells = compare(values, trained.batch_sizes, outcome, margin, differing)
                 found = _with_choice(trend(values, trained.batch_sizes, outcome), reading, outcome)
                 yield _Row(series, trained, reading, outcome, margin, cells, found)
 

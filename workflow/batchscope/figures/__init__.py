@@ -228,11 +228,11 @@ def write(tables: Path | str, names: Iterable[str], folder: Path | str, processe
         if name not in FIGURES:
             known = ", ".join(FIGURES)
             raise UserError(f"figures: received {name!r}; one of {known} is expected.")
-    _read_once.cache_clear()
+    _read_once.cache_clear()  # of tables that were there before
     with disk.atomic_folder(folder) as beside, contextlib.ExitStack() as stack:
         each: Callable[..., Iterable[dict[str, Any]]] = map
-        if processes > 1:
-            each = stack.enter_context(ProcessPoolExecutor(processes)).map
+        if min(processes, len(names)) > 1:
+            each = stack.enter_context(ProcessPoolExecutor(min(processes, len(names)))).map
         listing = list(each(_write_figure, repeat(tables), names, repeat(beside)))
         (beside / LISTING).write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
 

@@ -193,7 +193,7 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
         at = math.log2(size)
         if len(reached) > 1:
             seeds += [(at, value) for value in reached]
-            runs += [_run(scaling, row, int(column)) for column in np.flatnonzero(there)]
+            runs += [_run(scaling, axis, row, int(column)) for column in np.flatnonzero(there)]
         if len(reached) and not never:
             means.append((at, float(np.exp(np.log(reached).mean()))))
         if never:
@@ -217,9 +217,9 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
         axes.plot(*zip(*means, strict=True), "s", color=canvas.COLOURS[-1], markersize=5, zorder=4)
 
 
-def _run(scaling: Scaling, row: int, column: int) -> dict[str, Any]:
-    """Returns the factors of the run that a seed is read at."""
-    rates = scaling.rates
+def _run(scaling: Scaling, axis: str, row: int, column: int) -> dict[str, Any]:
+    """Returns the factors of the run that a seed is read at on an axis."""
+    rates = (scaling.timed_rates if axis == "seconds" else None) or scaling.rates
     rate = {"learning_rate": rates.read[row, column]} if rates is not None else {}
     told = {"batch_size": scaling.batch_sizes[row], "seed": scaling.seeds[column]}
     return {**scaling.factors, **rate, **told}

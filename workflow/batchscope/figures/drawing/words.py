@@ -53,9 +53,10 @@ def ends(rows: pandas.DataFrame, column: str, most: int = 2) -> list[End]:
     total = rows["seed"].nunique()
     found = []
     for size, known in values.groupby(finished["batch_size"]):
-        if known.notna().any():
+        known = known.dropna()
+        if len(known):
             rates = _rates(rows.loc[known.index])
-            interval = intervals.t_interval(known, chosen=len(rates) > 1)
+            interval = intervals.t_interval(known, differ=len(rates) > 1)
             found.append(End(int(size), interval, total, rates))
     return found if len(found) <= most else [found[0], found[-1]]
 
@@ -144,7 +145,7 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
     ordered = sorted(zip(tables, groups, strict=True), key=lambda each: each[0][size].mean)
     (low, lowest), (high, highest) = ordered[0], ordered[-1]
     ends = [
-        intervals.t_interval(each[size].by_seed, chosen=each[size].chosen) for each in (low, high)
+        intervals.t_interval(each[size].by_seed, differ=each[size].differ) for each in (low, high)
     ]
     told = wording.alike([end[:3] for end in ends], unit)
     every = wording.every(len(groups), "series")
@@ -187,11 +188,11 @@ class _Cell(NamedTuple):
 
     Attributes:
         by_seed: Seed -> what its run has in a column.
-        chosen: Whether they were read at different rates (see `intervals.correction`).
+        differ: Whether they are read at different rates (see `intervals.correction`).
     """
 
     by_seed: pandas.Series
-    chosen: bool
+    differ: bool
 
     @property
     def mean(self) -> float:
@@ -223,15 +224,15 @@ def _apart(larger: _Cell, smaller: _Cell, unit: wording.Unit) -> tuple[str, str]
     order of the means. Empty without an interval: below two seeds that are in both.
     """
     high, low = larger.by_seed.align(smaller.by_seed, join="inner")
-    chosen = larger.chosen or smaller.chosen
+    differ = larger.differ or smaller.differ
     ratio = unit is not wording.PERCENT and bool(((high > 0) & (low > 0)).all())
     found = (
-        intervals.ratio_interval(high, low, chosen)
+        intervals.ratio_interval(high, low, differ)
         if ratio
-        else intervals.t_interval(high - low, chosen=chosen)
+        else intervals.t_interval(high - low, differ=differ)
     )
     if ratio and found.n and (found.mean - 1) * (high.mean() - low.mean()) < 0:
-        ratio, found = False, intervals.t_interval(high - low, chosen=chosen)
+        ratio, found = False, intervals.t_interval(high - low, differ=differ)
     shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
     pairs = f"{'geometric mean of ' if ratio else ''}{wording.count(found.n, 'pair')}"
     told = wording.estimate(found.mean, found.low, found.high, shown)
