@@ -21,11 +21,14 @@ FORKED = """
 import os, sys, time
 held = bytearray(b"x") * (150 * 10**6)
 workers, more = int(sys.argv[1]), int(sys.argv[2])
+filled, fill = os.pipe()
 for _ in range(workers):
     if os.fork() == 0:
         own = bytearray(b"x") * (more * 10**6)
+        os.write(fill, b"x")
         time.sleep(60)
-time.sleep(0.5)
+for _ in range(workers):
+    os.read(filled, 1)
 print("ready", flush=True)
 time.sleep(60)
 """
