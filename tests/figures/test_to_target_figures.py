@@ -32,7 +32,11 @@ def tables(targets=TO, noise=(), **made):
             measured in every run.
         made: See `made_trainings.tables`.
     """
-    trajectories, runs = made_trainings.tables(**made)
+    return written(*made_trainings.tables(**made), targets, noise)
+
+
+def written(trajectories, runs, targets=TO, noise=()):
+    """Returns the tables of trainings, as `tables` does."""
     for square in noise:
         jitter = 0.2 * (runs["seed"] - 1)
         runs = runs.assign(gradient_variance_start=40.0 + jitter)
@@ -163,6 +167,17 @@ def test_seconds_measured_and_in_closed_form():
         "of a step is fixed cost at batch size 20. No measured time departs from it by more than "
         "its 95 % interval."
     )
+
+
+def test_batch_sizes_whose_seeds_are_at_different_rates_are_told():
+    trajectories, runs = made_trainings.slow_seed()
+    trajectories["seconds"] *= 1 + 0.01 * np.cos(trajectories["seed"] * trajectories["batch_size"])
+    drawing = FASTEST.draw(FASTEST.select(written(trajectories, runs)))
+    (note,) = (text for text in texts(drawing) if "Rates are chosen" in text)
+    assert "At 16 these are different ones, and intervals are wider for it." in " ".join(
+        note.split()
+    )
+    assert "At 16" not in " ".join(texts(FASTEST.draw(FASTEST.select(tables()))))
 
 
 def test_what_strays_from_the_closed_form_is_told():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,10 @@ def rate_notes(scalings: Sequence[Scaling]) -> Iterator[str]:
     last = [scaling for scaling in lowest(scalings) if scaling.rates]
     if last:
         yield "Rates are chosen: each seed is read at the rate that the other seeds choose."
+    differ = {size for each in last for size in compress(each.batch_sizes, each.differ())}
+    if differ:
+        sizes = wording.listed(sorted(differ))
+        yield f"At {sizes} these are different ones, and intervals are wider for it."
     for scaling in last[:_MOST_TOLD]:
         assert scaling.rates
         value = scaling.target.value
