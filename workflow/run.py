@@ -126,15 +126,8 @@ def timing(arguments: argparse.Namespace) -> None:
         _start(factors)
     from batchscope import timing as timings
 
-    timings.write(
-        arguments.step,
-        arguments.results,
-        arguments.machine,
-        subject,
-        arguments.settings,
-        arguments.output,
-        arguments.model_file,
-    )
+    given = (arguments.results, arguments.machine, subject, arguments.settings, arguments.output)
+    timings.write(arguments.step, *given, arguments.model_file)
 
 
 def try_batch(arguments: argparse.Namespace) -> None:
