@@ -35,7 +35,7 @@ RESULTS = "results"
 DEFAULT_CONFIG = "config.yaml"
 TABLES = tables.FILES
 
-FIGURES_OF_ONE = 6  # drawn about as soon by one process as by two, which import as much each
+FIGURES_OF_ONE = 6  # two processes would import as much each, and keep a core from other jobs
 
 # Code that cheap rules depend on: an edit there draws again. The costly ones have versions.
 TABLE_CODE = project_files.code_of("tables")

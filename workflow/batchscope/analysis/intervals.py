@@ -28,8 +28,8 @@ def correction(pairs: Any, differ: Any) -> Any:
     the chance that a third decides between the two best rates, times what hangs on it. c is
     1/(pi sqrt(2)) = 0.23 of two rates, 0.34 of three, 0.46 of five, 0.54 of seven, to first order
     in 1/sqrt(n). The last is taken, rounded up, whatever the number of rates: simulated 95 %
-    intervals hold the truth in 94 to 98 % of studies with 2 to 7 rates and 6 to 30 seeds, and in
-    79 to 87 % without it (benchmarks/coverage.py).
+    intervals hold the truth in 94 to 98 % of studies with 2 to 7 rates and 6 to 20 seeds, and in
+    81 to 87 % without it, with three rates and 6 or 12 seeds (benchmarks/coverage.py).
 
     Args:
         pairs: Seeds.
