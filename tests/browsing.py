@@ -29,6 +29,13 @@ def media(browser, scheme: str = "light", medium: str = "") -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", given)
 
 
+def drawn_anew(browser) -> None:
+    """Waits until the page is laid out again: two frames, since the first may have begun before."""
+    browser.execute_async_script(
+        "requestAnimationFrame(() => requestAnimationFrame(arguments[arguments.length - 1]))"
+    )
+
+
 def picture(browser, path: Path) -> None:
     """Keeps a screenshot of the whole page."""
     height = browser.execute_script("return document.documentElement.scrollHeight")

@@ -441,7 +441,7 @@ def main(words: list[str]) -> None:
 
 def _alone(words: list[str]) -> bool:
     """Whether a step must have a process of its own: most timings, a GPU, several threads."""
-    if words[:1] == ["check_models"]:
+    if words[0] in {"check_models", *job.OF_TABLES}:
         return False
     if words[0] in TIMINGS:
         return not TIMINGS[words[0]].forked or _timed(words)["device"] != "cpu"
@@ -470,18 +470,17 @@ def _leaves_nothing(words: list[str]) -> bool:
     return option == len(words) or words[option].startswith("--")
 
 
-def _load() -> None:
-    """Imports what the steps that run in copies have in common; TensorFlow is imported."""
-    from batchscope import datasets, measures, timing  # noqa: F401
-    from batchscope.timing import time_epoch  # noqa: F401
-    from batchscope.training import trainer  # noqa: F401
-
-
 def door() -> Any:
     """Returns the steps as the process that jobs fork from is given them."""
     from batchscope.host import warm_process
 
-    return warm_process.Door(main, _load, lambda words: not _alone(words), _leaves_nothing)
+    return warm_process.Door(
+        main,
+        modules=("datasets", "measures", "timing.time_epoch", "training.trainer"),
+        last_modules=("report", "figures.drawing.canvas"),
+        takes=lambda words: not _alone(words),
+        leaves_nothing=_leaves_nothing,
+    )
 
 
 def _job(words: list[str]) -> int | None:

@@ -16,6 +16,7 @@ import pytest
 
 from batchscope import disk
 from batchscope.catalogue import run_names
+from batchscope.host import job
 from digit_runs import assert_same_bits, run_name, with_digits
 
 pytestmark = pytest.mark.slow
@@ -306,6 +307,8 @@ def test_a_folder_that_was_left_behind_is_swept_by_the_next_and_one_in_use_is_no
 def test_the_process_that_is_copied_has_one_thread(launcher, results):
     """All that steps import has started none: what has threads must not be forked."""
     assert run_steps(launcher, results, ("train", "--run", run_name(seed=32))) == [0]
+    # It answers again when all is imported.
+    assert run_steps(launcher, results, ("train", "--run", run_name(seed=33))) == [0]
     assert launcher.warm.num_threads() == 1
 
 
@@ -327,6 +330,24 @@ def test_a_timing_has_a_new_copy_to_itself(results):
         made.kill()
 
 
+def test_tables_come_out_of_a_copy_that_is_ready_and_never_wait_for_one(results, tmp_path):
+    given = ("tabulate", "--config", str(ROOT / "config.yaml"), "--experiment", "minimum")
+    made = Launcher(idle=LIMIT)
+    made.warm.suspend()  # while it imports TensorFlow
+    try:
+        alone, copied = tmp_path / "alone" / "minimum", tmp_path / "copied" / "minimum"
+        assert run_steps(made, results, (*given, "--output", str(alone))) == [0]
+        made.warm.resume()
+        wait_for((made.folder / job.READY).exists)
+        assert copies(made) == [made.warm.pid]
+        assert run_steps(made, results, (*given, "--output", str(copied))) == [0]
+        assert len(copies(made)) == 2
+        for path in alone.iterdir():
+            assert path.read_bytes() == (copied / path.name).read_bytes()
+    finally:
+        made.kill()
+
+
 def test_what_is_timed_has_a_process_of_its_own():
     import run
 
@@ -344,3 +365,4 @@ def test_what_is_timed_has_a_process_of_its_own():
     assert run._alone(["time_epoch", "--timing", on_gpu])
     assert run._alone(["throughput", "--sweep", "any"])
     assert run._alone(["plan"])
+    assert not any(run._alone([step]) for step in job.OF_TABLES)

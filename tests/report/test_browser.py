@@ -260,6 +260,7 @@ def test_prints_on_a4(opened, screenshots):
     assert len(re.findall(rb"/Type\s*/Page\b", content)) > 3
     boxes = re.findall(rb"/MediaBox\s*\[([\d. ]+)\]", content)
     # The head's buttons are back afterwards.
+    browsing.drawn_anew(opened)
     browsing.head(opened, "seed").find_element(By.TAG_NAME, "button").click()
     assert browsing.head(opened, "seed").get_attribute("aria-sort") == "ascending"
     width, height = (float(side) for side in boxes[0].split()[2:])

@@ -17,6 +17,9 @@ from batchscope.host import lifetime, passing
 
 VARIABLE = "BATCHSCOPE_WARM"
 SOCKET = "socket"
+READY = "ready"  # a file beside the socket, once jobs are answered
+# Steps that import no TensorFlow. They do not wait for a process that still does.
+OF_TABLES = frozenset({"tabulate", "claims", "figures", "report"})
 STARTED, SIGNAL = b"s", struct.Struct("!B")
 ANY, NEW = b"a", b"n"  # what a job asks for first: any copy, or one in which nothing has run
 END = struct.Struct("!h")  # the exit status of a copy; -n where signal n ended it
@@ -56,7 +59,11 @@ def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
     Returns:
         The exit status, or None where the step is to be run here, and its words then.
     """
-    if VARIABLE not in os.environ or not {"--run", "--timing"} & {*words}:
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return None, words
+    tables = not OF_TABLES.isdisjoint(words[:1]) and os.path.exists(os.path.join(folder, READY))
+    if not tables and not {"--run", "--timing"} & {*words}:
         return None, words
     if words[0] != "train":
         # What is timed is not to depend on what ran before.

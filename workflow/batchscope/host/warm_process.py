@@ -6,9 +6,9 @@ longer than the next. On one machine the workflow therefore starts one process t
 `workflow/run.py` asks it for a copy of itself to do a job's step in. A copy whose step went well
 takes the next one that is asked for; one that failed, was sent a signal, timed something, ran a
 user's code or grew large ends with its step, and so does one that nobody asks for some seconds. A
-timing is given a new copy, in which nothing has run. Where there is
-no such process, or it does not answer, a job imports for itself: the numbers are the same, and so
-is the command.
+timing is given a new copy, in which nothing has run. Tables, figures and the report, which need no
+TensorFlow, are made in a copy too, and do not wait for its import. Where there is no such process,
+or it does not answer, a job imports for itself: the numbers are the same, and so is the command.
 
 A job's own process stays: it passes its output, arguments and signals on, and ends as its step
 does. When it is killed, the copy ends too; when Snakemake dies, all do (`lifetime`).
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import select
@@ -29,7 +30,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -41,6 +42,7 @@ from batchscope.host.job import (
     ANY,
     END,
     NEW,
+    READY,
     SIGNAL,
     SOCKET,
     STARTED,
@@ -62,13 +64,16 @@ class Door:
     """The steps, as this process is given them.
 
     Attributes:
-        load: Imports what steps have in common, after TensorFlow.
+        modules: What steps have in common, to import after TensorFlow: modules of batchscope.
+        last_modules: What tables, figures and report have in common, to import once the first
+            step has its copy.
         takes: Whether a step may run in a copy of this process, given its arguments.
         leaves_nothing: Whether another step may follow it in the same process.
     """
 
     main: Callable[[list[str]], None]
-    load: Callable[[], None]
+    modules: tuple[str, ...]
+    last_modules: tuple[str, ...]
     takes: Callable[[list[str]], bool]
     leaves_nothing: Callable[[list[str]], bool]
 
@@ -129,12 +134,18 @@ def serve(door: Door) -> None:
     try:
         tensorflow_start.load(threads=1)
         tensorflow_start.expect_many_models()
-        door.load()
-        gc.freeze()  # not to be searched, nor copied, in every copy
+        _import(door.modules)
+        (Path(folder) / READY).touch()
         _answer(listener, door, float(idle))
     finally:
         listener.close()  # who waits for an answer runs its step itself
         lifetime.remove(Path(folder))
+
+
+def _import(modules: Iterable[str]) -> None:
+    for module in modules:
+        importlib.import_module(f"batchscope.{module}")
+    gc.freeze()  # not to be searched, nor copied, in every copy
 
 
 def _answer(listener: socket.socket, door: Door, idle: float) -> None:
@@ -143,6 +154,7 @@ def _answer(listener: socket.socket, door: Door, idle: float) -> None:
     wakes.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    complete = False
     while True:
         busy = {copy.link: copy for copy in copies.values() if copy.job}
         wait = None if len(busy) == len(copies) else idle / 4
@@ -161,6 +173,9 @@ def _answer(listener: socket.socket, door: Door, idle: float) -> None:
             asked = _asked(connection)
             if asked == NEW or (asked == ANY and not _hand_on(connection, copies)):
                 _fork(connection, copies, (listener, ended, wakes), door)
+            if asked == ANY and not complete:  # never beside a timing
+                _import(door.last_modules)
+                complete = True
         _end_idle(copies, idle)
 
 
