@@ -187,5 +187,5 @@ def test_seconds_have_rates_of_their_own():
     assert found.timed_rates.chosen.tolist() == [0.2, 0.4, 0.2, 0.2, 0.2]
     assert found.rates.chosen.tolist() == [0.2] * 5
     # Without seed 0 all others choose .2, which it alone is read at.
-    assert found.differ().tolist() == [False, True, False, False, False]
-    assert not found.rates.differ().any()
+    assert found.differ("seconds").tolist() == [False, True, False, False, False]
+    assert not found.differ("updates").any()

@@ -9,7 +9,7 @@ import pytest
 
 import made_trainings
 from batchscope.analysis import run_series, to_target_tables
-from batchscope.analysis.updates_to_target import Target
+from batchscope.analysis.updates_to_target import AXES, Target
 from made_trainings import EXACT, SIZES, TARGET
 
 TO = [Target("validation_loss", TARGET)]
@@ -159,10 +159,13 @@ def test_what_was_found_is_restored_from_the_files(made):
         assert found.fit.critical_batch_size == pytest.approx(expected.fit.critical_batch_size)
         assert found.fastest.low == pytest.approx(expected.fastest.low)
         assert found.step == pytest.approx(expected.step)
-        assert found.differ().tolist() == expected.differ().tolist()
+        for axis in AXES:
+            assert found.differ(axis).tolist() == expected.differ(axis).tolist()
         for ratio, there in zip(found.ratios(), expected.ratios(), strict=True):
             assert ratio == pytest.approx(there, nan_ok=True)
-        if expected.rates:
-            assert found.rates.chosen.tolist() == pytest.approx(expected.rates.chosen, nan_ok=True)
-            assert found.rates.diverged == expected.rates.diverged
-            assert found.rates.never == expected.rates.never
+        for axis in ("updates", "seconds") if expected.rates else ():
+            rates, there = found.rates_by(axis), expected.rates_by(axis)
+            assert rates.chosen.tolist() == pytest.approx(there.chosen, nan_ok=True)
+            assert rates.on_edge.tolist() == there.on_edge.tolist()
+            assert rates.diverged == there.diverged
+            assert rates.never == there.never

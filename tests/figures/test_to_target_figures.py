@@ -172,12 +172,27 @@ def test_seconds_measured_and_in_closed_form():
 def test_batch_sizes_whose_seeds_are_at_different_rates_are_told():
     trajectories, runs = made_trainings.slow_seed()
     trajectories["seconds"] *= 1 + 0.01 * np.cos(trajectories["seed"] * trajectories["batch_size"])
-    drawing = FASTEST.draw(FASTEST.select(written(trajectories, runs)))
+    made = trajectories, runs
+    drawing = FASTEST.draw(FASTEST.select(written(*made)))
     (note,) = (text for text in texts(drawing) if "Rates are chosen" in text)
     assert "At 16 these are different ones, and intervals are wider for it." in " ".join(
         note.split()
     )
     assert "At 16" not in " ".join(texts(FASTEST.draw(FASTEST.select(tables()))))
+    # Updates choose alike there.
+    assert "At 16" not in " ".join(texts(CRITICAL.draw(CRITICAL.select(written(*made)))))
+
+
+def test_a_figure_tells_the_edges_of_the_rates_that_its_own_axis_chooses():
+    """At 16 seconds choose .4, the highest; updates choose .2 as elsewhere."""
+    made = written(*made_trainings.slow_seed())
+    found = FASTEST.found(FASTEST.select(made))
+    assert "At batch size 16 the chosen learning rate lies on the edge of those tried" in found
+    assert "with it fewer seconds" in found
+    notes = " ".join(" ".join(texts(FASTEST.draw(FASTEST.select(made)))).split())
+    assert "0.4 at 16 (edge)" in notes
+    assert "edge" not in CRITICAL.found(CRITICAL.select(made))
+    assert "edge" not in " ".join(texts(CRITICAL.draw(CRITICAL.select(made)))).lower()
 
 
 def test_what_strays_from_the_closed_form_is_told():

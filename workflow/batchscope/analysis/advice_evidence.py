@@ -134,7 +134,7 @@ def _evidence(
         outcomes = _outcomes(converged, sizes, margins)
         first = next(iter(converged.values()))  # outcomes at a budget share their rates
         edges += _edges(advice.OUTCOME, runs, first.rates, first.on_edge)
-    if scaling and (rates := scaling.timed_rates or scaling.rates):
+    if scaling and (rates := scaling.rates_by("seconds")):
         edges += _edges(advice.SECONDS, runs, rates.chosen, rates.on_edge)
     memory, memory_open = _memory(limits)
     return Evidence(
@@ -142,7 +142,9 @@ def _evidence(
         seeds=seeds,
         target=scaling.target.words if scaling else "",
         seconds=_seconds(scaling) if scaling else None,
-        differing=tuple(compress(scaling.batch_sizes, scaling.differ())) if scaling else (),
+        differing=tuple(compress(scaling.batch_sizes, scaling.differ("seconds")))
+        if scaling
+        else (),
         outcomes=tuple(outcomes),
         memory=memory,
         memory_open=memory_open,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +81,9 @@ TRAININGS: dict[str, str] = {
     "apart; empty where nothing was timed. Of several rates at the one that the other seeds choose "
     "by their seconds, which now and then is not that of the updates.",
     "seconds_learning_rate": "The rate that the seconds are of; empty where none was to choose.",
+    "seconds_chosen_learning_rate": "The rate with the fewest seconds over all seeds; empty as "
+    "that with the fewest updates is.",
+    "seconds_on_edge": "1 where that one is the lowest or the highest rate tried.",
 }
 
 
@@ -177,7 +179,7 @@ def trainings(
         for row in _training_rows(each, {**constant, **each.factors}.get(chosen_rates.RATE, NAN))
     ]
     return pandas.DataFrame(rows, columns=[*factors, *TRAININGS]).astype(
-        {"on_edge": "Int64", "reached": "Int64"}
+        {"on_edge": "Int64", "reached": "Int64", "seconds_on_edge": "Int64"}
     )
 
 
@@ -191,7 +193,7 @@ def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame
 def restored(frame: pandas.DataFrame) -> list[Scaling]:
     """Returns the scalings that a table of `joined` was made of.
 
-    Apart from the fit of the step; of rates that seconds choose, what seeds were read at alone.
+    Apart from the fit of the step.
     """
     if frame.empty:
         return []
@@ -280,6 +282,11 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
                 "diverged_learning_rates": _listed(rates.diverged[at]),
                 "never_learning_rates": _listed(rates.never[at]),
             }
+        if timed:
+            told |= {
+                "seconds_chosen_learning_rate": timed.chosen[at],
+                "seconds_on_edge": int(timed.on_edge[at]),
+            }
         for column, seed in enumerate(scaling.seeds):
             taken = {axis: float(found[at, column]) for axis, found in scaling.measured.items()}
             if math.isnan(taken["updates"]):
@@ -330,15 +337,21 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
         ends = ("batch_size", "batch_size_low", "batch_size_high", "seconds", "from", "to")
         best = FastestBatchSize(*(float(first[f"fastest_{end}"]) for end in ends))
     if rows["on_edge"].notna().any():
-        by_size = rows.groupby("batch_size").first()
-        rates = Rates(
-            tuple(sorted(set(read[~np.isnan(read)].tolist()))),
-            rows.groupby("batch_size")["chosen_learning_rate"].max().to_numpy(float),
-            by_size["on_edge"].to_numpy(bool),
-            read,
-            tuple(map(_unlisted, by_size["diverged_learning_rates"])),
-            tuple(map(_unlisted, by_size["never_learning_rates"])),
-        )
-        timed = replace(rates, read=timed_read) if np.isfinite(timed_read).any() else None
+        rates = _rates(rows, read)
+        if np.isfinite(timed_read).any():
+            timed = _rates(rows, timed_read, "seconds_")
     more = (None, step, best, seeds, rates, timed)
     return Scaling(factors, {}, target, sizes, measured, fitted, fit, *more)
+
+
+def _rates(rows: pandas.DataFrame, read: np.ndarray, by: str = "") -> Rates:
+    """Returns the rates that seeds were read at, with what the columns of a prefix say of them."""
+    first = rows.groupby("batch_size").first()
+    return Rates(
+        tuple(sorted(set(read[~np.isnan(read)].tolist()))),
+        first[f"{by}chosen_learning_rate"].to_numpy(float),
+        first[f"{by}on_edge"].to_numpy(bool),
+        read,
+        tuple(map(_unlisted, first["diverged_learning_rates"])),
+        tuple(map(_unlisted, first["never_learning_rates"])),
+    )

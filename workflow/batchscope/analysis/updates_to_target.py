@@ -141,11 +141,17 @@ class Scaling:
 
     def ratios(self) -> list[intervals.Interval]:
         """Returns each size's measured seconds over those of the fastest, paired by seed."""
-        return fastest_batch_size.relative_to_fastest(self.measured["seconds"], self.differ())
+        return fastest_batch_size.relative_to_fastest(
+            self.measured["seconds"], self.differ("seconds")
+        )
 
-    def differ(self) -> np.ndarray:
-        """Returns whether seconds of a size are of seeds at different rates, shape (sizes,)."""
-        rates = self.timed_rates or self.rates
+    def rates_by(self, axis: str) -> Rates | None:
+        """Returns the learning rates at which the values along an axis are read."""
+        return (self.timed_rates if axis == "seconds" else None) or self.rates
+
+    def differ(self, axis: str) -> np.ndarray:
+        """Returns whether values of a size are of seeds at different rates, shape (sizes,)."""
+        rates = self.rates_by(axis)
         return rates.differ() if rates else np.zeros(len(self.batch_sizes), bool)
 
 

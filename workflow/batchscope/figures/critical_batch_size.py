@@ -80,8 +80,7 @@ def found(frame: pandas.DataFrame) -> str:
         if scaling.fit:
             told += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
             told += _noise_sentence(rows(frame, scaling).iloc[0])
-        if scaling.rates and scaling.rates.on_edge.any():
-            told.append(edge_sentence(scaling))
+        told += edge_sentence(scaling, "updates")
     return " ".join(told)
 
 
@@ -130,35 +129,34 @@ def reached(scaling: Scaling) -> str:
     return scaling.target.words
 
 
-def edge_sentence(scaling: Scaling) -> str:
-    """Returns where a chosen rate lies on the edge of its grid."""
-    assert scaling.rates
-    pairs = zip(scaling.batch_sizes, scaling.rates.on_edge, strict=True)
-    sizes = wording.listed(size for size, edge in pairs if edge)
-    return (
-        f"At batch size {sizes} the chosen learning rate lies on the edge of those tried: a better "
-        "one may lie beyond it, and with it fewer updates."
-    )
+def edge_sentence(scaling: Scaling, axis: str) -> Iterator[str]:
+    """Yields where a rate that is chosen by an axis lies on the edge of its grid, if any does."""
+    rates = scaling.rates_by(axis)
+    if rates and rates.on_edge.any():
+        sizes = wording.listed(compress(scaling.batch_sizes, rates.on_edge))
+        yield (
+            f"At batch size {sizes} the chosen learning rate lies on the edge of those tried: a "
+            f"better one may lie beyond it, and with it fewer {axis}."
+        )
 
 
-def rate_notes(scalings: Sequence[Scaling]) -> Iterator[str]:
-    """Yields how learning rates were chosen, and which were not."""
-    last = [scaling for scaling in lowest(scalings) if scaling.rates]
+def rate_notes(scalings: Sequence[Scaling], axis: str) -> Iterator[str]:
+    """Yields how learning rates were chosen by an axis, and which were not."""
+    last = [(each, rates) for each in lowest(scalings) if (rates := each.rates_by(axis))]
     if last:
         yield "Rates are chosen: each seed is read at the rate that the other seeds choose."
-    differ = {size for each in last for size in compress(each.batch_sizes, each.differ())}
+    differ = {size for each, rates in last for size in compress(each.batch_sizes, rates.differ())}
     if differ:
         sizes = wording.listed(sorted(differ))
         yield f"At {sizes} these are different ones, and intervals are wider for it."
-    for scaling in last[:_MOST_TOLD]:
-        assert scaling.rates
+    for scaling, rates in last[:_MOST_TOLD]:
         value = scaling.target.value
         what = wording.number(value) if math.isfinite(value) else scaling.target.words
         to = f"To {what}{whose(scaling)}"
-        yield f"{to}: {target_words.chosen(scaling, scaling.rates)}."
+        yield f"{to}: {target_words.chosen(scaling, rates)}."
         if len(last) == 1:
-            yield from (f"{words}." for words in target_words.left_out(scaling, scaling.rates))
-    if any(scaling.rates.on_edge.any() for scaling in last if scaling.rates):
+            yield from (f"{words}." for words in target_words.left_out(scaling, rates))
+    if any(rates.on_edge.any() for _, rates in last):
         yield "Edge: the lowest or highest rate tried there."
 
 
@@ -217,7 +215,7 @@ def _notes(frame: pandas.DataFrame, scalings: list[Scaling]) -> Iterator[str]:
     every = to_target_tables.restored(frame)
     if len(every) > len(scalings):
         yield "Of each series the lowest target; all others are in critical_batch_size.csv."
-    yield from rate_notes(scalings)
+    yield from rate_notes(scalings, "updates")
 
 
 def sentence(scaling: Scaling) -> str:

@@ -57,8 +57,7 @@ def found(frame: pandas.DataFrame) -> str:
     told = [] if scalings else [critical_batch_size.NOTHING]
     for scaling in critical_batch_size.lowest(every)[:_MOST_TOLD]:
         told += [*_measured(scaling), *_closed(scaling, _half_batch(frame, scaling))]
-        if scaling.rates and scaling.rates.on_edge.any():
-            told.append(critical_batch_size.edge_sentence(scaling))
+        told += critical_batch_size.edge_sentence(scaling, _SECONDS)
     return " ".join(told)
 
 
@@ -71,7 +70,7 @@ def _half_batch(frame: pandas.DataFrame, scaling: Scaling) -> tuple[float, float
 def _draw_panel(axes: Axes, scaling: Scaling, half: tuple[float, float, float]) -> None:
     axes.set_yscale("log")
     to_target.draw_points(axes, scaling, _SECONDS, mean=False)
-    rows = (scaling.batch_sizes, scaling.measured[_SECONDS], scaling.differ())
+    rows = (scaling.batch_sizes, scaling.measured[_SECONDS], scaling.differ(_SECONDS))
     for size, values, differ in zip(*rows, strict=True):
         if np.isfinite(values).any() and not np.isinf(values).any():
             mean, low, high, _ = intervals.ratio_interval(values, 1.0, bool(differ))
@@ -130,7 +129,7 @@ def _notes(every: list[Scaling], scalings: list[Scaling], elsewhere: bool) -> It
         yield "Of each series the lowest target; all others are in critical_batch_size.csv."
     timed = "examples used over the examples per second of a timing job, evaluations apart"
     yield f"Seconds: {'those of the file' if elsewhere else timed}."
-    yield from critical_batch_size.rate_notes(scalings)
+    yield from critical_batch_size.rate_notes(scalings, _SECONDS)
 
 
 def _measured(scaling: Scaling) -> Iterator[str]:
@@ -177,7 +176,7 @@ def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]
 def _misfit(scaling: Scaling) -> Iterator[str]:
     """Yields where the measured times depart from the closed form by more than their interval."""
     constants = (scaling.fit.updates_min, scaling.fit.examples_min, *scaling.step)
-    given = (scaling.batch_sizes, scaling.measured[_SECONDS], constants, scaling.differ())
+    given = (scaling.batch_sizes, scaling.measured[_SECONDS], constants, scaling.differ(_SECONDS))
     ratios = fastest_batch_size.misfit(*given)
     found = [each for each in zip(scaling.batch_sizes, ratios, strict=True) if each[1].n > 1]
     apart = [

@@ -219,7 +219,7 @@ def draw_points(axes: Axes, scaling: Scaling, axis: str, mean: bool = True) -> N
 
 def _run(scaling: Scaling, axis: str, row: int, column: int) -> dict[str, Any]:
     """Returns the factors of the run that a seed is read at on an axis."""
-    rates = (scaling.timed_rates if axis == "seconds" else None) or scaling.rates
+    rates = scaling.rates_by(axis)
     rate = {"learning_rate": rates.read[row, column]} if rates is not None else {}
     told = {"batch_size": scaling.batch_sizes[row], "seed": scaling.seeds[column]}
     return {**scaling.factors, **rate, **told}
