@@ -38,6 +38,7 @@ def clone(tmp_path_factory) -> Path:
         "vary": {"batch_size": [64], "model": ["small_cnn", "mine"]},
         "seeds": 1,
         "measure": ["evaluate"],
+        "figures": ["accuracy"],
     }
     project.write_config(folder, config)
     (folder / "mine.py").write_text(BROKEN)

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
 
 DRAWN = {"figures": 1, "report": 1}
 TABLES = {"tabulate": 1, **DRAWN}
+ONE = {"figures": ["accuracy"]}  # where a study is run again, and not for its figures
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +46,11 @@ def edited(finished, tmp_path) -> Path:
     return shutil.copytree(finished, tmp_path / "copy", symlinks=True)
 
 
-def configured(folder: Path, change) -> dict[str, int]:
+def configured(folder: Path, change, **keys) -> dict[str, int]:
+    """Writes the changed study, with further keys of its experiment; returns what is planned."""
     config = copy.deepcopy(project.TINY)
     change(config)
+    experiment(config).update(keys)
     project.write_config(folder, config)
     return project.planned(folder)
 
@@ -155,11 +158,11 @@ def test_weights_after_an_epoch_that_another_study_reads(edited):
         longer(config)
         experiment(config)["at_epochs"] = [1, 3]
 
-    configured(edited, longer)
+    configured(edited, longer, **ONE)
     project.run(edited)
     assert not list(edited.glob("results/runs/*/epochs"))
     # After the last epoch they are the final ones.
-    assert configured(edited, early) == {"snapshot": 2, "evaluate": 4, **TABLES}
+    assert configured(edited, early, **ONE) == {"snapshot": 2, "evaluate": 4, **TABLES}
     project.run(edited)
     assert project.planned(edited) == {}
     kept = list(edited.glob("results/runs/*/epochs/*"))
@@ -178,7 +181,7 @@ def test_one_more_batch_size_runs_only_the_new_jobs(edited):
     def change(config):
         experiment(config)["vary"]["batch_size"].append(128)
 
-    assert configured(edited, change) == {**per_seed(2), **TABLES}
+    assert configured(edited, change, **ONE) == {**per_seed(2), **TABLES}
     before = {path: path.stat().st_mtime_ns for path in edited.glob("results/runs/*/record.json")}
     project.run(edited)
     for path, modified in before.items():
@@ -217,7 +220,7 @@ def test_what_a_document_states_is_tested_and_put_into_the_ledger(edited):
     def change(config):
         config["claims"] = [{**claim, "test": {**test, "direction": "falls"}}]
 
-    assert configured(edited, change) == {"claims": 1, **DRAWN}
+    assert configured(edited, change, **ONE) == {"claims": 1, **DRAWN}
     project.run(edited)
     (row,) = csv.DictReader((edited / "results/studies/tiny/claims.csv").read_text().splitlines())
     assert (row["verdict"], row["n"]) == ("cannot be tested here", "2")
@@ -315,7 +318,7 @@ def test_a_users_own_model(edited):
         experiment(config)["vary"]["batch_size"] = [128]
         experiment(config)["seeds"] = 1
 
-    assert configured(edited, change) == {**per_seed(1), **TABLES}
+    assert configured(edited, change, **ONE) == {**per_seed(1), **TABLES}
     project.run(edited)
     table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
     assert ",mine," in table.splitlines()[1]
@@ -362,7 +365,7 @@ def test_divergence_stays_visible_and_the_study_ends(edited):
         experiment(config)["vary"]["batch_size"] = [64]
         experiment(config)["seeds"] = 1
 
-    configured(edited, change)
+    configured(edited, change, **ONE)
     project.run(edited)
     table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
     assert [row["status"] for row in csv.DictReader(table.splitlines())].count("diverged") == 1
@@ -373,7 +376,7 @@ def test_a_partial_report(edited):
     def change(config):
         experiment(config)["vary"]["batch_size"].append(128)
 
-    configured(edited, change)
+    configured(edited, change, **ONE)
     assert project.planned(edited, "--config", "partial=true") == TABLES
     project.run(edited, "--config", "partial=true")
     table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
@@ -406,7 +409,7 @@ def test_killed_unlocked_and_finished(edited):
         experiment(config)["measure"] = ["evaluate"]
         experiment(config)["at_epochs"] = [1]  # its weights are there while a training runs
 
-    configured(edited, change)
+    configured(edited, change, **ONE)
     command = [sys.executable, "-m", "snakemake", "--cores", "2"]
     process = subprocess.Popen(
         command, cwd=edited, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
