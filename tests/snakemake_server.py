@@ -2,20 +2,40 @@
 
 Each line of standard input is a request, JSON: folder, arguments, environment, and the file that
 the output goes to. The answer is a line with the exit status.
+
+The process that local jobs fork from is a fork too, of one that has TensorFlow and the libraries
+of figures and reports imported. Nothing of batchscope stays in that: every copy of the project has
+its own.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
+import signal
+import socket
+import subprocess
 import sys
+from pathlib import Path
+from typing import NoReturn
 
-import snakemake.cli
+CODE = Path(__file__).resolve().parents[1] / "workflow"
+LIBRARIES = ("jinja2", "matplotlib.figure", "pandas", "scipy.optimize")
+MOST = 1 << 17  # bytes of a request: a program and its environment
 
 
 def main() -> None:
+    libraries, asks = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        asks.close()
+        answer(libraries)
+    libraries.close()
+    import snakemake.cli
+
     snakemake.cli.get_argument_parser()  # imports every plugin, once for all that are forked
+    subprocess.Popen = forking(asks)
     for line in sys.stdin:
         request = json.loads(line)
         pid = os.fork()
@@ -31,6 +51,86 @@ def main() -> None:
             runpy.run_module("snakemake", run_name="__main__", alter_sys=True)  # ends in sys.exit
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def forking(asks: socket.socket) -> type[subprocess.Popen]:
+    """Returns `Popen` that forks the process which local jobs fork from, and starts any other."""
+
+    class Popen(subprocess.Popen):
+        def __init__(self, command, *arguments, **options):
+            if command[1:2] != ["-c"] or "warm_process" not in command[2]:
+                super().__init__(command, *arguments, **options)
+                return
+            read, write = os.pipe()
+            self.stdin = os.fdopen(write, "wb")  # that process lives until it closes
+            _, _, program, *words = command
+            (listener,) = options["pass_fds"]
+            request = [program, words, listener, os.getcwd(), options["env"]]
+            socket.send_fds(asks, [json.dumps(request).encode()], [read, 1, 2, listener])
+            os.close(read)
+
+    return Popen
+
+
+def answer(libraries: socket.socket) -> NoReturn:
+    """Forks a process for each request, until nobody is left to ask."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    imported = False
+    while True:
+        request, files, _, _ = socket.recv_fds(libraries, MOST, 4)
+        if not request:
+            os._exit(0)
+        if not imported:
+            import_libraries()
+            imported = True
+        if os.fork() == 0:
+            become(*json.loads(request), files)
+        for file in files:
+            os.close(file)
+
+
+def import_libraries() -> None:
+    sys.path.insert(0, str(CODE))
+    from batchscope.host import tensorflow_start
+
+    tensorflow_start.load()
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    for module in [name for name in sys.modules if name.split(".")[0] == "batchscope"]:
+        del sys.modules[module]
+    sys.path.remove(str(CODE))
+
+
+def become(
+    program: str,
+    words: list[str],
+    listener: int,
+    folder: str,
+    environment: dict[str, str],
+    files: list[int],
+) -> NoReturn:
+    """Runs what `python -c PROGRAM WORDS` would, in a session of its own."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    for file, descriptor in zip(files, (0, 1, 2, listener), strict=True):
+        os.dup2(file, descriptor)
+    os.closerange(3, listener)
+    os.closerange(listener + 1, os.sysconf("SC_OPEN_MAX"))
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:1] = ["", environment["PYTHONPATH"]]
+    sys.argv[:] = ["-c", *words]
+    status = 1
+    try:
+        exec(program, {"__name__": "__main__"})
+        status = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
 
 
 if __name__ == "__main__":
