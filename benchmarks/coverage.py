@@ -134,12 +134,12 @@ def cases(margin_studies: int, studies: int) -> Iterator[tuple[str, str, int, Ca
                 studies,
                 lambda random, s=step, k=rates, n=seeds: at_chosen_rates(random, s, k, n),
             )
-    for rates in (3, 5):
+    for seeds, rates, step in ((6, 3, 0.0), (6, 3, 1.0), (6, 5, 0.0), (20, 7, 0.0)):
         yield (
-            f"mean at chosen rates: 6 seeds, {rates} equal rates",
+            f"mean at chosen rates: {seeds} seeds, {rates} rates, {step:g} sd apart",
             "93 to 97 %",
             studies,
-            lambda random, k=rates: at_chosen_rates(random, 0.0, k, 6, alone=True),
+            lambda random, s=step, k=rates, n=seeds: at_chosen_rates(random, s, k, n, alone=True),
         )
     for sizes, rates in ((2, 1), (4, 1), (6, 1), (2, 3), (2, 5), (4, 3)):
         for verdict in (largest_within_margin.WITHIN, largest_within_margin.BEYOND):

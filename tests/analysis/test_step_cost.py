@@ -49,6 +49,17 @@ def test_a_negative_fixed_cost_is_told_and_halves_nothing():
     assert math.isnan(fit.half_batch.value)
 
 
+@pytest.mark.parametrize("fixed, per_image", [(0.011, 0.0), (0.0, 0.0003)])
+def test_a_cost_of_the_size_of_rounding_is_none(fixed, per_image):
+    """Else half of a step would be fixed cost at a batch size of 1e17, or 1e-17."""
+    sizes = np.array([8, 32, 128])
+    found = step_cost.fixed_cost(sizes, [[fixed + per_image * size] for size in sizes])
+    assert found.fixed.value == pytest.approx(fixed) and (found.fixed.value > 0) == (fixed > 0)
+    assert found.per_image.value == pytest.approx(per_image)
+    assert (found.per_image.value > 0) == (per_image > 0)
+    assert np.isnan(found.half_batch).all()
+
+
 def test_blocks_count_by_their_median():
     blocks = [[0.03, 0.9, 0.03], [0.04, 0.04, 0.01], [0.06] * 3, [0.1, 0.2, 0.05]]
     assert step_cost.fixed_cost([10, 20, 40, 80], blocks).fixed.value == pytest.approx(0.02)

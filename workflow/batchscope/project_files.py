@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 WORKFLOW = Path(__file__).resolve().parents[1]
@@ -42,17 +42,20 @@ def code_of(room: str) -> list[str]:
     return sorted(os.path.relpath(path) for path in found)
 
 
-def _imported(path: Path) -> Iterator[Path]:
+@functools.cache
+def _imported(path: Path) -> list[Path]:
+    found: list[Path] = []
     for package, several, one in _IMPORT.findall(path.read_text(encoding="utf-8")):
         home = LIBRARY.joinpath(*package.split(".")) if package else LIBRARY
         names = [part.split(" as ")[0].strip() for part in (several or one).split(",")]
-        yield from (each for name in names if (each := _module(home / name)))
-        if each := _module(home):
-            yield each
-        if home.is_dir() and any(_module(home / name) is None for name in names):
-            yield from home.rglob("*.py")  # what a package finds by itself
+        modules = [_module(each) for each in (home, *(home / name for name in names))]
+        found += filter(None, modules)
+        if home.is_dir() and None in modules:
+            found += home.rglob("*.py")  # what a package finds by itself
+    return found
 
 
+@functools.cache
 def _module(path: Path) -> Path | None:
     """Returns the file of a module or package; None for a name in one."""
     for file in (path.with_suffix(".py"), path / "__init__.py"):

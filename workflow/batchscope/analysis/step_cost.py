@@ -26,6 +26,7 @@ LINE_FITS = 0.05  # relative residual, half of what separates that share from th
 # errors of a median: at 20 %, the 10 % that separate the share from the plateau.
 MOST_NOISE = 1.2
 TOO_NOISY = "too noisy to tell"
+_ROUNDING = 1e-9  # share of every time of a step below which a cost is none
 
 
 class Estimate(NamedTuple):
@@ -395,6 +396,7 @@ def weighted_line(x: np.ndarray, seconds: np.ndarray) -> tuple[list, np.ndarray,
     basis, triangle = np.linalg.qr(design)
     inverse = np.linalg.inv(triangle)
     found = inverse @ basis.sum(axis=0)  # every median over itself is 1
+    found[np.abs(design * found).max(axis=0) < _ROUNDING] = 0.0
     residuals = 1 - design @ found
     squares = residuals @ residuals
     free = len(x) - 2
