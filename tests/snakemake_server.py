@@ -57,13 +57,13 @@ def forking(asks: socket.socket) -> type[subprocess.Popen]:
     """Returns `Popen` that forks the process which local jobs fork from, and starts any other."""
 
     class Popen(subprocess.Popen):
-        def __init__(self, command, *arguments, **options):
-            if command[1:2] != ["-c"] or "warm_process" not in command[2]:
-                super().__init__(command, *arguments, **options)
+        def __init__(self, args, *more, **options):
+            if args[1:2] != ["-c"] or "warm_process" not in args[2]:
+                super().__init__(args, *more, **options)
                 return
             read, write = os.pipe()
             self.stdin = os.fdopen(write, "wb")  # that process lives until it closes
-            _, _, program, *words = command
+            _, _, program, *words = args
             (listener,) = options["pass_fds"]
             request = [program, words, listener, os.getcwd(), options["env"]]
             socket.send_fds(asks, [json.dumps(request).encode()], [read, 1, 2, listener])
