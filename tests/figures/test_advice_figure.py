@@ -15,7 +15,7 @@ FIGURE = figures.FIGURES["advice"]
 
 
 def select(*given):
-    """The figure's rows of some series, told apart by their optimizer."""
+    """The figure's rows of some series, distinguished by their optimizer."""
     names = ("sgd", "adam", "rmsprop")
     told = [
         advice_tables.Told({"optimizer": name}, advice.advise(each))

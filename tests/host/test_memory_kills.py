@@ -1,4 +1,4 @@
-"""Trainings that the kernel killed for memory: told from other kills, recorded, or tried again."""
+"""Trainings that the kernel killed for memory: apart from other kills, recorded, or tried again."""
 
 from __future__ import annotations
 

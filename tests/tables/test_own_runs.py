@@ -136,7 +136,7 @@ def test_all_mistakes_at_once_but_not_without_end(tmp_path):
         (["batch_size,seed,updates", "8,0,1", "8,0,2"], "line 1: no loss or accuracy, and several"),
         (
             [f"{line},{word}" for line, word in zip(GOOD, "nabcdef", strict=True)],
-            "received 6 series, told apart by n, none with 3 batch sizes",
+            "received 6 series, distinguished by n, none with 3 batch sizes",
         ),
     ],
 )

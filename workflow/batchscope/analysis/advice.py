@@ -389,7 +389,7 @@ def _more(better: np.ndarray, margin: float, differ: bool) -> More | None:
     """Returns the further seeds that tell whether a size is better by less than a margin.
 
     Where the 90 % interval holds 0, sizes that are equal are to be shown so; else a difference as
-    large as it is measured is to be told from the margin.
+    large as it is measured is to be distinguished from the margin.
 
     Args:
         better: By how much the other size is better, one per seed; those that are not finite

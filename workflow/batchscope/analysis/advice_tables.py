@@ -72,7 +72,7 @@ SIZES: dict[str, str] = {
     "question": "The open question, in words; empty where it is settled, or is asked of the other "
     "size already.",
     "equal": "1 where the seeds would show equal sizes to be equal; 0 where a difference as large "
-    "as it is measured would be told from the margin.",
+    "as it is measured would be distinguished from the margin.",
     "seeds_needed_low": "Further seeds that would settle it with power .8.",
     "seeds_needed_high": "The same with the upper 80 % bound of the standard deviation.",
     "minutes_needed_low": "Minutes of one core that these seeds take.",

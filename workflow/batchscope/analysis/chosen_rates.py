@@ -134,7 +134,7 @@ def tuned_factor(frame: pandas.DataFrame) -> str | None:
     """Returns the factor of the rates where several were tried of one batch size, or None.
 
     A rate that follows from the batch size and the other factors is no choice. Series of a frame
-    with a choice are told apart by the other factors alone.
+    with a choice are distinguished by the other factors alone.
     """
     if frame.empty or RATE not in frame:
         return None
@@ -144,8 +144,7 @@ def tuned_factor(frame: pandas.DataFrame) -> str | None:
 def read_by_the_others(frame: pandas.DataFrame, column: str, sign: int = 1) -> pandas.DataFrame:
     """Returns the rows of every seed at the rate that the other seeds choose, as `leave_one_out`.
 
-    Each batch size of each series, which are told apart by the other factors, has a choice of its
-    own.
+    Each batch size of each series has a choice of its own; the other factors distinguish series.
 
     Args:
         frame: One row per run, with `status`.

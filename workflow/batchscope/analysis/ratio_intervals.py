@@ -1,7 +1,7 @@
 """The ratio of two means, such as that of a variance to a squared norm, with Fieller's interval.
 
 A mean of ratios is ruled by the seeds whose denominator is nearest zero. The ratio of means is
-not, and its interval says where the denominator cannot be told from zero: it is open then.
+not, and its interval says where the denominator cannot be distinguished from zero: it is open then.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Ratio(NamedTuple):
 def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Ratio:
     """Returns the ratio of the means of pairs, with Fieller's interval.
 
-    The ratios R at which mean(s) - R mean(g) cannot be told from zero by Student's t: with the
-    variances and the covariance of both means, the R between the roots of::
+    The ratios R at which mean(s) - R mean(g) cannot be distinguished from zero by Student's t:
+    with the variances and the covariance of both means, the R between the roots of::
 
         (g^2 - t^2 vg) R^2 - 2 (s g - t^2 vsg) R + (s^2 - t^2 vs) = 0
 
-    Where the first coefficient is not above zero, g cannot be told from zero and the interval is
-    open: at least the positive root, as the true ratio is known to be positive.
+    Where the first coefficient is not above zero, g cannot be distinguished from zero and the
+    interval is open: at least the positive root, as the true ratio is known to be positive.
 
     Args:
         numerators: s, shape (n,), of a mean that is known not to be negative.
@@ -73,12 +73,12 @@ def fieller(numerators: Any, denominators: Any, confidence: float = 0.95) -> Rat
     t2 = special.stdtrit(n - 1, 0.5 + confidence / 2) ** 2
     square, half, constant = g**2 - t2 * vg, s * g - t2 * vsg, s**2 - t2 * vs
     if square > 0:
-        # Never below zero where g can be told from zero, but for rounding.
+        # Never below zero where g can be distinguished from zero, but for rounding.
         root = math.sqrt(max(half**2 - square * constant, 0.0))
         low, high = (half - root) / square, (half + root) / square
         return Ratio(ratio, float(low), float(high), n) if g > 0 else Ratio(ratio, NAN, NAN, n)
     if constant <= 0:
-        return Ratio(ratio, NAN, NAN, n)  # neither can be told from zero
+        return Ratio(ratio, NAN, NAN, n)  # neither can be distinguished from zero
     # The positive root in the form that holds where the first coefficient is zero, too.
     low = constant / (half + math.sqrt(half**2 - square * constant)) if square or half > 0 else NAN
     return Ratio(ratio, float(low), math.inf if math.isfinite(low) else NAN, n)

@@ -308,7 +308,7 @@ def _notes(frame: pandas.DataFrame, points: list[_Point]) -> Iterator[str]:
     if any(point.found.open for point in points):
         yield "Hollow, with an arrow: at least so much; the interval has no upper end."
     if any(not point.found.resolved for point in points):
-        yield "Not resolved: the squared gradient cannot be told from zero, or is below it."
+        yield "Not resolved: the squared gradient is not distinguished from zero, or is below it."
     if points:
         yield "Dotted: the batch sizes that were used."
     if "optimizer" in frame and (frame["optimizer"] == "adam").any():

@@ -324,7 +324,7 @@ def _check_sizes(table: Table) -> None:
     near = {name: problems.nearest(name, missing) for name in names}
     hints = "".join(f" Is '{name}' {known}?" for name, known in near.items() if known)
     raise UserError(
-        f"{table.path}: received {len(table.series)} series, told apart by "
+        f"{table.path}: received {len(table.series)} series, distinguished by "
         f"{wording.listed(names)}, none with {LEAST_SIZES} batch sizes; series of at least "
         f"{LEAST_SIZES} are expected. Leave out columns that are measured or differ between "
         f"seeds.{hints}"

@@ -92,10 +92,10 @@ ENTRY = Measure(
                 "are the jackknife's standard error over examples. All runs are measured on the "
                 "same examples. A hollow mark with an arrow is the lower end of an interval "
                 "without an upper one: at least so much. Not resolved is where the squared "
-                "gradient cannot be told from zero and leaves no lower end either. With Adam it "
-                "is of the raw gradients, not of what the optimizer makes of them, and says less "
-                "(Merrill et al. 2025, arXiv 2505.23971, found it orders of magnitude below the "
-                "measured critical batch size). It predicts an order of magnitude of "
+                "gradient cannot be distinguished from zero and leaves no lower end either. With "
+                "Adam it is of the raw gradients, not of what the optimizer makes of them, and "
+                "says less (Merrill et al. 2025, arXiv 2505.23971, found it orders of magnitude "
+                "below the measured critical batch size). It predicts an order of magnitude of "
                 "optimisation speed, not generalisation."
             ),
             measures=("noise_scale",),

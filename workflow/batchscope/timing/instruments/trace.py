@@ -214,7 +214,7 @@ def activity(found: Iterable[Line]) -> Activity:
     host = [line for line in found if line.plane == "/host:CPU"]
     streams = [line for line in found if line.plane != "/host:CPU"]
     result = Activity([], [], [], [])
-    # Threads that training shares with the pipeline are told apart by the executor's run.
+    # Threads that training shares with the pipeline are distinguished by the executor's run.
     runs = {
         event.step
         for line in host
