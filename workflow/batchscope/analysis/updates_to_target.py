@@ -223,11 +223,10 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
     if column is None:
         return []
     losses = rows[column] if column in LOSSES else 1 - rows[column]
-    table = rows.assign(_loss=losses).sort_values("updates")
-    found = [run for _, run in table.groupby(_run_keys(rows), dropna=False)]
-    first = [float(run["_loss"].iloc[0]) for run in found]
-    start = min((loss for loss in first if math.isfinite(loss)), default=math.nan)
-    end = _lowest_of_all(found)
+    table = rows.assign(_loss=losses.astype(float)).sort_values("updates")
+    first = table.drop_duplicates(_run_keys(rows))["_loss"]
+    start = first[np.isfinite(first)].min()
+    end = _lowest_of_all(table)
     if not 0 < end < start < math.inf:
         return []
     inner = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)]
@@ -274,28 +273,24 @@ def _failed(rows: pandas.DataFrame) -> bool:
     return "status" in rows and rows["status"].iloc[0] in FAILED
 
 
-def _lowest_of_all(trainings: list[pandas.DataFrame]) -> float:
+def _lowest_of_all(table: pandas.DataFrame) -> float:
     """Returns the lowest loss that every batch size reached with all its seeds; NaN if none.
 
     At one rate at least, where several were tried. A batch size at which some training of every
     rate failed is left out, as it is of the fit, where enough others are there.
     """
-    reached: dict[tuple[Any, ...], list[float]] = {}
-    for run in trainings:
-        if run["updates"].isna().all() and not _failed(run):
-            continue  # there is no such training
-        known = run["_loss"][np.isfinite(run["_loss"].astype(float))]
-        lowest = float(known.min()) if len(known) and not _failed(run) else math.inf
-        first = run.iloc[0]
-        rate = first[chosen_rates.RATE] if chosen_rates.RATE in run else None
-        reached.setdefault((first["batch_size"], rate), []).append(lowest)
-    best: dict[Any, list[float]] = {}
-    for (size, _), lows in reached.items():
-        best.setdefault(size, []).append(max(lows))
-    ends = [min(lows) for lows in best.values() if math.isfinite(min(lows))]
-    if not ends or len(ends) < min(len(best), critical_batch_size.LEAST_SIZES):
+    keys = _run_keys(table)
+    failed = table.get("status", pandas.Series("", table.index)).isin(FAILED)
+    losses = table["_loss"].where(np.isfinite(table["_loss"]) & ~failed, math.inf)
+    known = table["updates"].notna() | failed  # of no training there are no updates
+    runs = table[keys].assign(_loss=losses, _known=known).groupby(keys, dropna=False)
+    lows = runs.agg({"_loss": "min", "_known": "any"}).query("_known")["_loss"]
+    at_rates = lows.groupby([name for name in keys if name != "seed"], dropna=False).max()
+    best = at_rates.groupby("batch_size").min()
+    ends = best[np.isfinite(best)]
+    if len(ends) < min(len(best), critical_batch_size.LEAST_SIZES):
         return math.nan
-    return max(ends)
+    return float(ends.max())
 
 
 @dataclass(frozen=True)
