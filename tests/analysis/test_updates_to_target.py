@@ -55,6 +55,15 @@ def test_three_targets_from_the_first_evaluation_to_the_lowest_of_all():
     assert all(each.fit.critical_batch_size == pytest.approx(40) for each in found)
 
 
+def test_the_last_target_is_what_every_seed_reached_where_no_rate_is_known():
+    """Trainings made elsewhere may have none: an empty column of rates is one, and not several."""
+    rows = evaluations()
+    rows = rows[(rows["updates"] > 0) & ((rows["seed"] == 0) | (rows["updates"] <= 200))]
+    known = rows.groupby(["batch_size", "seed"])["validation_loss"].min().max()
+    for frame in (rows, rows.assign(learning_rate=math.nan)):
+        assert updates_to_target.default_targets(frame)[-1].value == known
+
+
 def test_accuracies_are_read_as_errors():
     rows = evaluations()
     rows["validation_accuracy"] = 1 - rows.pop("validation_loss") / 2

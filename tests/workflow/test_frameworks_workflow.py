@@ -31,6 +31,7 @@ STUDY = {
                 "throughput": {"blocks": 4, "block_seconds": 0.05},
                 "utilisation": {"seconds": 0.3, "pause_seconds": 0.1},
             },
+            "figures": ["frameworks"],
         }
     },
 }

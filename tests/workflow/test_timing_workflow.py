@@ -133,7 +133,7 @@ def test_one_more_batch_size_times_all_of_them_again(edited):
 
 def test_other_numbers_of_epochs_time_nothing(edited):
     config = copy.deepcopy(TIMED)
-    config["experiments"]["machine"]["at_epochs"] = [2]
+    config["experiments"]["machine"] |= {"at_epochs": [2], "figures": ["training_time"]}
     project.write_config(edited, config)
     assert project.planned(edited) == DRAWN
     project.run(edited)

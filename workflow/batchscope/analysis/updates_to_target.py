@@ -225,7 +225,7 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
     losses = rows[column] if column in LOSSES else 1 - rows[column]
     table = rows.assign(_loss=losses.astype(float)).sort_values("updates")
     first = table.drop_duplicates(_run_keys(rows))["_loss"]
-    start = first[np.isfinite(first)].min()
+    start = float(first[np.isfinite(first)].min())
     end = _lowest_of_all(table)
     if not 0 < end < start < math.inf:
         return []
