@@ -15,6 +15,7 @@ import yaml
 
 import own_table
 import project
+import run
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +83,7 @@ def test_tables_figures_and_report(finished):
     assert "not timed" not in (results / "batch_size/figures/progress.svg").read_text()
 
 
-def test_what_the_tables_decide(finished):
+def test_what_the_tables_decide(finished, tmp_path):
     folder, _ = finished
     results = folder / "results" / "studies" / "mine"
     matrix = pandas.read_csv(results / "batch_size" / "budgets.csv")
@@ -93,6 +94,13 @@ def test_what_the_tables_decide(finished):
         # The last target is the own floor of the largest batch; a row per 60 updates bends it too.
         found = fitted.groupby("own_variant")["critical_batch_size"].first()
         assert found["lookahead"] > 2 * found["plain"] > 10
+    # The command without a study finds the same.
+    words = ("critical_batch_size", str(folder / "mine" / "own_runs.csv"), "--output")
+    run.main([*words, str(tmp_path)])
+    printed = pandas.read_csv(tmp_path / "critical_batch_size.csv")
+    made = pandas.read_csv(results / "batch_size" / "critical_batch_size.csv")
+    printed = printed.rename(columns={"variant": "own_variant"})
+    pandas.testing.assert_frame_equal(printed, made[printed.columns])
     single = pandas.read_csv(results / "at_target" / "budgets.csv")
     assert set(single["budget"]) == {"target"} and single["budget_value"].isna().all()
     assert set(single["outcome"]) == {"updates", "examples", "seconds"}
