@@ -10,6 +10,7 @@ its own.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -78,20 +79,18 @@ def answer(libraries: socket.socket) -> NoReturn:
     os.dup2(null, 0)
     os.dup2(null, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-    imported = False
     while True:
         request, files, _, _ = socket.recv_fds(libraries, MOST, 4)
         if not request:
             os._exit(0)
-        if not imported:
-            import_libraries()
-            imported = True
+        import_libraries()
         if os.fork() == 0:
             become(*json.loads(request), files)
         for file in files:
             os.close(file)
 
 
+@functools.cache
 def import_libraries() -> None:
     sys.path.insert(0, str(CODE))
     from batchscope.host import tensorflow_start

@@ -52,7 +52,7 @@ def test_a_negative_fixed_cost_is_told_and_halves_nothing():
 @pytest.mark.parametrize("fixed, per_image", [(0.011, 0.0), (0.0, 0.0003)])
 def test_a_cost_of_the_size_of_rounding_is_none(fixed, per_image):
     """Else half of a step would be fixed cost at a batch size of 1e17, or 1e-17."""
-    sizes = np.array([8, 32, 128])
+    sizes = np.array([8, 16, 32, 64, 128, 256])
     found = step_cost.fixed_cost(sizes, [[fixed + per_image * size] for size in sizes])
     assert found.fixed.value == pytest.approx(fixed) and (found.fixed.value > 0) == (fixed > 0)
     assert found.per_image.value == pytest.approx(per_image)
