@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import logging
 import os
 import re
 import subprocess
@@ -59,6 +60,15 @@ def activate(gpus: bool) -> None:
     path = os.environ.get("PATH", "")
     if path.partition(os.pathsep)[0] != folder:
         os.environ["PATH"] = f"{folder}{os.pathsep}{path}"
+
+
+def deserves_a_line(record: logging.LogRecord) -> bool:
+    """Filters Snakemake's log: weights that are there before their `snapshot` are no surprise.
+
+    A training keeps the weights of the epochs that are read; Snakemake warns, once for each, that
+    an output of a job that has not run yet has appeared.
+    """
+    return "rule snapshot were not present when the DAG was created" not in record.getMessage()
 
 
 def prepare() -> None:

@@ -40,6 +40,10 @@ SWEEP_GPUS = lambda wildcards: jobs.sweep_gpus(wildcards.sweep)
 SWEEP_THREADS = lambda wildcards: jobs.sweep_threads(wildcards.sweep)
 
 
+# A rule's warning that tells a user nothing.
+logger.addFilter(jobs.deserves_a_line)
+
+
 onstart:
     # No part of a training's command: another study's would train every run again.
     STUDY.note_epochs()
