@@ -491,7 +491,7 @@ def _job(words: list[str]) -> int | None:
     status = apart.run(main, words)
     if status == -signal.SIGKILL and (limit := control_groups.limit_met(before)):
         status = apart.run(main, [*words, "--killed-at-mb", str(limit)])
-    return job.told(status)
+    return job.exit_status(status)
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ def test_without_a_range_the_candidates_are_told_and_their_question_once():
     assert "Candidates: 32 and 64; 32 was the fastest measured. Every other" in card.limits
     assert "scatters" not in card.limits
     assert card.unknown.count("against") == 1
-    sizes = advice_tables.sizes([advice_tables.Told({}, said)])
+    sizes = advice_tables.sizes([advice_tables.SeriesAdvice({}, said)])
     assert sizes["question"].count() == 1
 
 
@@ -247,7 +247,7 @@ def test_every_margin_binds_and_has_its_own_largest_size():
     card = advice_words.card(said)
     assert "Above 64 test loss is worse by more than 0.05 (128: test loss 0.2 " in card.limits
     assert "est accuracy stays within 2 points up to 128" in card.limits
-    told = [advice_tables.Told({}, said)]
+    told = [advice_tables.SeriesAdvice({}, said)]
     (row,) = advice_tables.summary(told).to_dict("records")
     assert (row["outcome"], row["margin"]) == ("test_accuracy test_loss", "0.02 0.05")
     sizes = advice_tables.sizes(told).dropna(subset="outcome")

@@ -32,7 +32,9 @@ def told(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **give
         trajectories[name] = value + noise
     trajectories["epoch"] = trajectories["examples"] / 1000
     tables = (runs, trajectories, limits, matrix)
-    (found,) = advice_evidence.told(*tables, *stated.values(), lambda runs: float(len(runs)))
+    (found,) = advice_evidence.series_advice(
+        *tables, *stated.values(), lambda runs: float(len(runs))
+    )
     return found.advice
 
 
@@ -151,7 +153,7 @@ def test_card_matrix_and_margins_tell_the_same_ratio_of_the_same_pair():
     cells = verdict_matrix.table(runs, trajectories, stated, {})
     cells = cells[cells["outcome"] == "seconds"].set_index("batch_size")
     tables = (runs, trajectories, NONE, NONE, stated, {})
-    sizes = advice_tables.sizes(advice_evidence.told(*tables, lambda runs: 1.0), [])
+    sizes = advice_tables.sizes(advice_evidence.series_advice(*tables, lambda runs: 1.0), [])
     card = sizes[sizes["limit"] == "seconds"].set_index("batch_size")
     scalings = to_target_tables.of_study(trajectories, runs, [Target("validation_loss", to)])
     read = to_target_tables.trainings(scalings)

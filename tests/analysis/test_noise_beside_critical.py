@@ -31,19 +31,20 @@ def _critical(values=(30.0,), **given):
 
 
 def test_a_noise_scale_is_told_as_a_multiple_with_the_ends_of_both_intervals():
-    assert noise_beside_critical.told(_runs(), _critical()) == (
+    assert noise_beside_critical.sentence(_runs(), _critical()) == (
         "At the end of the training the noise scale is 2.0 times that critical batch size at batch "
         "size 16 (1.0 to 4.0 by the ends of both intervals) and 3.0 times at batch size 256 "
         "(1.5 to 6.0)."
     )
     # Of several targets the last one, as the figure of the critical batch size tells it.
-    assert "20 times that" in noise_beside_critical.told(_runs(), _critical((30.0, 3.0)))
+    assert "20 times that" in noise_beside_critical.sentence(_runs(), _critical((30.0, 3.0)))
 
 
 def test_an_open_end_leaves_the_multiple_without_a_range():
     open_end = _critical(critical_batch_size_high=math.nan)
-    assert "2 times that critical batch size at batch size 16 and" in noise_beside_critical.told(
-        _runs(), open_end
+    assert (
+        "2 times that critical batch size at batch size 16 and"
+        in noise_beside_critical.sentence(_runs(), open_end)
     )
 
 
@@ -60,4 +61,4 @@ def test_an_open_end_leaves_the_multiple_without_a_range():
     ],
 )
 def test_nothing_is_told_where_either_is_not_known_or_of_several(runs, critical):
-    assert noise_beside_critical.told(runs, critical) == ""
+    assert noise_beside_critical.sentence(runs, critical) == ""

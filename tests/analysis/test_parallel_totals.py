@@ -42,7 +42,7 @@ def test_epochs_of_one_device_times_seconds_of_several():
     assert seconds[256, 4, 0] == pytest.approx(958 * 3.97)  # their 3,700 s
     assert seconds[32, 1, 0] == pytest.approx(158 * 12.4)  # their 1,915 s
     assert seconds[32, 4, 1] == pytest.approx(2 * 158 * 12.8)
-    told = parallel_totals.told(timed(), trained())
+    told = parallel_totals.sentence(timed(), trained())
     assert told.startswith("On 4 GPUs, epochs until the training stopped times the time per epoch ")
     large, small = ([seconds[size, 4, seed] for seed in (0, 1)] for size in (256, 32))
     ratio = intervals.ratio_interval(large, small)
@@ -62,20 +62,20 @@ def test_only_trainings_that_were_stopped_and_are_the_same_count():
 
 def test_what_cannot_be_tested_is_said_with_its_reason():
     lacks = "What MirroredStrategy saves on several GPUs cannot be tested here, since "
-    cpu = parallel_totals.told(timed("cpu"), trained())
+    cpu = parallel_totals.sentence(timed("cpu"), trained())
     assert cpu.startswith("On 4 replicas, epochs until")
     assert cpu.endswith(f"{lacks}replicas are logical devices of one CPU.")
     none = timed(status="no_gpu").assign(seconds_per_epoch=math.nan)
-    assert parallel_totals.told(none, trained()) == f"{lacks}there is no GPU."
-    assert parallel_totals.told(timed().assign(replicas=1), trained()) == ""
-    assert parallel_totals.told(timed().drop(columns="replicas"), trained()) == ""
+    assert parallel_totals.sentence(none, trained()) == f"{lacks}there is no GPU."
+    assert parallel_totals.sentence(timed().assign(replicas=1), trained()) == ""
+    assert parallel_totals.sentence(timed().drop(columns="replicas"), trained()) == ""
 
 
 def test_several_series_have_no_one_total():
     rates = [pandas.concat([of(), of().assign(learning_rate=0.02)]) for of in (timed, trained)]
-    assert parallel_totals.told(*rates) == ""
+    assert parallel_totals.sentence(*rates) == ""
     elsewhere = timed().assign(machine="cluster", seconds_per_epoch=1.0)
     machines = pandas.concat([timed().assign(machine="local"), elsewhere])
     both = pandas.concat([trained().assign(machine=name) for name in ("local", "cluster")])
-    alone = parallel_totals.told(timed(), trained())
-    assert parallel_totals.told(machines, both) == alone != ""
+    alone = parallel_totals.sentence(timed(), trained())
+    assert parallel_totals.sentence(machines, both) == alone != ""

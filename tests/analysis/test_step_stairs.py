@@ -98,7 +98,7 @@ def test_a_line_and_its_verdict():
     # Multiples of 16 lie on one line for stairs of 8 and 16: only 32 can be asked.
     sizes = np.arange(16.0, 161.0, 16)
     found = alone(sizes, 20 + sizes)
-    assert (found.winner, found.told) == ("line", (32,))
+    assert (found.winner, found.resolvable) == ("line", (32,))
     assert step_stairs.verdict(found).startswith(
         "Stairs of 32 examples are rejected: a straight line"
     )
@@ -110,7 +110,7 @@ def test_a_line_and_its_verdict():
 def test_sizes_that_show_no_stairs_say_so(sizes):
     """Too few of them, two levels, every level once, and powers of 2: a kink at 8."""
     found = alone(np.asarray(sizes), stairs(np.asarray(sizes, float), 8))
-    assert (found.winner, found.best, found.told) == ("not resolved", None, ())
+    assert (found.winner, found.best, found.resolvable) == ("not resolved", None, ())
     assert math.isnan(found.p_holm)
     assert "cannot show stairs of 8, 16 and 32 examples" in step_stairs.verdict(found)
 

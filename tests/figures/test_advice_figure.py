@@ -18,7 +18,7 @@ def select(*given):
     """The figure's rows of some series, distinguished by their optimizer."""
     names = ("sgd", "adam", "rmsprop")
     told = [
-        advice_tables.Told({"optimizer": name}, advice.advise(each))
+        advice_tables.SeriesAdvice({"optimizer": name}, advice.advise(each))
         for name, each in zip(names, given, strict=False)
     ]
     tables = SimpleNamespace(

@@ -19,7 +19,7 @@ from project import ROOT
 def made(*given):
     """Rows of advice.csv of made-up series, read back."""
     told = [
-        advice_tables.Told({"optimizer": name, "machine": "local"}, advice.advise(each))
+        advice_tables.SeriesAdvice({"optimizer": name, "machine": "local"}, advice.advise(each))
         for name, each in zip(("adam", "sgd"), given, strict=False)
     ]
     return advice_tables.summary(told)
@@ -98,7 +98,7 @@ def test_a_missing_table_names_the_command(example, tmp_path):
 def test_questions_are_listed_with_their_cost(example, tmp_path):
     study = example[0]
     given = evidence(spread=0.5, seed_seconds=120.0, planned=4)
-    told = [advice_tables.Told({"machine": "local"}, advice.advise(given))]
+    told = [advice_tables.SeriesAdvice({"machine": "local"}, advice.advise(given))]
     folder = tmp_path / "studies" / study.folder_name / "gap"
     folder.mkdir(parents=True)
     advice_tables.summary(told).to_csv(folder / "advice.csv", index=False)

@@ -157,7 +157,7 @@ def stated(verdict, sentence):
         "sentence": sentence,
         "estimate": wording.Estimate(**interval),
         "effect_is": "ratio",
-        "unit_told": "",
+        "unit_shown": "",
         "figure": "",
         "decides": "",
         "missing": "",

@@ -385,8 +385,8 @@ def test_small_words():
 
 def test_series_are_told_apart_by_factors_and_their_values():
     runs = [{"optimizer": name, "batch_size": "8", "seed": "0"} for name in ("adam", "sgd")]
-    apart = report._told_apart(runs)
-    assert sorted(apart) == ["adam", "optimizer", "sgd"] and not report._told_apart(runs[:1])
+    apart = report._distinguishing(runs)
+    assert sorted(apart) == ["adam", "optimizer", "sgd"] and not report._distinguishing(runs[:1])
     question = "Does Adam keep its accuracy?"
     assert experiment_answer.compares(question, apart)
     assert not experiment_answer.compares(question, ["optimizer"])

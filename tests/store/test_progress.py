@@ -33,14 +33,14 @@ def clock(monkeypatch, *seconds: float) -> None:
 
 def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
     clock(monkeypatch, 0, 10, 20, 21, 40)
-    teller = progress.Teller(folder, epochs=5, steps=10)
-    teller.tell(0, 5, [])  # from here on the time is taken
+    reporter = progress.Reporter(folder, epochs=5, steps=10)
+    reporter.report(0, 5, [])  # from here on the time is taken
     assert capsys.readouterr().out == "Epoch 1 of 5 (50 % of it).\n"
-    teller.tell(2, 0, [ROW, ROW])
-    teller.tell(2, 1, [ROW, ROW])  # a second later
+    reporter.report(2, 0, [ROW, ROW])
+    reporter.report(2, 1, [ROW, ROW])  # a second later
     losses = "training loss 0.1235, validation loss 0.6543"
     assert capsys.readouterr().out == f"Epoch 2 of 5: {losses} after epoch 2; about 20 s left.\n"
-    teller.tell(3, 5, [ROW] * 3)
+    reporter.report(3, 5, [ROW] * 3)
     line = f"Epoch 4 of 5 (50 % of it): {losses} after epoch 3; about 15 s left.\n"
     assert capsys.readouterr().out == line
     assert progress.overview(folder.parents[1]) == f"some+run: e{line[1:-2]}"
@@ -49,11 +49,11 @@ def test_a_line_has_epoch_losses_and_time_left(folder, monkeypatch, capsys):
 def test_the_log_of_a_long_training_stays_one_to_read(folder, monkeypatch, capsys):
     words = range(0, 4 * 3600, 5)
     clock(monkeypatch, 0, *words)
-    teller = progress.Teller(folder, epochs=len(words), steps=1)
+    reporter = progress.Reporter(folder, epochs=len(words), steps=1)
     written = []
-    monkeypatch.setattr(teller, "_write", written.append)
+    monkeypatch.setattr(reporter, "_write", written.append)
     for epoch in range(len(words)):
-        teller.tell(epoch, 0, [])
+        reporter.report(epoch, 0, [])
     assert len(written) == len(words) - 1
     assert 100 < len(capsys.readouterr().out.splitlines()) < 150
 
@@ -61,7 +61,7 @@ def test_the_log_of_a_long_training_stays_one_to_read(folder, monkeypatch, capsy
 def test_who_runs_is_known_by_the_file_and_its_process(folder):
     results = folder.parents[1]
     assert progress.overview(results) == "No training runs now."
-    with pytest.raises(KeyError), progress.Teller(folder, 5, 10).running():
+    with pytest.raises(KeyError), progress.Reporter(folder, 5, 10).running():
         assert progress.overview(results) == "some+run: starts"
         raise KeyError
     assert progress.overview(results) == "No training runs now."
@@ -72,7 +72,7 @@ def test_who_runs_is_known_by_the_file_and_its_process(folder):
     assert progress.overview(results) == "No training runs now."
     elsewhere = {**left, "host": "another", "at": time.time() - 600}
     (folder / progress.FILE).write_text(json.dumps(elsewhere))
-    assert progress.overview(results) == "some+run: starts (told 10 min ago)"
+    assert progress.overview(results) == "some+run: starts (reported 10 min ago)"
     (folder / progress.FILE).write_text('{"host"')  # it ends in this moment
     assert progress.overview(results) == "No training runs now."
 

@@ -113,7 +113,7 @@ class Jobs:
         study = configuration.study(path, options["scale"], recorded)
         made = cls(study, path, options["scale"], options["partial"])
         owners.check(made.folder, study.name, path)
-        for line in (*study.warnings, *status.told(job_files.absent(study, RESULTS))):
+        for line in (*study.warnings, *status.absence_lines(job_files.absent(study, RESULTS))):
             print(line, file=sys.stderr)
         return made
 

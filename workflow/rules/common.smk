@@ -12,15 +12,15 @@ from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.versions import VERSIONS
 
 STARTED = time.time()
-TOLD = workflow.global_resources
-jobs.activate(gpus="gpu" in TOLD and TOLD["gpu"].value > 0)
+GIVEN = workflow.global_resources
+jobs.activate(gpus="gpu" in GIVEN and GIVEN["gpu"].value > 0)
 # A study is run alone: --configfile replaces the default study, it is never merged with it. There
 # is no `configfile:` here, for Snakemake names no line of a broken file.
 STUDY = jobs.Jobs.of(workflow.configfiles, config)
 
 # One job at a time on a GPU, unless --resources gpu=N says that there are more: a cluster's
 # profile does, for there a scheduler counts them. (The executor is not known yet here.)
-if "gpu" not in TOLD:
+if "gpu" not in GIVEN:
     workflow.register_resource("gpu", 1)
 
 # Asks for more threads than any machine has: locally that is capped to --cores, so that the job

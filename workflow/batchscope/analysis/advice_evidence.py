@@ -27,7 +27,7 @@ from batchscope.analysis import (
     verdict_matrix,
 )
 from batchscope.analysis.advice import Edge, Evidence, Outcome
-from batchscope.analysis.advice_tables import Told
+from batchscope.analysis.advice_tables import SeriesAdvice
 from batchscope.analysis.critical_batch_size import LEAST_SIZES
 from batchscope.analysis.updates_to_target import Scaling, Target
 from batchscope.catalogue import own_columns
@@ -40,7 +40,7 @@ _KNEE = step_cost.PLATEAU_SHARE / (1 - step_cost.PLATEAU_SHARE)  # in units of B
 _OF_MACHINE = ("machine", "dataset", "dataset_digest", "model", "model_digest", "device")
 
 
-def told(
+def series_advice(
     runs: pandas.DataFrame,
     trajectories: pandas.DataFrame,
     limits: pandas.DataFrame,
@@ -50,7 +50,7 @@ def told(
     price: Price,
     slower: float = SLOWER,
     planned: int | None = None,
-) -> list[Told]:
+) -> list[SeriesAdvice]:
     """Returns the advice of every series that trains at three batch sizes or more.
 
     Args:
@@ -105,7 +105,7 @@ def told(
             planned=planned,
             elsewhere=own["machine"].iloc[0] == own_columns.ELSEWHERE,
         )
-        found.append(Told({**constant, **values}, advice.advise(evidence)))
+        found.append(SeriesAdvice({**constant, **values}, advice.advise(evidence)))
     return found
 
 

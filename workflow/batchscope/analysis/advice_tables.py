@@ -99,14 +99,14 @@ _SENTENCES = {
 }
 
 
-class Told(NamedTuple):
-    """A series, by the factors that tell it apart, and its advice."""
+class SeriesAdvice(NamedTuple):
+    """A series, by the factors that distinguish it, and its advice."""
 
     factors: dict[str, Any]
     advice: Advice
 
 
-def summary(told: Sequence[Told], factors: Iterable[str] = ()) -> pandas.DataFrame:
+def summary(told: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
     """Returns one row per series; see `COLUMNS`.
 
     Args:
@@ -117,7 +117,7 @@ def summary(told: Sequence[Told], factors: Iterable[str] = ()) -> pandas.DataFra
     return _table(COLUMNS, told, rows, factors)
 
 
-def sizes(told: Sequence[Told], factors: Iterable[str] = ()) -> pandas.DataFrame:
+def sizes(told: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
     """Returns one row per series, limit and batch size; see `SIZES` and `summary`."""
     rows = [
         {**each.factors, **row}
@@ -136,7 +136,7 @@ def card(row: dict[str, Any]) -> Card:
 
 def _table(
     columns: dict[str, str],
-    told: Sequence[Told],
+    told: Sequence[SeriesAdvice],
     rows: list[dict[str, Any]],
     factors: Iterable[str],
 ) -> pandas.DataFrame:

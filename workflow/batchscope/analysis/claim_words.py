@@ -36,8 +36,8 @@ def effect(test: Test) -> str:
     return words + (f" of {_name(test.over)}" if words.endswith("per doubling") else "")
 
 
-def told_in(kind: str, unit: str) -> wording.Unit:
-    """Returns how numbers of a claim are told: shares in per cent, their differences in points.
+def display_unit(kind: str, unit: str) -> wording.Unit:
+    """Returns the unit to show a claim's numbers in: shares in per cent, differences in points.
 
     Args:
         kind: The type of its test.
@@ -87,7 +87,7 @@ def _what(test: Test) -> str:
 
 def _bounds(test: Test) -> str:
     found = tables.column(test.table, test.column)
-    unit = told_in(test.type, found.unit if found and not is_ratio(test) else "")
+    unit = display_unit(test.type, found.unit if found and not is_ratio(test) else "")
 
     def amount(end: float) -> str:
         number = wording.tick(unit.times * end)

@@ -11,7 +11,7 @@ from batchscope.store import records
 _SAME = ("dataset", "model", "optimizer")
 
 
-def told(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
+def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
     """Returns how many critical batch sizes the noise scale at the end of trainings is.
 
     Empty where either is not known, or of several series.

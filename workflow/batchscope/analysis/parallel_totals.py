@@ -42,7 +42,7 @@ def totals(timed: pandas.DataFrame, trained: pandas.DataFrame) -> pandas.DataFra
     return found[["device", "replicas", "batch_size", "seed"]].assign(seconds=seconds)
 
 
-def told(timed: pandas.DataFrame, trained: pandas.DataFrame) -> str:
+def sentence(timed: pandas.DataFrame, trained: pandas.DataFrame) -> str:
     """Returns how long the largest batch takes in parallel beside the smallest, until it stops.
 
     Of the most replicas on each device of this machine, where they are one series, and what of it

@@ -30,7 +30,7 @@ from batchscope.analysis import chosen_rates, intervals
 DRAWS = 4999  # the smallest p is one in 5,000
 _CHUNK = 500  # draws at a time, for memory
 _MOST_WINDOWS = 256  # of which the statistics are computed
-_LEAST_TOLD = 8  # windows that are tested, for each of three tests
+_LEAST_TESTED = 8  # windows that are tested, for each of three tests
 
 
 def chosen_at_all(losses: np.ndarray) -> bool:
@@ -136,7 +136,7 @@ def _decisive(losses: np.ndarray, values: np.ndarray, by_others: bool) -> list[n
         cut = (np.take_along_axis(each, index[..., None], 1) for each in (losses, values))
         page, friedman = _statistics(*cut, own, by_others)
         told.append((page[0], -page[0], friedman[0]))
-    kept = {int(at) for column in np.array(told).T for at in column.argsort()[:_LEAST_TOLD]}
+    kept = {int(at) for column in np.array(told).T for at in column.argsort()[:_LEAST_TESTED]}
     return [every[at] for at in sorted(kept)]
 
 

@@ -48,14 +48,14 @@ class Comparison(NamedTuple):
         best: The stairs with the smallest residual; None where the batch sizes show none.
         p_holm: Its p, adjusted by Holm's method for all stairs of all that was compared together.
         line_residual: Relative root-mean-square residual of the line.
-        told: Examples per stair of all stairs that the batch sizes show.
+        resolvable: Examples per stair of all stairs that the batch sizes show.
     """
 
     winner: str
     best: Stairs | None
     p_holm: float
     line_residual: float
-    told: tuple[int, ...]
+    resolvable: tuple[int, ...]
 
 
 def compare(timings: Iterable[tuple[Any, Sequence[Any]]]) -> list[Comparison]:
@@ -102,16 +102,16 @@ def _fit(sizes: np.ndarray, seconds: np.ndarray, q: int) -> Stairs:
 
 
 def _compared(line_residual: float, found: list[Stairs], adjusted: list[float]) -> Comparison:
-    told = tuple(stairs.q for stairs in found)
+    resolvable = tuple(stairs.q for stairs in found)
     if not found:
-        return Comparison("not resolved", None, NAN, line_residual, told)
+        return Comparison("not resolved", None, NAN, line_residual, resolvable)
     best, p_holm = min(zip(found, adjusted, strict=True), key=lambda pair: pair[0].residual)
     winner = "not resolved"
     if best.residual < line_residual:
         winner = "staircase" if p_holm < LEVEL else winner
     elif min(adjusted) >= LEVEL and max(stairs.p_line for stairs in found) < LEVEL:
         winner = "line"
-    return Comparison(winner, best, p_holm, line_residual, told)
+    return Comparison(winner, best, p_holm, line_residual, resolvable)
 
 
 def verdict(found: Comparison) -> str:
@@ -120,7 +120,7 @@ def verdict(found: Comparison) -> str:
         return UNABLE
     line = f"a straight line (residual {wording.percent(found.line_residual, 2)})"
     if found.winner == "line":
-        return f"Stairs of {_words(found.told)} examples are rejected: {line} fits better."
+        return f"Stairs of {_words(found.resolvable)} examples are rejected: {line} fits better."
     stairs = (
         f"stairs of {found.best.q} examples (residual {wording.percent(found.best.residual, 2)})"
     )

@@ -27,7 +27,7 @@ _PANELS = [
 ]
 
 
-_MOST_TOLD = 8  # batch sizes in a sentence: the best may lie between the ends
+_MOST_SHOWN = 8  # batch sizes in a sentence: the best may lie between the ends
 _NOTE = "Broad pale bars: 95 % binomial error of an accuracy counted on so many examples."
 
 
@@ -96,7 +96,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the mean accuracies on test and training data, by batch size."""
     own, _ = as_published.split(frame)
     told = [
-        words.sentence(own, column, what, wording.PERCENT, most=_MOST_TOLD)
+        words.sentence(own, column, what, wording.PERCENT, most=_MOST_SHOWN)
         for column, what in (
             ("test_accuracy", "Mean test accuracy"),
             ("train_accuracy", "Mean training accuracy"),

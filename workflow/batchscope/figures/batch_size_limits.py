@@ -27,7 +27,7 @@ _LIMIT_COLUMNS = ("bound", "memory_mb")
 _LOOP_FACTORS = tuple(run_factors.TIMING_ONLY_FACTORS)
 _ROW = 0.3  # inches
 _LABEL = 34  # characters in a line
-_MOST_TOLD = 6  # series described one by one
+_MOST_SHOWN = 6  # series described one by one
 _VERDICTS = {
     largest_within_margin.WITHIN: "within the margin of every other",
     largest_within_margin.NOT_RESOLVED: "not resolved",
@@ -133,8 +133,8 @@ def found(frame: pandas.DataFrame) -> str:
         if len(parts) > 2:
             told.append(f"The largest batch size with {what} {_range(chosen)}.")
         if parts:
-            more = f" and {len(parts) - _MOST_TOLD} more" if len(parts) > _MOST_TOLD else ""
-            told.append(f"Largest batch with {what}: {'; '.join(parts[:_MOST_TOLD])}{more}.")
+            more = f" and {len(parts) - _MOST_SHOWN} more" if len(parts) > _MOST_SHOWN else ""
+            told.append(f"Largest batch with {what}: {'; '.join(parts[:_MOST_SHOWN])}{more}.")
         several = len(parts) + few + none > 1
         if none:
             whose = f" in {none} series" if several else ""

@@ -25,7 +25,7 @@ from batchscope.figures.drawing import canvas, target_words, to_target
 
 _MOST_ROWS = 6  # beyond them one target of each series
 _MOST_SERIES = 12
-_MOST_TOLD = 3  # series described in words
+_MOST_SHOWN = 3  # series described in words
 NOTHING = "No target was reached at three batch sizes."
 _NOISE = {"start": "_start", "end": ""}  # place in the training -> how its columns end
 _MARKERS = {"start": "o", "end": "s"}
@@ -43,7 +43,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     """
     frame = to_target_tables.joined(tables.critical_batch_size, tables.to_target)
     noise = [_noise(scaling, frame, tables.runs) for scaling in to_target_tables.restored(frame)]
-    keys = ["target_column", "target_value", *_told_apart(frame)]
+    keys = ["target_column", "target_value", *_distinguishing(frame)]
     groups = frame.groupby(keys, sort=False, dropna=False).ngroup() if len(frame) else []
     return frame.assign(
         **{name: [noise[group][name] for group in groups] for name in _NOISE_COLUMNS}
@@ -75,7 +75,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the critical batch size of each series at its lowest target, and what it means."""
     scalings = lowest(to_target_tables.restored(frame))
     told = [] if scalings else [NOTHING]
-    for scaling in scalings[:_MOST_TOLD]:
+    for scaling in scalings[:_MOST_SHOWN]:
         told.append(sentence(scaling))
         if scaling.fit:
             told += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
@@ -149,7 +149,7 @@ def rate_notes(scalings: Sequence[Scaling], axis: str) -> Iterator[str]:
     if differ:
         sizes = wording.listed(sorted(differ))
         yield f"At {sizes} these are different ones, and intervals are wider for it."
-    for scaling, rates in last[:_MOST_TOLD]:
+    for scaling, rates in last[:_MOST_SHOWN]:
         value = scaling.target.value
         what = wording.number(value) if math.isfinite(value) else scaling.target.words
         to = f"To {what}{whose(scaling)}"
@@ -160,7 +160,7 @@ def rate_notes(scalings: Sequence[Scaling], axis: str) -> Iterator[str]:
         yield "Edge: the lowest or highest rate tried there."
 
 
-def _told_apart(frame: pandas.DataFrame) -> list[str]:
+def _distinguishing(frame: pandas.DataFrame) -> list[str]:
     return [name for name in run_series.varying(frame) if name != chosen_rates.RATE]
 
 

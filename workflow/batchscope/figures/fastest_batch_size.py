@@ -19,7 +19,7 @@ from batchscope.figures import Tables, critical_batch_size
 from batchscope.figures.drawing import canvas, target_words, to_target
 
 _COLUMNS = 3  # panels in a row
-_MOST_TOLD = 3  # series described in words
+_MOST_SHOWN = 3  # series described in words
 _HALF = canvas.COLOURS[3]
 _SECONDS = "seconds"
 _CLOSE = 0.01  # share of the closed form's time below which a departure is not told
@@ -55,7 +55,7 @@ def found(frame: pandas.DataFrame) -> str:
     scalings = to_target_tables.restored(frame)
     every = [each for each in scalings if _SECONDS in each.measured]
     told = [] if scalings else [critical_batch_size.NOTHING]
-    for scaling in critical_batch_size.lowest(every)[:_MOST_TOLD]:
+    for scaling in critical_batch_size.lowest(every)[:_MOST_SHOWN]:
         told += [*_measured(scaling), *_closed(scaling, _half_batch(frame, scaling))]
         told += critical_batch_size.edge_sentence(scaling, _SECONDS)
     return " ".join(told)

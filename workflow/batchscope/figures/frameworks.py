@@ -23,7 +23,7 @@ from batchscope.host.absence import NO_GPU, WORDS
 UTILISATION, MEMORY, IMAGES = "utilisation_percent", "memory_mb", "images_per_second"
 _WORST = (*WORDS, "out_of_memory", "diverged")  # of two statuses the first is shown
 _WIDTH, _HEIGHT = 3.5, 2.9  # of a panel, inches
-_MOST_TOLD = 4  # series, or places, in a sentence
+_MOST_SHOWN = 4  # series, or places, in a sentence
 # Device -> the columns of utilisation.csv that say how busy it is, and what memory it holds.
 _BUSY = {"cpu": "process_percent", "gpu": "gpu_percent"}
 _HELD = {"cpu": "memory_peak_mb", "gpu": "gpu_memory_peak_mb"}
@@ -363,7 +363,7 @@ def _sentence(start: str, places: list[_Place], tell: Callable[[_Place], str]) -
     told = [(place, text) for place in places if (text := tell(place))]
     if not told:
         return ""
-    parts = [f"{start.format(**place.words)} {text}" for place, text in told[:_MOST_TOLD]]
+    parts = [f"{start.format(**place.words)} {text}" for place, text in told[:_MOST_SHOWN]]
     parts[1:] = [wording.lower(part) for part in parts[1:]]
     rest = len(told) - len(parts)
     parts += [f"{rest} further in the figure"] if rest else []
@@ -413,9 +413,9 @@ def _memory(place: _Place) -> str:
             told.setdefault(sizes, []).append(f"{ratio} ({label})")
     parts = []
     for sizes, ratios in told.items():
-        rest = len(ratios) - _MOST_TOLD
+        rest = len(ratios) - _MOST_SHOWN
         more = [f"{rest} further series in the figure"] if rest > 0 else []
-        parts.append(f"{sizes} by a factor of {', '.join([*ratios[:_MOST_TOLD], *more])}")
+        parts.append(f"{sizes} by a factor of {', '.join([*ratios[:_MOST_SHOWN], *more])}")
     return ", and ".join(parts)
 
 

@@ -11,7 +11,7 @@ from batchscope.figures import Tables
 from batchscope.figures.drawing import against_epoch, canvas, words
 
 _PANELS = {"train_loss": "Training loss", "validation_loss": "Validation loss"}
-_MOST_TOLD = 5  # batch sizes in a sentence
+_MOST_SHOWN = 5  # batch sizes in a sentence
 
 
 def select(tables: Tables, along: str = "epoch") -> pandas.DataFrame:
@@ -66,7 +66,7 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _told(rows: pandas.DataFrame, which: tuple[str, str]) -> str:
     told = (
-        words.sentence(rows, name, f"Mean {what.lower()} {when}", most=_MOST_TOLD)
+        words.sentence(rows, name, f"Mean {what.lower()} {when}", most=_MOST_SHOWN)
         for (name, what), when in zip(_PANELS.items(), which, strict=True)
     )
     return " ".join(filter(None, told))

@@ -24,7 +24,7 @@ _START, _EARLY, _END = "start", "epoch", "end"
 _WIDTH, _HEIGHT = 5.6, 3.6  # inches, of a panel
 _STEP, _WIDEST = 5.0, 32.0  # points between two batch sizes' marks at one epoch, and of all
 _LINEAR_TO = 1.0  # epoch up to which a logarithmic axis of epochs is linear
-_MOST_TOLD = 2  # series described in words
+_MOST_SHOWN = 2  # series described in words
 
 
 class _Point(NamedTuple):
@@ -107,7 +107,7 @@ def found(frame: pandas.DataFrame) -> str:
     That at the end beside the batch size that was used.
     """
     told = []
-    for group in run_series.series(frame)[:_MOST_TOLD]:
+    for group in run_series.series(frame)[:_MOST_SHOWN]:
         of = f" ({group.label})" if group.label else ""
         sizes = sorted(group.frame["batch_size"].unique().tolist())
         for size in dict.fromkeys((sizes[0], sizes[-1])):

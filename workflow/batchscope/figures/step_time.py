@@ -27,7 +27,7 @@ _ENDS = ("", "_low", "_high")
 _MS = 1e3
 _SYMLOG = "Costs that span much: linear around zero, up to the least of them, then logarithmic."
 _WIDE = 12.0  # ratio of the farthest end to the least cost from which an axis is not linear
-_MOST_TOLD = 2  # series whose costs are told one by one
+_MOST_SHOWN = 2  # series whose costs are told one by one
 _MOST_BESIDE = 4  # series beside the first whose ratios are
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
 _EXPECTED = "#000000"
@@ -108,7 +108,7 @@ def found(frame: pandas.DataFrame) -> str:
     groups = timings.series(frame)
     told = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
     parts = [_delay_sentence(groups[delay.index], delay) for delay in reversed(delays(frame))]
-    if len(told) > _MOST_TOLD:
+    if len(told) > _MOST_SHOWN:
         parts += [
             _extremes(told, _FIXED, "The fixed cost per step"),
             _extremes(told, _PER_IMAGE, "The cost per example"),

@@ -24,7 +24,7 @@ _PLATEAU, _CEILING = "plateau_images_per_second", "ceiling_images_per_second"
 _SHARE_OF_CEILING = "share_of_ceiling"
 _FITTED = ("knee_fitted", "knee_fitted_low", "knee_fitted_high")
 _MOST_LIMITS = 2  # series with a ceiling and a knee of their own across the panel
-_MOST_TOLD = 3  # series in sentences of their own
+_MOST_SHOWN = 3  # series in sentences of their own
 # Up to so many times the highest throughput a ceiling leaves room for the data below it.
 _ROOM = {"linear": 1.6, "log": 5.0}
 _CEILING_LINE = {"linestyle": (0, (1, 1)), "linewidth": 1.3}
@@ -91,7 +91,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns ratios of times, plateau, knee, ceiling and verdict on steps, series by series."""
     told = [group for group in timings.series(frame) if group.frame[_IMAGES].notna().any()]
-    if len(told) <= _MOST_TOLD:
+    if len(told) <= _MOST_SHOWN:
         return " ".join(timings.led(group.label, _sentences(group.frame)) for group in told)
     ordered = sorted(told, key=lambda group: group.frame[_IMAGES].max())
     ends = [

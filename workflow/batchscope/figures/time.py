@@ -22,7 +22,7 @@ _STOP = Panel("epochs_run", "Epochs until it stopped", "epochs")
 _TOTAL = Panel("train_seconds", "Total training time", "total time (s)")
 _ALL = "all runs"  # the series beside several of which it is the time
 _SECONDS = wording.Unit(" s")
-_MOST_TOLD = 4  # series in a sentence
+_MOST_SHOWN = 4  # series in a sentence
 _EPOCH_NOTE = "Time per epoch: of a timing job for each seed, all batch sizes in turns."
 _TOTAL_NOTE = "Total: epochs run × time per epoch, validation apart."
 # An arrow that points upwards from a run's point.
@@ -144,7 +144,7 @@ def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
             told.append(f"{group.label}: {found}" if group.label else found)
     if not told:
         return ""
-    if len(told) > _MOST_TOLD:
+    if len(told) > _MOST_SHOWN:
         told = ["some runs of most series ran to the last epoch that they may"]
     text = "; ".join(told)
     return f"{wording.capital(text)}; their times and the means are lower bounds{look}."

@@ -17,7 +17,7 @@ from batchscope.figures.drawing import against_batch_size, by_epochs, canvas
 
 _TIME = "train_seconds"
 _QUARTILES = ["seconds_per_epoch_q1", "seconds_per_epoch_q3"]
-_MOST_TOLD = 4  # series in words
+_MOST_SHOWN = 4  # series in words
 _NOTES = (
     "Epochs × time per epoch (median and quartiles of the timing jobs, or of the blocks of one), "
     "validation apart.",
@@ -55,7 +55,7 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns what a larger batch saves, and whether it saves as much as more epochs take."""
     groups = run_series.series(run_series.timed_factors(frame))
     timed = [(group.label, times) for group in groups if (times := _times(group.frame))]
-    shown = timed[:_MOST_TOLD]
+    shown = timed[:_MOST_SHOWN]
     told = [_compared(times, f" ({label})" if label else "") for label, times in shown]
     rest = len(timed) - len(shown)
     more = [f"{rest} further configurations in the figure."] if rest else []
@@ -76,7 +76,7 @@ class _Time(NamedTuple):
         return f"{by_epochs.words(self.epochs)} at batch size {self.batch_size}"
 
     @property
-    def told(self) -> str:
+    def duration(self) -> str:
         return f"{wording.number(self.seconds)} s"
 
 
@@ -100,14 +100,14 @@ def _compared(times: list[_Time], where: str) -> str:
     first = next(time for time in times if time.epochs == fewest)
     last = next(time for time in reversed(times) if time.epochs == most)
     if (first.batch_size, first.epochs) == (last.batch_size, last.epochs):
-        return f"{first.words}{where} took {first.told}."
+        return f"{first.words}{where} took {first.duration}."
     if last.high < first.low:
         verdict = "less time than"
     elif last.low > first.high:
         verdict = "more time than"
     else:
         verdict = "a time whose quartiles overlap with those of"
-    return f"{last.words}{where} took {last.told}: {verdict} {first.words} ({first.told})."
+    return f"{last.words}{where} took {last.duration}: {verdict} {first.words} ({first.duration})."
 
 
 def _saved(timed: list[tuple[str, list[_Time]]]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from batchscope.analysis import memory_line, run_series
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings
 
-_MOST_TOLD = 4  # series in a sentence
+_MOST_SHOWN = 4  # series in a sentence
 _COLUMNS = 3  # of panels
 _WIDTH, _HEIGHT = 3.6, 2.9  # of a panel, inches
 _MAIN: dict[str, Any] = {"linestyle": "-"}
@@ -346,7 +346,7 @@ def by_series(
     told = [(label, text) for label, text in told if text]
     if not told:
         return ""
-    parts = [f"{text} ({label})" if label else text for label, text in told[:_MOST_TOLD]]
+    parts = [f"{text} ({label})" if label else text for label, text in told[:_MOST_SHOWN]]
     rest = len(told) - len(parts)
     parts += [f"{rest} further series in the figure"] if rest else []
     return f"{what} {verb} {'; '.join(parts)}."

@@ -58,7 +58,7 @@ _LABELS, _VERDICTS = 1.45, 1.6  # inches left and right of the cells
 _CELL_POINTS = 8.0  # size of a cell's text, less where a line of it is too long
 _EM = 0.60  # width of a character, of its size: those of numbers and their signs, on average
 _MOST_WITH_INTERVAL, _MOST_WITH_TEXT = 8, 14  # batch sizes
-_MOST_TOLD = 3  # series described one by one
+_MOST_SHOWN = 3  # series described one by one
 _TITLE = "Which batch size is better, by what is held equal"
 _ROW_OF = ["budget", "outcome"]
 
@@ -106,9 +106,9 @@ def found(frame: pandas.DataFrame) -> str:
         alike.setdefault(_told(group), []).append(group.label)
     told = [
         wording.capital(f"{_labelled(labels, len(groups))}{text}.")
-        for text, labels in [*alike.items()][:_MOST_TOLD]
+        for text, labels in [*alike.items()][:_MOST_SHOWN]
     ]
-    if (rest := len(groups) - sum(map(len, [*alike.values()][:_MOST_TOLD]))) > 0:
+    if (rest := len(groups) - sum(map(len, [*alike.values()][:_MOST_SHOWN]))) > 0:
         told.append(f"{rest} further series in the figure.")
     return " ".join(told)
 

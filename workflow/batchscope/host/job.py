@@ -76,7 +76,7 @@ def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
         if status == -signal.SIGKILL and (limit := control_groups.limit_met(before)):
             words = [*words, "--killed-at-mb", str(limit)]
             status = ask(words)
-    return (None if status is None else told(status)), words
+    return (None if status is None else exit_status(status)), words
 
 
 def ask(words: list[str], copy: bytes = ANY) -> int | None:
@@ -134,8 +134,8 @@ def receive(connection: socket.socket, size: int) -> bytes:
     return parts
 
 
-def told(status: int) -> int:
-    """Returns an exit status in place of the signal that ended a step, which is told."""
+def exit_status(status: int) -> int:
+    """Returns an exit status in place of the signal that ended a step, and reports the signal."""
     if status >= 0:
         return status
     how = "killed" if status == -signal.SIGKILL else f"ended by {signal.Signals(-status).name}"

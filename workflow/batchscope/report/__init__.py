@@ -264,7 +264,7 @@ def _experiments(
         # Where documents state something that is decided, "No advice" is no answer beside it.
         advised = tuned and (own[0].found or not decided)
         spoken = experiment_answer.advised(own[0].card, of_figures) if advised else []
-        compared = experiment_answer.compares(question, _told_apart(rows[name]))
+        compared = experiment_answer.compares(question, _distinguishing(rows[name]))
         many = len({answer.series for answer in found}) > _MANY_SERIES
         shown.append(
             {
@@ -353,7 +353,7 @@ def _no_gpu(
     return ["Nothing ran on a GPU, so what is asked of one stays open."]
 
 
-def _told_apart(rows: list[dict[str, str]]) -> list[str]:
+def _distinguishing(rows: list[dict[str, str]]) -> list[str]:
     """Returns the factors of which runs have several values, and these; not batch size and seed."""
     values = {
         name: {row.get(name, "") for row in rows}

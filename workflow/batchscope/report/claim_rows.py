@@ -43,7 +43,7 @@ def counts(rows: Iterable[Row]) -> str:
 
 
 def _shown(row: Row, link: Link) -> dict[str, Any]:
-    unit = claim_words.told_in(row["type"], row["unit"])
+    unit = claim_words.display_unit(row["type"], row["unit"])
     found = [parsed(row[name]) for name in ("effect", "effect_low", "effect_high")]
     if row["type"] == "value" and None not in found:  # all others are differences or ratios
         found[1:] = value_ranges.cut(row["column"], *found[1:])
@@ -60,7 +60,7 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         "place": wording.capital(row["place"]),
         "estimate": format_interval(*numbers),
         "effect_is": row["effect_is"] + (f" ({unit.suffix.strip()})" if unit.suffix else ""),
-        "unit_told": unit.suffix.strip(),
+        "unit_shown": unit.suffix.strip(),
         "decides": _decides(row),
         "p_shown": format_p(parsed(p)) if p else "",
         "p_of": "of the contrary" if against else "",
@@ -87,7 +87,7 @@ def in_words(shown: dict[str, Any]) -> str:
     if estimate:
         interval = f" [{estimate.low}, {estimate.high}]" if estimate.low else ""
         of = f", {shown['decides']}" if shown["decides"] else ""
-        unit = shown["unit_told"]
+        unit = shown["unit_shown"]
         what = shown["effect_is"].removesuffix(f" ({unit})")
         number = f"{estimate.value}{interval}{f' {unit}' if unit else ''}"
         level = ", 90 % interval" if interval else ""

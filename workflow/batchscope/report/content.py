@@ -248,7 +248,7 @@ def _parallel(found: dict[str, pandas.DataFrame]) -> dict[str, str]:
     """Returns what experiments with replicas say of total times, with epochs of all experiments."""
     trained = [frame for frame in found.values() if "stop_reason" in frame and len(frame)]
     told = {
-        name: parallel_totals.told(frame, pandas.concat(trained))
+        name: parallel_totals.sentence(frame, pandas.concat(trained))
         for name, frame in found.items()
         if len(frame) and "seconds_per_epoch" in frame
     }
@@ -263,7 +263,7 @@ def _noise(
     for name, frame in found.items():
         others = [rows for other, rows in critical.items() if other != name and len(rows)]
         if len(frame) and others:
-            told[name] = noise_beside_critical.told(frame, pandas.concat(others))
+            told[name] = noise_beside_critical.sentence(frame, pandas.concat(others))
     return {name: text for name, text in told.items() if text}
 
 

@@ -74,8 +74,8 @@ def _shown(topic: topics.Topic, figures: Sequence[tuple[str, Figure]]) -> list[F
     found = []
     for name in topic.figures:
         for title, figure in figures:
-            text = _telling(figure.found, topic.told)
-            if figure.name == name and (text or not topic.told):
+            text = _telling(figure.found, topic.pattern)
+            if figure.name == name and (text or not topic.pattern):
                 led = f"In \u201c{title}\u201d: {wording.lower(text)}" if title else text
                 found.append(replace(figure, found=led))
     return found

@@ -12,13 +12,13 @@ class Topic(NamedTuple):
     Attributes:
         asked: Words of a question.
         figures: Names of the figures that show it, the best first.
-        told: What a sentence of their findings has that tells it; empty for the first sentence.
-        elsewhere: Whether another experiment's figure tells it where there is none of its own.
+        pattern: Regular expression of the sentence of their findings; empty for the first one.
+        elsewhere: Whether another experiment's figure shows it where there is none of its own.
     """
 
     asked: str
     figures: tuple[str, ...]
-    told: str = ""
+    pattern: str = ""
     elsewhere: bool = False
 
 

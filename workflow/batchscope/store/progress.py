@@ -23,13 +23,13 @@ _SHARE = 1 / 20  # of a training's time, at least, between two lines: its log st
 _SILENT = 60.0  # seconds without an update after which its age is shown
 
 
-class Teller:
+class Reporter:
     """Tells how far one training is."""
 
     def __init__(self, folder: Path, epochs: int, steps: int) -> None:
         self._path = folder / FILE
         self._epochs, self._steps = epochs, steps
-        self._started = self._told = self._logged = time.monotonic()
+        self._started = self._reported = self._logged = time.monotonic()
         self._begun: tuple[float, int] | None = None  # when, and after how many updates
 
     @contextlib.contextmanager
@@ -41,14 +41,14 @@ class Teller:
         finally:
             self._path.unlink(missing_ok=True)
 
-    def tell(self, epoch: int, step: int, history: Sequence[dict[str, Any]]) -> None:
+    def report(self, epoch: int, step: int, history: Sequence[dict[str, Any]]) -> None:
         """Says where the training is, where the last word is some seconds old."""
         now, done = time.monotonic(), epoch * self._steps + step
         if self._begun is None:  # what went before was compilation, or another process
             self._begun = (now, done)
-        if now - self._told < SECONDS:
+        if now - self._reported < SECONDS:
             return
-        self._told = now
+        self._reported = now
         said = f"epoch {epoch + (step > 0)} of {self._epochs}"
         if step:
             said += f" ({wording.percent(step / self._steps, 0)} of it)"
@@ -83,7 +83,7 @@ def overview(results: Path | str) -> str:
         if found["host"] == platform.node() and not _runs(found["process"]):
             continue
         age = time.time() - found["at"]
-        silent = f" (told {wording.duration(age)} ago)" if age > _SILENT else ""
+        silent = f" (reported {wording.duration(age)} ago)" if age > _SILENT else ""
         lines.append(f"{path.parent.name}: {found['said']}{silent}")
     return "\n".join(lines or ["No training runs now."])
 

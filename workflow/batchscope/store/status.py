@@ -286,7 +286,7 @@ def describe(study: plan.Study, found: Overview, config_path: str, cores: int) -
                 "again, to that epoch."
             )
         lines += [_time_line(found, cores), _disk_line(found), *_outdated_lines(found)]
-    lines += told(found.absent)
+    lines += absence_lines(found.absent)
     warnings = (*study.warnings, *found.data_warnings)
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in warnings)])
 
@@ -369,7 +369,7 @@ def _disk_line(found: Overview) -> str:
     return f"{text}, and what is not known yet: {', '.join(found.unsized)}."
 
 
-def told(absent: dict[Absence, list[MeasureJob]]) -> list[str]:
+def absence_lines(absent: dict[Absence, list[MeasureJob]]) -> list[str]:
     """Returns a line for each thing that is not here: what waits for it, and what mends it."""
     return [
         f"{what.title}, for which {waiting(jobs)} {'waits' if len(jobs) == 1 else 'wait'}; "

@@ -65,8 +65,8 @@ class Table:
         }
 
     @cached_property
-    def told_apart(self) -> tuple[str, ...]:
-        """The factors that tell series apart: no number that follows from batch size and others."""
+    def distinguishing(self) -> tuple[str, ...]:
+        """The factors that distinguish series: none that follows from batch size and others."""
         kept = [name for name in self.factors if len({row[name] for row in self.rows}) > 1]
         for name in [each for each in kept if not isinstance(self.rows[0][each], str)]:
             others = ["batch_size", *(each for each in kept if each != name)]
@@ -77,14 +77,14 @@ class Table:
     @property
     def rates(self) -> tuple[float, ...]:
         """The learning rates that were tried, where there are several at one batch size."""
-        if _RATE not in self.told_apart or isinstance(self.rows[0][_RATE], str):
+        if _RATE not in self.distinguishing or isinstance(self.rows[0][_RATE], str):
             return ()
         return tuple(sorted({row[_RATE] for row in self.rows}))
 
     @cached_property
     def series(self) -> dict[Key, set[int]]:
         """Series -> its batch sizes; one that tried several rates is one series."""
-        names = [name for name in self.told_apart if name != _RATE]
+        names = [name for name in self.distinguishing if name != _RATE]
         found: dict[Key, set[int]] = {}
         for row in self.rows:
             found.setdefault(tuple(row[name] for name in names), set()).add(row["batch_size"])
@@ -319,7 +319,7 @@ def _check_sizes(table: Table) -> None:
             f"{table.path}, batch_size: received {wording.listed(map(str, sizes))}; at least "
             f"{LEAST_SIZES} different batch sizes are expected."
         )
-    names = [name for name in table.told_apart if name != _RATE]
+    names = [name for name in table.distinguishing if name != _RATE]
     missing = [name for name in _KINDS if name not in table.columns]
     near = {name: problems.nearest(name, missing) for name in names}
     hints = "".join(f" Is '{name}' {known}?" for name, known in near.items() if known)

@@ -83,7 +83,7 @@ def advice(
     """Returns which batch sizes to use, and how each stands before every limit."""
     found = study.experiments[experiment]
     asked = found.trainings
-    told = advice_evidence.told(
+    told = advice_evidence.series_advice(
         runs,
         _served(trajectories),
         limits,

@@ -25,7 +25,7 @@ from batchscope.catalogue.versions import VERSIONS
 from batchscope.errors import Interrupted
 from batchscope.host import locks
 from batchscope.store import job_files, records
-from batchscope.store.progress import Teller
+from batchscope.store.progress import Reporter
 from batchscope.training import (
     augmentations,
     distances,
@@ -112,7 +112,7 @@ class Training:
         )
         self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
         self.progress = Progress()
-        self.teller = Teller(self.folder, self.factors["epochs"], self.steps)
+        self.reporter = Reporter(self.folder, self.factors["epochs"], self.steps)
         self.carried = Carried(self.initial[0])
         self.stopping = False
         self._validated = (-1, (math.nan, math.nan))  # updates, and loss and accuracy after them
@@ -340,7 +340,7 @@ class Training:
         Raises:
             Interrupted: If a signal asked for it.
         """
-        self.teller.tell(self.progress.epoch, self.progress.step, self.progress.history)
+        self.reporter.report(self.progress.epoch, self.progress.step, self.progress.history)
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
         if due or self.stopping:
             self.carried.save(self.checkpoint, self._key, self.progress, self.variables)
@@ -378,7 +378,7 @@ def record_kill(run: str, results: Path, message: str, model_file: str | None = 
     """
     with _alone(run, results):
         training = Training(run, results, model_file)
-        with training.teller.running():  # takes over what the killed one said of its progress
+        with training.reporter.running():  # takes over what the killed one said of its progress
             training.resume_progress()
             training.write(records.OUT_OF_MEMORY, "out_of_memory", message)
     return records.OUT_OF_MEMORY
@@ -392,7 +392,7 @@ def _alone(run: str, results: Path) -> contextlib.AbstractContextManager[None]:
 def _train(training: Training) -> str:
     training.stop_on_signals()
     try:
-        with training.teller.running():
+        with training.reporter.running():
             status, reason, message = training.fit()
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)

@@ -264,16 +264,16 @@ def machine_note(frame: pandas.DataFrame) -> str:
 
 def memory_note(frame: pandas.DataFrame) -> str:
     """Returns which batch sizes ran out of memory, or an empty string."""
-    lost = _sizes_told(frame, lambda rows: (rows["status"] == "out_of_memory").to_numpy())
+    lost = _sizes_where(frame, lambda rows: (rows["status"] == "out_of_memory").to_numpy())
     return f"Out of memory (×) at batch size {lost}." if lost else ""
 
 
 def disturbed_sizes(frame: pandas.DataFrame) -> str:
     """Returns the batch sizes whose training other processes disturbed, or an empty string."""
-    return _sizes_told(frame, lambda rows: is_disturbed(rows, "disturbed"))
+    return _sizes_where(frame, lambda rows: is_disturbed(rows, "disturbed"))
 
 
-def _sizes_told(frame: pandas.DataFrame, choose: Callable[[pandas.DataFrame], np.ndarray]) -> str:
+def _sizes_where(frame: pandas.DataFrame, choose: Callable[[pandas.DataFrame], np.ndarray]) -> str:
     """Returns the chosen batch sizes in words, with their series."""
     groups = series(frame)
     found: dict[str, list[str]] = {}
