@@ -152,8 +152,8 @@ def main() -> None:
             clock = time.process_time if arguments.cpu else time.perf_counter
             taken = interleave(contenders, arguments.blocks, clock)
             others = ("unrolled", "loop", "whole", "again")
-            told = [ratio(taken[name], taken["ours"]) for name in others]
-            print(f"| {arguments.batch_size} | {piece} | {' | '.join(told)} |", flush=True)
+            ratios = [ratio(taken[name], taken["ours"]) for name in others]
+            print(f"| {arguments.batch_size} | {piece} | {' | '.join(ratios)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -59,12 +59,12 @@ def main() -> None:
                     seconds, speed = run(Path(folder), name, how)
                     speeds[how].append(speed)
                     walls[how].append(seconds)
-            told = []
+            ratios = []
             for how in (COPY, OTHER):
                 ratio = intervals.ratio_interval(speeds[how], speeds[OWN])
-                told.append(f"{ratio.mean:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
+                ratios.append(f"{ratio.mean:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]")
             times = [f"{np.median(walls[how]):.2f}" for how in (COPY, OWN)]
-            print(f"| {size} | {' | '.join([*told, *times])} |", flush=True)
+            print(f"| {size} | {' | '.join([*ratios, *times])} |", flush=True)
 
 
 def timing(token: str, batch_size: int, threads: int) -> str:

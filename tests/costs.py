@@ -16,7 +16,7 @@ def calls(work: Callable[..., object], *arguments: object, **options: object) ->
 
 
 def draws(count: int) -> pytest.MarkDecorator:
-    """Simulates a rate, as `slow`, with as many draws as tell it apart."""
+    """Simulates a rate, as `slow`, with as many draws as distinguish it."""
     return pytest.mark.parametrize("draws", [pytest.param(count, marks=pytest.mark.slow)])
 
 

@@ -36,7 +36,7 @@ from batchscope.catalogue.timings import TIMINGS
 from batchscope.errors import ConfigError, Interrupted, UserError
 from batchscope.host import absence, apart, control_groups, framework_environments
 
-INTERRUPTED = 85  # exit status of a training that was told to stop and wrote its checkpoint
+INTERRUPTED = 85  # exit status of a training that was asked to stop and wrote its checkpoint
 
 
 def prepare_data(arguments: argparse.Namespace) -> None:
@@ -333,7 +333,7 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--verify", action="store_true", help="check every recorded SHA-256")
     found = study("advice", advice, "Say which batch sizes to use, from a study's tables.")
     found.add_argument("config", nargs="?", default="config.yaml", help="the configuration file")
-    found.add_argument("--seeds", action="store_true", help="and what more seeds would tell")
+    found.add_argument("--seeds", action="store_true", help="and what more seeds would resolve")
     found = step("watch", watch, "Show how far the trainings are that run now; ends with Ctrl-C.")
     found.add_argument("--once", action="store_true", help="print it once, as for a pipe")
     found.add_argument("--seconds", type=float, default=5.0, help="between two looks")

@@ -59,7 +59,7 @@ def test_memory_binds():
     assert "Above 64 a batch does not fit into memory." in advice_words.card(said).limits
 
 
-def test_memory_beyond_what_was_tried_is_told_and_binds_nothing():
+def test_memory_beyond_what_was_tried_is_reported_and_binds_nothing():
     said = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5], memory=4096))
     assert [reach.limit for reach in said.reaches] == ["seconds", "memory", "outcome"]
     assert "Memory allows 4096; at each training" in advice_words.card(said).limits
@@ -94,8 +94,8 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
         f"for the time: {more.low} to {more.high} more seeds {minutes} would tell" in card.unknown
     )
     assert "alone" not in card.limits
-    told = advice_words._interval(judged._replace(low=0.2, high=0.9), said.evidence.slower)
-    assert told == "90 % interval 22 to 146 % for these two alone; not shown among all sizes"
+    interval = advice_words._interval(judged._replace(low=0.2, high=0.9), said.evidence.slower)
+    assert interval == "90 % interval 22 to 146 % for these two alone; not shown among all sizes"
     assert said.apart == (256,)
     assert "256 keeps every limit too" in card.limits
 
@@ -157,8 +157,8 @@ def test_no_range_without_seconds_but_what_is_known():
     assert said.smallest is None
     card = advice_words.card(said)
     assert "no seconds were measured (add time_epoch to measure)" in card.headline
-    told = "critical batch size 95 [95, 95]; test accuracy within 1 point at 16, 32, 64, 128 and"
-    assert told in card.limits
+    text = "critical batch size 95 [95, 95]; test accuracy within 1 point at 16, 32, 64, 128 and"
+    assert text in card.limits
 
 
 def test_no_range_without_an_outcome_or_a_target():
@@ -176,7 +176,7 @@ def test_limits_that_exclude_each_other_leave_none():
     )
 
 
-def test_without_a_range_the_candidates_are_told_and_their_question_once():
+def test_without_a_range_the_candidates_are_reported_and_their_question_once():
     gap = np.array([-1, 1, -1, 1, -1, 1]) * 0.15
     seconds = np.array([3.0, 1.0, 1.01, 3.0, 3.0])[:, None] * np.exp(noise(5, 6, 0.01))
     seconds[1] *= np.exp(gap)
@@ -200,8 +200,8 @@ def test_a_size_that_leaves_the_others_open_is_named():
     assert said.smallest is None
     assert said.scattered == {64: [16, 32, 128, 256]}
     assert said.candidates == []  # none is excluded
-    told = "Seeds scatter at batch size 64: against it 16, 32, 128 and 256 are not resolved for "
-    assert told + "the time." in advice_words.card(said).limits
+    text = "Seeds scatter at batch size 64: against it 16, 32, 128 and 256 are not resolved for "
+    assert text + "the time." in advice_words.card(said).limits
 
 
 def test_nothing_is_shown_where_the_seeds_scatter():
@@ -212,7 +212,7 @@ def test_nothing_is_shown_where_the_seeds_scatter():
 
 
 def test_seeds_for_a_difference_that_is_there():
-    # 20 % slower, by 0.18 in logarithms, and the margin at 0.095: told by their difference.
+    # 20 % slower, by 0.18 in logarithms, and the margin at 0.095: distinguished by the difference.
     given = evidence([1.0, 1.2], ACCURATE[:2], spread=0.08)
     given = replace(given, batch_sizes=[16, 32])
     slower = next(each for each in advice.advise(given).open if each.batch_size == 32)
@@ -226,9 +226,9 @@ def test_seeds_for_a_difference_that_is_there():
 
 
 def test_what_would_overturn_it():
-    told = advice_words.card(advice.advise(evidence())).overturned
-    assert "another model, data set, machine or rate rule" in told
-    assert "a learning rate that is tuned for each batch size, which these are not" in told
+    overturned = advice_words.card(advice.advise(evidence())).overturned
+    assert "another model, data set, machine or rate rule" in overturned
+    assert "a learning rate that is tuned for each batch size, which these are not" in overturned
     assert "tuned for each" not in advice_words.card(advice.advise(evidence(tuned=3))).overturned
     given = evidence(tuned=3)
     default = replace(given, outcomes=(replace(given.outcomes[0], stated=False),))
@@ -247,10 +247,10 @@ def test_every_margin_binds_and_has_its_own_largest_size():
     card = advice_words.card(said)
     assert "Above 64 test loss is worse by more than 0.05 (128: test loss 0.2 " in card.limits
     assert "est accuracy stays within 2 points up to 128" in card.limits
-    told = [advice_tables.SeriesAdvice({}, said)]
-    (row,) = advice_tables.summary(told).to_dict("records")
+    series = [advice_tables.SeriesAdvice({}, said)]
+    (row,) = advice_tables.summary(series).to_dict("records")
     assert (row["outcome"], row["margin"]) == ("test_accuracy test_loss", "0.02 0.05")
-    sizes = advice_tables.sizes(told).dropna(subset="outcome")
+    sizes = advice_tables.sizes(series).dropna(subset="outcome")
     assert sizes.groupby("outcome")["margin"].unique().to_dict() == {
         "test_accuracy": [0.02],
         "test_loss": [0.05],
@@ -266,7 +266,7 @@ def test_the_share_of_the_fastest_time_is_the_stated_one():
 
 
 @pytest.mark.parametrize(
-    ("planned", "told"),
+    ("planned", "expected"),
     [
         (None, ""),
         (6, ""),
@@ -274,19 +274,19 @@ def test_the_share_of_the_fastest_time_is_the_stated_one():
         (4, "4 seeds were planned and 6 are there: those added after a look at the data make"),
     ],
 )
-def test_other_seeds_than_planned_are_told(planned, told):
+def test_other_seeds_than_planned_are_reported(planned, expected):
     said = advice.advise(evidence(planned=planned))
     look = advice_words.card(said).look
-    assert look.startswith(told) and bool(look) == bool(told)
+    assert look.startswith(expected) and bool(look) == bool(expected)
     assert look in advice_words.text(advice_words.card(said))
 
 
-def test_other_budgets_are_told():
+def test_other_budgets_are_reported():
     given = evidence(trends={"epochs": "smaller", "updates": "larger", "target": "larger"})
     assert advice_words.card(advice.advise(given)).budgets == (
         "At equal epochs smaller looks better, at equal updates larger: see the matrix."
     )
-    for trends, told in (
+    for trends, expected in (
         (
             {"epochs": "none", "updates": "none"},
             "At equal epochs and at equal updates no trend is resolved: see the matrix.",
@@ -298,7 +298,7 @@ def test_other_budgets_are_told():
         ),
         ({}, ""),
     ):
-        assert advice_words.card(advice.advise(evidence(trends=trends))).budgets == told
+        assert advice_words.card(advice.advise(evidence(trends=trends))).budgets == expected
 
 
 def simulated(means, count, spread, seeds=6):

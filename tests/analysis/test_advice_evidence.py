@@ -23,7 +23,7 @@ NONE = pandas.DataFrame()
 SIZES = [8, 16, 32, 64, 128]
 
 
-def told(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **given):
+def advice_of(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **given):
     """The advice of one series; every training is worth the same in the end."""
     stated = {name: given.pop(name, {}) for name in ("budgets", "margins")}
     trajectories, runs = made_trainings.tables(rates=rates, seeds=seeds, **FACTORS, **given)
@@ -38,12 +38,12 @@ def told(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **give
     return found.advice
 
 
-few = functools.partial(told, seeds=range(2))  # where no number of seeds matters
+few = functools.partial(advice_of, seeds=range(2))  # where no number of seeds matters
 
 
 @functools.cache
 def usual():
-    return told()
+    return advice_of()
 
 
 def test_times_are_those_at_the_chosen_rate():
@@ -70,7 +70,7 @@ def test_the_range_holds_the_fastest_size():
 
 
 def test_a_rate_on_the_edge_leaves_no_range():
-    said = told(rates=(0.1, 0.2))
+    said = advice_of(rates=(0.1, 0.2))
     assert [each.reason for each in said.missing] == [advice.RATE_ON_EDGE]
     assert {
         (edge.rate, edge.highest) for edge in said.evidence.edges if edge.limit == "seconds"
@@ -80,16 +80,16 @@ def test_a_rate_on_the_edge_leaves_no_range():
 
 
 def test_one_rate_is_no_choice():
-    said = told(rates=(0.2,))
+    said = advice_of(rates=(0.2,))
     assert said.evidence.tuned == 0 and not said.evidence.edges
     assert "SGD at learning rate 0.2, this CPU" in said.evidence.scope
     assert said.smallest is not None
 
 
 def test_few_seeds_and_no_seconds():
-    reasons = [each.reason for each in told(seeds=range(3)).missing]
+    reasons = [each.reason for each in advice_of(seeds=range(3)).missing]
     assert reasons == [advice.TOO_FEW]
-    reasons = [each.reason for each in told(timed=False).missing]
+    reasons = [each.reason for each in advice_of(timed=False).missing]
     assert reasons == [advice.NO_SECONDS]
 
 
@@ -146,7 +146,7 @@ def slow_seed():
 
 
 @pytest.mark.slow
-def test_card_matrix_and_margins_tell_the_same_ratio_of_the_same_pair():
+def test_card_matrix_and_margins_report_the_same_ratio_of_the_same_pair():
     trajectories, runs = slow_seed()
     to, pair = made_trainings.TARGET, [16, 32]
     stated = {"target": {"validation_loss": to}}

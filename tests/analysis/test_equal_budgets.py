@@ -146,7 +146,7 @@ def test_a_rate_on_the_edge_is_marked_and_one_that_failed_is_never_chosen():
         read["test_loss"].rates[2]
     )
     assert read["test_loss"].on_edge.tolist() == [True, True, False]
-    # A size that failed at every rate is told by its runs.
+    # A size that failed at every rate is reported by its runs.
     assert (read["test_loss"].values[2] == INF).tolist() == [True, False, False]
     assert (read["test_accuracy"].values[2] == -INF).tolist() == [True, False, False]
 

@@ -170,9 +170,9 @@ def test_wrong_verdicts_are_rare(losses, spread, draws):
             "test_accuracy": values.ravel(),
         }
         found = largest_within_margin.find(pandas.DataFrame(rows), "test_accuracy", 1.0)
-        told = np.array([size.verdict for size in found.sizes])
-        within += (told == "within") & (lost >= 1)
-        beyond += bool(((told == "beyond") & (lost <= 1)).any())
+        judged = np.array([size.verdict for size in found.sizes])
+        within += (judged == "within") & (lost >= 1)
+        beyond += bool(((judged == "beyond") & (lost <= 1)).any())
         largest += found.largest in sizes[lost >= 1]
     limit = 0.05 + 3 * math.sqrt(0.05 * 0.95 / draws)
     assert within.max() / draws < limit
@@ -334,8 +334,8 @@ def test_a_throughput_that_is_too_noisy_has_no_knee():
 def test_every_mark_has_its_words_in_the_legend():
     means = {4: 0.70, 16: 0.70, 32: 0.71, 64: 0.705, 128: 0.68, 256: 0.60}
     drawing, _, _ = drawn(runs(means, failed={(4, 0)}), [LIMIT])
-    told = [text.get_text() for legend in drawing.legends for text in legend.get_texts()]
-    assert told == [
+    entries = [text.get_text() for legend in drawing.legends for text in legend.get_texts()]
+    assert entries == [
         "within the margin of every other",
         "not resolved",
         "worse than another by more than the margin",

@@ -101,7 +101,7 @@ def test_a_run_that_did_not_finish_takes_its_seed_out():
     assert [tested.n for tested in by_cell.values()] == [5, 6, 6, 6]
 
 
-def test_keys_tell_rows_apart_and_what_lies_in_one_cell_is_averaged():
+def test_keys_distinguish_rows_and_what_lies_in_one_cell_is_averaged():
     frame = pandas.concat(
         [
             runs(falling).assign(table="layers", layer=layer, distance=level)
@@ -205,8 +205,8 @@ def test_what_is_open_says_what_would_decide_it():
     mixed = runs(lambda size, seed, _: math.log2(size) * (1.0 if seed > 1 else -20.0))
     row = judged(mixed, claim("one", test("trend", direction="falls"))).loc["one"]
     assert row["effect"] < 0 and row["verdict"] == "not resolved"
-    told = "more seeds would not help, were the effect as found: its order, which is tested, "
-    assert row["missing"] == told + "and its slope do not go the same way"
+    reason = "more seeds would not help, were the effect as found: its order, which is tested, "
+    assert row["missing"] == reason + "and its slope do not go the same way"
     row = judged(runs(lambda *_: 0.0), claim("one", test("trend", direction="falls"))).loc["one"]
     assert (row["effect"], row["verdict"]) == (0.0, "not resolved")
     assert row["missing"] == "no change was found; were there none, more seeds would not help"
@@ -216,9 +216,9 @@ def test_what_is_open_says_what_would_decide_it():
     assert math.isnan(few["p_holm"]["few"]) and few["n"]["few"] == 3
 
 
-def test_no_number_of_seeds_is_told_that_nobody_trains(monkeypatch):
-    told = (5640, claim_power.HOLDS)
-    monkeypatch.setattr(ledger.claim_power, "replicates_wanted", lambda *_: told)
+def test_no_number_of_seeds_is_reported_that_nobody_trains(monkeypatch):
+    wanted = (5640, claim_power.HOLDS)
+    monkeypatch.setattr(ledger.claim_power, "replicates_wanted", lambda *_: wanted)
     noise = np.random.default_rng(0).normal(scale=0.05, size=1000)
     frame = runs(lambda size, seed, _: 0.9 + noise[size + seed])
     row = judged(frame, claim("one", test("value", low=0.89))).loc["one"]
@@ -290,7 +290,7 @@ def test_a_second_machine_is_asked_for_by_name_alone():
     assert here["verdict"]["here"] == "held" and here["parts"]["here"] == 8
 
 
-def test_a_grid_without_the_cells_is_told():
+def test_a_grid_without_the_cells_is_reported():
     row = judged(
         runs(falling), claim("one", test("value", low=0.5, cells={"batch_size": (512,)}))
     ).loc["one"]
@@ -377,11 +377,11 @@ def test_of_a_document_whose_claims_are_all_just_false_one_in_twenty_holds_anyth
         ),
     ],
 )  # fmt: skip
-def test_what_is_tested_is_told(one, words):
+def test_what_is_tested_is_stated(one, words):
     assert claim_words.stated(one) == words
 
 
-def test_the_cells_of_a_test_are_told():
+def test_the_cells_of_a_test_are_described():
     assert claim_words.cells({"epoch": (5,), "optimizer": ("sgd",)}) == "epoch 5, SGD"
     assert claim_words.cells({}) == ""
 

@@ -32,7 +32,7 @@ def test_the_interval_is_that_of_least_squares():
 
 
 @pytest.mark.parametrize("peaks", [[510 + size / 10 for size in (1, 2, 4, 8, 16)], [510, 530], []])
-def test_memory_that_cannot_be_told(peaks):
+def test_memory_that_cannot_be_estimated(peaks):
     sizes = 2 ** np.arange(len(peaks))
     found = memory_line.memory_per_image(sizes, peaks, memory_line.RESOLVABLE_MB)
     assert np.isnan([found.fixed_mb, *found.per_image]).all()

@@ -30,13 +30,13 @@ def _critical(values=(30.0,), **given):
     return pandas.DataFrame(rows).assign(**{**SAME, **given})
 
 
-def test_a_noise_scale_is_told_as_a_multiple_with_the_ends_of_both_intervals():
+def test_a_noise_scale_is_reported_as_a_multiple_with_the_ends_of_both_intervals():
     assert noise_beside_critical.sentence(_runs(), _critical()) == (
         "At the end of the training the noise scale is 2.0 times that critical batch size at batch "
         "size 16 (1.0 to 4.0 by the ends of both intervals) and 3.0 times at batch size 256 "
         "(1.5 to 6.0)."
     )
-    # Of several targets the last one, as the figure of the critical batch size tells it.
+    # Of several targets the last one, as the figure of the critical batch size reports it.
     assert "20 times that" in noise_beside_critical.sentence(_runs(), _critical((30.0, 3.0)))
 
 
@@ -60,5 +60,5 @@ def test_an_open_end_leaves_the_multiple_without_a_range():
         (pandas.concat([_runs(learning_rate=0.1), _runs(learning_rate=0.2)]), _critical()),
     ],
 )
-def test_nothing_is_told_where_either_is_not_known_or_of_several(runs, critical):
+def test_nothing_is_reported_where_either_is_not_known_or_of_several(runs, critical):
     assert noise_beside_critical.sentence(runs, critical) == ""

@@ -365,8 +365,8 @@ def test_runs_that_nothing_stopped_are_counted():
     runs.loc[runs["seed"].eq(1) & runs["batch_size"].eq(256), "status"] = "diverged"
     assert outcome_answers.ran_out(runs) == {32: (1, 6), 256: (2, 5)}
     notes = {answer.outcome.column: answer.note for answer in outcome_answers.answers(runs)}
-    told = "1 of 6 runs at batch size 32, 2 of 5 at batch size 256 ran to the last epoch that"
-    assert f"{told} they may, so that its mean is a lower bound" in notes["epochs_run"]
+    text = "1 of 6 runs at batch size 32, 2 of 5 at batch size 256 ran to the last epoch that"
+    assert f"{text} they may, so that its mean is a lower bound" in notes["epochs_run"]
     assert "last epoch" not in notes["test_accuracy"]
     # Where nothing could stop a training, its epochs were chosen.
     assert outcome_answers.ran_out(runs.assign(patience=0)) == {}

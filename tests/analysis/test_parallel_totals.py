@@ -42,12 +42,12 @@ def test_epochs_of_one_device_times_seconds_of_several():
     assert seconds[256, 4, 0] == pytest.approx(958 * 3.97)  # their 3,700 s
     assert seconds[32, 1, 0] == pytest.approx(158 * 12.4)  # their 1,915 s
     assert seconds[32, 4, 1] == pytest.approx(2 * 158 * 12.8)
-    told = parallel_totals.sentence(timed(), trained())
-    assert told.startswith("On 4 GPUs, epochs until the training stopped times the time per epoch ")
+    text = parallel_totals.sentence(timed(), trained())
+    assert text.startswith("On 4 GPUs, epochs until the training stopped times the time per epoch ")
     large, small = ([seconds[size, 4, seed] for seed in (0, 1)] for size in (256, 32))
     ratio = intervals.ratio_interval(large, small)
     assert ratio.mean == pytest.approx(958 * 3.97 / (158 * 12.8) * 1.5**0.5)
-    assert told.endswith(f"(2 seeds), a factor of {wording.estimated(*ratio[:3])}.")
+    assert text.endswith(f"(2 seeds), a factor of {wording.estimated(*ratio[:3])}.")
 
 
 def test_only_trainings_that_were_stopped_and_are_the_same_count():

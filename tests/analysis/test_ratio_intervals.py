@@ -18,7 +18,7 @@ def test_a_denominator_far_from_zero():
     assert found.n == 6 and found.resolved and not found.open
 
 
-def test_a_denominator_that_cannot_be_told_from_zero():
+def test_a_denominator_that_cannot_be_distinguished_from_zero():
     found = fieller(VARIANCE, UNCLEAR)
     assert found.ratio == pytest.approx(10_000, rel=1e-12)
     assert found.low == pytest.approx(3633, abs=0.5)

@@ -50,7 +50,7 @@ def test_without_a_difference_of_rates_it_is_the_exact_test():
 
 
 @pytest.mark.parametrize("by_others", [False, True])
-def test_the_labels_as_they_are_read_what_is_told(by_others):
+def test_original_labels_give_the_reported_statistic(by_others):
     random = np.random.default_rng(2)
     losses, values = cubes(random)
     losses[1, 0, 2] = losses[2, :2, 3] = np.inf

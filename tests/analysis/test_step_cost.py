@@ -43,7 +43,7 @@ def test_the_weights_are_relative():
     assert fit.fixed.high - fit.fixed.value == pytest.approx(12.7062 * fit.fixed_error, rel=1e-5)
 
 
-def test_a_negative_fixed_cost_is_told_and_halves_nothing():
+def test_a_negative_fixed_cost_is_reported_and_halves_nothing():
     fit = step_cost.fixed_cost([10, 20, 40], [0.01, 0.03, 0.07])
     assert fit.fixed.value == pytest.approx(-0.01)
     assert math.isnan(fit.half_batch.value)
@@ -321,7 +321,7 @@ def test_what_still_rises_has_no_knee_within_the_sizes(seconds, noise):
 
 
 @pytest.mark.parametrize("seconds", [4.5 + SPARSE, 100 + SPARSE, SPARSE**0.6, SPARSE])
-def test_nothing_is_told_of_noise(seconds):
+def test_nothing_is_reported_of_noise(seconds):
     """Half of the noise floor is two standard errors of a median, and may be no more than 10 %."""
     for seed in range(50):
         blocks = list(seconds[:, None] * np.exp(noisy(np.zeros((17, 5)) + 1, 0.5, seed) - 1))
@@ -335,7 +335,7 @@ def test_nothing_is_told_of_noise(seconds):
     assert not any(step_cost.too_noisy(floor) for floor in (1.2, 1.0, math.nan, None))
 
 
-def test_a_knee_whose_interval_holds_every_size_is_not_told():
+def test_a_knee_whose_interval_holds_every_size_is_not_reported():
     """Three sizes leave one degree of freedom: 5 % off one of them, and any may be the knee."""
     sizes = np.array([4, 16, 64])
     seconds = (2 + sizes) * [1, 0.95, 1]

@@ -56,7 +56,7 @@ def test_a_row_per_training_that_is_read():
     assert middle["seconds"].to_numpy() == pytest.approx(EXACT * (0.002 + 0.0001 * np.array(SIZES)))
 
 
-def test_the_edge_of_the_rates_is_told():
+def test_the_edge_of_the_rates_is_marked():
     _, each = both(rates=(0.1, 0.2))
     assert each["on_edge"].sum() == len(each)
 

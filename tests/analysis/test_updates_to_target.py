@@ -94,7 +94,7 @@ def test_sizes_that_do_not_reach_the_target_are_left_out():
     assert updates_to_target.default_targets(few) == []
 
 
-def test_columns_tell_series_apart():
+def test_columns_distinguish_series():
     rows = pandas.concat([evaluations(model="a"), evaluations(critical=90.0, model="b")])
     rows["learning_rate"] = rows["batch_size"] / 100  # follows from the batch size
     rows["same"] = "x"
@@ -129,7 +129,7 @@ def tuned(seeds=(0, 1, 2), status=True):
     return pandas.concat(parts, ignore_index=True)
 
 
-def test_rates_that_were_tried_are_chosen_and_tell_no_series_apart():
+def test_rates_that_were_tried_are_chosen_and_distinguish_no_series():
     target = Target("validation_loss", 0.2)
     (found,) = updates_to_target.scalings(tuned(), ["learning_rate"], [target])
     assert found.factors == {} and found.along == {}

@@ -31,7 +31,7 @@ def judged(found):
     }
 
 
-def test_a_cell_tells_its_difference_from_the_best_of_the_row():
+def test_a_cell_states_its_difference_from_the_best_of_the_row():
     cells = verdict_matrix.compare(row([0.90, 0.95, 0.94, 0.80]), SIZES, "test_accuracy", 0.01)
     assert [cell.difference for cell in cells] == pytest.approx(
         [-0.05, 0.0, -0.01, -0.15], abs=3e-3
@@ -161,10 +161,10 @@ def test_margins_are_those_stated(stated):
 
 def test_stated_budgets_are_marked(stated):
     found = stated.drop_duplicates("budget")
-    told = found.set_index("budget")[["budget_value", "budget_column", "stated"]]
-    assert told.loc["epochs"].tolist() == [3.0, "", 1]
-    assert told.loc["target"].tolist() == [0.7, "test_accuracy", 1]
-    assert told.loc["updates"].tolist() == [8.0, "", 0]
+    by_budget = found.set_index("budget")[["budget_value", "budget_column", "stated"]]
+    assert by_budget.loc["epochs"].tolist() == [3.0, "", 1]
+    assert by_budget.loc["target"].tolist() == [0.7, "test_accuracy", 1]
+    assert by_budget.loc["updates"].tolist() == [8.0, "", 0]
 
 
 def test_reached_median_and_restricted_mean_of_some_that_never_got_there():

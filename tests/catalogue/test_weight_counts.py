@@ -52,5 +52,5 @@ def test_layers_are_those_of_keras(model):
     assert [each[1:] for each in ours] == [each[1:] for each in theirs]
 
 
-def test_nothing_is_told_of_a_users_model():
+def test_nothing_is_stored_of_a_users_model():
     assert weight_counts.stored("mine-0123abcd", (8, 8, 1), 10) is None

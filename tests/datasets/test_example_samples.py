@@ -44,9 +44,9 @@ def test_rows_and_sequences_are_lines(tmp_path):
     data, found = few(tmp_path, source="wine")
     assert len({each.label for each in found}) == len(found) == 3
     first = data.images("train")[np.flatnonzero(data.labels("train") == 0)[0]]
-    told = found[0].text.replace("\N{MINUS SIGN}", "-").split(", ")
-    assert len(told) == 9 and told[-1] == "\u2026" and found[0].image == b""
-    assert [float(each) for each in told[:-1]] == pytest.approx(first[:8].tolist(), rel=0.01)
+    numbers = found[0].text.replace("\N{MINUS SIGN}", "-").split(", ")
+    assert len(numbers) == 9 and numbers[-1] == "\u2026" and found[0].image == b""
+    assert [float(each) for each in numbers[:-1]] == pytest.approx(first[:8].tolist(), rel=0.01)
     (tmp_path / "own.txt").write_text("ab\ncdefg" * 9)
     path = str(tmp_path / "own.txt")
     data, found = few(tmp_path, source="text", path=path, length=8, split=SPLIT)

@@ -148,7 +148,7 @@ def test_arrays_are_hashed_once_per_change(digits, monkeypatch):
     load(digits)
     load(digits)
     assert hashed == ["test_labels.npy"]
-    (digits / "verified.json").write_text("{")  # tells nothing
+    (digits / "verified.json").write_text("{")  # states nothing
     load(digits)
     load(digits)
     assert len(hashed) == 7
@@ -321,7 +321,7 @@ def test_skipped_files_and_classes_that_only_train_are_said(tmp_path):
     assert data_warnings.read(results, "digits-00000000") == []
 
 
-def test_the_plan_tells_them(tmp_path, study):
+def test_the_plan_shows_them(tmp_path, study):
     _, results, token = warned(tmp_path)
     study.datasets[token] = next(iter(study.datasets.values()))
     found = status.overview(study, results)
@@ -330,7 +330,7 @@ def test_the_plan_tells_them(tmp_path, study):
 
 
 @pytest.mark.slow
-def test_the_report_tells_them(tmp_path):
+def test_the_report_shows_them(tmp_path):
     study, results, path = report_example.write(tmp_path, seeds=2, troubles=False)
     (token,) = study.datasets
     place = records.dataset_folder(results, token) / "record.json"
@@ -347,7 +347,7 @@ def test_the_report_tells_them(tmp_path):
     assert "rare (train 1, validation 0, test 0)" in section
 
 
-def test_the_job_tells_them_on_the_terminal(tmp_path):
+def test_the_job_shows_them_on_the_terminal(tmp_path):
     """Its log holds nothing else, and the rule shows it when it is done."""
     import shlex
     import subprocess

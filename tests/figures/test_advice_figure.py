@@ -17,12 +17,12 @@ FIGURE = figures.FIGURES["advice"]
 def select(*given):
     """The figure's rows of some series, distinguished by their optimizer."""
     names = ("sgd", "adam", "rmsprop")
-    told = [
+    series = [
         advice_tables.SeriesAdvice({"optimizer": name}, advice.advise(each))
         for name, each in zip(names, given, strict=False)
     ]
     tables = SimpleNamespace(
-        advice=advice_tables.summary(told), advice_sizes=advice_tables.sizes(told)
+        advice=advice_tables.summary(series), advice_sizes=advice_tables.sizes(series)
     )
     return FIGURE.select(tables)
 

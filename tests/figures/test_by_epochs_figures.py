@@ -77,7 +77,7 @@ def test_accuracies_are_means_with_intervals_and_a_point_for_every_seed():
     assert axes.get_ylabel() == "test accuracy (%)"
 
 
-def test_the_binomial_error_is_told():
+def test_the_binomial_error_is_reported():
     best, worst = ACCURACY[5] - 0.01, ACCURACY[1] - 0.04
     low, high = (100 * 1.96 * np.sqrt(p * (1 - p) / 10000) for p in (best, worst))
     text = "95 % binomial error of an accuracy counted on 10,000 test examples: "
@@ -181,7 +181,7 @@ def test_flat_times_stand_on_an_axis_from_zero():
     assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
 
 
-def test_more_series_than_panels_are_told():
+def test_more_series_than_panels_are_reported():
     made = [frame(learning_rate=rate / 100, seeds=1) for rate in range(1, 16)]
     drawing = accuracy_by_epochs.draw(pandas.concat(made, ignore_index=True))
     assert len(drawing.axes) == by_epochs.MOST_PANELS

@@ -90,7 +90,7 @@ def test_a_figure_over_epochs_is_drawn_over_what_was_used(two_rates, base, axis)
     assert mean.get_ydata()[0] == pytest.approx(first[column].mean())
 
 
-def test_ratios_of_epoch_distances_are_told_where_all_pairs_have_them():
+def test_ratios_of_epoch_distances_are_reported_where_all_pairs_have_them():
     frame = epochs_of({(32, 0): 5, (32, 1): 3, (256, 0): 9, (256, 1): 6})
     large = frame["batch_size"] == 256
     frame["epoch_distance"] = np.where(large, 2.0 + 0.1 * frame["seed"], 4.0 ** frame["epoch"])

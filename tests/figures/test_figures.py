@@ -62,7 +62,7 @@ def test_the_binomial_error_is_drawn(two_rates):
     assert axes.get_title("left") == "Test (360\N{NO-BREAK SPACE}examples)"
 
 
-def test_a_legend_only_where_there_is_something_to_tell_apart(two_rates, tmp_path):
+def test_a_legend_only_where_there_is_something_to_distinguish(two_rates, tmp_path):
     figure = figures.FIGURES["best_losses"]
     drawing = figure.draw(figure.select(figures.read(two_rates)))
     (legend,) = drawing.legends
@@ -273,7 +273,7 @@ def test_series_and_what_follows_from_the_batch_size(tmp_path):
     assert "Changes with the batch size: learning rate 0.01, 0.02, 0.04." in texts(drawing)
 
 
-def test_factors_that_move_together_are_told_once_and_named_whole(tmp_path):
+def test_factors_that_move_together_are_reported_once_and_named_whole(tmp_path):
     cases = [
         {"learning_rate": 0.1, "optimizer": "sgd"},
         {"learning_rate": 0.001, "optimizer": "adam"},
@@ -363,8 +363,8 @@ def test_a_title_wider_than_its_panel_is_broken(tmp_path):
     figure, frame = frame_of("loss_curves", folder)
     drawing = figure.draw(frame)
     for axes in drawing.axes:
-        told = f"{axes.get_title('left')}, with all that goes with this learning rate, told"
-        axes.set_title(told, loc="left")
+        long_title = f"{axes.get_title('left')}, with all that goes with this learning rate, told"
+        axes.set_title(long_title, loc="left")
     canvas.svg_and_png(drawing, "A title")
     for axes in drawing.axes:
         title = axes.get_title("left")
@@ -413,7 +413,7 @@ def test_an_interval_that_leaves_a_logarithmic_panel_is_said():
     assert canvas.cut_note(figure) == ""
 
 
-def test_the_layers_that_differ_most_and_least_are_told(two_rates):
+def test_the_layers_that_differ_most_and_least_are_reported(two_rates):
     figure, frame = frame_of("weight_distance_by_layer", two_rates)
     found = figure.found(frame)
     assert found.startswith("The mean distance at the smallest batch size over that at the largest")

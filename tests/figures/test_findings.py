@@ -36,12 +36,12 @@ def test_findings_are_sentences(finished_tables, alone, name):
     for tables in (finished_tables, alone):
         figure = figures.FIGURES[name]
         found = figure.found(figure.select(tables))
-        told = {what for what, fault in FAULTS.items() if re.search(fault, found)}
-        assert not told, found
+        faults = {what for what, fault in FAULTS.items() if re.search(fault, found)}
+        assert not faults, found
         assert not found or found.endswith(".")
 
 
-def test_times_are_told_once_for_all_that_they_do_not_depend_on(finished_tables):
+def test_times_are_reported_once_for_all_that_they_do_not_depend_on(finished_tables):
     frame = figures.FIGURES["time"].select(finished_tables)
     assert "learning_rate" in run_series.varying(frame)
     found = figures.FIGURES["time"].found(frame)

@@ -79,8 +79,8 @@ def test_a_line_is_of_one_run_and_series_and_legend_have_one_number():
 
 
 def test_factors_read_as_in_names():
-    told = {"method": "a b", "x": np.int64(3), "nesterov": True, "device": None, "y": float("nan")}
-    assert marks.key(told) == "method=a_b x=3 nesterov=true"
+    row = {"method": "a b", "x": np.int64(3), "nesterov": True, "device": None, "y": float("nan")}
+    assert marks.key(row) == "method=a_b x=3 nesterov=true"
 
 
 @pytest.fixture(scope="module")

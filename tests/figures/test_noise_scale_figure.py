@@ -77,7 +77,7 @@ def test_the_noise_scale_of_adam_and_without_epochs_between(tmp_path):
     assert "(Adam) the gradient noise scale was" in figure.found(frame)
 
 
-def test_the_noise_scale_at_the_end_is_told_as_a_multiple_of_the_batch_size():
+def test_the_noise_scale_at_the_end_is_reported_as_a_multiple_of_the_batch_size():
     rows = [
         {"batch_size": size, "seed": seed, "status": "finished", "place": place, "epoch": epoch}
         | {"gradient_variance": 64.0 * (1 + 0.01 * seed), "gradient_norm_squared": 1.0}

@@ -74,9 +74,9 @@ def test_the_words_of_a_figure_name_its_logarithmic_axes(name, wide):
         numbers = [column for column in frame if frame[column].dtype == float]
         frame[numbers] = 0.5 + 0.1 * frame[numbers].clip(upper=1.0)
     drawing = figures.FIGURES[name].draw(frame)
-    told = [text for text in canvas.texts(drawing) if text.startswith(figures.LOGARITHMIC)]
-    assert bool(told) is wide is (drawing.axes[0].get_yscale() == "log")
-    assert told in ([], [f"{figures.LOGARITHMIC}{drawing.axes[0].get_ylabel().split(' (')[0]}"])
+    notes = [text for text in canvas.texts(drawing) if text.startswith(figures.LOGARITHMIC)]
+    assert bool(notes) is wide is (drawing.axes[0].get_yscale() == "log")
+    assert notes in ([], [f"{figures.LOGARITHMIC}{drawing.axes[0].get_ylabel().split(' (')[0]}"])
 
 
 def test_ratios_of_all_series_have_one_kind_of_scale():

@@ -41,26 +41,26 @@ def test_a_sentence_holds_the_means_at_both_ends():
 
 
 def test_a_sentence_about_several_series_names_each():
-    told = words.sentence(_runs((32, 64), (0, 1), range(1, 7)), "test_loss", "Mean test loss")
-    lead, rest = told.split(" By series: ")
+    text = words.sentence(_runs((32, 64), (0, 1), range(1, 7)), "test_loss", "Mean test loss")
+    lead, rest = text.split(" By series: ")
     assert lead.startswith("Mean test loss was between 1.11 (epochs 1) and 6.11 (epochs 6) at ")
     assert rest.startswith("epochs 1: ") and rest.count("at batch size 32") == 4
     assert rest.endswith("; 2 further series in the figure.")
 
 
-def test_series_are_told_by_their_contrast_over_paired_seeds():
+def test_series_are_described_by_their_contrast_over_paired_seeds():
     frame = _timed([1.0, 1.1, 2.0, 2.1, 2.0, 2.3, 6.0, 6.5])
     frame["accuracy"] = [0.5, 0.6, 0.5, 0.6, 0.5, 0.6, 0.7, 0.9]
     assert words.sentence(frame, "time", "Mean time", wording.Unit(" s")).startswith(
         "Mean time was between 2.0 s (SGD) and 6.2 s (Adam) at batch size 16, a factor of 3.05 "
         "(geometric mean of 2 pairs, 95 % interval 2.50 to 3.72); at 8 a factor of 2"
     )
-    told = words.sentence(frame, "accuracy", "Mean accuracy", wording.PERCENT)
-    assert "at batch size 16, a difference of 25 points (2 pairs, 95 % interval" in told
-    # One seed makes the mean of ratios point against the means: their difference is told.
+    text = words.sentence(frame, "accuracy", "Mean accuracy", wording.PERCENT)
+    assert "at batch size 16, a difference of 25 points (2 pairs, 95 % interval" in text
+    # One seed makes the mean of ratios point against the means: their difference is reported.
     outlier = frame.assign(time=[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.1, 3.0])
-    told = words.sentence(outlier, "time", "Mean time", wording.Unit(" s"))
-    assert "between 1 s (SGD) and 2 s (Adam) at batch size 16, a difference of 1 s (2 pairs" in told
+    text = words.sentence(outlier, "time", "Mean time", wording.Unit(" s"))
+    assert "between 1 s (SGD) and 2 s (Adam) at batch size 16, a difference of 1 s (2 pairs" in text
 
 
 def test_a_ratio_is_paired_by_seed():
@@ -86,7 +86,7 @@ def test_a_ratio_is_paired_by_seed():
     assert both.endswith(").") and ". " not in both.replace("0. ", "")
 
 
-def test_series_that_are_alike_at_the_largest_batch_size_are_told_at_the_smallest():
+def test_series_that_are_alike_at_the_largest_batch_size_are_compared_at_the_smallest():
     frame = _timed([1.0, 1.2, 3.0, 3.0, 2.0, 2.2, 3.0, 3.0])
     assert words.sentence(frame, "time", "Mean time", wording.Unit(" s")).startswith(
         "Mean time was between 1.1 s (SGD) and 2.1 s (Adam) at batch size 8, a factor of 1.91 "
@@ -94,11 +94,11 @@ def test_series_that_are_alike_at_the_largest_batch_size_are_told_at_the_smalles
         "and the same in both series at 16."
     )
     alike = frame[frame["batch_size"] == 16]
-    told = words.sentence(alike, "time", "Mean time", wording.Unit(" s"))
-    assert told.startswith("Mean time was 3 s in both series at batch size 16. By series: ")
+    text = words.sentence(alike, "time", "Mean time", wording.Unit(" s"))
+    assert text.startswith("Mean time was 3 s in both series at batch size 16. By series: ")
 
 
-def test_series_that_differ_in_one_factor_alone_are_told_beside_the_extremes():
+def test_series_that_differ_in_one_factor_alone_are_reported_beside_the_extremes():
     """Rules none, sqrt and linear, and linear with a warm-up: what the warm-up does."""
     cases = [("none", 0), ("sqrt", 0), ("linear", 0), ("linear", 5)]
     rows = [
@@ -107,9 +107,9 @@ def test_series_that_differ_in_one_factor_alone_are_told_beside_the_extremes():
         for seed, loss in enumerate(losses)
     ]
     frame = pandas.DataFrame(rows).assign(status="finished", batch_size=8)
-    told = words.sentence(frame, "test_loss", "Mean test loss").split(" By series: ")[0]
-    assert "between 1.0 (square-root scaling, no warmup) and 4.5 (no scaling, no warmup)" in told
-    assert "; 5 epochs of warmup against no warmup, else alike, a factor of 1.7 (geom" in told
+    text = words.sentence(frame, "test_loss", "Mean test loss").split(" By series: ")[0]
+    assert "between 1.0 (square-root scaling, no warmup) and 4.5 (no scaling, no warmup)" in text
+    assert "; 5 epochs of warmup against no warmup, else alike, a factor of 1.7 (geom" in text
 
 
 def test_what_follows_from_the_factor_is_not_alike():
@@ -120,16 +120,16 @@ def test_what_follows_from_the_factor_is_not_alike():
         for place, (name, rate, count) in enumerate(cases)
         for seed, x in enumerate((place + 1.0, place + 1.5))
     ]
-    told = words.sentence(pandas.DataFrame(rows).assign(status="finished", batch_size=8), "x", "X")
-    assert "for these two alone" in told and "else alike" not in told
+    text = words.sentence(pandas.DataFrame(rows).assign(status="finished", batch_size=8), "x", "X")
+    assert "for these two alone" in text and "else alike" not in text
 
 
 def test_of_three_series_each_has_its_change():
     frame = _runs((32, 256), (0, 1, 2), (1, 2, 3))
     frame["test_loss"] += 0.001 * frame["seed"] * frame["batch_size"]
-    told = words.sentence(frame, "test_loss", "Mean test loss")
-    assert told.startswith("Mean test loss was, by series, epochs 1: 1.16 at batch size 32 and ")
-    lead, rest = told.split(" It was between ")
+    text = words.sentence(frame, "test_loss", "Mean test loss")
+    assert text.startswith("Mean test loss was, by series, epochs 1: 1.16 at batch size 32 and ")
+    lead, rest = text.split(" It was between ")
     assert lead.count("a factor of") == 3 and lead.count("3 pairs, 95 % interval") == 3
     assert "(epochs 1) and" in rest and "for these two alone" in rest
 
@@ -145,19 +145,19 @@ def _tuned(column, values):
     return pandas.DataFrame(rows).assign(status="finished")
 
 
-def test_batch_sizes_are_told_at_their_best_learning_rates():
+def test_batch_sizes_are_compared_at_their_best_learning_rates():
     """Each seed at the rate of the others: seed 2 of batch size 16 is not read at its luckiest."""
     losses = {8: {0.1: (1, 1, 1), 0.2: (3, 3, 3)}, 16: {0.1: (4, 4, 0.5), 0.2: (2, 2.2, 2)}}
-    told = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")
-    assert told == (
+    text = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")
+    assert text == (
         "Mean test loss, each batch size at its best learning rate, was 1.00 at batch size "
         "8 (rate 0.1) and 2.07 at 16 (rate 0.2) (3 of 3 seeds), a factor of 2.06 (geometric mean "
         "of 3 pairs, 95 % interval 1.80 to 2.37)."
     )
     accuracies = {8: {0.1: (0.9, 0.9, 0.9), 0.2: (0.5, 0.5, 0.5)}}
     frame = _tuned("test_accuracy", accuracies)
-    told = words.sentence(frame, "test_accuracy", "Mean test accuracy,", wording.PERCENT)
-    assert told == (
+    text = words.sentence(frame, "test_accuracy", "Mean test accuracy,", wording.PERCENT)
+    assert text == (
         "Mean test accuracy, each batch size at its best learning rate, was 90 % at batch size 8 "
         "(rate 0.1) (3 of 3 seeds)."
     )
@@ -165,10 +165,10 @@ def test_batch_sizes_are_told_at_their_best_learning_rates():
 
 def test_seeds_at_different_rates_have_wider_intervals():
     losses = {8: {0.1: (1.0, 2.0, 1.2), 0.2: (1.5, 1.1, 1.6)}, 16: {0.1: (4, 4, 4), 0.2: (3, 3, 3)}}
-    told = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")
+    text = words.sentence(_tuned("test_loss", losses), "test_loss", "Mean test loss")
     found = intervals.ratio_interval([3, 3, 3], [1.5, 2.0, 1.6], differ=True)
-    assert f"95 % interval {found.low:.2f} to {found.high:.2f}" in told
-    assert "at batch size 8 (rates 0.1 to 0.2)" in told
+    assert f"95 % interval {found.low:.2f} to {found.high:.2f}" in text
+    assert "at batch size 8 (rates 0.1 to 0.2)" in text
 
 
 def test_a_rate_at_which_a_run_failed_is_not_the_best():
@@ -178,12 +178,12 @@ def test_a_rate_at_which_a_run_failed_is_not_the_best():
         frame,
         frame.fillna(0.1).assign(status=["finished"] * 2 + ["diverged"] + ["finished"] * 3),
     ):
-        told = words.sentence(failed, "test_loss", "Mean test loss")
-        assert "was 3 at batch size 8 (rate 0.2) (3 of 3 seeds)" in told
+        text = words.sentence(failed, "test_loss", "Mean test loss")
+        assert "was 3 at batch size 8 (rate 0.2) (3 of 3 seeds)" in text
 
 
-def test_what_has_no_better_end_is_told_at_every_rate():
+def test_what_has_no_better_end_is_reported_at_every_rate():
     gaps = {8: {0.1: (1, 1, 1), 0.2: (3, 3, 3)}, 16: {0.1: (4, 4, 4), 0.2: (2, 2, 2)}}
     for column in ("generalisation_gap", "weight_distance"):
-        told = words.sentence(_tuned(column, gaps), column, "Mean of it")
-        assert told.startswith("Mean of it was between 2 (learning rate 0.2) and 4 (learning rate")
+        text = words.sentence(_tuned(column, gaps), column, "Mean of it")
+        assert text.startswith("Mean of it was between 2 (learning rate 0.2) and 4 (learning rate")

@@ -143,7 +143,7 @@ def test_a_fit_without_an_interval_and_no_fit_at_all():
     )
 
 
-def test_many_series_are_told_by_their_ends():
+def test_many_series_are_described_by_their_ends():
     fits = ((1e-3, 1e-4), (6e-3, 3e-4), (2e-3, 2e-4), (4e-3, 5e-4), (3e-3, 4e-4))
     made = [
         sweep(loop=loop, machine=machine, **fitted(a * factor, b * factor))
@@ -206,10 +206,10 @@ def test_an_injected_delay_comes_back_in_the_fixed_cost():
     assert any("timed in the same turns" in text for text in texts(drawing))
 
 
-@pytest.mark.parametrize(("half", "told"), [(0.4e-3, False), (0.1e-3, True)])
-def test_more_than_was_waited_is_told_where_the_interval_says_so(half, told):
+@pytest.mark.parametrize(("half", "expected"), [(0.4e-3, False), (0.1e-3, True)])
+def test_more_than_was_waited_is_reported_where_the_interval_says_so(half, expected):
     _, _, found = drawn("step_time", delayed(5e-3, 5.2e-3, half))  # paired: 5.1 ms, half as wide
-    assert ("The rest is sleeps that end late, or slower steps after them." in found) == told
+    assert ("The rest is sleeps that end late, or slower steps after them." in found) == expected
 
 
 def test_a_delay_of_one_series_alone():
@@ -259,7 +259,7 @@ def test_one_large_cost_does_not_squeeze_the_others_to_zero():
     assert place[1] - place[0] > 0.1 * (place[2] - place[0])
 
 
-def test_a_line_through_two_points_tells_nothing_of_its_fit():
+def test_a_line_through_two_points_shows_nothing_of_its_fit():
     drawing, _, _ = drawn("step_time", sweep(sizes=(16, 128), **fitted(1e-3, 5e-4)))
     assert "Through two batch sizes a line always goes" in note(drawing)
     assert "off the line" not in note(drawing)

@@ -311,8 +311,8 @@ def test_every_plane_of_a_run_is_shown_where_there_is_room():
     ]
     assert "Seed 0 of 2 seeds; landscapes.csv holds every surface." in texts(drawing)
     drawing, frame = drawn_with(5)
-    told = "Seed 0 of 2 seeds, 3 of 5 planes of each run; landscapes.csv holds every surface."
-    assert len(drawing.axes) == 6 + 1 and told in texts(drawing)
+    expected = "Seed 0 of 2 seeds, 3 of 5 planes of each run; landscapes.csv holds every surface."
+    assert len(drawing.axes) == 6 + 1 and expected in texts(drawing)
 
 
 def test_labels_of_levels_keep_clear_of_each_other():
@@ -354,10 +354,10 @@ def test_the_rise_along_directions():
     assert f"at |a| = 1 was {edge:.1f} nats at batch size 32" in landscape_lines.found(frame)
     half = frame[(frame["batch_size"] == 256) & (frame["a"].abs() == 0.5)]["rise"].mean()
     assert "at |a| = 0.5 was " in landscape_lines.found(frame)
-    told = f"and {wording.number(half)} nats at 256 (3 of 3 seeds), a factor of "
-    assert told in landscape_lines.found(frame)
-    told = "3 directions per run. Left: mean over seeds, with its 95 % t-interval, cut where"
-    assert any(text.startswith(told) for text in texts(drawing))
+    expected = f"and {wording.number(half)} nats at 256 (3 of 3 seeds), a factor of "
+    assert expected in landscape_lines.found(frame)
+    expected = "3 directions per run. Left: mean over seeds, with its 95 % t-interval, cut where"
+    assert any(text.startswith(expected) for text in texts(drawing))
 
 
 def test_no_rise_is_drawn_to_a_loss_below_zero():

@@ -79,7 +79,7 @@ def test_many_runs_have_lines_of_their_own_over_epochs_alone(axis, seeds, alone)
 
 
 @pytest.mark.parametrize(
-    ("small", "told"),
+    ("small", "expected"),
     [
         (
             [[1.0, 2.0], [1.0, 2.0]],
@@ -93,7 +93,7 @@ def test_many_runs_have_lines_of_their_own_over_epochs_alone(axis, seeds, alone)
         ),
     ],
 )
-def test_batch_sizes_are_compared_where_all_their_seeds_have_a_value(small, told):
+def test_batch_sizes_are_compared_where_all_their_seeds_have_a_value(small, expected):
     """One seed of batch size 64 ends its first epoch after the shortest training."""
     ends = {16: small, 64: [[1.5, 3.0], [2.2, 4.4]]}
     rows = [
@@ -104,4 +104,4 @@ def test_batch_sizes_are_compared_where_all_their_seeds_have_a_value(small, told
     ]
     named = ["batch_size", "seed", "status", "epoch", "seconds", "train_loss", "validation_loss"]
     found = figures.FIGURES["loss_curves"].found(pandas.DataFrame(rows, columns=named))
-    assert told in found
+    assert expected in found

@@ -80,7 +80,7 @@ def test_the_two_limits():
     )
 
 
-def test_a_ceiling_far_above_is_told_and_does_not_squash_the_data():
+def test_a_ceiling_far_above_is_reported_and_does_not_squash_the_data():
     far = {"ceiling_images_per_second": 90000.0, "share_of_ceiling": 0.0211}
     drawing, _, found = drawn("throughput", sweep(**{**LIMITS, **far}))
     axes = drawing.axes[1]
@@ -120,7 +120,7 @@ def test_still_rises_names_the_largest_size_with_its_own_value():
     assert "Throughput still rises at the largest batch size, 64: 1850 examples/s." in found
 
 
-def test_a_throughput_that_falls_is_told_at_its_best_and_at_its_largest_size():
+def test_a_throughput_that_falls_is_reported_at_its_best_and_at_its_largest_size():
     none = {**LIMITS, **NO_KNEE, "plateau_images_per_second": math.nan, "still_rising": False}
     _, _, found = drawn("throughput", sweep((16, 32, 64), lambda size: 1e-5 * size**1.5, **none))
     assert (
@@ -180,8 +180,8 @@ def test_a_line_that_is_not_drawn_is_said_to_be_missing():
     above = {**LIMITS, **RISING, "plateau_images_per_second": 90000.0}
     drawing, _, _ = drawn("throughput", sweep(**above))
     assert levels(drawing.axes[1]) == pytest.approx([2500])
-    told = "90 % of the plateau, by the fit, lies above the panel: 81000 examples/s."
-    assert told in note(drawing)
+    expected = "90 % of the plateau, by the fit, lies above the panel: 81000 examples/s."
+    assert expected in note(drawing)
     none = {**LIMITS, **RISING, "plateau_images_per_second": math.nan}
     drawing, _, found = drawn("throughput", sweep(**none))
     assert levels(drawing.axes[1]) == pytest.approx([2500])

@@ -24,14 +24,14 @@ def test_trainings_that_nothing_stopped_are_lower_bounds():
         }
     )
     time = figures.FIGURES["time"]
-    told = "1 of 2 runs at batch size 256 ran to the last epoch that they may; their times and the"
+    text = "1 of 2 runs at batch size 256 ran to the last epoch that they may; their times and the"
     assert time.found(frame).endswith(
         "Mean total training time was 70 s at batch size 32 and 80 s at 256 (2 of 2 seeds), a "
         "factor of 1.12 (geometric mean of 2 pairs, 95 % interval 0.27 to 4.61). "
-        f"{told} means are lower bounds."
+        f"{text} means are lower bounds."
     )
     drawing = time.draw(frame)
-    assert f"{told} means are lower bounds (hollow, with an arrow)." in note(drawing)
+    assert f"{text} means are lower bounds (hollow, with an arrow)." in note(drawing)
     hollow = [
         [line.get_ydata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"]
         for axes in drawing.axes
@@ -77,8 +77,8 @@ def test_times_of_logical_devices_are_marked():
     )
     mark = "Replicas are logical devices of one CPU here: they prove correctness and not speed."
     time = figures.FIGURES["time"]
-    told = "Mean time per epoch was 12.4 s at batch size 32 and 7.7 s at 256 (1 of 1 seed)."
-    assert time.found(frame) == f"{told} {mark}"
+    text = "Mean time per epoch was 12.4 s at batch size 32 and 7.7 s at 256 (1 of 1 seed)."
+    assert time.found(frame) == f"{text} {mark}"
     drawing = time.draw(frame)  # of one epoch, which is all that was timed
     assert mark in note(drawing) and "none stopped" not in note(drawing)
     assert [axes.get_title("left") for axes in drawing.axes] == ["Time per epoch"]

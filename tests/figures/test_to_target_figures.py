@@ -70,11 +70,11 @@ def test_the_curve_and_the_critical_batch_size():
     assert dashed.get_xdata()[0] == pytest.approx(math.log2(40))
     assert updates.get_yscale() == "log" and updates.get_title("left") == "To validation loss 0.2"
     assert "B_crit 40 [40, 40]" in examples.get_title("left")
-    told = texts(CRITICAL.draw(frame))
-    assert any("0.2 at 8, 16, 32, 64 and 128." in text for text in told)
-    assert any("Not chosen, as a run diverged: 0.8 at 8," in text for text in told)
+    drawn = texts(CRITICAL.draw(frame))
+    assert any("0.2 at 8, 16, 32, 64 and 128." in text for text in drawn)
+    assert any("Not chosen, as a run diverged: 0.8 at 8," in text for text in drawn)
     # It begins below the smallest batch size here: what is not shaded has no entry.
-    assert "perfect scaling" not in told and "maximal data parallelism" not in told
+    assert "perfect scaling" not in drawn and "maximal data parallelism" not in drawn
 
 
 def test_regimes_in_the_panel_are_shaded_and_in_the_legend():
@@ -93,7 +93,7 @@ def test_regimes_in_the_panel_are_shaded_and_in_the_legend():
         assert to_target.shade(axes, fit) == expected
 
 
-def test_it_is_told_in_words():
+def test_it_is_stated_in_words():
     assert CRITICAL.found(CRITICAL.select(tables())) == (
         "To a validation loss of 0.2 the critical batch size is 40 (95 % interval 40 to 40): there "
         "a training takes 46.1 updates and 1,842 examples, twice the fewest of each."
@@ -110,7 +110,7 @@ def test_it_is_told_in_words():
 
 
 @pytest.mark.parametrize("end, words", [("low", "at most 50"), ("high", "at least 30")])
-def test_open_ends_are_told_and_drawn_as_arrows(end, words):
+def test_open_ends_are_stated_and_drawn_as_arrows(end, words):
     """The ends are of the table, whatever the fit of these exact curves gives."""
     scaling = to_target_tables.restored(CRITICAL.select(tables()))[0]
     ends = {"low": 30.0, "high": 50.0} | {end: math.nan}
@@ -169,7 +169,7 @@ def test_seconds_measured_and_in_closed_form():
     )
 
 
-def test_batch_sizes_whose_seeds_are_at_different_rates_are_told():
+def test_batch_sizes_whose_seeds_are_at_different_rates_are_reported():
     trajectories, runs = made_trainings.slow_seed()
     trajectories["seconds"] *= 1 + 0.01 * np.cos(trajectories["seed"] * trajectories["batch_size"])
     made = trajectories, runs
@@ -183,7 +183,7 @@ def test_batch_sizes_whose_seeds_are_at_different_rates_are_told():
     assert "At 16" not in " ".join(texts(CRITICAL.draw(CRITICAL.select(written(*made)))))
 
 
-def test_a_figure_tells_the_edges_of_the_rates_that_its_own_axis_chooses():
+def test_a_figure_reports_the_edges_of_the_rates_that_its_own_axis_chooses():
     """At 16 seconds choose .4, the highest; updates choose .2 as elsewhere."""
     made = written(*made_trainings.slow_seed())
     found = FASTEST.found(FASTEST.select(made))
@@ -195,11 +195,11 @@ def test_a_figure_tells_the_edges_of_the_rates_that_its_own_axis_chooses():
     assert "edge" not in " ".join(texts(CRITICAL.draw(CRITICAL.select(made)))).lower()
 
 
-def test_what_strays_from_the_closed_form_is_told():
+def test_what_strays_from_the_closed_form_is_reported():
     frame = FASTEST.select(tables())
     at = frame["batch_size"] == 64
-    told = FASTEST.found(frame.assign(seconds=frame["seconds"].where(~at, frame["seconds"] / 1.25)))
-    assert told.endswith("by more than their 95 % intervals: batch size 64 took 20 % less.")
+    text = FASTEST.found(frame.assign(seconds=frame["seconds"].where(~at, frame["seconds"] / 1.25)))
+    assert text.endswith("by more than their 95 % intervals: batch size 64 took 20 % less.")
 
 
 def test_what_was_never_reached_is_marked():

@@ -256,13 +256,13 @@ def test_a_training_that_others_disturbed_is_no_effect_of_the_batch_size():
     assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (8, 84)
     assert mark.get_markerfacecolor() == "white"
     assert "disturbed" not in "".join(texts(drawn("utilisation", tables(utilisation=busy()))[0]))
-    # Nothing is told of a machine that was never its own; the other keeps its name.
+    # Nothing is reported of a machine that was never its own; the other keeps its name.
     made = tables(
         utilisation=rows + [row | {"machine": "cluster", "disturbed": True} for row in rows]
     )
     found = utilisation.found(drawn("utilisation", made)[1])
-    told = "Left out, since other processes disturbed them: batch sizes 256 (local); 1, 8"
-    assert f"at 64 (local). {told}" in found
+    expected = "Left out, since other processes disturbed them: batch sizes 256 (local); 1, 8"
+    assert f"at 64 (local). {expected}" in found
 
 
 def test_a_dense_range_has_a_linear_axis():
@@ -285,7 +285,7 @@ def test_two_machines_are_two_series_and_memory_that_ran_out_is_marked():
     assert "0.5 MB (95 % interval 0.5 to 0.5) (local); 2 MB" in found
 
 
-def test_memory_per_image_is_told_only_where_it_is_resolved():
+def test_memory_per_image_is_reported_only_where_it_is_resolved():
     made = tables(utilisation=busy(per_image=0.0))
     text = utilisation.found(utilisation.select(made))
     assert "peak resident memory, slope over batch size) was 0.1 MB" in text  # the next best
@@ -349,7 +349,7 @@ def test_work_between_two_trainings_is_no_rest():
     assert utilisation_over_time.found(frame) == (
         "Mean CPU utilisation was 50.0 % while training and 2.0 % while resting."
     )
-    frame["phase"] = math.nan  # an older record: as far as it tells
+    frame["phase"] = math.nan  # an older record: as far as it states it
     assert "50.0 % while training and 34.7 % while resting" in utilisation_over_time.found(frame)
 
 
@@ -393,8 +393,16 @@ def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
     assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (math.log2(384), 968)
     fit = next(line for line in axes.lines if line.get_color() == max_batch_size._FIT["color"])
     assert np.allclose(fit.get_ydata(), 200 + 2 * 2 ** np.asarray(fit.get_xdata()))
-    told = {"384", "fits", "out of memory", "above limit", "killed", "limit", "fixed + per example"}
-    assert told <= texts(drawing)
+    labels = {
+        "384",
+        "fits",
+        "out of memory",
+        "above limit",
+        "killed",
+        "limit",
+        "fixed + per example",
+    }
+    assert labels <= texts(drawing)
     assert max_batch_size.found(frame) == (
         "The largest batch size that fits is 384 under a limit of 1000 MB, while 416 does not "
         "fit. Memory is 200 MB, and 2 MB more per example."

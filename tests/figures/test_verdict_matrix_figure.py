@@ -83,8 +83,8 @@ def test_every_cell_has_the_colour_of_its_verdict_and_its_difference():
 
 def test_no_digit_of_a_small_difference_is_lost_beside_a_large_one():
     found = row("epochs", "test_loss", ("within", "beyond", "beyond"), differences=(0.0, 0.02, 1.4))
-    told = texts(FIGURE.draw(frame_of(found)))
-    assert {"+0.02\n[+0.01, +0.03]", "+1.40\n[+1.39, +1.41]"} <= set(told)
+    drawn = texts(FIGURE.draw(frame_of(found)))
+    assert {"+0.02\n[+0.01, +0.03]", "+1.40\n[+1.39, +1.41]"} <= set(drawn)
 
 
 def test_accuracies_are_in_points():
@@ -116,14 +116,14 @@ def test_validation_data_are_said():
     given = row("epochs", "validation_loss", ["within"] * 3, "smaller")
     frame = frame_of(given)
     assert any(
-        text.startswith("Margins:") and "On validation data" in text
+        text.startswith("Margins:") and "along a training are of validation data." in text
         for text in texts(FIGURE.draw(frame))
     )
     said = "At equal epochs (40) smaller is better on validation data."
     assert FIGURE.found(frame) == said
 
 
-def test_the_sentence_tells_every_budget():
+def test_the_sentence_states_every_budget():
     assert FIGURE.found(frame_of(CROSSING)) == (
         "At equal epochs (40) smaller is better; at equal updates (900) larger is better; "
         "to a validation loss of 0.2 smaller is better in updates."
@@ -153,11 +153,11 @@ def test_one_matrix_per_series():
     assert shown == ["SGD", "Adam", "RMSprop", "Adagrad"]
     # No wider than one: the page would make the texts of a wider figure smaller.
     assert drawing.get_figwidth() == FIGURE.draw(frame_of(CROSSING)).get_figwidth()
-    told = FIGURE.found(frame_of(CROSSING))
-    assert FIGURE.found(frame) == f"In all 4 series: {wording.lower(told)}"
+    finding = FIGURE.found(frame_of(CROSSING))
+    assert FIGURE.found(frame) == f"In all 4 series: {wording.lower(finding)}"
 
 
-def test_series_with_the_same_verdicts_are_told_together():
+def test_series_with_the_same_verdicts_are_reported_together():
     trends = {"sgd": "smaller", "adam": "smaller", "rmsprop": "larger", "adagrad": "none"}
     given = [
         {**one, "optimizer": name, "trend": trend}

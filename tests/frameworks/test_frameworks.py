@@ -122,8 +122,8 @@ def test_parameters_are_those_of_keras_layer_by_layer(name, classes):
             layer.name: layer.count_params() for layer in model.layers if layer.weights
         }
         rates = {layer.name: layer.rate for layer in model.layers if hasattr(layer, "rate")}
-        told = {layer.name: layer.rate for layer in network.layers if layer.kind == "dropout"}
-        assert told == rates
+        dropout = {layer.name: layer.rate for layer in network.layers if layer.kind == "dropout"}
+        assert dropout == rates
 
 
 @pytest.mark.parametrize("name", first(SHAPES))
@@ -134,7 +134,7 @@ def test_initial_weights_are_drawn_as_keras_draws_them(name):
     assert list(drawn) == list(weights)
     for path, values in weights.items():
         assert drawn[path].dtype == np.float32
-        if values.size < 1000:  # too few to tell
+        if values.size < 1000:  # too few to judge
             assert bool(drawn[path].any()) == bool(values.any())
             continue
         assert drawn[path].std() == pytest.approx(values.std(), rel=0.15)
@@ -204,9 +204,9 @@ def test_an_update_is_that_of_keras(framework, checks, batch, optimizer, rate, t
     assert found["after"] == pytest.approx(after, rel=LOSS)
     with np.load(tmp_path / "out.npz") as written:
         for path, values in moved.items():
-            change, told = values - weights[path], written[path] - weights[path]
+            change, theirs = values - weights[path], written[path] - weights[path]
             size = np.linalg.norm(change)
-            assert np.linalg.norm(told - change) < WEIGHTS * size, path
+            assert np.linalg.norm(theirs - change) < WEIGHTS * size, path
 
 
 class Recorded:

@@ -87,7 +87,7 @@ def test_moments_are_those_of_the_weight():
     assert np.array_equal(square, [2.25, 4.0, 6.25])
 
 
-def test_calls_tell_a_layer_that_is_called_twice_and_on_what():
+def test_calls_show_a_layer_that_is_called_twice_and_on_what():
     given, dense = keras.Input((3,)), keras.layers.Dense(3)
     first = dense(given)
     model = keras.Model(given, dense(first))

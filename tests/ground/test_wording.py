@@ -86,7 +86,7 @@ def test_digits_are_the_callers():
 
 
 @pytest.mark.parametrize(
-    ("numbers", "told"),
+    ("numbers", "expected"),
     [
         ((0.0159954, 0.0157, 0.0163), "0.01600 [0.01570, 0.01630]"),
         ((0.21, -0.0004, 0.41), "0.21 [0.00, 0.41]"),
@@ -104,8 +104,8 @@ def test_digits_are_the_callers():
         ((1.0769230769, 1.0769230769 - 1e-15, 1.0769230769 + 1e-15), "1.08 [1.08, 1.08]"),
     ],
 )
-def test_an_interval_rounds_its_value_and_its_ends(numbers, told):
-    assert wording.bracketed(*numbers) == told
+def test_an_interval_rounds_its_value_and_its_ends(numbers, expected):
+    assert wording.bracketed(*numbers) == expected
 
 
 def test_an_interval_in_a_sentence_has_its_unit_once():
@@ -191,7 +191,7 @@ def test_no_module_writes_its_own():
 
 
 def test_a_median_next_to_a_quartile_has_no_more_digits_than_the_spread_leaves():
-    told = wording.estimate(0.3189, 0.3119, 0.4792)
-    assert (told.value, told.low, told.high) == ("0.319", "0.312", "0.479")
+    rounded = wording.estimate(0.3189, 0.3119, 0.4792)
+    assert (rounded.value, rounded.low, rounded.high) == ("0.319", "0.312", "0.479")
     skewed = wording.estimate(0.06, 0.011, 0.45)  # a ratio: its lower half is the precise one
     assert (skewed.value, skewed.low, skewed.high) == ("0.060", "0.011", "0.450")

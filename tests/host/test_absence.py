@@ -80,7 +80,7 @@ def test_all_of_it_is_made_where_a_gpu_is_within_reach(study, monkeypatch):
     assert not status.overview(study, "results").absent
 
 
-def test_the_plan_tells_what_waits(study):
+def test_the_plan_reports_what_waits(study):
     found = status.overview(study, "results")
     assert found.total.statuses["no_gpu"] == found.total.statuses["missing"] == 4
     ((lacking, waiting),) = found.absent.items()
@@ -222,7 +222,7 @@ def test_its_rows_say_so_and_what_was_trained_is_kept(study):
         assert set(rows["device"]) == {"gpu"}
 
 
-def test_what_waits_is_told_below_a_figure_and_not_over_each_batch_size():
+def test_what_waits_is_reported_below_a_figure_and_not_over_each_batch_size():
     from batchscope.figures.drawing import canvas
 
     rows = [
@@ -286,7 +286,7 @@ def test_studies_plan_a_gpu_beside_the_cpu(
 
 
 @pytest.mark.parametrize("name", ["batch_size_benchmarking2019", "campbell2023", "hardware"])
-def test_plan_tells_what_of_a_study_waits_for_a_gpu(name, tmp_path, monkeypatch, capsys):
+def test_plan_reports_what_of_a_study_waits_for_a_gpu(name, tmp_path, monkeypatch, capsys):
     import run
 
     monkeypatch.setattr(absence, "gpu_present", lambda: False)

@@ -46,7 +46,7 @@ def test_gpus_with_their_cores_and_clocks(monkeypatch):
     json.dumps(found)
 
 
-def test_what_a_driver_does_not_tell_is_unknown_alone(monkeypatch):
+def test_what_a_driver_does_not_report_is_unknown_alone(monkeypatch):
     nvml(monkeypatch, missing=["nvmlDeviceGetNumGpuCores"])
     found = description.describe()
     assert found["gpu"] == NAMES and found["gpu_max_mhz"] == [1380, 1825]
@@ -60,9 +60,9 @@ def test_without_a_gpu_nothing_is_said_of_its_cores(monkeypatch, missing):
     assert found["gpu"] == [] and not {"gpu_cores", "gpu_max_mhz"} & {*found}
 
 
-@pytest.mark.parametrize("told", [None, 0.0])
-def test_a_clock_that_the_system_does_not_tell(monkeypatch, told):
-    frequency = None if told is None else types.SimpleNamespace(current=2400.0, min=0.0, max=told)
+@pytest.mark.parametrize("mhz", [None, 0.0])
+def test_a_clock_that_the_system_does_not_report(monkeypatch, mhz):
+    frequency = None if mhz is None else types.SimpleNamespace(current=2400.0, min=0.0, max=mhz)
     monkeypatch.setattr(psutil, "cpu_freq", lambda: frequency)
     assert "cpu_max_mhz" not in description.describe()
 

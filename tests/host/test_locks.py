@@ -37,7 +37,7 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_a_second_process_is_told_who_holds_it(holder, tmp_path):
+def test_a_second_process_learns_who_holds_it(holder, tmp_path):
     path = tmp_path / "run" / "file"
     with pytest.raises(UserError) as caught, locks.held(path, "do this", 0):
         pass
@@ -72,7 +72,7 @@ def test_a_file_that_was_removed_by_its_holder_is_made_again(holder, tmp_path, m
     os.close(descriptor)
 
 
-def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch, capsys):
+def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, capsys):
     def refuse(*arguments):
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -58,7 +58,7 @@ class Groups:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_limit_that_was_met_is_told(tmp_path, monkeypatch, version):
+def test_the_limit_that_was_met_is_reported(tmp_path, monkeypatch, version):
     groups = Groups(tmp_path, version).use(monkeypatch)
     groups.write("job", 800 * MB, 1, 0)
     groups.write("job/step", 300 * MB, 5, 2)
@@ -172,7 +172,7 @@ def killed(groups: Groups, counted: bool, results: Path, run: str, **environment
 
 
 @pytest.mark.slow
-def test_a_kill_for_memory_is_recorded_and_any_other_is_told(results, tmp_path):
+def test_a_kill_for_memory_is_recorded_and_any_other_is_reported(results, tmp_path):
     groups = Groups(tmp_path)
     groups.write("job/step", 300 * MB, 0, 0)
     run = run_name(epochs=3, seed=21, batch_size=200)

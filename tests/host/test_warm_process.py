@@ -149,7 +149,7 @@ def test_a_users_code_has_a_process_of_its_own():
     assert not run._leaves_nothing(["train", "--run", "a", "--model-file", "net.py"])
 
 
-def test_an_error_is_told_and_fails(launcher, results):
+def test_an_error_is_reported_and_fails(launcher, results):
     process = door(
         *("evaluate", "--run", run_name(epochs=7), "--results", str(results)),
         *("--output", str(results / "no.json")),
@@ -195,17 +195,17 @@ def test_a_killed_job_takes_its_step_along(launcher, results):
 
 
 @pytest.mark.parametrize(
-    ("signum", "status", "told"),
+    ("signum", "status", "expected"),
     [(signal.SIGKILL, 137, "was killed"), (signal.SIGSEGV, 139, "was ended by SIGSEGV")],
 )
-def test_a_killed_step_fails_its_job(launcher, results, signum, status, told):
+def test_a_killed_step_fails_its_job(launcher, results, signum, status, expected):
     before = no_idle(launcher)
     process, _ = long_training(launcher, results, seed=100 + signum)
     (step,) = set(copies(launcher)) - before
     os.kill(step, signum)
     _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == status
-    assert f"The step {told}." in errors
+    assert f"The step {expected}." in errors
 
 
 def no_idle(launcher) -> set[int]:

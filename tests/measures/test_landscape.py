@@ -276,7 +276,7 @@ class Killed(BaseException):
 
 
 def interrupted(monkeypatch, stop=None):
-    """Counts the points of a job and, where told to, ends it at one of them."""
+    """Counts the points of a job and, where asked to, ends it at one of them."""
     calls, original = [], landscape.plane_of
 
     def plane_of(objective):

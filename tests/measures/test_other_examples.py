@@ -76,14 +76,14 @@ def test_a_training_is_repeated_to_the_bit_and_goes_on_after_a_stop(trained, tmp
     run = run_name(token)
     limits = trainer.Limits(chunk_steps=1, checkpoint_seconds=0.0)
     stopped = trainer.Training(run, tmp_path, limits=limits)
-    reporter, told = stopped.reporter.report, []
+    reporter, reports = stopped.reporter.report, []
 
-    def tell(*progress):
+    def record(*progress):
         reporter(*progress)
-        told.append(progress)
-        stopped.stopping = len(told) == 3  # inside the first epoch
+        reports.append(progress)
+        stopped.stopping = len(reports) == 3  # inside the first epoch
 
-    stopped.reporter.report = tell
+    stopped.reporter.report = record
     with pytest.raises(trainer.Interrupted):
         stopped.fit()
     assert stopped.checkpoint.exists()

@@ -18,14 +18,14 @@ from project import ROOT
 
 def made(*given):
     """Rows of advice.csv of made-up series, read back."""
-    told = [
+    series = [
         advice_tables.SeriesAdvice({"optimizer": name, "machine": "local"}, advice.advise(each))
         for name, each in zip(("adam", "sgd"), given, strict=False)
     ]
-    return advice_tables.summary(told)
+    return advice_tables.summary(series)
 
 
-def test_what_recommends_comes_first_and_series_are_told_apart(example):
+def test_what_recommends_comes_first_and_series_are_distinguished(example):
     study = example[0]
     shown = advice_card.cards(study, {"gap": made(evidence(seeds=2), evidence())})
     assert [each.found for each in shown] == [True, False]
@@ -98,11 +98,11 @@ def test_a_missing_table_names_the_command(example, tmp_path):
 def test_questions_are_listed_with_their_cost(example, tmp_path):
     study = example[0]
     given = evidence(spread=0.5, seed_seconds=120.0, planned=4)
-    told = [advice_tables.SeriesAdvice({"machine": "local"}, advice.advise(given))]
+    series = [advice_tables.SeriesAdvice({"machine": "local"}, advice.advise(given))]
     folder = tmp_path / "studies" / study.folder_name / "gap"
     folder.mkdir(parents=True)
-    advice_tables.summary(told).to_csv(folder / "advice.csv", index=False)
-    sizes = advice_tables.sizes(told)
+    advice_tables.summary(series).to_csv(folder / "advice.csv", index=False)
+    sizes = advice_tables.sizes(series)
     sizes.to_csv(folder / "advice_sizes.csv", index=False)
     text = advice_card.text(study, tmp_path, "made.yaml", seeds=True)
     assert "\n  4 seeds were planned and 6 are there: those added after a look" in text

@@ -64,11 +64,11 @@ def test_a_request_would_be_seen_and_is_refused(opened):
         "const image = new Image(); image.src = 'https://example.invalid/spy.png';"
         "document.body.append(image);"
     )
-    limit, told = time.monotonic() + 60, []
-    while not any("Content Security Policy" in one["message"] for one in told):
+    limit, messages = time.monotonic() + 60, []
+    while not any("Content Security Policy" in one["message"] for one in messages):
         assert time.monotonic() < limit
         time.sleep(0.1)
-        told += opened.get_log("browser")
+        messages += opened.get_log("browser")
     opened.refresh()
 
 

@@ -164,7 +164,7 @@ def test_a_thousand_runs_are_below_five_megabytes(browser, tmp_path):
 
 
 def test_sample_images_are_seen(browser, finished, tmp_path):
-    """The strip beside a data set: every image is visible, decoded and told in words."""
+    """The strip beside a data set: every image is visible, decoded and described in words."""
     study, results, path = finished
     inputs = report.read(study, results, path)
     buffer = io.BytesIO()

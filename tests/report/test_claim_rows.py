@@ -29,23 +29,23 @@ def test_only_a_value_ends_where_its_column_does(kind, column, low):
     assert (found.value, found.low, found.high) == ("0.020", low, "0.070")
 
 
-def test_short_times_are_told_in_milliseconds():
-    told = claim_rows.in_words(row("value", "recovered_delay_seconds", unit="s", effect_is="mean"))
-    assert told == "mean 20 [\N{MINUS SIGN}30, 70] ms, 90 % interval"
+def test_short_times_are_reported_in_milliseconds():
+    text = claim_rows.in_words(row("value", "recovered_delay_seconds", unit="s", effect_is="mean"))
+    assert text == "mean 20 [\N{MINUS SIGN}30, 70] ms, 90 % interval"
     long = row("value", "training_seconds", unit="s", effect_is="mean", effect_high="2.07")
     assert claim_rows.in_words(long).endswith("2.07] s, 90 % interval")
 
 
 def test_the_cells_of_a_test_are_named():
-    told = claim_rows.in_words(row("comparison", "x", effect_is="ratio", cells="epoch 5 (mean)"))
-    assert told.endswith("90 % interval, epoch 5 (mean)")
-    told = claim_rows.in_words(row("comparison", "x", cells="epoch 5", part="epoch 5", parts="2"))
-    assert told.endswith("90 % interval, epoch 5, which decides among 2")  # and not twice
+    text = claim_rows.in_words(row("comparison", "x", effect_is="ratio", cells="epoch 5 (mean)"))
+    assert text.endswith("90 % interval, epoch 5 (mean)")
+    text = claim_rows.in_words(row("comparison", "x", cells="epoch 5", part="epoch 5", parts="2"))
+    assert text.endswith("90 % interval, epoch 5, which decides among 2")  # and not twice
     everywhere = row("comparison", "x", effect_is="ratio")
     assert claim_rows.in_words(everywhere).endswith("90 % interval")
 
 
 def test_the_part_that_decides_is_named():
-    told = claim_rows.in_words(row("trend", "x", part="batch size 50", parts="3"))
-    assert told.endswith(", batch size 50, which decides among 3")
+    text = claim_rows.in_words(row("trend", "x", part="batch size 50", parts="3"))
+    assert text.endswith(", batch size 50, which decides among 3")
     assert row("trend", "x", parts="3")["decides"] == "which decides among 3"

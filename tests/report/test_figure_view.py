@@ -49,8 +49,8 @@ def test_an_answer_is_about_what_the_figures_show():
         each for each in (accuracy, loss) if each.outcome.column == loss.outcome.column
     ]
     assert experiment_answer.asked([accuracy, loss], [timed]) == [accuracy, loss]
-    told = experiment_answer.sentences([], [timed])
-    assert told == [("", "An epoch takes 2 s.")]
+    sentences = experiment_answer.sentences([], [timed])
+    assert sentences == [("", "An epoch takes 2 s.")]
     assert experiment_answer.sentences([loss], [timed], ["Use 32."]) == [("", "Use 32.")]
     both = experiment_answer.sentences([loss], [shown, timed])
     assert both[0][0] == "As the batch size grows" and both[1][1] == "An epoch takes 2 s."
@@ -60,8 +60,8 @@ def test_what_belongs_to_an_answer_has_its_place_in_it():
     shown = [content.Figure(name, "", found=f"{name}.") for name in ("A", "B", "C")]
     advised = experiment_answer.sentences([], shown, ["Use 32.", "See.", "Say."], ["On 2 GPUs."])
     assert [text for _, text in advised] == ["Use 32.", "See.", "On 2 GPUs."]
-    told = experiment_answer.sentences([], shown, more=["On 2 GPUs.", "Not on 4."])
-    assert [text for _, text in told] == ["A.", "On 2 GPUs.", "Not on 4."]
+    sentences = experiment_answer.sentences([], shown, more=["On 2 GPUs.", "Not on 4."])
+    assert [text for _, text in sentences] == ["A.", "On 2 GPUs.", "Not on 4."]
 
 
 def test_a_sentence_may_begin_with_a_name():
@@ -70,7 +70,7 @@ def test_a_sentence_may_begin_with_a_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "finding", "told"),
+    ("name", "finding", "expected"),
     [
         ("best_losses", "Mean best validation loss was 3.", True),
         ("best_losses", "Mean best training loss was 2.", False),  # no slope is of it
@@ -78,11 +78,11 @@ def test_a_sentence_may_begin_with_a_name():
         ("best_losses", "Mean best validation loss was 3 [2, 4].", False),
     ],
 )
-def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, told):
+def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, expected):
     said = synthetic.answer("rises", (0.5, 0.4, 0.6), "Best validation loss")
     figure = content.Figure("F", "", name=name, found=finding, columns=(said.outcome.column,))
     shown = figure_view.build(1, figure, Experiment("e", "", "", vary={}), [], ROWS, [said], str)
-    assert shown["finding"].endswith(" per doubling.") == told
+    assert shown["finding"].endswith(" per doubling.") == expected
 
 
 def test_a_figure_of_small_texts_takes_the_whole_row():
@@ -106,18 +106,18 @@ def test_of_all_figures_those_answer_whose_names_stand_in_the_question():
     assert experiment_answer.relevant("What?", [loss, sharp], named=True) == [loss, sharp]
 
 
-def test_too_few_seeds_are_told_with_what_was_measured():
+def test_too_few_seeds_are_reported_with_what_was_measured():
     few = synthetic.answer("not enough seeds (2 of 6)")
     shown = content.Figure("A", "", found="It was 1 at 8.", columns=(few.outcome.column,))
-    told = experiment_answer.sentences([few], [shown])
-    assert told == [("", "It was 1 at 8. No verdict: not enough seeds (2 of 6).")]
+    sentences = experiment_answer.sentences([few], [shown])
+    assert sentences == [("", "It was 1 at 8. No verdict: not enough seeds (2 of 6).")]
 
 
-def test_what_is_not_resolved_is_told_with_its_values():
+def test_what_is_not_resolved_is_reported_with_its_values():
     found = [synthetic.answer("not resolved")]
     shown = content.Figure("A", "", found="It was 1 at 8.", columns=("test_accuracy",))
-    told = experiment_answer.sentences(found, [shown])
-    assert told == [
+    sentences = experiment_answer.sentences(found, [shown])
+    assert sentences == [
         ("", "It was 1 at 8. The tests, adjusted over all outcomes, do not resolve a trend.")
     ]
 
@@ -139,8 +139,8 @@ def test_many_series_are_counted():
     verdicts = {"a": "rises", "b": "rises", "c": "not resolved", "d": "rises"}
     found = [synthetic.answer(verdict, series=name) for name, verdict in verdicts.items()]
     shown = content.Figure("A", "", found="Long.", columns=("test_accuracy",))
-    told = experiment_answer.sentences(found, [shown])
-    assert told == [("Test accuracy", "rises in 3, not resolved in 1 of 4 series.")]
+    sentences = experiment_answer.sentences(found, [shown])
+    assert sentences == [("Test accuracy", "rises in 3, not resolved in 1 of 4 series.")]
 
 
 def test_a_table_travels_packed():
@@ -166,7 +166,7 @@ def stated(verdict, sentence):
 
 
 def test_what_few_others_state_answers_first():
-    """Three tell of frameworks; the question's own word stands in one."""
+    """Three are about frameworks; the question's own word stands in one."""
     rows = [
         stated("held", "TensorFlow and MXNet are busier."),
         stated("held", "PyTorch and MXNet idle."),
@@ -193,7 +193,7 @@ def test_an_answer_begins_with_what_documents_state_and_the_runs_decide():
     large = ("Not held", "Large is faster (ratio 1.2 [1.1, 1.3], 90 % interval).")
     assert experiment_answer.sentences([], [], ["A."], [], decided) == [small, large, ("", "A.")]
     spoken, more = ["A.", "B.", "C."], ["X.", "Y.", "Z."]
-    told = experiment_answer.sentences([], [], spoken, [], decided)
-    assert told == [small, large, ("", "A.")]  # no more than three
-    told = experiment_answer.sentences([], [], spoken, more, decided)
-    assert told == [small, *(("", text) for text in more)]
+    sentences = experiment_answer.sentences([], [], spoken, [], decided)
+    assert sentences == [small, large, ("", "A.")]  # no more than three
+    sentences = experiment_answer.sentences([], [], spoken, more, decided)
+    assert sentences == [small, *(("", text) for text in more)]

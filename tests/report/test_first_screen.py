@@ -9,9 +9,9 @@ from batchscope.report import content, first_screen, runs_table
 def test_the_scope_names_model_data_machine_runs_and_time(example):
     study, results, path, _ = example
     inputs = report.read(study, results, path, partial=True)
-    told = first_screen.scope(study, runs_table.complete(study, inputs.rows), inputs)
-    assert told.startswith("small_cnn on digits; Example CPU <4> @ 2.4 GHz (8 cores); ")
-    assert "30 training runs (1 diverged, 1 missing, 1 out of memory), 2 min of training" in told
+    scope = first_screen.scope(study, runs_table.complete(study, inputs.rows), inputs)
+    assert scope.startswith("small_cnn on digits; Example CPU <4> @ 2.4 GHz (8 cores); ")
+    assert "30 training runs (1 diverged, 1 missing, 1 out of memory), 2 min of training" in scope
 
 
 def test_many_models_are_counted_and_gpus_come_first(finished):
@@ -24,5 +24,5 @@ def test_many_models_are_counted_and_gpus_come_first(finished):
     }
     machine = {"machine": {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}}
     inputs = content.Inputs(str(path), "", rows, runs={"0": machine})
-    told = first_screen.scope(study, rows, inputs)
-    assert told == "4 models on d; A GPU, A CPU (8 cores); 4 training runs."
+    scope = first_screen.scope(study, rows, inputs)
+    assert scope == "4 models on d; A GPU, A CPU (8 cores); 4 training runs."

@@ -119,15 +119,15 @@ def test_half_a_step_that_no_batch_size_has():
         ]
 
 
-def test_throughput_is_told_at_some_sizes_from_the_smallest_to_the_largest():
+def test_throughput_is_reported_at_some_sizes_from_the_smallest_to_the_largest():
     sizes = [64, 1, 2, 4, 8, 16, 32, 128, 256]
     known = [{"machine": "local", "sweep": "s", "batch_size": size} for size in sizes]
     frame = pandas.DataFrame(
         [{**one, "images_per_second": 10 * one["batch_size"]} for one in known]
     )
     label = "Throughput by batch size"
-    told = answer(row(), throughput=frame)[label]
-    assert told == ["1: 10, 4: 40, 16: 160, 64: 640, 256: 2560 examples/s"]
+    texts = answer(row(), throughput=frame)[label]
+    assert texts == ["1: 10, 4: 40, 16: 160, 64: 640, 256: 2560 examples/s"]
     # Another machine's are not its own, and what ran out of memory has none.
     assert answer(row(machine="other"), throughput=frame) == {}
     frame.loc[frame["batch_size"] > 2, "images_per_second"] = np.nan
@@ -139,19 +139,19 @@ def test_throughput_is_told_at_some_sizes_from_the_smallest_to_the_largest():
 )
 def test_a_machine_that_was_not_alone(disturbed, words):
     found = answer(row(**{**TIMED, "disturbed_blocks": disturbed}))
-    told = found["Blocks that other processes disturbed"][0]
-    assert words in told
-    assert ("not alone" in told) == (disturbed > 10)
+    text = found["Blocks that other processes disturbed"][0]
+    assert words in text
+    assert ("not alone" in text) == (disturbed > 10)
 
 
-def test_the_largest_batch_is_told_with_its_bound():
+def test_the_largest_batch_is_reported_with_its_bound():
     memory = {"max_batch_size": 1408, "memory_limit_mb": 2000.0, "max_batch_size_bound": "resolved"}
     assert answer(row(**memory))["Largest batch size"] == ["1408 within 2000 MB"]
     open_end = answer(row(**{**memory, "max_batch_size_bound": "most_fits"}))
     assert open_end["Largest batch size"][0].startswith("at least 1408")
 
 
-def test_the_ceiling_is_told_with_the_range_of_its_peaks():
+def test_the_ceiling_is_reported_with_the_range_of_its_peaks():
     ceiling = {
         "ceiling_images_per_second": 12700.0,
         "matmul_flops_per_second": 1.27e11,
@@ -159,18 +159,18 @@ def test_the_ceiling_is_told_with_the_range_of_its_peaks():
         "flops_per_image": 1e7,
         "share_of_ceiling": 0.5,
     }
-    told = "12700 examples/s (127 GFLOP/s{} over 10 MFLOP per example); 50.0 % of it reached"
+    text = "12700 examples/s (127 GFLOP/s{} over 10 MFLOP per example); 50.0 % of it reached"
     others = " (the highest measured; the lowest: 32)"
-    assert answer(row(**ceiling))["Ceiling"] == [told.format(others)]
+    assert answer(row(**ceiling))["Ceiling"] == [text.format(others)]
     one = {**ceiling, "matmul_flops_per_second_lowest": 1.27e11}
-    assert answer(row(**one))["Ceiling"] == [told.format("")]
+    assert answer(row(**one))["Ceiling"] == [text.format("")]
     (exceeded,) = answer(row(**{**one, "share_of_ceiling": 1.026}))["Ceiling"]
     assert exceeded.endswith("; 103 % of it reached, so it is no ceiling")
 
 
 def test_a_ceiling_that_lacks_operations_is_none():
-    (told,) = answer(row(flops_not_counted="rnn (LSTM)"))["Ceiling"]
-    assert told == "none: the operations of rnn (LSTM) are not counted"
+    (text,) = answer(row(flops_not_counted="rnn (LSTM)"))["Ceiling"]
+    assert text == "none: the operations of rnn (LSTM) are not counted"
 
 
 def test_configurations_stand_side_by_side():

@@ -111,13 +111,13 @@ def test_the_figure(from_a_shell):
         assert image.width > 700 and np.asarray(image.convert("L")).std() > 5
 
 
-def test_what_never_reached_is_told_and_not_fitted(tmp_path):
+def test_what_never_reached_is_reported_and_not_fitted(tmp_path):
     frame = table(models=("small",), never=[(8, 1)], seconds=False)
     frame.to_csv(tmp_path / "own.csv", index=False)
-    told = door(tmp_path / "own.csv", "--target", "validation_loss=0.2")
-    assert "points 5," in told and "(B_20)" in told
-    assert re.search(r"^ +8 .* 2/3 \[0.09, 0.99\]", told, re.M)
-    assert "seconds" not in told
+    output = door(tmp_path / "own.csv", "--target", "validation_loss=0.2")
+    assert "points 5," in output and "(B_20)" in output
+    assert re.search(r"^ +8 .* 2/3 \[0.09, 0.99\]", output, re.M)
+    assert "seconds" not in output
     stated = door(
         *(tmp_path / "own.csv", "--target", "validation_loss=0.2"),
         *("--step-seconds", "0.004,0.0001"),
@@ -196,6 +196,6 @@ def test_the_example_of_the_page_converts_exports(tmp_path, monkeypatch, source)
         pandas.DataFrame(export).to_csv(tmp_path / "exports" / f"{name}.csv", index=False)
     monkeypatch.chdir(tmp_path)
     exec(example, {})
-    told = door("own_runs.csv", "--target", "validation_loss=0.2")
-    value = float(re.search(r"B_crit ([\d.]+) ", told)[1])
+    output = door("own_runs.csv", "--target", "validation_loss=0.2")
+    value = float(re.search(r"B_crit ([\d.]+) ", output)[1])
     assert value == pytest.approx(40, rel=0.05)

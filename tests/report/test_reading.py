@@ -38,21 +38,21 @@ def test_single_runs_are_explained_where_they_are_drawn():
 
 
 def test_colours_of_the_matrix_are_those_that_it_has():
-    told = _read("verdict_matrix", "another is better by more than the margin", "best")
-    assert "Orange, hatched" in told and "hollow circle" not in told
-    assert "edge of those tried" not in told
+    text = _read("verdict_matrix", "another is better by more than the margin", "best")
+    assert "Orange, hatched" in text and "hollow circle" not in text
+    assert "edge of those tried" not in text
     assert "edge of those tried" in _read("verdict_matrix", "best\N{DAGGER}")
 
 
 def test_logarithmic_axes_are_explained_where_there_are_some():
     about_intervals = "On a logarithmic axis an interval is that of the mean's logarithm."
     assert "ogarithm" not in _read("best_losses", "loss (nats)")
-    told = _read("best_losses", "loss (nats)", "logarithmic axis: loss")
-    assert told.endswith(f"{about_intervals} Logarithmic scale: loss.")
+    text = _read("best_losses", "loss (nats)", "logarithmic axis: loss")
+    assert text.endswith(f"{about_intervals} Logarithmic scale: loss.")
     # Of progress the axis of updates always is; intervals are drawn along the other.
     along = ("validation loss (nats)", "logarithmic axis: updates", "logarithmic axis: examples")
-    told = _read("progress", *along)
-    assert about_intervals not in told and told.endswith("Logarithmic scale: updates and examples.")
+    text = _read("progress", *along)
+    assert about_intervals not in text and text.endswith("Logarithmic scale: updates and examples.")
     assert "the floor at the left" not in _read("step_time", "time per step (ms)")
     assert "the floor at the left" in _read("step_time", "logarithmic axis: time per step")
 
@@ -80,5 +80,5 @@ def test_every_rule_is_about_a_sentence_of_a_caption():
 
 def test_the_choice_of_rates_is_explained_where_a_finding_has_it():
     figure = content.Figure("Losses", "Means.", found=f"Mean loss, {chosen_rates.AT_BEST}, was 1.")
-    assert reading.caption(figure).startswith("Means. Where the finding tells each batch size")
+    assert reading.caption(figure).startswith("Means. Where the finding gives each batch size")
     assert reading.caption(dataclasses.replace(figure, found="Mean loss was 1.")) == "Means."

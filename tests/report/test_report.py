@@ -173,11 +173,11 @@ def test_layers_of_a_users_model_are_those_that_were_stored(finished, tmp_path):
     assert found == (("own-0123abcd", (8, 8, 1), 10), [("only (Dense)", [10], 650)])
 
 
-def test_what_the_study_took_is_told(finished):
+def test_what_the_study_took_is_reported(finished):
     study, results, path = finished
     html = report.build(study, report.read(study, results, path))
-    told = re.search(r"It took 0\.0\d+ core-hours of training; its runs hold [^<]*", html)[0]
-    assert told.endswith("what 30 timings and 90 measures took was not noted.")
+    text = re.search(r"It took 0\.0\d+ core-hours of training; its runs hold [^<]*", html)[0]
+    assert text.endswith("what 30 timings and 90 measures took was not noted.")
 
 
 def test_a_machine_with_gpus_says_their_cores_and_clocks():
@@ -351,8 +351,8 @@ def test_a_figure_says_what_was_measured(tmp_path):
 
     few = study(sharpness={"weights": "best", "examples": 500}, weight_distance=None)
     rows = [{"train_examples": "1087"}, {"train_examples": ""}]
-    told = figure_view._measured("sharpness", few, rows)
-    assert told == "Measured of: best weights, 500 of 1,087 training examples."
+    text = figure_view._measured("sharpness", few, rows)
+    assert text == "Measured of: best weights, 500 of 1,087 training examples."
     assert figure_view._measured("weight_distance", few, rows) == "Measured of: final weights."
     assert figure_view._measured("epoch_distance", few, rows) == ""
     assert figure_view._measured("loss_curves", few, rows) == ""

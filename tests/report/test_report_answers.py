@@ -75,24 +75,24 @@ def test_verdicts_become_headlines():
     ]
 
 
-def test_a_gpu_that_is_asked_for_and_was_not_there_is_told(finished):
+def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(finished):
     study, results, path = finished
     inputs = report.read(study, results, path)
     ((name, experiment),) = study.experiments.items()
     missed = "Nothing ran on a GPU, so what is asked of one stays open."
 
-    def told(question, **other):
+    def page_text(question, **other):
         asked = {name: replace(experiment, question=question)}
         return Page(report.build(replace(study, experiments=asked), replace(inputs, **other))).text
 
     question = "Is a large batch faster on one thread and on a GPU?"
-    assert missed in told(question) and missed not in told("Is a large batch faster?")
+    assert missed in page_text(question) and missed not in page_text("Is a large batch faster?")
     on_gpu = [{**row, "device": "gpu"} for row in inputs.rows[name]]
-    assert missed not in told(question, rows={name: on_gpu})
+    assert missed not in page_text(question, rows={name: on_gpu})
     left_out = [{**row, "status": "no_gpu"} for row in on_gpu]
-    assert missed in told(question, rows={name: left_out})
+    assert missed in page_text(question, rows={name: left_out})
     said = "What several GPUs save cannot be tested here."
-    twice = told(question, parallel={name: said})
+    twice = page_text(question, parallel={name: said})
     assert said in twice and missed not in twice
 
 
@@ -115,9 +115,9 @@ def test_whole_batches_are_no_number_in_the_scope(finished):
         Sweep({"micro_batch_size": size, "threads": size}, batch_sizes=(8, 16)) for size in (0, 2)
     ]
     timed = replace(study.experiments[name], times=Times({"throughput": {}}, tuple(sweeps)))
-    told = "Timed alone on the machine, nothing trained to an end: throughput; batch size 8, 16; "
-    told += "micro batch size none (whole batches), 2; threads all, 2."
-    assert report._scope(timed, []) == told
+    scope = "Timed alone on the machine, nothing trained to an end: throughput; batch size 8, 16; "
+    scope += "micro batch size none (whole batches), 2; threads all, 2."
+    assert report._scope(timed, []) == scope
 
 
 def test_sources_are_numbered_as_the_table_shows_them():
@@ -155,7 +155,7 @@ def test_the_headline_stands_beside_the_report(example, tmp_path):
     assert empty == "30 training runs in 1 experiment: 30 missing."
 
 
-def test_headlines_tell_no_single_rate_where_rates_are_tuned(finished):
+def test_headlines_state_no_single_rate_where_rates_are_tuned(finished):
     study, results, path = finished
     inputs = replace(report.read(study, results, path), advice={})
     assert "As the batch size grows" in Page(report.build(study, inputs)).text
@@ -168,7 +168,7 @@ def test_headlines_tell_no_single_rate_where_rates_are_tuned(finished):
     assert report.headline(study, tuned).startswith("30 training runs in 1 experiment")
 
 
-def test_resolved_answers_are_told(finished):
+def test_resolved_answers_are_reported(finished):
     study, results, path = finished
     html = report.build(study, report.read(study, results, path))
     page = Page(html)
@@ -201,7 +201,7 @@ def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
 
 
 @pytest.mark.parametrize(
-    ("kind", "unit", "effect", "told"),
+    ("kind", "unit", "effect", "expected"),
     [
         (
             "trend",
@@ -215,14 +215,14 @@ def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
         ("value", "s", "1.73", "of it 1.7300 [1.7288, 1.7312] s, 90 % interval"),
     ],
 )
-def test_the_ledger_tells_shares_in_per_cent_and_their_differences_in_points(
-    kind, unit, effect, told
+def test_the_ledger_reports_shares_in_per_cent_and_their_differences_in_points(
+    kind, unit, effect, expected
 ):
     ends = {"effect_low": float(effect) - 0.0012, "effect_high": float(effect) + 0.0012}
     row = dict.fromkeys(ledger.COLUMNS, "") | {"type": kind, "unit": unit, "effect": effect}
     row |= {"effect_is": "of it", **{name: str(end) for name, end in ends.items()}}
     (shown,) = claim_rows.build([row], lambda *_: None)
-    assert claim_rows.in_words(shown) == told
+    assert claim_rows.in_words(shown) == expected
 
 
 def test_a_verdict_stands_with_its_effect_and_interval(finished, tmp_path):
@@ -284,14 +284,14 @@ def test_thresholds_are_those_of_the_statistics():
     assert f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired" in answers.READING
 
 
-def test_runs_that_missed_their_target_loss_are_told():
+def test_runs_that_missed_their_target_loss_are_reported():
     rows = [
         {"batch_size": size, "reached_target": reached}
         for size, reached in (("256", "0"), ("32", "1"), ("256", "1"), ("32", "1"))
     ]
-    told = report._targets(rows)
+    note = report._targets(rows)
     assert report._targets(rows, "target").startswith("The target was reached in 2 of 2 at batch")
-    assert "2 of 2 at batch size 32, 1 of 2 at batch size 256; the other runs are left out" in told
+    assert "2 of 2 at batch size 32, 1 of 2 at batch size 256; the other runs are left out" in note
     assert report._targets(rows[1:2]).endswith("in 1 of 1 at batch size 32.")
     assert report._targets([{"batch_size": "32", "reached_target": ""}]) == ""
 
@@ -383,7 +383,7 @@ def test_small_words():
     assert text.plain([True, 0.1, None]) == f"true, 0.1, {wording.ABSENT}"
 
 
-def test_series_are_told_apart_by_factors_and_their_values():
+def test_series_are_distinguished_by_factors_and_their_values():
     runs = [{"optimizer": name, "batch_size": "8", "seed": "0"} for name in ("adam", "sgd")]
     apart = report._distinguishing(runs)
     assert sorted(apart) == ["adam", "optimizer", "sgd"] and not report._distinguishing(runs[:1])

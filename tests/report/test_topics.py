@@ -33,7 +33,7 @@ NOISE = Figure("Noise", "", name="noise_scale", found="The noise scale was 78 [6
 SHARP = Figure("Sharpness", "", name="sharpness", found="Sharpness was 2 at 8.")
 
 
-def told(question, figures, **more):
+def relevant(question, figures, **more):
     found = experiment_answer.relevant(question, figures, True, **more)
     return [each.found for each in found]
 
@@ -58,38 +58,38 @@ def test_topics_are_asked_for_in_the_order_of_the_question(question, names):
 
 def test_the_sentence_that_is_asked_for_answers():
     question = "How large a batch fits, and from which on does throughput level off?"
-    assert told(question, [SPEED, LARGEST, STEP]) == [
+    assert relevant(question, [SPEED, LARGEST, STEP]) == [
         "The largest that fits is 512.",
         "Throughput tends to a plateau of 8810 examples/s.",
     ]
-    assert told("How much longer does an update take in pieces?", [SPEED, STEP]) == [
+    assert relevant("How much longer does an update take in pieces?", [SPEED, STEP]) == [
         STEP.found.partition("0.1 ms. ")[2]
     ]
 
 
-def test_what_is_not_asked_for_is_not_told():
-    assert told("Is the minimum sharper?", [NOISE, SHARP]) == ["Sharpness was 2 at 8."]
+def test_what_is_not_asked_for_is_not_reported():
+    assert relevant("Is the minimum sharper?", [NOISE, SHARP]) == ["Sharpness was 2 at 8."]
 
 
 def test_sentences_about_series_keep_their_series():
     found = "Eager: batch size 4 takes 7 times as long as 8. Throughput tends to a plateau of 3."
     figure = Figure("Throughput", "", name="throughput", found=f"{found} By series: a plateau.")
-    assert told("From where on does throughput stay?", [figure]) == [
+    assert relevant("From where on does throughput stay?", [figure]) == [
         "Eager: throughput tends to a plateau of 3."
     ]
 
 
-def test_a_critical_batch_size_is_told_from_another_experiment():
+def test_a_critical_batch_size_is_reported_from_another_experiment():
     other = Figure(
         "C", "", name="critical_batch_size", found="To 2.6 the critical batch size is 11."
     )
     question = "Is the noise scale of the order of the critical batch size?"
     beside = [("Which pays?", other), ("Which pays?", SHARP)]
-    assert told(question, [NOISE], elsewhere=beside) == [
+    assert relevant(question, [NOISE], elsewhere=beside) == [
         NOISE.found,
         "In \u201cWhich pays?\u201d: to 2.6 the critical batch size is 11.",
     ]
-    assert told("Is it sharper, and how noisy?", [NOISE], elsewhere=beside) == [NOISE.found]
+    assert relevant("Is it sharper, and how noisy?", [NOISE], elsewhere=beside) == [NOISE.found]
 
 
 def test_a_factor_in_the_question_asks_for_a_comparison():
@@ -98,7 +98,7 @@ def test_a_factor_in_the_question_asks_for_a_comparison():
     assert not experiment_answer.compares("Which batch size is best?", factors)
 
 
-def test_a_factor_with_its_interval_is_told_with_its_verdict():
+def test_a_factor_with_its_interval_is_reported_with_its_verdict():
     rises = synthetic.answer("rises", direction="rises")
     shown = Figure(
         "A", "", found="A factor of 2 (95 % interval 1 to 3).", columns=("test_accuracy",)
@@ -119,4 +119,4 @@ def test_a_question_of_stairs_gets_the_times_beside_a_multiple_and_the_verdict()
     stairs = "Stairs of 8, 16 and 32 examples are rejected: a straight line fits better."
     figure = Figure("Throughput", "", name="throughput", found=f"It rises. {times} {stairs}")
     question = "Is the 17th image as expensive as 16, so that multiples of 16 are best?"
-    assert told(question, [figure]) == [times, stairs]
+    assert relevant(question, [figure]) == [times, stairs]

@@ -63,13 +63,13 @@ def refused(path: str, owner: str = "mine.yaml", folder: str = "results/studies/
 def test_another_file_of_the_same_study_is_refused_before_it_changes_anything(project):
     write("studies/copy.yaml", experiment={"vary": {"batch_size": [8]}})
     before = TABLE.read_text()
-    with pytest.raises(SystemExit) as told:
+    with pytest.raises(SystemExit) as raised:
         snakefile.Jobs.of(["studies/copy.yaml"], config.read("studies/copy.yaml"))
-    with pytest.raises(UserError) as told_by_plan:
+    with pytest.raises(UserError) as raised_by_plan:
         status.main("studies/copy.yaml", "full", "results")
-    with pytest.raises(SystemExit) as told_by_the_job:
+    with pytest.raises(SystemExit) as raised_by_the_job:
         tabulate("studies/copy.yaml")
-    for error in (told, told_by_plan, told_by_the_job):
+    for error in (raised, raised_by_plan, raised_by_the_job):
         assert str(error.value) == refused("studies/copy.yaml")
     assert TABLE.read_text() == before
     assert planned("mine.yaml")
@@ -90,9 +90,9 @@ def test_a_file_that_was_moved_keeps_its_tables(project):
     assert planned("studies/renamed.yaml")
     tabulate("studies/renamed.yaml")
     write("mine.yaml")
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         status.main("mine.yaml", "full", "results")
-    assert str(told.value) == refused("mine.yaml", "studies/renamed.yaml")
+    assert str(raised.value) == refused("mine.yaml", "studies/renamed.yaml")
 
 
 def test_a_project_may_move_with_its_results(project, monkeypatch):
@@ -121,13 +121,13 @@ def test_the_reduced_form_has_a_folder_and_an_owner_of_its_own(project):
     write("copy.yaml")
     assert planned("copy.yaml", "reduced")
     tabulate("copy.yaml", "reduced")
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as raised:
         status.main("mine.yaml", "reduced", "results")
-    assert str(told.value) == refused("mine.yaml", "copy.yaml", "results/studies/s-reduced")
+    assert str(raised.value) == refused("mine.yaml", "copy.yaml", "results/studies/s-reduced")
     assert planned("mine.yaml")
 
 
-def test_a_damaged_record_is_told(project):
+def test_a_damaged_record_is_reported(project):
     Path("results/studies/s", owners.FILE).write_text("{")
     with pytest.raises(UserError, match=r"json: received a damaged file .* Delete it and run"):
         status.main("mine.yaml", "full", "results")

@@ -1,4 +1,4 @@
-"""What a training tells of itself while it runs, and who reads it."""
+"""What a training reports of itself while it runs, and who reads it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_who_runs_is_known_by_the_file_and_its_process(folder):
     assert progress.overview(results) == "No training runs now."
 
 
-def test_a_training_tells_and_another_process_sees_it(digits, tmp_path):
+def test_a_training_reports_and_another_process_sees_it(digits, tmp_path):
     """Its log has the lines, and its file is gone with it."""
     results = with_digits(digits, tmp_path / "results")
     run = run_name(epochs=100000)
@@ -90,11 +90,11 @@ def test_a_training_tells_and_another_process_sees_it(digits, tmp_path):
             assert training.poll() is None and time.monotonic() < limit, log.read_text()
             time.sleep(0.1)
         once = door("watch", "--once", "--results", str(results), stdout=subprocess.PIPE)
-        told, _ = once.communicate(timeout=300)
+        output, _ = once.communicate(timeout=300)
         training.send_signal(signal.SIGTERM)
         training.wait(timeout=300)
-    assert told.startswith(f"{run}: epoch ") and " of 100000" in told
-    assert "validation loss" in told and told.endswith(" left\n")
+    assert output.startswith(f"{run}: epoch ") and " of 100000" in output
+    assert "validation loss" in output and output.endswith(" left\n")
     assert not list(results.glob(f"runs/*/{progress.FILE}"))
 
 

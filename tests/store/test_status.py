@@ -96,7 +96,7 @@ def planned(tmp_path, text):
     return config.study(tmp_path / "config.yaml")
 
 
-def test_nothing_tells_the_weights_of_a_users_model(tmp_path):
+def test_the_size_of_a_users_model_is_not_known(tmp_path):
     (tmp_path / "own.py").write_text("def build(input_shape, classes): ...\n")
     text = CONFIG.replace("model: small_cnn", "model: own")
     study = planned(tmp_path, f"{text}\nmodels: {{own: {tmp_path / 'own.py'}}}")
@@ -136,7 +136,7 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     assert "measured now: trained 1 time again, to that epoch." in text
 
 
-def test_runs_of_another_horizon_tell_the_time(study, tmp_path):
+def test_runs_of_another_horizon_predict_the_time(study, tmp_path):
     other = run_names.run_name({**next(iter(study.runs.values())).factors, "epochs": 2, "seed": 9})
     finish(tmp_path, other, 1.0)
     found = status.overview(study, tmp_path)
@@ -144,7 +144,7 @@ def test_runs_of_another_horizon_tell_the_time(study, tmp_path):
     assert found.train_seconds == pytest.approx(7 * 4.0)
 
 
-def test_an_update_of_several_gradients_tells_nothing_of_plain_ones(study, tmp_path):
+def test_an_update_of_several_gradients_predicts_nothing_of_plain_ones(study, tmp_path):
     factors = {**next(iter(study.runs.values())).factors, "method": "conservative", "seed": 9}
     finish(tmp_path, run_names.run_name(factors), 100.0)
     assert status.overview(study, tmp_path).untimed_runs == 7
@@ -176,7 +176,7 @@ def complete(study, results, train, evaluate=None):
             disk.write_json(path, version)
 
 
-def test_runs_of_another_version_are_told_and_counted_in_time(study, tmp_path):
+def test_runs_of_another_version_are_reported_and_counted_in_time(study, tmp_path):
     complete(study, tmp_path, "train-v1")
     found = status.overview(study, tmp_path)
     assert not found.complete and found.outdated == {("train", "train-v1"): 7}
@@ -191,7 +191,7 @@ def test_runs_of_another_version_are_told_and_counted_in_time(study, tmp_path):
     assert "Snakemake makes these again" in text and "all exist" not in text
 
 
-def test_measures_of_another_version_are_told_where_they_hold_one(study, tmp_path):
+def test_measures_of_another_version_are_reported_where_they_hold_one(study, tmp_path):
     complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
     found = status.overview(study, tmp_path)
     assert found.outdated == {("evaluate", "evaluate-v0"): 7} and found.trainings == 0
@@ -282,7 +282,7 @@ def test_a_time_that_cannot_be_noted_fails_nothing(study, tmp_path):
     assert not any((tmp_path / "job_seconds.csv").iterdir())
 
 
-def test_measures_of_other_settings_tell_nothing(study, tmp_path):
+def test_measures_of_other_settings_predict_nothing(study, tmp_path):
     run = next(iter(study.runs))
     path = records.measure_path(tmp_path, run, "evaluate", "w=best")
     disk.write_json(path, {"status": "finished"})
@@ -306,7 +306,7 @@ def test_text_of_a_complete_and_of_an_empty_folder(tmp_path):
     assert "Disk needed: about 534 kB." in lines
 
 
-def test_records_of_another_version_tell_nothing(study, tmp_path):
+def test_records_of_another_version_predict_nothing(study, tmp_path):
     folder = records.run_folder(tmp_path, "digits-065f9c58+small_cnn+old")
     folder.mkdir(parents=True)
     (folder / "record.json").write_text(json.dumps({"status": "finished"}))
@@ -350,7 +350,7 @@ def test_a_prepared_data_set_says_which_batch_is_too_large(tmp_path):
 
 
 @pytest.mark.parametrize("record", [{}, {"counts": []}, {"counts": {"train": "many"}}])
-def test_a_record_without_counts_tells_no_size(record, tmp_path):
+def test_a_record_without_counts_states_no_size(record, tmp_path):
     assert records.training_images(tmp_path, "d-00000000") is None
     disk.write_json(records.dataset_folder(tmp_path, "d-00000000") / "record.json", record)
     assert records.training_images(tmp_path, "d-00000000") is None
@@ -368,7 +368,7 @@ def test_a_record_without_a_status_is_damaged(study, tmp_path):
     )
 
 
-def test_a_damaged_record_of_another_study_tells_nothing(study, tmp_path):
+def test_a_damaged_record_of_another_study_predicts_nothing(study, tmp_path):
     other = next(iter(study.runs)).replace("ep=8", "ep=9")
     disk.write_json(records.run_folder(tmp_path, other) / "record.json", {})
     assert status.overview(study, tmp_path).untimed_runs == 7

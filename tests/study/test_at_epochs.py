@@ -59,7 +59,7 @@ def test_the_files_are_those_of_the_plan(made):
 
 def test_a_record_of_an_epoch_has_the_settings_of_its_measure():
     assert job_files.at_epoch("noise_scale", {"examples": 64, "micro_batch": 1}, 2) == "ex=64+at=2"
-    # Weights that are told by the epoch are told once.
+    # Weights that are stated by the epoch are stated once.
     assert job_files.at_epoch("evaluate", {"weights": "best"}, 2) == "at=2"
 
 

@@ -103,7 +103,7 @@ def test_claims_change_no_run_and_no_table():
 
 
 @pytest.mark.parametrize(
-    ("test", "told"),
+    ("test", "expected"),
     [
         (
             {**FALLS, "cells": {"batch_size": [16, 512]}},
@@ -128,8 +128,8 @@ def test_claims_change_no_run_and_no_table():
         ),
     ],
 )  # fmt: skip
-def test_cells_that_the_grid_lacks_are_told(test, told):
-    assert f"claims: {told}; it is expected by c0." in planned(test).warnings
+def test_cells_that_the_grid_lacks_are_reported(test, expected):
+    assert f"claims: {expected}; it is expected by c0." in planned(test).warnings
 
 
 def test_another_machine_is_missed_only_where_it_is_no_requirement():
@@ -138,11 +138,11 @@ def test_another_machine_is_missed_only_where_it_is_no_requirement():
 
 
 @pytest.mark.slow
-def test_too_few_seeds_ever_to_decide_it_are_told():
+def test_too_few_seeds_ever_to_decide_it_are_reported():
     value = {"type": "value", "above": 0.5}
     assert planned(FALLS, value).warnings == ()
-    told = planned(FALLS, value, seeds=3).warnings
-    assert told[0] == (
+    warnings = planned(FALLS, value, seeds=3).warnings
+    assert warnings[0] == (
         "claims: received 3 seeds in experiments.gap; at least 6 are expected for a verdict on "
         "c0 and c1."
     )

@@ -1,4 +1,4 @@
-"""Snakemake's command line: a broken configuration is told by us, before Snakemake reads it."""
+"""Snakemake's command line: a broken configuration is reported by us, before Snakemake reads it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def said(clone: Path, *arguments: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", BROKEN)
 @pytest.mark.parametrize("name", ["config.yaml", "study.yaml"])
-def test_a_broken_file_is_told_with_its_line(clone, monkeypatch, name, kind):
+def test_a_broken_file_is_reported_with_its_line(clone, monkeypatch, name, kind):
     monkeypatch.chdir(clone)
     path = clone / name
     try:

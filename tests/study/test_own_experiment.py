@@ -71,7 +71,7 @@ def test_the_file_lies_beside_the_configuration(tmp_path, monkeypatch):
         assert config.study(given).experiments["a"].own.path == "studies/own_runs.csv"
 
 
-def test_a_mistake_in_the_file_is_told_with_its_line_and_its_experiment(tmp_path):
+def test_a_mistake_in_the_file_is_reported_with_its_line_and_its_experiment(tmp_path):
     frame = own_table.rows().astype({"updates": object})
     frame.loc[[1, 3], "updates"] = ["ten", -1]
     (problem,) = refused(tmp_path, frame)
@@ -160,7 +160,7 @@ def test_a_single_row_of_each_training_is_a_target_and_takes_no_budget(tmp_path)
     assert "the single row of each training is its target; a row per" in problem
 
 
-def test_too_few_seeds_are_told(tmp_path):
+def test_too_few_seeds_are_reported(tmp_path):
     (warning,) = planned(tmp_path, own_table.rows(seeds=2)).warnings
     assert warning.startswith("experiments.a.runs: received 2 seeds; at least 6 are expected")
 

@@ -37,8 +37,8 @@ def of(name: str, scale: str = "full"):
 @pytest.mark.parametrize(("path", "scale"), PLANS)
 def test_a_study_is_valid_and_shows_what_it_measures(path, scale):
     study = planned(path, scale)
-    told = ("expected for a verdict", "it is expected by")
-    assert all(any(text in warning for text in told) for warning in study.warnings)
+    texts = ("expected for a verdict", "it is expected by")
+    assert all(any(text in warning for text in texts) for warning in study.warnings)
     assert study.experiments
     for name, experiment in study.experiments.items():
         drawn, allowed = shown(experiment)

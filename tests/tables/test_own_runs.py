@@ -28,7 +28,7 @@ def test_a_good_table(tmp_path):
 
 
 def test_the_trajectories_of_an_experiment(tmp_path):
-    """What names a training tells no series apart; seconds are empty where nothing was timed."""
+    """What names a training distinguishes no series; seconds are empty where nothing was timed."""
     lines = [f"run,status,machine,seconds,{GOOD[0]}"]
     lines += [f"seed {line.split(',')[1]},finished,,,{line}" for line in GOOD[1:]]
     runs = own_runs.read(written(tmp_path, lines))

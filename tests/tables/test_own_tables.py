@@ -65,7 +65,7 @@ def test_values_are_those_of_the_last_and_the_best_evaluation(written):
 
 
 @pytest.mark.slow
-def test_a_column_of_ones_own_tells_series_apart_whatever_it_is_called(tmp_path):
+def test_a_column_of_ones_own_distinguishes_series_whatever_it_is_called(tmp_path):
     """`margin` and `mean` are columns of margins.csv, `own_` keeps them apart."""
     frame = own_table.rows().rename(columns={"variant": "margin"})
     frame["mean"] = frame["margin"].map({"plain": 64, "lookahead": 128})
@@ -73,7 +73,7 @@ def test_a_column_of_ones_own_tells_series_apart_whatever_it_is_called(tmp_path)
     for table in (runs, trajectories):
         labels = [group.label for group in run_series.series(table)]
         assert labels == ["margin plain, mean 64", "margin lookahead, mean 128"]
-        # The number goes with the text, which tells them apart alone.
+        # The number goes with the text, which alone distinguishes them.
         assert run_series.series_factors(table) == ["own_margin"]
     found = largest_within_margin.table(runs, {"test_accuracy": 0.01})
     assert found["own_margin"].unique().tolist() == ["plain", "lookahead"]

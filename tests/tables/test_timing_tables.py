@@ -271,7 +271,7 @@ def test_the_knee_within_the_sizes(written):
 
 
 def test_of_noise_no_level_is_tabulated(written):
-    """A size of the machine's noise differs from itself by 50 %: more than 20 % tells nothing."""
+    """A size of the machine's noise differs from itself by 50 %: more than 20 % shows nothing."""
     (job, *_) = job_files.timing_jobs(written.experiments["machine"], "results", "desktop")
     record = throughput(job.sweep.batch_sizes)
     for place, each in enumerate(record["sizes"][3]["blocks"]):

@@ -50,7 +50,7 @@ def test_a_busy_loop_and_a_sleep():
     assert asleep["seconds"] == pytest.approx(0.5, abs=0.3)
     assert 0 <= working["machine_percent_mean"] <= 110
     assert 0 < running.own_seconds < 0.05 * found["seconds"][-1]
-    # The thread and the readings of a block tell the same of the others.
+    # The thread and the readings of a block report the same of the others.
     others = clocks.foreign_cores(before, after)
     assert working["foreign_cores"] == pytest.approx(others, abs=0.2)
 

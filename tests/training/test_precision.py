@@ -64,7 +64,7 @@ def test_it_trains_nearly_as_float32_does(precision, piece):
 
 @pytest.mark.parametrize("precision", MIXED)
 def test_the_loss_is_of_float32_logits(precision):
-    """Beyond what a probability of half the width tells, and in steps that it has no bits for."""
+    """Beyond what a probability of half the width reaches, and in steps that it has no bits for."""
     model = models.build("small_cnn", (8, 8, 1), 10, 3, precision=precision)
     outputs = model(losses.scaled(images_and_labels()[0], 1 / 16))
     found = losses.logits(outputs)

@@ -75,7 +75,7 @@ def test_a_run_ends_with_the_headline(clone, failed):
     assert "2 finished" in headline
     assert f"\nresults/report.html: {headline}" in output
     assert len(output.splitlines()) < 40
-    assert "results/report.html" not in project.run(clone, "data")  # nothing new to tell
+    assert "results/report.html" not in project.run(clone, "data")  # nothing new to report
 
 
 def test_snakemakes_own_log_is_one_flag_away(clone, failed):

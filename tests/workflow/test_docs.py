@@ -158,8 +158,8 @@ def test_every_dependency_has_its_reason():
     page = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
     table = page.partition("## Dependencies")[2]
     rows = re.findall(r"^\| ([a-z0-9, -]+) \| [a-z].+ \|$", table, re.M)
-    told = {name for row in rows for name in row.split(", ")}
-    assert {pin.partition("==")[0] for pin in pins} <= told
+    listed = {name for row in rows for name in row.split(", ")}
+    assert {pin.partition("==")[0] for pin in pins} <= listed
 
 
 def test_the_hooks_of_a_commit_are_the_formatters_of_the_tests():

@@ -193,8 +193,8 @@ def test_it_is_explained(copied):
     assert lines[:3] == ["### weight_norm", "", "Norm of the trainable weights."]
     assert "| `power` | `p` | `2` | Power of the norm. | a whole number from 1 to 10^9 |" in lines
     assert lines.count("| `weight_norm` |  | Norm of all trainable weights. |") == 2
-    told = door(copied, "explain", "weight_norms").stdout
-    assert told == ("Figure weight_norms: The norm of the trainable weights, against batch size.\n")
+    text = door(copied, "explain", "weight_norms").stdout
+    assert text == ("Figure weight_norms: The norm of the trainable weights, against batch size.\n")
     whole = door(copied, "explain").stdout
     assert "### weight_norm\n" in whole and "### weight_norms\n" in whole
 

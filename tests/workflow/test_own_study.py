@@ -27,7 +27,7 @@ NO_TENSORFLOW = "from pathlib import Path\nPath({marker!r}).touch()\nraise Impor
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The example of docs/own_runs.md and a second table, run where TensorFlow tells of a start."""
+    """The example of docs/own_runs.md and a second table, run where TensorFlow records a start."""
     folder = project.copy(tmp_path_factory.mktemp("project"))
     page = (project.ROOT / "docs" / "own_runs.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
@@ -107,9 +107,9 @@ def test_what_the_tables_decide(finished, tmp_path):
     assert set(single["outcome"]) == {"updates", "examples", "seconds"}
     drawn = {path.stem for path in (results / "at_target" / "figures").glob("*.png")}
     assert drawn >= {"fastest_batch_size", *DECIDING} and "progress" not in drawn
-    told = pandas.read_csv(results / "at_target" / "advice.csv")
-    assert set(told["target"]) == {"the target of the file"}
-    assert "nan" not in " ".join(told["advice"]).lower() and told["advice"].notna().all()
+    advice = pandas.read_csv(results / "at_target" / "advice.csv")
+    assert set(advice["target"]) == {"the target of the file"}
+    assert "nan" not in " ".join(advice["advice"]).lower() and advice["advice"].notna().all()
 
 
 def test_the_advice_in_the_terminal_and_at_the_top_of_the_report(finished):

@@ -1,4 +1,4 @@
-"""What the rules are told of a study."""
+"""What the rules receive of a study."""
 
 import dataclasses
 import importlib.util

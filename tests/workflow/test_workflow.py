@@ -464,7 +464,7 @@ def test_lint(finished):
     assert done.returncode == 0, done.stdout
 
 
-def test_a_broken_config_is_told_in_one_line(edited):
+def test_a_broken_config_is_reported_in_one_line(edited):
     (edited / "config.yaml").write_text("study: tiny\nstudy: again\n")
     done = project.snakemake(edited, "-n")
     assert done.returncode != 0

@@ -51,7 +51,7 @@ def activate(gpus: bool) -> None:
 
     Args:
         gpus: Whether Snakemake was given GPUs: jobs may find one that is not here. Where it was
-            not, what this process inherited stays: a job on a cluster's node was told by the
+            not, what this process inherited stays: a job on a cluster's node has it from the
             process that sent it.
     """
     if gpus:
@@ -326,7 +326,7 @@ class Jobs:
         return sorted(log.as_posix() for log in logs if log.exists())
 
     def note_epochs(self) -> None:
-        """Tells the trainings which weights before their last the study reads."""
+        """Notes for the trainings which weights before their last the study reads."""
         job_files.note_epochs(self.study, RESULTS)
 
     def definition(self, dataset: str) -> str:

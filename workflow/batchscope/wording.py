@@ -3,7 +3,7 @@
 One rule for a number with an interval: two significant digits of the interval's half width, and
 as many decimals for the value and both ends (`estimate`). A number without one has three
 significant digits (`number`), a share in per cent no more than these (`percent`); rows of runs,
-which are looked up, have four (`cell`). Counts, batch sizes and limits that somebody set are told
+which are looked up, have four (`cell`). Counts, batch sizes and limits that somebody set are given
 whole. A minus is a minus sign, and what rounds to zero has none.
 Texts that names and paths are made of are `batchscope.catalogue.parameters`' own.
 """
@@ -18,7 +18,7 @@ from typing import NamedTuple
 ABSENT = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 _NOTHING = 1e-15  # of a sum of numbers near 1, what the rounding of doubles leaves in place of 0
-_EXACT = 1e-6  # an interval narrower than so much of its value has no digits to tell
+_EXACT = 1e-6  # an interval narrower than so much of its value has no digits to show
 _MOST_DECIMALS = 6
 
 
@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Unit:
-    """How a quantity is told: what it is multiplied by, and what stands behind the number."""
+    """How a quantity is written: what it is multiplied by, and what stands behind the number."""
 
     suffix: str = ""
     times: float = 1.0
@@ -113,9 +113,9 @@ def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> 
         numbers: Value, lower and upper end of each; ends are NaN where there are none.
         unit: Their unit.
     """
-    told = [estimate(*one, unit=unit) for one in numbers]
+    estimates = [estimate(*one, unit=unit) for one in numbers]
     values = [unit.times * value for value, _, _ in numbers]
-    rounded = [len(one.value.partition(".")[2]) for one in told if one.low]
+    rounded = [len(one.value.partition(".")[2]) for one in estimates if one.low]
     if rounded:
         decimals = min(rounded)
     else:
@@ -127,15 +127,15 @@ def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> 
         abs(value) < 10 ** (1 - decimals) and not math.isclose(value, round(value, decimals))
         for value in values
     )
-    if short or any("e" in one.value for one in told):
-        return [one.value + unit.suffix for one in told]
+    if short or any("e" in one.value for one in estimates):
+        return [one.value + unit.suffix for one in estimates]
     return [fixed(value, decimals) + unit.suffix for value in values]
 
 
 def bracketed(value: float, low: float, high: float) -> str:
     """Returns `55 [52, 57]`, or the value alone where there is no interval."""
-    told = estimate(value, low, high)
-    return f"{told.value} [{told.low}, {told.high}]" if told.low else told.value
+    rounded = estimate(value, low, high)
+    return f"{rounded.value} [{rounded.low}, {rounded.high}]" if rounded.low else rounded.value
 
 
 def estimated(
@@ -151,9 +151,9 @@ def estimated(
         of: What follows value and unit, before the interval.
         level: The interval's coverage in percent.
     """
-    told = estimate(value, low, high, unit)
-    ends = f" ({level} % interval {told.low} to {told.high})" if told.low else ""
-    return f"{told.value}{unit.suffix}{of}{ends}"
+    rounded = estimate(value, low, high, unit)
+    ends = f" ({level} % interval {rounded.low} to {rounded.high})" if rounded.low else ""
+    return f"{rounded.value}{unit.suffix}{of}{ends}"
 
 
 def cost(value: float, low: float, high: float) -> str:

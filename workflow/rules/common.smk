@@ -40,7 +40,7 @@ SWEEP_GPUS = lambda wildcards: jobs.sweep_gpus(wildcards.sweep)
 SWEEP_THREADS = lambda wildcards: jobs.sweep_threads(wildcards.sweep)
 
 
-# A rule's warning that tells a user nothing.
+# A rule's warning that is of no use to a user.
 logger.addFilter(jobs.deserves_a_line)
 
 

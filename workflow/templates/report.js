@@ -66,8 +66,8 @@
     entry.addEventListener("click", () => turn(entry));
     // One stop for the keyboard.
     if (entry !== parts(entry, "legend").pop()) return;
-    const told = { role: "button", tabIndex: 0, ariaPressed: true };
-    Object.assign(entry, told, { ariaLabel: `Series ${+entry.dataset.legend + 1}` });
+    const properties = { role: "button", tabIndex: 0, ariaPressed: true };
+    Object.assign(entry, properties, { ariaLabel: `Series ${+entry.dataset.legend + 1}` });
   });
 
   // By keyboard: the arrows go from run to run of the picture that has the focus.

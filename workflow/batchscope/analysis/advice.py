@@ -132,7 +132,7 @@ class Evidence:
 
 
 class More(NamedTuple):
-    """Further seeds that would tell: low as s is measured, high with its upper 80 % bound.
+    """Further seeds that would decide: low as s is measured, high with its upper 80 % bound.
 
     Attributes:
         low: Seeds beside those there are.
@@ -220,7 +220,7 @@ class Advice:
 
     @property
     def questions(self) -> list[Judged]:
-        """What further seeds would tell, the cheapest first.
+        """What further seeds would resolve, the cheapest first.
 
         Whether two sizes are equal is one question: it stands once, however many of them ask it.
         """
@@ -386,7 +386,7 @@ def _judged(
 
 
 def _more(better: np.ndarray, margin: float, differ: bool) -> More | None:
-    """Returns the further seeds that tell whether a size is better by less than a margin.
+    """Returns the further seeds that show whether a size is better by less than a margin.
 
     Where the 90 % interval holds 0, sizes that are equal are to be shown so; else a difference as
     large as it is measured is to be distinguished from the margin.

@@ -106,26 +106,26 @@ class SeriesAdvice(NamedTuple):
     advice: Advice
 
 
-def summary(told: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
+def summary(series: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
     """Returns one row per series; see `COLUMNS`.
 
     Args:
-        told: The series.
+        series: The series.
         factors: Columns of an experiment without any.
     """
-    rows = [{**each.factors, **_row(each.advice)} for each in told]
-    return _table(COLUMNS, told, rows, factors)
+    rows = [{**each.factors, **_row(each.advice)} for each in series]
+    return _table(COLUMNS, series, rows, factors)
 
 
-def sizes(told: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
+def sizes(series: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
     """Returns one row per series, limit and batch size; see `SIZES` and `summary`."""
     rows = [
         {**each.factors, **row}
-        for each in told
+        for each in series
         for judged in each.advice.judged.values()
         for row in _size_rows(each.advice, judged)
     ]
-    return _table(SIZES, told, rows, factors)
+    return _table(SIZES, series, rows, factors)
 
 
 def card(row: dict[str, Any]) -> Card:
@@ -136,11 +136,11 @@ def card(row: dict[str, Any]) -> Card:
 
 def _table(
     columns: dict[str, str],
-    told: Sequence[SeriesAdvice],
+    series: Sequence[SeriesAdvice],
     rows: list[dict[str, Any]],
     factors: Iterable[str],
 ) -> pandas.DataFrame:
-    names = {name: None for each in told for name in each.factors} or dict.fromkeys(factors)
+    names = {name: None for each in series for name in each.factors} or dict.fromkeys(factors)
     known = run_series.factor_columns(pandas.DataFrame(columns=list(names)))
     first = [*known, *(name for name in names if name not in known)]
     frame = pandas.DataFrame(rows, columns=[*first, *columns])

@@ -19,7 +19,7 @@ from batchscope.analysis.to_target_tables import critical_text
 from batchscope.catalogue import outcomes
 
 _TOO_MANY = seeds_wanted.MOST // 10  # seeds that nobody trains
-_MOST_OPEN = 3  # questions that are told one by one
+_MOST_OPEN = 3  # questions that are listed one by one
 # What the advice does not hold equal, and a reader may.
 _BUDGETS = {"epochs": "equal epochs", "updates": "equal updates"}
 
@@ -50,15 +50,15 @@ def card(advice: Advice) -> Card:
     evidence = advice.evidence
     scope = f" ({evidence.scope})" if evidence.scope else ""
     if advice.smallest is None:
-        told = " ".join(_known(advice))
+        limits_text = " ".join(_known(advice))
         why = "; ".join(_reason(advice, each) for each in advice.missing)
         headline = f"No advice{scope}, because {why}."
     else:
-        told = " ".join([_below(advice), _above(advice), *_allowed(advice)])
+        limits_text = " ".join([_below(advice), _above(advice), *_allowed(advice)])
         headline = f"Use {span(advice.smallest, advice.largest)}{scope}."
     return Card(
         headline=headline,
-        limits=told,
+        limits=limits_text,
         unknown=_unknown(advice),
         overturned=_overturned(advice),
         budgets=_other_budgets(evidence),
@@ -135,15 +135,15 @@ def _slower(evidence: Evidence) -> str:
 def _below(advice: Advice) -> str:
     """Returns what ends the range below."""
     ends = [reach.below for reach in advice.reaches if reach.smallest == advice.smallest]
-    told = _ends(advice, [each for each in ends if each], "Below", advice.smallest)
-    return told or f"{wording.batch_size(advice.smallest or 0)} is the smallest size tried."
+    why = _ends(advice, [each for each in ends if each], "Below", advice.smallest)
+    return why or f"{wording.batch_size(advice.smallest or 0)} is the smallest size tried."
 
 
 def _above(advice: Advice) -> str:
     """Returns what ends the range above."""
     ends = [reach.above for reach in advice.reaches if reach.largest == advice.largest]
-    if told := _ends(advice, [each for each in ends if each], "Above", advice.largest):
-        return told
+    if why := _ends(advice, [each for each in ends if each], "Above", advice.largest):
+        return why
     largest = wording.batch_size(advice.largest or 0)
     return f"{largest} is the largest size tried: a larger one may do as well."
 
@@ -151,7 +151,7 @@ def _above(advice: Advice) -> str:
 def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> str:
     """Returns why the size beside the range is no part of it, by every limit that it misses."""
     evidence = advice.evidence
-    told = [_end(advice, each, side, last) for each in ends if each.verdict != NOT_RESOLVED]
+    sentences = [_end(advice, each, side, last) for each in ends if each.verdict != NOT_RESOLVED]
     doubts = [each for each in ends if each.verdict == NOT_RESOLVED]
     if doubts:
         size = wording.batch_size(doubts[0].batch_size)
@@ -161,8 +161,8 @@ def _ends(advice: Advice, ends: list[Judged], side: str, last: int | None) -> st
             f"({_interval(each, evidence.slower)})"
             for each in doubts
         ]
-        told.append(f"{side} it, {size} is not resolved: {wording.listed(parts)}.")
-    return " ".join(told)
+        sentences.append(f"{side} it, {size} is not resolved: {wording.listed(parts)}.")
+    return " ".join(sentences)
 
 
 def _end(advice: Advice, end: Judged, side: str, last: int | None) -> str:
@@ -201,13 +201,13 @@ def _interval(judged: Judged, slower: float) -> str:
     """Returns the 90 % interval of a difference: of a pair, which no other size takes part in."""
     if judged.outcome is None:
         low, high = (wording.fixed(100 * math.expm1(end), 0) for end in (judged.low, judged.high))
-        told = f"90 % interval {low} to {high} %"
+        interval = f"90 % interval {low} to {high} %"
         # The tests are adjusted for the sizes, so that they may leave open what the pair shows.
         alone = judged.low > math.log1p(slower)
-        return f"{told} for these two alone; not shown among all sizes" if alone else told
+        return f"{interval} for these two alone; not shown among all sizes" if alone else interval
     unit = wording.POINTS if judged.outcome.name.endswith("accuracy") else wording.PLAIN
-    told = wording.estimate(judged.difference, judged.low, judged.high, unit)
-    return f"90 % interval {told.low} to {told.high}{unit.suffix}"
+    rounded = wording.estimate(judged.difference, judged.low, judged.high, unit)
+    return f"90 % interval {rounded.low} to {rounded.high}{unit.suffix}"
 
 
 def _allowed(advice: Advice) -> Iterator[str]:
@@ -266,10 +266,10 @@ def _reason(advice: Advice, missing: Missing) -> str:
         least = outcomes.LEAST_SEEDS
         return f"{found} too few for a verdict, which takes {least}: {more}{cost(missing.seconds)}"
     if missing.reason == advices.RATE_ON_EDGE:
-        told = wording.listed(_edges(evidence))
+        edges = wording.listed(_edges(evidence))
         rates = wording.count(missing.count, "more rate")
         price = cost(missing.seconds).replace("(about", f"({rates}, about")
-        return f"a better learning rate may lie beyond those tried: {told}{price}"
+        return f"a better learning rate may lie beyond those tried: {edges}{price}"
     time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
     worth = f"to keep {wording.listed(map(_within, evidence.outcomes))}"
     if missing.reason == advices.NONE_SHOWN:
@@ -314,12 +314,12 @@ def _candidates(advice: Advice) -> Iterator[str]:
     left = advice.candidates
     if left:
         one = len(left) == 1
-        told = "Candidate: " if one else "Candidates: "
-        told += wording.listed(map(wording.batch_size, left))
+        sentence = "Candidate: " if one else "Candidates: "
+        sentence += wording.listed(map(wording.batch_size, left))
         fastest = _fastest_measured(advice.evidence)
         if fastest in left:
-            told += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
-        yield f"{told}. Every other size is shown to miss a limit."
+            sentence += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
+        yield f"{sentence}. Every other size is shown to miss a limit."
     for size, others in advice.scattered.items():
         sizes = wording.listed(map(wording.batch_size, others))
         are = "is" if len(others) == 1 else "are"
@@ -351,17 +351,17 @@ def _fastest_measured(evidence: Evidence) -> int | None:
 
 def _unknown(advice: Advice) -> str:
     """Returns what is not resolved and what it costs, the cheapest question first."""
-    told, evidence = [], advice.evidence
+    parts, evidence = [], advice.evidence
     found = advice.questions
     for judged in found[:_MOST_OPEN]:
         low, high, equal = judged.more
         price = cost(*(each * evidence.seed_seconds for each in (low, high)))
         would = "would tell if they are equal" if equal else "would tell"
-        told.append(f"{question(judged)}: {seeds(low, high)}{price} {would}")
-    rest = len(found) - len(told)
+        parts.append(f"{question(judged)}: {seeds(low, high)}{price} {would}")
+    rest = len(found) - len(parts)
     if rest > 0:
-        told.append(f"and {wording.count(rest, 'more question')}")
-    return f"Not known: {'; '.join(told)}." if told else ""
+        parts.append(f"and {wording.count(rest, 'more question')}")
+    return f"Not known: {'; '.join(parts)}." if parts else ""
 
 
 def _overturned(advice: Advice) -> str:
@@ -384,12 +384,12 @@ def _overturned(advice: Advice) -> str:
 
 def _other_budgets(evidence: Evidence) -> str:
     """Returns what looks better at equal epochs and updates; empty where neither is known."""
-    told: dict[str, list[str]] = {}
+    by_trend: dict[str, list[str]] = {}
     for budget, words in _BUDGETS.items():
         if trend := evidence.trends.get(budget):
-            told.setdefault(trend, []).append(f"at {words}")
+            by_trend.setdefault(trend, []).append(f"at {words}")
     parts, verb = [], " looks better"
-    for trend, at in told.items():
+    for trend, at in by_trend.items():
         if trend in ("larger", "smaller"):
             parts.append(f"{wording.listed(at)} {trend}{verb}")
             verb = ""  # which the next one shares

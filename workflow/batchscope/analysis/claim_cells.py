@@ -21,7 +21,7 @@ Part = tuple[str, Tested]
 
 
 def replicate(frame: pandas.DataFrame, test: Test) -> str:
-    """Returns the column that tells replicates of a row apart; empty where there is none."""
+    """Returns the column that distinguishes replicates of a row; empty where there is none."""
     name = tables.REPEAT if test.timed else "seed"
     return name if name in frame else ""
 
@@ -99,7 +99,7 @@ def parts(frame: pandas.DataFrame, test: Test) -> list[Part]:
 def _series(
     frame: pandas.DataFrame, test: Test, *sides: Cells
 ) -> Iterator[tuple[str, pandas.DataFrame]]:
-    """Yields words for a series and its rows: all that neither side nor the test tells apart."""
+    """Yields words for a series and its rows: all that neither side nor the test distinguishes."""
     named = {test.over, *itertools.chain.from_iterable(sides)}
     keys = [
         name

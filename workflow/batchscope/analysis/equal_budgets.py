@@ -282,7 +282,7 @@ def _reading(
     of_all = np.repeat(chosen_rates.by_lowest(losses).index[:, None], len(series.seeds), axis=1)
     of_others = chosen_rates.leave_one_out(losses)[1]
     for size, tried in enumerate(~np.isnan(losses).all(axis=2)):
-        # A size that failed at every rate is told by the rate at which most got there.
+        # A size that failed at every rate is read at the rate at which most got there.
         most = chosen_rates.most_reached(losses[size])
         most = int(tried.argmax()) if most < 0 else most
         for index in (of_all, of_others):

@@ -171,7 +171,7 @@ def _family(judged: Sequence[_Judged]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "_claim": id(one.claim),
-                **_told(one),
+                **_row(one),
                 "p_holm": p,
                 "p_against_holm": contrary,
                 "verdict": verdict,
@@ -217,7 +217,7 @@ def _wanted(one: _Judged, level: float, contrary: float) -> str:
     return f"{many} {of} ({n} here){shown}, were the effect as found"
 
 
-def _told(one: _Judged) -> dict[str, Any]:
+def _row(one: _Judged) -> dict[str, Any]:
     """Returns a row's columns before any verdict."""
     claim, test = one.claim, one.claim.test
     about = tables.column(test.table, test.column)

@@ -14,7 +14,7 @@ RESOLVABLE_MB = 4.0  # between two peaks of processes: the same batch repeats to
 
 
 class Memory(NamedTuple):
-    """Peak memory = fixed + batch size x per example, both in MB; NaN where it cannot be told."""
+    """Peak memory = fixed + batch size x per example, both in MB; NaN where it cannot be fitted."""
 
     fixed_mb: float = NAN
     per_image: Estimate = Estimate(NAN)

@@ -39,5 +39,5 @@ def sentence(runs: pandas.DataFrame, critical: pandas.DataFrame) -> str:
             by = "" if parts else " by the ends of both intervals"
             ends = f" ({ratio.low} to {ratio.high}{by})" if ratio.low else ""
             parts.append(f"{ratio.value} times{what} at batch size {size}{ends}")
-    told = f"At the end of the training the noise scale is {wording.listed(parts)}."
-    return told if parts else ""
+    text = f"At the end of the training the noise scale is {wording.listed(parts)}."
+    return text if parts else ""

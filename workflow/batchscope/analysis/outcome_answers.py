@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 STOPS = ("patience", "target_train_loss")  # factors that stop a training where they are above 0
 # A training that ran all its epochs without being stopped gives no more than a lower bound.
 _UNTIL_STOPPED = ("epochs_run", "train_seconds")
-_MOST_LENGTHS = 3  # batch sizes whose epochs are told one by one
+_MOST_LENGTHS = 3  # batch sizes whose epochs are listed one by one
 # Verdicts beside the directions.
 ONE_SIZE = "one batch size"  # there is no other to compare it with
 NOT_RESOLVED = "not resolved"
 FEW_SEEDS = "not enough seeds"  # and in brackets how many of how many
-AGAINST = ", against what was stated"  # after the opposite direction, told by the slope's interval
+AGAINST = ", against what was stated"  # after the opposite direction, shown by the slope's interval
 
 
 def _outcomes(columns: list[str], claims: Mapping[str, Outcome]) -> list[Outcome]:
@@ -252,8 +252,8 @@ def held(rows: pandas.DataFrame) -> str:
         values = finished[column].dropna().unique() if column in finished else ()
         if len(values) == 1 and values[0] > 0:
             return f"{words} ({wording.shortest(float(values[0]))})"
-    told = ", ".join(filter(None, [_patience(finished), _lengths(finished)]))
-    return f"at each run's own end{f' ({told})' if told else ''}"
+    how_long = ", ".join(filter(None, [_patience(finished), _lengths(finished)]))
+    return f"at each run's own end{f' ({how_long})' if how_long else ''}"
 
 
 def _patience(finished: pandas.DataFrame) -> str:
@@ -271,8 +271,8 @@ def _lengths(finished: pandas.DataFrame) -> str:
         if (lengths["min"] < lengths["max"]).any() or len(lengths) > _MOST_LENGTHS:
             return f"{lengths['min'].min()} to {wording.count(int(lengths['max'].max()), name)}"
         first, *rest = lengths["max"].items()
-        told = [f"{wording.count(first[1], name)} at batch size {first[0]}"]
-        return ", ".join([*told, *(f"{length} at {size}" for size, length in rest)])
+        parts = [f"{wording.count(first[1], name)} at batch size {first[0]}"]
+        return ", ".join([*parts, *(f"{length} at {size}" for size, length in rest)])
     return ""
 
 
@@ -323,11 +323,11 @@ def ran_out(rows: pandas.DataFrame) -> dict[int, tuple[int, int]]:
 
 def ran_out_words(found: dict[int, tuple[int, int]]) -> str:
     """Returns `3 of 6 runs at batch size 256 ran ...` of what `ran_out` returned."""
-    told = [f"{some} of {all_} at batch size {size}" for size, (some, all_) in found.items()]
-    if not told:
+    parts = [f"{some} of {all_} at batch size {size}" for size, (some, all_) in found.items()]
+    if not parts:
         return ""
-    told[0] = told[0].replace(" at ", " runs at ", 1)
-    return f"{', '.join(told)} ran to the last epoch that they may"
+    parts[0] = parts[0].replace(" at ", " runs at ", 1)
+    return f"{', '.join(parts)} ran to the last epoch that they may"
 
 
 def _trend(complete: np.ndarray, direction: str) -> tuple[str | None, float]:

@@ -131,12 +131,12 @@ def _decisive(losses: np.ndarray, values: np.ndarray, by_others: bool) -> list[n
         return every
     sizes, _, seeds = losses.shape
     own = np.broadcast_to(np.arange(sizes)[:, None], (1, sizes, seeds))
-    told = []
+    statistics = []
     for index in every:
         cut = (np.take_along_axis(each, index[..., None], 1) for each in (losses, values))
         page, friedman = _statistics(*cut, own, by_others)
-        told.append((page[0], -page[0], friedman[0]))
-    kept = {int(at) for column in np.array(told).T for at in column.argsort()[:_LEAST_TESTED]}
+        statistics.append((page[0], -page[0], friedman[0]))
+    kept = {int(at) for column in np.array(statistics).T for at in column.argsort()[:_LEAST_TESTED]}
     return [every[at] for at in sorted(kept)]
 
 

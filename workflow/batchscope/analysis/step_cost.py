@@ -280,8 +280,8 @@ def knee(
         plateau = 1 / fit.per_image.value
         at = Estimate(*(share / (1 - share) * value for value in fit.half_batch))
         rising = bool(at.value > largest and holds)
-        told = at.low > sizes[0] or at.high < largest
-        fitted = at if told and sizes[0] <= at.value <= largest else fitted
+        resolved = at.low > sizes[0] or at.high < largest
+        fitted = at if resolved and sizes[0] <= at.value <= largest else fitted
     else:
         half = np.flatnonzero(sizes <= largest / 2)
         before = half[-1] if len(half) else max(len(sizes) - 2, 0)

@@ -84,7 +84,7 @@ def compare(timings: Iterable[tuple[Any, Sequence[Any]]]) -> list[Comparison]:
 
 
 def _shows(sizes: np.ndarray, q: int) -> bool:
-    """Returns whether batch sizes tell stairs from a line and from a kink."""
+    """Returns whether batch sizes distinguish stairs from a line and from a kink."""
     counts = np.unique(np.ceil(sizes / q), return_counts=True)[1]
     return len(counts) >= LEAST_LEVELS and (counts > 1).sum() >= LEAST_TREADS
 

@@ -29,14 +29,14 @@ def of(row: Row, sizes: Sequence[int], blocks: Sequence[Any], of_jobs: bool = Fa
     inside = step_cost.within_jobs(blocks) if of_jobs else blocks
     noise = step_cost.noise_floor(*step_cost.halves(inside)).factor
     knee = step_cost.knee(sizes, blocks, noise=noise, of_jobs=of_jobs)
-    told = not step_cost.too_noisy(noise)
+    resolved = not step_cost.too_noisy(noise)
     highest = max(size / np.median(block) for size, block in zip(sizes, blocks, strict=True))
-    limit = ceiling(row) if told else None
+    limit = ceiling(row) if resolved else None
     on_gpus = row["device"] == "gpu" and row["replicas"] > 1  # the peak is of one GPU
     return found | {
         **_with_ends("knee_fitted", knee.fitted),
         "fixed_seconds_error": fit.fixed_error,
-        "half_batch": fit.half_batch.value if told else None,
+        "half_batch": fit.half_batch.value if resolved else None,
         "line_residual": fit.residual,
         "noise_floor": noise,
         "highest_images_per_second": highest,

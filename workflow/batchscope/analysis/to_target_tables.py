@@ -274,16 +274,16 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
     along = scaling.along.get(chosen_rates.RATE, [])
     for at, size in enumerate(scaling.batch_sizes):
         own = along[at] if len(along) == len(scaling.batch_sizes) else rate
-        told: dict[str, Any] = {"batch_size": size}
+        shared: dict[str, Any] = {"batch_size": size}
         if rates:
-            told |= {
+            shared |= {
                 "chosen_learning_rate": rates.chosen[at],
                 "on_edge": int(rates.on_edge[at]),
                 "diverged_learning_rates": _listed(rates.diverged[at]),
                 "never_learning_rates": _listed(rates.never[at]),
             }
         if timed:
-            told |= {
+            shared |= {
                 "seconds_chosen_learning_rate": timed.chosen[at],
                 "seconds_on_edge": int(timed.on_edge[at]),
             }
@@ -295,7 +295,7 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
                 "target": target_text(scaling.target),
                 "target_column": scaling.target.column,
                 "target_value": scaling.target.value,
-                **told,
+                **shared,
                 "seed": seed,
                 "learning_rate": rates.read[at, column] if rates else own,
                 "seconds_learning_rate": timed.read[at, column] if timed else NAN,

@@ -1,8 +1,8 @@
 """What each batch size takes to a target, and what follows: per series and target.
 
 In goes one table of evaluations of many trainings: `batch_size`, `seed`, `updates`, `examples`,
-perhaps `seconds` and `status`, losses and accuracies, and the columns that tell series apart. A
-learning rate of which several were tried at a batch size tells none apart: it is chosen.
+perhaps `seconds` and `status`, losses and accuracies, and the columns that distinguish series. A
+learning rate of which several were tried at a batch size distinguishes none: it is chosen.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Scaling:
     """One series and target.
 
     Attributes:
-        factors: Column -> value that tells the series apart.
+        factors: Column -> value that distinguishes the series.
         along: Column -> its values in order of batch size, of those that change along with it.
         batch_sizes: All batch sizes of the series, ascending.
         measured: Axis -> what was taken to the target, shape (sizes, seeds): infinity where a
@@ -186,7 +186,7 @@ def series(
     """Returns the series: their factors, what changes along with the batch size, their rows.
 
     A number that follows from the batch size and the other columns, such as a rate that grows
-    with it, tells no series apart, nor does a learning rate of which several were tried.
+    with it, distinguishes no series, nor does a learning rate of which several were tried.
     """
     kept = [name for name in factors if frame[name].nunique(dropna=False) > 1]
     if _tuned(frame, kept):
@@ -259,7 +259,7 @@ def _tuned(frame: pandas.DataFrame, kept: list[str]) -> bool:
 
 
 def _run_keys(rows: pandas.DataFrame) -> list[str]:
-    """Returns the columns that tell the trainings of one series apart."""
+    """Returns the columns that distinguish the trainings of one series."""
     return [*_RUN, *([chosen_rates.RATE] if chosen_rates.RATE in rows else [])]
 
 
@@ -356,12 +356,12 @@ def _rates(tried: tuple[float, ...], taken: np.ndarray, diverged: np.ndarray) ->
     found = chosen_rates.by_lowest(taken)
     known = np.array([*tried, np.nan])  # the index -1 is none
 
-    def told(cells: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    def rates(cells: np.ndarray) -> tuple[tuple[float, ...], ...]:
         return tuple(tuple(np.array(tried)[row].tolist()) for row in cells)
 
     never = np.isinf(taken).any(axis=2) & ~diverged
     read = known[chosen_rates.leave_one_out(taken)[1]]
-    return Rates(tried, known[found.index], found.on_edge, read, told(diverged), told(never))
+    return Rates(tried, known[found.index], found.on_edge, read, rates(diverged), rates(never))
 
 
 def _scaling(

@@ -131,7 +131,7 @@ def compare(
     margin: float,
     differing: Collection[int] = (),
 ) -> list[Size]:
-    """Compares the batch sizes of a row with each other, and tells each from the best.
+    """Compares the batch sizes of a row with each other, and each with the best.
 
     Args:
         values: Shape (sizes, seeds): NaN where there is no run, infinite where it failed.

@@ -1,4 +1,4 @@
-"""The tables that a claim may be of: their columns, and what tells their rows apart.
+"""The tables that a claim may be of: their columns, and what distinguishes their rows.
 
 A claim names cells by factors and by these keys. A key that it does not name makes a part of the
 claim for each of its values, all of which must hold.
@@ -27,7 +27,7 @@ class Table:
 
     Attributes:
         columns: What a claim may be of; of runs.csv what the experiment measures.
-        keys: Columns that tell its rows apart beside the factors, the seed and the machine.
+        keys: Columns that distinguish its rows beside the factors, the seed and the machine.
         measures: What fills it, one of them: a measure of trainings, or a timing; empty where any
             training does.
         of_times: Whether it is a table of timing jobs.

@@ -152,8 +152,8 @@ AT_EPOCHS: dict[str, Column] = {
     "train_seconds": Column("at_epoch * seconds_per_epoch: validation apart.", "s"),
 }
 _FURTHER = Column(
-    "A column of the table of trainings that were made elsewhere, under its name there: it tells "
-    "series apart.",
+    "A column of the table of trainings that were made elsewhere, under its name there: it "
+    "distinguishes series.",
     kind="",
 )
 _ENTRIES = (*MEASURES.values(), *TIMINGS.values())

@@ -124,7 +124,7 @@ _OF_SEVERAL = (
             "seed, with a 90 % interval (Student's t), and the best its mean; what was taken to a "
             "target is shown as a ratio. Blue, with a full circle: every other batch size is shown "
             "to be better by less than the margin. Orange, hatched, with a cross: another is shown "
-            "to be better by more. White, with a hollow circle: these seeds do not tell. At the "
+            "to be better by more. White, with a hollow circle: not resolved. At the "
             "right: whether outcomes get better or worse along the batch sizes (Page's trend test "
             "in both directions, adjusted for all rows of the figure). There is no verdict where "
             "the rate at the losing end lies on the edge of those tried."

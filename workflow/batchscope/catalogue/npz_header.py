@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 def read(path: Path) -> tuple[Shape, str, Shape | None] | None:
     """Returns shape and kind of a file's training examples, and the shape of their labels or None.
 
-    None alone where that cannot be told. The kind is NumPy's letter for that of their numbers.
+    None alone where that is unknown. The kind is NumPy's letter for that of their numbers.
     """
     try:
         with zipfile.ZipFile(path) as archive:

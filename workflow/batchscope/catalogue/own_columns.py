@@ -26,7 +26,7 @@ def is_own(column: Any) -> bool:
 
 
 def factor(column: str, texts: Iterable[str]) -> tuple[str, list[Any] | None]:
-    """Returns what a column that tells series apart is called in our tables, and its values.
+    """Returns what a column that distinguishes series is called in our tables, and its values.
 
     One of our factors keeps its name where every value is of its kind; any other column is given a
     name that begins with `own_`.

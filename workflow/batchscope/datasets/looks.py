@@ -20,7 +20,7 @@ class Look(NamedTuple):
         input_shape: Height, width, channels; features; or length of a sequence.
         classes: Number of classes.
         kind: What the examples are, of `dataset_definitions.KINDS`.
-        largest: Largest token of sequences with one class each, which `classes` do not tell.
+        largest: Largest token of sequences with one class each, which `classes` do not give.
     """
 
     input_shape: tuple[int, ...]

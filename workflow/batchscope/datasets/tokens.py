@@ -18,7 +18,7 @@ from batchscope.datasets import download
 from batchscope.datasets.raw import Raw, Request
 from batchscope.errors import UserError
 
-# Largest number of a token: beyond it float32 no longer tells neighbours apart.
+# Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST = 2**24 - 1
 _TEXT = ("_core", "_add_newdocs.py")  # in NumPy's folder
 

@@ -65,8 +65,8 @@ class Figure:
 
     def found(self, frame: pandas.DataFrame) -> str:
         """Returns what the runs say, from what `select` returned; empty where nothing does."""
-        tell = getattr(self._drawer(), "found", None)
-        return tell(frame) if tell else ""
+        describe = getattr(self._drawer(), "found", None)
+        return describe(frame) if describe else ""
 
     def _drawer(self) -> Any:
         """Returns the figure's module, or what draws its columns against batch size."""

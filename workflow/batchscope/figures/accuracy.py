@@ -95,14 +95,14 @@ def _draw_beside(own: pandas.DataFrame, theirs: pandas.DataFrame, panels: list[P
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean accuracies on test and training data, by batch size."""
     own, _ = as_published.split(frame)
-    told = [
+    sentences = [
         words.sentence(own, column, what, wording.PERCENT, most=_MOST_SHOWN)
         for column, what in (
             ("test_accuracy", "Mean test accuracy"),
             ("train_accuracy", "Mean training accuracy"),
         )
     ]
-    return " ".join(text for text in told if text)
+    return " ".join(text for text in sentences if text)
 
 
 def _title(frame: pandas.DataFrame, panel: Panel) -> str:

@@ -45,7 +45,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean test accuracies after the fewest and the most epochs."""
-    told = [
+    sentences = [
         words.sentence(
             _after(frame, count),
             _SHOWN,
@@ -54,7 +54,7 @@ def found(frame: pandas.DataFrame) -> str:
         )
         for count in _ends(frame)
     ]
-    return " ".join(filter(None, [*told, _binomial_note(frame) if any(told) else ""]))
+    return " ".join(filter(None, [*sentences, _binomial_note(frame) if any(sentences) else ""]))
 
 
 def _ends(frame: pandas.DataFrame) -> list[int]:

@@ -87,8 +87,8 @@ def _entries(row: dict[str, Any], sizes: pandas.DataFrame) -> Iterator[dict[str,
 
 def draw(frame: pandas.DataFrame) -> Figure:
     """Returns the figure: one panel per series."""
-    told = frame[frame["row"] != NOTHING]
-    series = run_series.series(told.assign(seed=0)) if len(told) else []
+    entries = frame[frame["row"] != NOTHING]
+    series = run_series.series(entries.assign(seed=0)) if len(entries) else []
     shown = series[:_MOST_SERIES]
     rows = [_rows(each.frame) for each in shown]
     heights = [max(len(each), 2) for each in rows]
@@ -122,16 +122,16 @@ def found(frame: pandas.DataFrame) -> str:
     rows = frame[frame["row"] != NOTHING]
     if rows.empty:
         return ""
-    told = []
+    parts = []
     for series in run_series.series(rows.assign(seed=0))[:_MOST_SERIES]:
         row = series.frame[series.frame["row"] == RANGE].iloc[0]
         name = f"{series.label}: " if series.label else ""
         if pandas.isna(row["low"]):
             tried = wording.count(len(_tried(series.frame)), "batch size")
-            told.append(f"{name}none of {tried}")
+            parts.append(f"{name}none of {tried}")
         else:
-            told.append(f"{name}{span(int(row['low']), int(row['high']))}")
-    return f"Recommended: {'; '.join(told)}."
+            parts.append(f"{name}{span(int(row['low']), int(row['high']))}")
+    return f"Recommended: {'; '.join(parts)}."
 
 
 def _rows(frame: pandas.DataFrame) -> list[str]:

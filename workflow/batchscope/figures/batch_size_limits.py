@@ -67,8 +67,8 @@ def _machine_limits(table: pandas.DataFrame) -> Iterator[dict[str, Any]]:
         if pandas.notna(row["max_batch_size"]):
             # Memory does not depend on what drives the steps.
             memory = {name: v for name, v in factors.items() if name not in _LOOP_FACTORS}
-            told = {"bound": row["max_batch_size_bound"], "memory_mb": row["memory_limit_mb"]}
-            yield {**memory, "limit": FITS, "batch_size": row["max_batch_size"], **told}
+            values = {"bound": row["max_batch_size_bound"], "memory_mb": row["memory_limit_mb"]}
+            yield {**memory, "limit": FITS, "batch_size": row["max_batch_size"], **values}
         if step_cost.too_noisy(row["noise_floor"]):
             yield {**factors, "limit": KNEE, "bound": NOISY}
         elif pandas.notna(row["still_rising"]):
@@ -114,7 +114,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns how far each series reaches, and the machine's limits."""
-    told = []
+    sentences = []
     for outcome, chosen in [] if _none_finished(frame) else _outcomes(frame):
         parts, few, none = [], 0, 0
         for series in run_series.series(chosen):
@@ -131,40 +131,40 @@ def found(frame: pandas.DataFrame) -> str:
         margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         what = f"a {_words(outcome)} within {margin} of every other's"
         if len(parts) > 2:
-            told.append(f"The largest batch size with {what} {_range(chosen)}.")
+            sentences.append(f"The largest batch size with {what} {_range(chosen)}.")
         if parts:
             more = f" and {len(parts) - _MOST_SHOWN} more" if len(parts) > _MOST_SHOWN else ""
-            told.append(f"Largest batch with {what}: {'; '.join(parts[:_MOST_SHOWN])}{more}.")
+            sentences.append(f"Largest batch with {what}: {'; '.join(parts[:_MOST_SHOWN])}{more}.")
         several = len(parts) + few + none > 1
         if none:
             whose = f" in {none} series" if several else ""
-            told.append(f"No batch size is shown to have {what}{whose}.")
+            sentences.append(f"No batch size is shown to have {what}{whose}.")
         if few:
             whose = f" of {few} series" if several else ""
-            told.append(f"Too few pairs of runs finished{whose} for a verdict on {what}.")
+            sentences.append(f"Too few pairs of runs finished{whose} for a verdict on {what}.")
     for row in frame[frame["limit"].notna()].to_dict("records"):
-        told.append(_limit_sentence(row))
-    return " ".join(dict.fromkeys(told))
+        sentences.append(_limit_sentence(row))
+    return " ".join(dict.fromkeys(sentences))
 
 
 def _range(chosen: pandas.DataFrame) -> str:
     """Returns the least and the most of the largest batch sizes of series, with these."""
     reach = [
-        (int(size), _told(series))
+        (int(size), _description(series))
         for series in run_series.series(chosen)
         if (size := timings.one(series.frame, "largest_batch_size")) is not None
     ]
     ends = [function(size for size, _ in reach) for function in (min, max)]
     if ends[0] == ends[1]:
         return f"is {ends[0]} in {wording.every(len(reach), 'series')}"
-    told = []
+    parts = []
     for end in ends:
         own = [series for size, series in reach if size == end]
-        told.append(f"{end} ({own[0] if len(own) == 1 else f'{len(own)} series'})")
-    return f"is between {wording.listed(told)}"
+        parts.append(f"{end} ({own[0] if len(own) == 1 else f'{len(own)} series'})")
+    return f"is between {wording.listed(parts)}"
 
 
-def _told(series: run_series.Series) -> str:
+def _description(series: run_series.Series) -> str:
     """Returns the fewest words that identify a series; empty where there is one."""
     return run_series.describe(series.factors)
 
@@ -190,10 +190,10 @@ def _reach(series: run_series.Series) -> str:
         if pandas.notna(first["difference"]):
             ends = (first["difference"], first["difference_low"], first["difference_high"])
             unit = _unit(first["outcome"])
-            told = wording.estimate(*ends, unit=unit)
-            why += f": {told.value}{unit.suffix} against {int(first['deciding_batch_size'])}, "
-            why += f"90 % interval {told.low} to {told.high}"
-    name = f"{_told(series)}: " if series.factors else ""
+            rounded = wording.estimate(*ends, unit=unit)
+            why += f": {rounded.value}{unit.suffix} against {int(first['deciding_batch_size'])}, "
+            why += f"90 % interval {rounded.low} to {rounded.high}"
+    name = f"{_description(series)}: " if series.factors else ""
     return f"{name}{largest} (from {smallest} on; {why})"
 
 
@@ -236,10 +236,10 @@ def _series_rows(frame: pandas.DataFrame) -> list[_Row]:
         margin = _amount(outcome, float(chosen["margin"].iloc[0]))
         for series in run_series.series(chosen):
             what = f"{_words(outcome)} within {margin}"
-            told = _told(series)
-            label = told or what
-            if told and len(outcomes) > 1:
-                label = f"{what}: {told}"
+            description = _description(series)
+            label = description or what
+            if description and len(outcomes) > 1:
+                label = f"{what}: {description}"
             found.append(_Row(label, series.frame, canvas.COLOURS[0], False))
     return found
 

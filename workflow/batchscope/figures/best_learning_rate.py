@@ -81,9 +81,9 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the best rates at both ends, what they give on test data, and the exponent."""
-    told = [_found(group, best) for group, best in best_learning_rates.chosen(frame)]
-    more = f"; {len(told) - 1} further series in the figure" if len(told) > 1 else ""
-    return f"{told[0]}{more}." if told else ""
+    texts = [_found(group, best) for group, best in best_learning_rates.chosen(frame)]
+    more = f"; {len(texts) - 1} further series in the figure" if len(texts) > 1 else ""
+    return f"{texts[0]}{more}." if texts else ""
 
 
 def _found(group: run_series.Series, best: list[Choice]) -> str:
@@ -125,9 +125,9 @@ def exponent_words(fit: Exponent) -> str:
         if fit.bound in (best_learning_rates.AT_LEAST, best_learning_rates.AT_MOST)
         else ""
     )
-    parts, told = [], wording.estimate(value, low, high)
-    if told.low:
-        bounds = f"95 % interval {told.low} to {told.high}"
+    parts, rounded = [], wording.estimate(value, low, high)
+    if rounded.low:
+        bounds = f"95 % interval {rounded.low} to {rounded.high}"
         parts.append(f"{bounds} with the ±{wording.fixed(fit.resolution, 2)} of the grid's steps")
     else:
         parts.append(f"the grid's steps alone leave ±{wording.fixed(fit.resolution, 2)}")
@@ -136,7 +136,9 @@ def exponent_words(fit: Exponent) -> str:
         parts.append(f"{fit.on_edge} of {fit.points} best rates on an edge of the grid")
     if fit.bound == best_learning_rates.UNBOUNDED:
         parts.append("which leave it open both ways")
-    return f"{bound}{told.value if told.low else wording.fixed(value, 2)} ({', '.join(parts)})"
+    return (
+        f"{bound}{rounded.value if rounded.low else wording.fixed(value, 2)} ({', '.join(parts)})"
+    )
 
 
 def _draw_rates(

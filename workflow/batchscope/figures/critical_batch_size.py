@@ -74,14 +74,14 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns the critical batch size of each series at its lowest target, and what it means."""
     scalings = lowest(to_target_tables.restored(frame))
-    told = [] if scalings else [NOTHING]
+    sentences = [] if scalings else [NOTHING]
     for scaling in scalings[:_MOST_SHOWN]:
-        told.append(sentence(scaling))
+        sentences.append(sentence(scaling))
         if scaling.fit:
-            told += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
-            told += _noise_sentence(rows(frame, scaling).iloc[0])
-        told += edge_sentence(scaling, "updates")
-    return " ".join(told)
+            sentences += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
+            sentences += _noise_sentence(rows(frame, scaling).iloc[0])
+        sentences += edge_sentence(scaling, "updates")
+    return " ".join(sentences)
 
 
 def shown(scalings: Sequence[Scaling]) -> list[Scaling]:
@@ -174,9 +174,9 @@ def rows(frame: pandas.DataFrame, scaling: Scaling) -> pandas.DataFrame:
 
 def _noise(scaling: Scaling, frame: pandas.DataFrame, runs: pandas.DataFrame) -> dict[str, float]:
     """Returns the noise scale beside a critical batch size; NaN where it is not measured."""
-    told = dict.fromkeys(_NOISE_COLUMNS, math.nan)
+    values = dict.fromkeys(_NOISE_COLUMNS, math.nan)
     if scaling.fit is None or "gradient_variance" not in runs:
-        return told
+        return values
     sizes = np.array(scaling.batch_sizes)[scaling.fitted]
     centre = scaling.fit.critical_batch_size
     centre = centre if math.isfinite(centre) else float(np.median(sizes))
@@ -193,9 +193,9 @@ def _noise(scaling: Scaling, frame: pandas.DataFrame, runs: pandas.DataFrame) ->
         if ratio.resolved:
             name = f"noise_scale_{place}"
             value = math.nan if ratio.open else ratio.ratio
-            told |= {name: value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
-            told["noise_batch_size"] = size
-    return told
+            values |= {name: value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
+            values["noise_batch_size"] = size
+    return values
 
 
 def _marks(row: pandas.Series) -> Iterator[to_target.Mark]:
@@ -231,11 +231,11 @@ def sentence(scaling: Scaling) -> str:
         way = f"smaller than these batch sizes (at most {high})" if high else way
         return f"{start} the critical batch size is {way}."
     found = wording.estimate(value, fit.low, fit.high)
-    told, ends = found.value, f"95 % interval {found.low} to {found.high}"
+    rounded, ends = found.value, f"95 % interval {found.low} to {found.high}"
     if not found.low:
         ends = f"at least {low}" if low else f"at most {high}" if high else "open at both ends"
     return (
-        f"{start} the critical batch size is {told} ({ends}): there a training "
+        f"{start} the critical batch size is {rounded} ({ends}): there a training "
         f"takes {wording.grouped(2 * fit.updates_min)} updates and "
         f"{wording.grouped(2 * fit.examples_min)} examples, twice the fewest of each."
     )

@@ -57,7 +57,7 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns by what factor the distance and its parts change between the ends."""
-    told = []
+    sentences = []
     for group in run_series.series(frame):
         changes = changes_by_seed.doublings(group.frame, [*_PARTS], _WHOLE)
         sizes = sorted(changes["batch_size"].unique().tolist())
@@ -67,13 +67,13 @@ def found(frame: pandas.DataFrame) -> str:
         factors = {name: wording.number(2 ** last[name].mean()) for name in (*_PARTS, _WHOLE)}
         of = f" ({group.label})" if group.label else ""
         seeds = words.seeds((len(last), group.frame["seed"].nunique()))
-        told.append(
+        sentences.append(
             f"From batch size {sizes[0]} to {sizes[-1]}{of} the distance changed by a factor of "
             f"{factors[_WHOLE]}: the number of updates by {factors['updates']}, their mean norm "
             f"by {factors['update_norm_mean']} and the straightness by {factors['straightness']} "
             f"(geometric means, {seeds})."
         )
-    return " ".join(told[:2])
+    return " ".join(sentences[:2])
 
 
 def _style(name: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def found(frame: pandas.DataFrame) -> str:
         used, rows = against_epoch.at_equal(frame)
         what = f"Mean distance within the last epoch that ends within {used}, which every finished"
         return words.sentence(rows, _COLUMN, f"{what} run has,") if used else ""
-    told = []
+    sentences = []
     for group in run_series.series(frame):
         sizes, ratios = changes_by_seed.ratio_of_extremes(group.frame, _COLUMN)
         ratios = ratios.dropna(axis=1, how="all").dropna()
@@ -81,12 +81,12 @@ def found(frame: pandas.DataFrame) -> str:
         )
         shared = ", the last that all pairs share" if len(ratios) > 1 else ""
         of = f" ({group.label})" if group.label else ""
-        told.append(
+        sentences.append(
             f"The distance within an epoch at batch size {sizes[0]} over that at {sizes[1]}{of} "
             "was, as geometric mean of pairs of a seed with its 95 % interval, "
             f"{values}{shared}."
         )
-    return " ".join(told[:2])
+    return " ".join(sentences[:2])
 
 
 def _log_axis(axes: Axes, rows: pandas.DataFrame) -> None:

@@ -22,7 +22,7 @@ _COLUMNS = 3  # panels in a row
 _MOST_SHOWN = 3  # series described in words
 _HALF = canvas.COLOURS[3]
 _SECONDS = "seconds"
-_CLOSE = 0.01  # share of the closed form's time below which a departure is not told
+_CLOSE = 0.01  # share of the closed form's time below which a departure is not reported
 
 
 def select(tables: Tables) -> pandas.DataFrame:
@@ -54,11 +54,11 @@ def found(frame: pandas.DataFrame) -> str:
     """Returns the fastest batch size of each series at its lowest target, and the closed form."""
     scalings = to_target_tables.restored(frame)
     every = [each for each in scalings if _SECONDS in each.measured]
-    told = [] if scalings else [critical_batch_size.NOTHING]
+    sentences = [] if scalings else [critical_batch_size.NOTHING]
     for scaling in critical_batch_size.lowest(every)[:_MOST_SHOWN]:
-        told += [*_measured(scaling), *_closed(scaling, _half_batch(frame, scaling))]
-        told += critical_batch_size.edge_sentence(scaling, _SECONDS)
-    return " ".join(told)
+        sentences += [*_measured(scaling), *_closed(scaling, _half_batch(frame, scaling))]
+        sentences += critical_batch_size.edge_sentence(scaling, _SECONDS)
+    return " ".join(sentences)
 
 
 def _half_batch(frame: pandas.DataFrame, scaling: Scaling) -> tuple[float, float, float]:

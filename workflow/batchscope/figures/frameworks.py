@@ -88,9 +88,9 @@ def select(tables: Tables) -> pandas.DataFrame:
     found = speed.set_index(keys).reindex(index) if len(speed) else pandas.DataFrame(index=index)
     for name in (*(f"{IMAGES}{end}" for end in ("", "_q1", "_q3")), "blocks", "disturbed_blocks"):
         rows[name] = _numbers(found, name)
-    told = list(dict.fromkeys(["machine", "device", "framework", *timings.factor_columns(rows)]))
-    values = [name for name in rows if name not in (*timing_columns.FIRST, *told)]
-    return as_published.below(rows[[*told, *values]], tables.published, "frameworks")
+    factors = list(dict.fromkeys(["machine", "device", "framework", *timings.factor_columns(rows)]))
+    values = [name for name in rows if name not in (*timing_columns.FIRST, *factors)]
+    return as_published.below(rows[[*factors, *values]], tables.published, "frameworks")
 
 
 def _worst(statuses: pandas.Series) -> str:
@@ -265,11 +265,11 @@ def _subject_note(own: pandas.DataFrame) -> str:
 
 def _measured_note(own: pandas.DataFrame) -> str:
     devices = set(own["device"].dropna())
-    told = []
+    parts = []
     if "cpu" in devices:
-        told.append("CPU: % of the process's cores, and its peak resident memory")
+        parts.append("CPU: % of the process's cores, and its peak resident memory")
     if "gpu" in devices:
-        told.append(
+        parts.append(
             "GPU: % of the time in which a kernel ran, and the peak memory of all processes on it"
         )
     return " ".join(
@@ -277,7 +277,7 @@ def _measured_note(own: pandas.DataFrame) -> str:
             None,
             [
                 "Points: medians, of memory the peak; bars: quartiles.",
-                "; ".join(told) + "." if told else "",
+                "; ".join(parts) + "." if parts else "",
             ],
         )
     )
@@ -288,14 +288,14 @@ def _absent_note(own: pandas.DataFrame) -> str:
     several = own["machine"].nunique() > 1
     notes = []
     for status, word in WORDS.items():
-        told = []
+        parts = []
         for machine, rows in own[own["status"] == status].groupby("machine", sort=False):
             named = ", ".join(framework_names.title(name) for name in rows["framework"].unique())
-            told.append(f"{named} (on {machine})" if several else named)
-        if told:
+            parts.append(f"{named} (on {machine})" if several else named)
+        if parts:
             where = " on one" if status == NO_GPU else ""
             start = f"{wording.capital(word)}, and so not measured{where}"
-            notes.append(f"{start}: {'; '.join(told)}.")
+            notes.append(f"{start}: {'; '.join(parts)}.")
     return " ".join(notes)
 
 
@@ -323,12 +323,12 @@ def _places(own: pandas.DataFrame) -> Iterator[_Place]:
             for group in groups
             if ((group.frame["machine"] == machine) & (group.frame["device"] == device)).all()
         ]
-        told = {
+        words = {
             "device": device.upper(),
             "memory": "GPU memory" if device == "gpu" else "resident memory",
             "place": f" on {machine}" if len(machines) > 1 else "",
         }
-        yield _Place(told, _renamed(inside))
+        yield _Place(words, _renamed(inside))
 
 
 def _renamed(groups: list[run_series.Series]) -> list[run_series.Series]:
@@ -354,18 +354,18 @@ def _renamed(groups: list[run_series.Series]) -> list[run_series.Series]:
     ]
 
 
-def _sentence(start: str, places: list[_Place], tell: Callable[[_Place], str]) -> str:
+def _sentence(start: str, places: list[_Place], describe: Callable[[_Place], str]) -> str:
     """Returns a sentence with what every place has to say.
 
     Args:
-        tell: Place -> what is said of it; empty where nothing is.
+        describe: Place -> what is said of it; empty where nothing is.
     """
-    told = [(place, text) for place in places if (text := tell(place))]
-    if not told:
+    described = [(place, text) for place in places if (text := describe(place))]
+    if not described:
         return ""
-    parts = [f"{start.format(**place.words)} {text}" for place, text in told[:_MOST_SHOWN]]
+    parts = [f"{start.format(**place.words)} {text}" for place, text in described[:_MOST_SHOWN]]
     parts[1:] = [wording.lower(part) for part in parts[1:]]
-    rest = len(told) - len(parts)
+    rest = len(described) - len(parts)
     parts += [f"{rest} further in the figure"] if rest else []
     return f"{'; '.join(parts)}."
 
@@ -379,8 +379,8 @@ def _utilisation(place: _Place) -> str:
     if rows.empty or (rows := rows[~timings.is_disturbed(rows, "disturbed")]).empty:
         return ""
     sizes = sorted({rows["batch_size"].min(), rows["batch_size"].max()})
-    told = [f"{_extremes(rows[rows['batch_size'] == size])} at {size}" for size in sizes]
-    return ", and ".join(told).replace(" at ", " at batch size ", 1)
+    parts = [f"{_extremes(rows[rows['batch_size'] == size])} at {size}" for size in sizes]
+    return ", and ".join(parts).replace(" at ", " at batch size ", 1)
 
 
 def _extremes(rows: pandas.DataFrame) -> str:
@@ -388,8 +388,8 @@ def _extremes(rows: pandas.DataFrame) -> str:
     ends = [f"{wording.fixed(row[UTILISATION], 1)} %" for row in (low, high)]
     if len(rows) > 1 and ends[0] == ends[1]:
         return f"{ends[0]} in {wording.every(len(rows), 'series')}"
-    told = [_utilised(row) for row in (low, high)]
-    return told[0] if len(rows) == 1 else f"from {told[0]} to {told[1]}"
+    texts = [_utilised(row) for row in (low, high)]
+    return texts[0] if len(rows) == 1 else f"from {texts[0]} to {texts[1]}"
 
 
 def _utilised(row: pandas.Series) -> str:
@@ -403,16 +403,16 @@ def _memory(place: _Place) -> str:
     rows = _known(place, MEMORY)
     if rows.empty:
         return ""
-    told: dict[str, list[str]] = {}
+    by_sizes: dict[str, list[str]] = {}
     for label, chosen in rows.groupby("label", sort=False):
         ordered = chosen.sort_values("batch_size")
         first, last = ordered.iloc[0], ordered.iloc[-1]
         if first["batch_size"] < last["batch_size"] and first[MEMORY] > 0:
             sizes = f"from batch size {first['batch_size']} to {last['batch_size']}"
             ratio = wording.number(last[MEMORY] / first[MEMORY])
-            told.setdefault(sizes, []).append(f"{ratio} ({label})")
+            by_sizes.setdefault(sizes, []).append(f"{ratio} ({label})")
     parts = []
-    for sizes, ratios in told.items():
+    for sizes, ratios in by_sizes.items():
         rest = len(ratios) - _MOST_SHOWN
         more = [f"{rest} further series in the figure"] if rest > 0 else []
         parts.append(f"{sizes} by a factor of {', '.join([*ratios[:_MOST_SHOWN], *more])}")

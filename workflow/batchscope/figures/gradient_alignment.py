@@ -76,10 +76,10 @@ def found(frame: pandas.DataFrame) -> str:
     finished = rows[rows["status"] == canvas.FINISHED]
     means = finished.groupby("batch_size")["independent"].mean()
     ends = dict.fromkeys((means.index.min(), means.index.max()))
-    told = wording.listed(wording.number(float(means[size])) for size in ends)
+    values = wording.listed(wording.number(float(means[size])) for size in ends)
     return (
         f"At the end of training, the {wording.lower(text)} With random signs the same "
-        f"gradients would give {told}."
+        f"gradients would give {values}."
     )
 
 

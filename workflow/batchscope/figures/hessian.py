@@ -37,8 +37,10 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns both at the ends of the batch sizes."""
-    told = (words.sentence(frame, panel.column, f"Mean {panel.title.lower()}") for panel in _PANELS)
-    return " ".join(filter(None, told))
+    sentences = (
+        words.sentence(frame, panel.column, f"Mean {panel.title.lower()}") for panel in _PANELS
+    )
+    return " ".join(filter(None, sentences))
 
 
 def _error(column: str) -> str:
@@ -69,10 +71,10 @@ def _percent(share: float) -> str:
 
 def _error_note(frame: pandas.DataFrame) -> str:
     """Returns how large the values' own errors are, which intervals over seeds do not hold."""
-    told = []
+    parts = []
     for panel in _PANELS:
         share = frame[_error(panel.column)] / frame[panel.column].abs()
         share = share.replace([np.inf, -np.inf], np.nan).dropna()
         if len(share):
-            told.append(f"{panel.title.lower()} {_percent(float(share.median()))}")
-    return f"Median numerical error of single values: {', '.join(told)}." if told else ""
+            parts.append(f"{panel.title.lower()} {_percent(float(share.median()))}")
+    return f"Median numerical error of single values: {', '.join(parts)}." if parts else ""

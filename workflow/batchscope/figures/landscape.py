@@ -113,7 +113,7 @@ def found(frame: pandas.DataFrame) -> str:
     if points.empty:
         return ""
     aways = landscape_rises.half_and_edge(points["a"])
-    told = []
+    parts = []
     for group in run_series.series(frame):
         rises = landscape_rises.along_axes(group.frame, aways)
         means = rises.groupby("batch_size").mean()
@@ -126,9 +126,9 @@ def found(frame: pandas.DataFrame) -> str:
             if values:
                 seeds = words.seeds((count, int(frame["seeds"].iloc[0])))
                 where = ", ".join(filter(None, [group.label, f"batch size {size}"]))
-                told.append(f"{wording.listed(values)} ({where}; {seeds})")
+                parts.append(f"{wording.listed(values)} ({where}; {seeds})")
     what = "Along the directions of the planes shown the mean rise of the training loss was "
-    return f"{what}{'; '.join(told[:_MOST_SERIES])}." if told else ""
+    return f"{what}{'; '.join(parts[:_MOST_SERIES])}." if parts else ""
 
 
 def contour_levels(losses: np.ndarray) -> np.ndarray | None:
@@ -218,7 +218,7 @@ def label_places(lines: ContourSet) -> list[tuple[float, float]]:
     """Returns where to label: at most once per level, clear of the edges and of each other.
 
     The outermost level first, each as far as may be from the centre and from what is labelled;
-    levels without room have no label, and the colour bar tells them.
+    levels without room have no label, and the colour bar shows their values.
     """
     (left, right), (bottom, top) = lines.axes.get_xlim(), lines.axes.get_ylim()
     size = np.array([right - left, top - bottom])
@@ -309,10 +309,10 @@ def _distances(vertices: np.ndarray) -> np.ndarray:
 def _seed_note(frame: pandas.DataFrame) -> str:
     total, shown = int(frame["seeds"].iloc[0]), sorted(frame["seed"].unique().tolist())
     planes, drawn = int(frame["surfaces"].iloc[0]), frame["index"].nunique()
-    told = []
+    parts = []
     if len(shown) < total:
         which = f"Seed {shown[0]}" if len(shown) == 1 else f"Seeds {', '.join(map(str, shown))}"
-        told.append(f"{which} of {total} seeds")
+        parts.append(f"{which} of {total} seeds")
     if 0 < drawn < planes:
-        told.append(f"{drawn} of {planes} planes of each run")
-    return f"{', '.join(told)}; landscapes.csv holds every surface." if told else ""
+        parts.append(f"{drawn} of {planes} planes of each run")
+    return f"{', '.join(parts)}; landscapes.csv holds every surface." if parts else ""

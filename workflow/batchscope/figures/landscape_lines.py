@@ -66,15 +66,15 @@ def found(frame: pandas.DataFrame) -> str:
     if finished.empty:
         return ""
     keys = [*run_series.varying(frame), "batch_size", "seed", "status"]
-    told = []
+    sentences = []
     for away in landscape_rises.half_and_edge(finished["a"]):
         at = finished[np.isclose(finished["a"].abs(), away)]
         rises = at.groupby(keys, as_index=False)["rise"].agg(lambda part: part.mean(skipna=False))
         every = frame[keys].drop_duplicates().merge(rises, how="left", on=keys)
         what = f"Mean rise of the training loss at |a| = {wording.number(away)}"
         text = words.sentence(every, "rise", what, wording.Unit(" nats"))
-        told.append(text)
-    return " ".join(filter(None, told))
+        sentences.append(text)
+    return " ".join(filter(None, sentences))
 
 
 def _finished(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -145,8 +145,8 @@ def _note(frame: pandas.DataFrame) -> str:
     directions = f"{wording.count(count, 'direction')} per run."
     if frame["seed"].nunique() < 2:
         return directions if count else ""
-    told = "mean over seeds, with its 95 % t-interval, cut where the loss would be below 0"
-    return f"{directions} Left: {told}." if count else ""
+    text = "mean over seeds, with its 95 % t-interval, cut where the loss would be below 0"
+    return f"{directions} Left: {text}." if count else ""
 
 
 def _cut_note(groups: list) -> str:

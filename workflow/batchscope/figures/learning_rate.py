@@ -72,14 +72,14 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the best rate and its loss at the smallest and the largest batch size."""
-    told = [
+    parts = [
         f"{group.label}: {_best(best, group)}" if group.label else _best(best, group)
         for group, best in best_learning_rates.chosen(frame)
     ]
-    if not told:
+    if not parts:
         return ""
-    more = f"; {len(told) - 2} further series in the figure" if len(told) > 2 else ""
-    return f"Lowest mean of the best validation loss: {'; '.join(told[:2])}{more}."
+    more = f"; {len(parts) - 2} further series in the figure" if len(parts) > 2 else ""
+    return f"Lowest mean of the best validation loss: {'; '.join(parts[:2])}{more}."
 
 
 def _best(best: list[best_learning_rates.Choice], group: run_series.Series) -> str:
@@ -226,7 +226,7 @@ def _fit(axes: Axes, values: np.ndarray) -> None:
 def _legends(figure: Figure, of_sizes: dict, of_rates: dict) -> None:
     """Draws one legend over each column of panels."""
     sizes, rates = canvas.spread(list(of_sizes)), _labelled(list(of_rates))
-    told: list[tuple[str, str, list[tuple[dict[str, Any], str]]]] = [
+    legends: list[tuple[str, str, list[tuple[dict[str, Any], str]]]] = [
         ("upper left", "batch size", [(of_sizes[size], str(size)) for size in sizes]),
         (
             "upper right",
@@ -235,7 +235,7 @@ def _legends(figure: Figure, of_sizes: dict, of_rates: dict) -> None:
         ),
     ]
     rows = 0
-    for place, title, entries in told:
+    for place, title, entries in legends:
         longest = max((len(label) for _, label in entries), default=1)
         columns = min(len(entries), int(_LEGEND / (0.72 + 0.075 * longest)))
         rows = max(rows, -(-len(entries) // columns))

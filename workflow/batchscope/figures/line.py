@@ -103,13 +103,13 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _beyond(mean: pandas.Series, rows: pandas.DataFrame) -> str:
     """Returns how the mean loss changes from each end of the line to the outermost position."""
-    told = []
+    parts = []
     for column, at in _ENDS.items():
         outer = mean.index[-1 if at else 0]
         if (outer > 1 if at else outer < 0) and at in mean.index:
             values = f"from {wording.number(mean[at])} to {wording.number(mean[outer])}"
-            told.append(f"{values} past {_end_name(rows, column)} (α = {wording.tick(outer)})")
-    return f" Beyond its ends it went {wording.listed(told)}." if told else ""
+            parts.append(f"{values} past {_end_name(rows, column)} (α = {wording.tick(outer)})")
+    return f" Beyond its ends it went {wording.listed(parts)}." if parts else ""
 
 
 def _groups(frame: pandas.DataFrame) -> list[tuple[str, pandas.DataFrame]]:

@@ -53,20 +53,20 @@ def found(frame: pandas.DataFrame) -> str:
     if against_epoch.along(frame) != "epoch":
         used, rows = against_epoch.at_equal(frame)
         within = f"within {used}, which every finished run has used,"
-        told = _told(rows, (f"at the last epoch's end {within}", "there"))
+        text = _sentences(rows, (f"at the last epoch's end {within}", "there"))
         there = rows.loc[rows["status"] == canvas.FINISHED, "batch_size"]
         sizes = sorted(set(frame["batch_size"]) - set(there))
         none = f"No epoch of every seed ends within {used}, which every finished run has used"
-        few = f"{none}, at batch size {wording.listed(sizes)}." if told and sizes else ""
-        return " ".join(filter(None, (told or f"{none}.", few))) if used else ""
+        few = f"{none}, at batch size {wording.listed(sizes)}." if text and sizes else ""
+        return " ".join(filter(None, (text or f"{none}.", few))) if used else ""
     epoch, rows = against_epoch.last_shared(frame)
     which = (f"in epoch {epoch}, the last that all finished runs share,", "in that epoch")
-    return _told(rows, which)
+    return _sentences(rows, which)
 
 
-def _told(rows: pandas.DataFrame, which: tuple[str, str]) -> str:
-    told = (
+def _sentences(rows: pandas.DataFrame, which: tuple[str, str]) -> str:
+    sentences = (
         words.sentence(rows, name, f"Mean {what.lower()} {when}", most=_MOST_SHOWN)
         for (name, what), when in zip(_PANELS.items(), which, strict=True)
     )
-    return " ".join(filter(None, told))
+    return " ".join(filter(None, sentences))

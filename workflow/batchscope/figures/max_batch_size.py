@@ -55,12 +55,12 @@ def select(tables: Tables) -> pandas.DataFrame:
     ]
     keys = _keys(tries)
     # Every loop of a configuration repeats what its search found; rows without one say nothing.
-    told = found_sizes[found_sizes["max_batch_size"].notna()].drop_duplicates(keys)
+    searches = found_sizes[found_sizes["max_batch_size"].notna()].drop_duplicates(keys)
     by_search = {
         _key(row): summary
         for row, summary in zip(
-            told[keys].itertuples(index=False),
-            told[_SUMMARY].itertuples(index=False),
+            searches[keys].itertuples(index=False),
+            searches[_SUMMARY].itertuples(index=False),
             strict=True,
         )
     }

@@ -106,7 +106,7 @@ def found(frame: pandas.DataFrame) -> str:
 
     That at the end beside the batch size that was used.
     """
-    told = []
+    sentences = []
     for group in run_series.series(frame)[:_MOST_SHOWN]:
         of = f" ({group.label})" if group.label else ""
         sizes = sorted(group.frame["batch_size"].unique().tolist())
@@ -115,16 +115,16 @@ def found(frame: pandas.DataFrame) -> str:
             ends = {place: points[place].found for place in (_START, _END) if place in points}
             if ends:
                 values = wording.listed(
-                    f"{_told(one)}{_multiple(one, size) if at == _END else ''} at the {at}"
+                    f"{_scale_words(one)}{_multiple(one, size) if at == _END else ''} at the {at}"
                     for at, one in ends.items()
                 )
                 all_seeds = group.frame["seed"].nunique()
                 counts = words.seeds(*((one.n, all_seeds) for one in ends.values()))
-                told.append(
+                sentences.append(
                     f"At batch size {size}{of} the gradient noise scale was {values} of the "
                     f"training ({counts})."
                 )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _multiple(found: ratio_intervals.Ratio, size: int) -> str:
@@ -134,7 +134,7 @@ def _multiple(found: ratio_intervals.Ratio, size: int) -> str:
     return f", {wording.number(found.ratio / size)} times the batch size,"
 
 
-def _told(found: ratio_intervals.Ratio) -> str:
+def _scale_words(found: ratio_intervals.Ratio) -> str:
     """Returns a noise scale in words."""
     if found.open:
         return f"at least {wording.number(found.low)} examples"

@@ -114,15 +114,15 @@ def found(frame: pandas.DataFrame) -> str:
 
 def _shares(known: list[tuple[str, pandas.Series]], size: int) -> str:
     """Returns what a step's time goes into at a batch size: the lowest and the highest share."""
-    told = []
+    parts = []
     for column, words in _GOES_INTO.items():
         ordered = sorted((row[column], label) for label, row in known)
         ends = [
             wording.percent(share) + (f" ({label})" if len(known) > 1 else "")
             for share, label in dict.fromkeys((ordered[0], ordered[-1]))
         ]
-        told.append(f"{' to '.join(ends)} {words}")
-    return f"Of a step's time at batch size {int(size)}, {wording.listed(told)}."
+        parts.append(f"{' to '.join(ends)} {words}")
+    return f"Of a step's time at batch size {int(size)}, {wording.listed(parts)}."
 
 
 def _parts() -> list[Part]:
@@ -143,8 +143,8 @@ def _shown(groups: list[run_series.Series]) -> list[run_series.Series]:
 def _heading(frame: pandas.DataFrame, rows: pandas.DataFrame) -> str:
     """Returns words for a configuration: what varies, and always its loop and its pipeline."""
     factors = [*run_series.varying(frame), *_ALWAYS]
-    told = {name: rows[name].iloc[0] for name in factors if rows[name].nunique() == 1}
-    return run_series.describe(told)
+    values = {name: rows[name].iloc[0] for name in factors if rows[name].nunique() == 1}
+    return run_series.describe(values)
 
 
 def _draw_bars(axes: Axes, groups: list[run_series.Series], frame: pandas.DataFrame) -> None:
@@ -221,10 +221,10 @@ def _write_beside(axes: Axes, column: int, place: float, text: str) -> None:
 
 def _beside_note(frame: pandas.DataFrame) -> str:
     busy = [name for name in ("CPU", "GPU") if frame[_SAMPLED[name]].notna().any()]
-    told = f" and {wording.listed(busy)} utilisation" if busy else ""
-    cores = "; of the CPU 100 % are the cores that the process was given, and the most that is told"
+    utilisation = f" and {wording.listed(busy)} utilisation" if busy else ""
+    cores = "; 100 % of the CPU are the cores that the process was given"
     cores = cores if busy else ""
-    return f"Steps per second{told}: without the profiler{cores}."
+    return f"Steps per second{utilisation}: without the profiler{cores}."
 
 
 def _memory_note(frame: pandas.DataFrame) -> str:

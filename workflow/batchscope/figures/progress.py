@@ -96,15 +96,17 @@ def found(frame: pandas.DataFrame) -> str:
         return ""
     timed = "seconds" in runs and runs["seconds"].notna().all()
     equal = ["updates", "seconds" if timed else "examples"]
-    told = []
+    sentences = []
     for name in equal:
         used = f"{wording.grouped(runs[name].min())} {_UNITS[name]}"
         what = f"Mean validation loss after {used}, which every finished run {_VERBS[name]},"
-        told.append(words.sentence(runs, f"loss_at_{name}", what))
+        sentences.append(words.sentence(runs, f"loss_at_{name}", what))
     if (frame[_STATED] > 0).any() or not chosen_rates.tuned_factor(runs):
         # Else every rate has a dotted loss of its own.
-        told.append(words.sentence(runs, "to_target", "Mean number of updates to the dotted loss"))
-    return " ".join(filter(None, told))
+        sentences.append(
+            words.sentence(runs, "to_target", "Mean number of updates to the dotted loss")
+        )
+    return " ".join(filter(None, sentences))
 
 
 def _stated(budgets: pandas.DataFrame) -> float:
@@ -163,8 +165,8 @@ def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:
         row = {}
         for name in budgets.index:
             used = run[name].astype(float)
-            told = trajectories.value_at(used, run[_LOSS], budgets[name])
-            row[f"loss_at_{name}"] = told if used.notna().all() else np.nan
+            loss = trajectories.value_at(used, run[_LOSS], budgets[name])
+            row[f"loss_at_{name}"] = loss if used.notna().all() else np.nan
         crossed = trajectories.first_crossing(run["updates"], run[_LOSS], targets[run.index[0]])
         found.append({**row, "to_target": crossed})
     return runs.assign(**pandas.DataFrame(found, runs.index)).reset_index()

@@ -35,15 +35,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns the mean sharpness of every space, for its first box size, by batch size."""
-    told: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for match in filter(None, map(_COLUMN.fullmatch, frame.columns)):
         space = {"full": "the full space", "subspace": "a random subspace"}[match[1]]
         what = f"Mean sharpness in {space} (ε = {match[2]})"
         text = words.sentence(frame, match[0], what)
-        if text and match[1] not in told:
-            told[match[1]] = text
-    if any("series" in text for text in told.values()):
-        return " ".join(told.values())
+        if text and match[1] not in sentences:
+            sentences[match[1]] = text
+    if any("series" in text for text in sentences.values()):
+        return " ".join(sentences.values())
     # One sentence: a direction in one space alone is half of the answer.
-    first, *rest = told.values() or [""]
+    first, *rest = sentences.values() or [""]
     return "; ".join([first.removesuffix(".") if rest else first, *map(wording.lower, rest)])

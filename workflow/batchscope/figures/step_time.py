@@ -27,7 +27,7 @@ _ENDS = ("", "_low", "_high")
 _MS = 1e3
 _SYMLOG = "Costs that span much: linear around zero, up to the least of them, then logarithmic."
 _WIDE = 12.0  # ratio of the farthest end to the least cost from which an axis is not linear
-_MOST_SHOWN = 2  # series whose costs are told one by one
+_MOST_SHOWN = 2  # series whose costs are described one by one
 _MOST_BESIDE = 4  # series beside the first whose ratios are
 _LABEL_WIDTH = 26  # letters of a row's label before it is broken
 _EXPECTED = "#000000"
@@ -106,15 +106,15 @@ def draw(frame: pandas.DataFrame) -> Figure:
 def found(frame: pandas.DataFrame) -> str:
     """Returns what came back of a delay, both costs of a step, and how series differ in it."""
     groups = timings.series(frame)
-    told = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
+    fitted = [group for group in groups if timings.one(group.frame, _FIXED) is not None]
     parts = [_delay_sentence(groups[delay.index], delay) for delay in reversed(delays(frame))]
-    if len(told) > _MOST_SHOWN:
+    if len(fitted) > _MOST_SHOWN:
         parts += [
-            _extremes(told, _FIXED, "The fixed cost per step"),
-            _extremes(told, _PER_IMAGE, "The cost per example"),
+            _extremes(fitted, _FIXED, "The fixed cost per step"),
+            _extremes(fitted, _PER_IMAGE, "The cost per example"),
         ]
-    elif told:
-        parts += _costs(told)
+    elif fitted:
+        parts += _costs(fitted)
     return " ".join([*parts, *_beside_first(groups)])
 
 
@@ -148,8 +148,8 @@ def _beside_first(groups: list[run_series.Series]) -> Iterator[str]:
             timings.by_quartiles(*ratio, wording.Unit(" times"), f"{label}; ")
             for *ratio, label in ratios
         ]
-        told = wording.listed(parts, "to" if len(ratios) < len(others) else "and")
-        yield f"At batch size {int(size)} a step takes {told} as long as with {base}."
+        text = wording.listed(parts, "to" if len(ratios) < len(others) else "and")
+        yield f"At batch size {int(size)} a step takes {text} as long as with {base}."
 
 
 def _ratio(row: pandas.Series, to: pandas.Series) -> tuple[float, float, float]:
@@ -181,23 +181,23 @@ def _cost(rows: pandas.DataFrame, name: str) -> step_cost.Estimate:
     return step_cost.Estimate(*value_ranges.clipped(name, _estimate(rows, name)))
 
 
-def _costs(told: list[run_series.Series]) -> Iterator[str]:
+def _costs(groups: list[run_series.Series]) -> Iterator[str]:
     """Yields a sentence each for both costs and for the batch size at which they are equal."""
     costs = ((_FIXED, "The fixed cost per step"), (_PER_IMAGE, "The cost per example"))
     for column, what in costs:
-        estimates = [_cost(group.frame, column) for group in told]
-        if len(told) == 1:
+        estimates = [_cost(group.frame, column) for group in groups]
+        if len(groups) == 1:
             one = estimates[0]
-            words = _told(one) if one.value > 0 else wording.cost(*one)
-            yield f"{what} was {words}{_of(told[0].label)}."
+            words = _duration(one) if one.value > 0 else wording.cost(*one)
+            yield f"{what} was {words}{_of(groups[0].label)}."
             continue
         values = [
             f"{wording.cost(*estimate)}{_of(group.label)}"
-            for group, estimate in zip(told, estimates, strict=True)
+            for group, estimate in zip(groups, estimates, strict=True)
         ]
         level = ", with 95 % intervals" if any("[" in value for value in values) else ""
         yield f"{what} was {wording.listed(values)}{level}."
-    halves = [(timings.one_number(group.frame, "half_batch"), group.label) for group in told]
+    halves = [(timings.one_number(group.frame, "half_batch"), group.label) for group in groups]
     # Below one example none that can be taken is meant: a step is hardly fixed cost at all.
     known = [f"{wording.batch_size(half)}{_of(label)}" for half, label in halves if half >= 1]
     if known:
@@ -208,9 +208,9 @@ def _of(label: str) -> str:
     return f" ({label})" if label else ""
 
 
-def _extremes(told: list[run_series.Series], column: str, what: str) -> str:
+def _extremes(groups: list[run_series.Series], column: str, what: str) -> str:
     """Returns the lowest and the highest cost among many series."""
-    ordered = sorted(told, key=lambda group: timings.one_number(group.frame, column))
+    ordered = sorted(groups, key=lambda group: timings.one_number(group.frame, column))
     ends = [(_cost(group.frame, column), group.label) for group in (ordered[0], ordered[-1])]
     values = [f"{wording.cost(*estimate)} ({label})" for estimate, label in ends]
     level = ", with 95 % intervals" if any("[" in value for value in values) else ""
@@ -232,11 +232,11 @@ def _delay_sentence(group: run_series.Series, delay: Delay) -> str:
 def _came_back(found: step_cost.Estimate, delay: Delay) -> str:
     """Returns what came back of a delay by one estimate."""
     if not found.low > 0 and np.isfinite(found.low):
-        return f"{_told(found)}, not distinguishable from 0, came back"
-    return f"{_told(found)}, {wording.percent(found.value / delay.injected)}, came back"
+        return f"{_duration(found)}, not distinguishable from 0, came back"
+    return f"{_duration(found)}, {wording.percent(found.value / delay.injected)}, came back"
 
 
-def _told(estimate: step_cost.Estimate) -> str:
+def _duration(estimate: step_cost.Estimate) -> str:
     """Returns a time with its interval."""
     return wording.estimated(*estimate, unit=wording.Unit(" ms", _MS))
 

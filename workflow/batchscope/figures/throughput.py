@@ -90,16 +90,16 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns ratios of times, plateau, knee, ceiling and verdict on steps, series by series."""
-    told = [group for group in timings.series(frame) if group.frame[_IMAGES].notna().any()]
-    if len(told) <= _MOST_SHOWN:
-        return " ".join(timings.led(group.label, _sentences(group.frame)) for group in told)
-    ordered = sorted(told, key=lambda group: group.frame[_IMAGES].max())
+    timed = [group for group in timings.series(frame) if group.frame[_IMAGES].notna().any()]
+    if len(timed) <= _MOST_SHOWN:
+        return " ".join(timings.led(group.label, _sentences(group.frame)) for group in timed)
+    ordered = sorted(timed, key=lambda group: group.frame[_IMAGES].max())
     ends = [
         f"{timings.rate(group.frame[_IMAGES].max())} ({group.label})"
         for group in (ordered[0], ordered[-1])
     ]
     range_ = f"The highest throughput was least at {ends[0]} and most at {ends[1]}."
-    return " ".join(filter(None, (range_, timings.noise_note(told))))
+    return " ".join(filter(None, (range_, timings.noise_note(timed))))
 
 
 def _plateau(rows: pandas.DataFrame) -> float | None:
@@ -146,9 +146,9 @@ def _same_images(timed: pandas.DataFrame) -> str:
     """Returns how much longer the smallest batch size takes for the same examples."""
     ordered = timed.sort_values("batch_size")
     small, large = ordered.iloc[0], ordered.iloc[-1]
-    told = _ratio(large, small, _IMAGES)
+    ratio = _ratio(large, small, _IMAGES)
     sizes = (int(small["batch_size"]), int(large["batch_size"]))
-    return f"Batch size {sizes[0]} takes {told} times as long as {sizes[1]} for the same examples."
+    return f"Batch size {sizes[0]} takes {ratio} times as long as {sizes[1]} for the same examples."
 
 
 def _just_above(timed: pandas.DataFrame) -> Iterator[str]:
@@ -220,16 +220,16 @@ def _draw_shares(
             place = float(timings.batch_axis(axes, frame["batch_size"])(knee))
             mark = _mark_knee if few else _ring_knee
             mark(axes, place, height, colour, index, _knee_label(group.frame, knee))
-    told = f"{_SHARE_WORDS} of the plateau"
+    label = f"{_SHARE_WORDS} of the plateau"
     entries = []
     if drawn:
         knee_words = f" ({'number' if few else 'ring'}: knee)" if knees else ""
         line = {**_SHARE_LINE, **({} if few or not knees else _RING)}
-        entries = [(Line2D([], [], color=_GREY, **line), told + knee_words)]
+        entries = [(Line2D([], [], color=_GREY, **line), label + knee_words)]
     notes = []
     if above:
         ends = dict.fromkeys(timings.rate(end) for end in (min(above), max(above)))
-        notes.append(f"{told}, by the fit, lies above the panel: {' to '.join(ends)}.")
+        notes.append(f"{label}, by the fit, lies above the panel: {' to '.join(ends)}.")
     for without, why in (
         (none, "No plateau within the batch sizes"),
         (noisy, f"Where throughput levels off is {step_cost.TOO_NOISY}"),
@@ -266,8 +266,8 @@ def _draw_ceilings(
             limits["ceiling, above the panel"] = _CEILING_LINE
             share = timings.one_number(group.frame, _SHARE_OF_CEILING)
             of = [wording.percent(share) + " of it reached"] if math.isfinite(share) else []
-            told = ", ".join([*([group.label] if group.label else []), *of])
-            outside.append(timings.rate(ceiling) + (f" ({told})" if told else ""))
+            details = ", ".join([*([group.label] if group.label else []), *of])
+            outside.append(timings.rate(ceiling) + (f" ({details})" if details else ""))
     entries = [(Line2D([], [], color=_GREY, **line), label) for label, line in limits.items()]
     return entries, f"Ceiling far above the panel: {'; '.join(outside)}." if outside else ""
 
@@ -339,12 +339,12 @@ def _knee_words(rows: pandas.DataFrame) -> str:
     """Returns at which batch sizes the share of the plateau is reached."""
     fitted, low, high = (timings.one_number(rows, name) for name in _FITTED)
     timed = timings.one(rows, "knee_batch_size")
-    told = []
+    parts = []
     if math.isfinite(fitted):
-        told.append(f"at batch size {wording.estimated(fitted, low, high)} by the fit")
+        parts.append(f"at batch size {wording.estimated(fitted, low, high)} by the fit")
     if timed is not None:
-        told.append(f"from batch size {int(timed)} on as timed")
-    return ", ".join(told) or "at no batch size from which on it stays there"
+        parts.append(f"from batch size {int(timed)} on as timed")
+    return ", ".join(parts) or "at no batch size from which on it stays there"
 
 
 def _rises(rows: pandas.DataFrame) -> bool:

@@ -35,8 +35,8 @@ def select(tables: Tables) -> pandas.DataFrame:
     if "epochs" not in run_series.varying(tables.runs):
         columns.append("epochs")
     varying = run_series.varying(tables.runs)
-    told = ("replicas", "device", *outcome_answers.STOPS)
-    columns += [name for name in told if name in tables.runs and name not in varying]
+    extra = ("replicas", "device", *outcome_answers.STOPS)
+    columns += [name for name in extra if name in tables.runs and name not in varying]
     return against_batch_size.select(tables.runs, columns)
 
 
@@ -68,19 +68,21 @@ def draw(frame: pandas.DataFrame) -> Figure:
 
 def found(frame: pandas.DataFrame) -> str:
     """Returns time per epoch, epochs and total time at the ends of the batch sizes."""
-    told, times = [], []
+    sentences, times = [], []
     chosen = outcome_answers.epochs_chosen(frame)
     if frame[_EPOCH.column].notna().any():
         each = _epoch_times(frame)
         times.append(words.sentence(each, _EPOCH.column, "Mean time per epoch", _SECONDS))
     if not chosen:
-        told.append(words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped"))
+        sentences.append(
+            words.sentence(frame, _STOP.column, "Mean number of epochs until it stopped")
+        )
     if (frame["epochs"] > 1).any():  # else it is the time per epoch
         whole = _whole(frame, chosen)
-        told.append(words.sentence(whole, _TOTAL.column, "Mean total training time", _SECONDS))
-    if told:
-        told.append(_bounds_note(frame))
-    return " ".join(filter(None, (*times, *told, _logical_note(frame))))
+        sentences.append(words.sentence(whole, _TOTAL.column, "Mean total training time", _SECONDS))
+    if sentences:
+        sentences.append(_bounds_note(frame))
+    return " ".join(filter(None, (*times, *sentences, _logical_note(frame))))
 
 
 def _epoch_times(frame: pandas.DataFrame) -> pandas.DataFrame:
@@ -137,16 +139,16 @@ def _horizon_note(frame: pandas.DataFrame) -> str:
 
 def _bounds_note(frame: pandas.DataFrame, look: str = "") -> str:
     """Returns how many runs nothing stopped, by series and batch size; empty without any."""
-    told = []
+    parts = []
     for group in run_series.series(frame):
         found = outcome_answers.ran_out_words(outcome_answers.ran_out(group.frame))
         if found:
-            told.append(f"{group.label}: {found}" if group.label else found)
-    if not told:
+            parts.append(f"{group.label}: {found}" if group.label else found)
+    if not parts:
         return ""
-    if len(told) > _MOST_SHOWN:
-        told = ["some runs of most series ran to the last epoch that they may"]
-    text = "; ".join(told)
+    if len(parts) > _MOST_SHOWN:
+        parts = ["some runs of most series ran to the last epoch that they may"]
+    text = "; ".join(parts)
     return f"{wording.capital(text)}; their times and the means are lower bounds{look}."
 
 

@@ -56,10 +56,10 @@ def found(frame: pandas.DataFrame) -> str:
     groups = run_series.series(run_series.timed_factors(frame))
     timed = [(group.label, times) for group in groups if (times := _times(group.frame))]
     shown = timed[:_MOST_SHOWN]
-    told = [_compared(times, f" ({label})" if label else "") for label, times in shown]
+    comparisons = [_compared(times, f" ({label})" if label else "") for label, times in shown]
     rest = len(timed) - len(shown)
     more = [f"{rest} further configurations in the figure."] if rest else []
-    return " ".join([*_saved(shown), *told, *more])
+    return " ".join([*_saved(shown), *comparisons, *more])
 
 
 class _Time(NamedTuple):
@@ -121,12 +121,14 @@ def _saved(timed: list[tuple[str, list[_Time]]]) -> Iterator[str]:
             last.seconds / first.seconds, last.low / first.high, last.high / first.low
         )
         quartiles = f"{ratio.low} to {ratio.high} by quartiles" if ratio.low else ""
-        told = "; ".join(filter(None, [label, quartiles]))
+        details = "; ".join(filter(None, [label, quartiles]))
         sizes = (first.batch_size, last.batch_size)
-        by_sizes.setdefault(sizes, []).append(f"{ratio.value} ({told})" if told else ratio.value)
-    for (small, large), told in by_sizes.items():
+        by_sizes.setdefault(sizes, []).append(
+            f"{ratio.value} ({details})" if details else ratio.value
+        )
+    for (small, large), ratios in by_sizes.items():
         if small != large:
-            what = f"For the same epochs batch size {large} takes {wording.listed(told)} times as"
+            what = f"For the same epochs batch size {large} takes {wording.listed(ratios)} times as"
             yield f"{what} long as {small}."
 
 

@@ -285,10 +285,10 @@ def _memory_words(frame: pandas.DataFrame) -> str:
         ("gpu_memory_peak_mb", "of all processes on the GPU"),
     ]
     names = {line.column: line.word for line in PANELS[2].lines}
-    told = [
+    clauses = [
         f"{names[column]}: {text}" for column, text in parts if len(timings.timed(frame, column))
     ]
-    return f"Memory in MB of 10⁶ bytes; {'; '.join(told)}." if told else ""
+    return f"Memory in MB of 10⁶ bytes; {'; '.join(clauses)}." if clauses else ""
 
 
 def _ends_sentence(frame: pandas.DataFrame, column: str, what: str, unit: wording.Unit) -> str:
@@ -297,7 +297,7 @@ def _ends_sentence(frame: pandas.DataFrame, column: str, what: str, unit: wordin
     What other processes disturbed is left out.
     """
 
-    def tell(rows: pandas.DataFrame) -> str:
+    def describe(rows: pandas.DataFrame) -> str:
         known = timings.timed(rows[~timings.is_disturbed(rows, "disturbed")], column)
         if not len(known):
             return ""
@@ -308,17 +308,17 @@ def _ends_sentence(frame: pandas.DataFrame, column: str, what: str, unit: wordin
             values = [timings.by_quartiles(*row, unit) for row in rows.to_numpy()]
         else:
             values = wording.alike([(value, math.nan, math.nan) for value in rows[column]], unit)
-        told = [f"{value} at {size}" for size, value in zip(rows.index, values, strict=True)]
-        return wording.listed(told).replace(" at ", " at batch size ", 1)
+        parts = [f"{value} at {size}" for size, value in zip(rows.index, values, strict=True)]
+        return wording.listed(parts).replace(" at ", " at batch size ", 1)
 
-    return by_series(frame, what, "was", tell)
+    return by_series(frame, what, "was", describe)
 
 
 def _memory_sentence(frame: pandas.DataFrame) -> str:
     """Returns memory per example, from the best count that is resolved for any series."""
     for column, what in _MEMORY.items():
 
-        def tell(rows: pandas.DataFrame, column: str = column) -> str:
+        def describe(rows: pandas.DataFrame, column: str = column) -> str:
             known = timings.timed(rows, column)
             value, low, high = memory_line.memory_per_image(
                 known["batch_size"], known[column]
@@ -327,26 +327,28 @@ def _memory_sentence(frame: pandas.DataFrame) -> str:
                 return ""
             return wording.estimated(value, low, high, wording.Unit(" MB"))
 
-        text = by_series(frame, f"Memory per example ({what}, slope over batch size)", "was", tell)
+        text = by_series(
+            frame, f"Memory per example ({what}, slope over batch size)", "was", describe
+        )
         if text:
             return text
     return ""
 
 
 def by_series(
-    frame: pandas.DataFrame, what: str, verb: str, tell: Callable[[pandas.DataFrame], str]
+    frame: pandas.DataFrame, what: str, verb: str, describe: Callable[[pandas.DataFrame], str]
 ) -> str:
     """Returns one sentence about a quantity, with what every series has to say.
 
     Args:
         what: Words for the quantity, as they start a sentence.
-        tell: Rows of a series -> its values in words; empty where it has none.
+        describe: Rows of a series -> its values in words; empty where it has none.
     """
-    told = [(group.label, tell(group.frame)) for group in timings.series(frame)]
-    told = [(label, text) for label, text in told if text]
-    if not told:
+    described = [(group.label, describe(group.frame)) for group in timings.series(frame)]
+    described = [(label, text) for label, text in described if text]
+    if not described:
         return ""
-    parts = [f"{text} ({label})" if label else text for label, text in told[:_MOST_SHOWN]]
-    rest = len(told) - len(parts)
+    parts = [f"{text} ({label})" if label else text for label, text in described[:_MOST_SHOWN]]
+    rest = len(described) - len(parts)
     parts += [f"{rest} further series in the figure"] if rest else []
     return f"{what} {verb} {'; '.join(parts)}."

@@ -123,7 +123,7 @@ def _in_time(rows: pandas.DataFrame) -> pandas.DataFrame:
 def _means(column: str) -> Any:
     """Returns a function that describes a column's means while training and in between."""
 
-    def tell(rows: pandas.DataFrame) -> str:
+    def describe(rows: pandas.DataFrame) -> str:
         rows = _in_time(rows)
         values = rows[column].to_numpy(float)
         seconds = rows["seconds"].to_numpy(float)
@@ -138,7 +138,7 @@ def _means(column: str) -> Any:
                 parts.append(f"{wording.fixed(mean, 1)} % while {when}")
         return wording.listed(parts) if parts and (known & training).any() else ""
 
-    return tell
+    return describe
 
 
 def _draw_series(upper: Axes, lower: Axes, group: run_series.Series) -> None:

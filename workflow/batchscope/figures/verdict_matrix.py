@@ -64,7 +64,7 @@ _ROW_OF = ["budget", "outcome"]
 
 
 def select(tables: Tables) -> pandas.DataFrame:
-    """Returns one row per series, budget, outcome and batch size, with what tells series apart."""
+    """Returns a row per series, budget, outcome and batch size, with what distinguishes series."""
     found = tables.budgets
     elsewhere = "machine" in found and found["machine"].eq(own_columns.ELSEWHERE).any()
     machine = ["machine"] if elsewhere else []  # whose seconds they are
@@ -103,14 +103,14 @@ def found(frame: pandas.DataFrame) -> str:
     groups = best_learning_rates.series(frame)
     alike: dict[str, list[str]] = {}
     for group in groups:
-        alike.setdefault(_told(group), []).append(group.label)
-    told = [
+        alike.setdefault(_verdict_words(group), []).append(group.label)
+    sentences = [
         wording.capital(f"{_labelled(labels, len(groups))}{text}.")
         for text, labels in [*alike.items()][:_MOST_SHOWN]
     ]
     if (rest := len(groups) - sum(map(len, [*alike.values()][:_MOST_SHOWN]))) > 0:
-        told.append(f"{rest} further series in the figure.")
-    return " ".join(told)
+        sentences.append(f"{rest} further series in the figure.")
+    return " ".join(sentences)
 
 
 def _labelled(labels: list[str], series: int) -> str:
@@ -120,7 +120,7 @@ def _labelled(labels: list[str], series: int) -> str:
     return f"{wording.listed(labels)}: " if labels[0] else ""
 
 
-def _told(group: run_series.Series) -> str:
+def _verdict_words(group: run_series.Series) -> str:
     """Returns `at equal epochs (40) smaller is better; no verdict at equal seconds (2 s)`."""
     said, none = [], []
     for kind, rows in group.frame.groupby("budget", sort=False):
@@ -305,8 +305,8 @@ def _power(value: float) -> int:
 
 def _ratio(value: float) -> str:
     ratio = 1 + value
-    told = wording.fixed(ratio, 2) if ratio < 10 else wording.number(ratio)
-    return f"\N{MULTIPLICATION SIGN}{told}"
+    text = wording.fixed(ratio, 2) if ratio < 10 else wording.number(ratio)
+    return f"\N{MULTIPLICATION SIGN}{text}"
 
 
 def _signed(value: float, scale: int, decimals: int) -> str:
@@ -370,10 +370,10 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
     if frame["on_edge"].any():
         yield f"{_EDGE} The best rate is the first or last of those tried: others may be better."
     if _on_validation(frame):
-        text = "On validation data where a training has no test data on its way"
+        text = "Losses and accuracies along a training are of validation data"
         on_test = frame.loc[frame["outcome"].str.startswith("test"), "budget"]
         measured = len(on_test) and on_test.eq(CONVERGENCE).all()
-        yield f"{text}; at the bottom those that evaluate measured." if measured else f"{text}."
+        yield f"{text}; the last rows are of test data." if measured else f"{text}."
     timed = frame["budget"].eq(SECONDS).any() or frame["outcome"].eq("seconds").any()
     seeds = wording.count(int(frame["seeds"].max()), "seed")
     whose = "those of the file" if "machine" in frame else "those of a timing job for each seed"

@@ -69,14 +69,14 @@ def found(frame: pandas.DataFrame) -> str:
     }
     if not ratios:
         return ""
-    told = [
+    extremes = [
         f"{wording.number(ratios[at])} ({', '.join(filter(None, at))})"
         for at in (min(ratios, key=ratios.get), max(ratios, key=ratios.get))
     ]
     over = f"{len(_layers(frame))} layers" + (f" and {len(groups)} series" if groups[1:] else "")
     return (
         "The mean distance at the smallest batch size over that at the largest lay between "
-        f"{told[0]} and {told[1]}, over {over}."
+        f"{extremes[0]} and {extremes[1]}, over {over}."
     )
 
 

@@ -80,8 +80,8 @@ def mean_loss(network: layers.Network, outputs: jax.Array, labels: jax.Array) ->
     if network.binary:
         numbers = outputs[:, 0]
         return jnp.mean(jax.nn.softplus(numbers) - numbers * labels)
-    told = jax.nn.log_softmax(outputs)
-    return -jnp.mean(jnp.take_along_axis(told, labels[:, None], axis=1))
+    log_probabilities = jax.nn.log_softmax(outputs)
+    return -jnp.mean(jnp.take_along_axis(log_probabilities, labels[:, None], axis=1))
 
 
 class Training(frameworks.Training):

@@ -16,7 +16,7 @@ from batchscope.catalogue import framework_names
 from batchscope.errors import UserError
 from batchscope.host import framework_environments
 
-# `true` where Snakemake was told of GPUs, as a cluster's profile does.
+# `true` where Snakemake was given GPUs, as by a cluster's profile.
 VARIABLE = "BATCHSCOPE_GPUS"
 
 # What stands as the status of what needs something that is not here.
@@ -102,10 +102,10 @@ def gpu_present() -> bool:
 
 
 def gpu_within_reach() -> bool:
-    """Whether a job may find a GPU: here, or where this process was told that jobs are sent to."""
+    """Whether a job may find a GPU: here, or on other machines that jobs are sent to."""
     return gpu_present() or _sent()
 
 
 def _sent() -> bool:
-    """Whether this process was told that jobs are sent to other machines."""
+    """Whether jobs are sent to other machines, by this process's environment."""
     return os.environ.get(VARIABLE) == "true"

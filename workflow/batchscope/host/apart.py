@@ -1,4 +1,4 @@
-"""A step in a copy of this process, which lives on to tell how the copy ended."""
+"""A step in a copy of this process, which lives on to report how the copy ended."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _gpus() -> dict[str, list]:
     """
     import pynvml
 
-    def told(ask: Callable[..., Any], *arguments: Any) -> Any:
+    def query(ask: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return ask(*arguments)
         except pynvml.NVMLError:
@@ -92,8 +92,8 @@ def _gpus() -> dict[str, list]:
         if handles:
             sm = pynvml.NVML_CLOCK_SM
             cores, clock = pynvml.nvmlDeviceGetNumGpuCores, pynvml.nvmlDeviceGetMaxClockInfo
-            found["gpu_cores"] = [told(cores, handle) for handle in handles]
-            found["gpu_max_mhz"] = [told(clock, handle, sm) for handle in handles]
+            found["gpu_cores"] = [query(cores, handle) for handle in handles]
+            found["gpu_max_mhz"] = [query(clock, handle, sm) for handle in handles]
         return found
     except pynvml.NVMLError:
         return {"gpu": []}

@@ -47,7 +47,7 @@ def take(path: Path | str, lock: Callable[[int, int], object] = fcntl.lockf) -> 
 def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
     """Holds a file inside the block, and removes it afterwards.
 
-    Where the file system has no locks, that is told, and the block runs without one.
+    Where the file system has no locks, that is reported, and the block runs without one.
 
     Args:
         path: The file; its folder is made as needed.

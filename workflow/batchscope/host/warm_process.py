@@ -94,7 +94,7 @@ class _Copy:
 
 
 def launch(code: Path, idle: float = IDLE_SECONDS) -> None:
-    """Starts the process and tells jobs, through the environment, where it listens.
+    """Starts the process and lets jobs know, through the environment, where it listens.
 
     Args:
         idle: Seconds after which a copy without a step ends.
@@ -110,8 +110,8 @@ def launch(code: Path, idle: float = IDLE_SECONDS) -> None:
         except OSError:  # too long a path of a temporary folder: jobs import for themselves
             return
         listener.listen(1024)
-        told = [str(folder), str(listener.fileno()), str(idle)]
-        command = [sys.executable, "-c", program, *told]
+        arguments = [str(folder), str(listener.fileno()), str(idle)]
+        command = [sys.executable, "-c", program, *arguments]
         environment = {**os.environ, "PYTHONPATH": str(code)}
         # It lives as long as the pipe: until this process ends, however it ends.
         process = subprocess.Popen(
@@ -167,7 +167,7 @@ def _answer(listener: socket.socket, door: Door, idle: float) -> None:
                 _note_free(busy[link])
         if ended in ready:
             ended.recv(1024)
-            _tell_ends(copies)
+            _report_ends(copies)
         if listener in ready:
             connection, _ = listener.accept()
             asked = _asked(connection)
@@ -199,7 +199,7 @@ def _note_free(copy: _Copy) -> None:
 def _hand_on(connection: socket.socket, copies: dict[int, _Copy]) -> bool:
     """Gives a job to a copy that waits for one; returns whether there was any."""
     for copy in copies.values():
-        # One whose link is closed was told to end.
+        # One whose link is closed was asked to end.
         if copy.job is None and copy.link.fileno() >= 0:
             with contextlib.suppress(OSError):  # killed in this moment
                 socket.send_fds(copy.link, [_FREE], [connection.fileno()])
@@ -233,8 +233,8 @@ def _end_idle(copies: dict[int, _Copy], idle: float) -> None:
             copy.link.close()
 
 
-def _tell_ends(copies: dict[int, _Copy]) -> None:
-    """Tells of each copy that has ended how it did, to the job whose step it ran."""
+def _report_ends(copies: dict[int, _Copy]) -> None:
+    """Reports how each copy that has ended did so, to the job whose step it ran."""
     for pid in list(copies):
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:

@@ -152,8 +152,8 @@ def headline(study: Study, inputs: Inputs) -> str:
 
 def _in_short(shown: advice_card.Shown, runs: str) -> str:
     """Returns a card's first sentence and what other budgets say, before the runs."""
-    told = " ".join(filter(None, [shown.card.headline, shown.card.budgets]))
-    return f"{_led(shown.title)} {told.removesuffix('.')} ({runs})."
+    text = " ".join(filter(None, [shown.card.headline, shown.card.budgets]))
+    return f"{_led(shown.title)} {text.removesuffix('.')} ({runs})."
 
 
 def _led(title: str) -> str:
@@ -162,7 +162,7 @@ def _led(title: str) -> str:
 
 
 def _spoken(inputs: Inputs, name: str) -> list[Answer]:
-    """Returns the answers that headlines tell.
+    """Returns the answers that headlines state.
 
     None where rates are tuned: single rates are no answer there, which advice and matrix give at
     the best ones.
@@ -257,7 +257,7 @@ def _experiments(
         if {"noise_scale", "critical_batch_size"} <= {figure.name for figure in about}:
             more += experiment_answer.parts(inputs.noise.get(name, ""))
         more += _no_gpu(experiment, rows[name], inputs.timings, [*more])
-        told = [] if name in inputs.tuned else asked
+        reported = [] if name in inputs.tuned else asked
         decided = experiment_answer.decided(
             [row for row in stated if row["experiment"] == name], question, about
         )
@@ -276,7 +276,7 @@ def _experiments(
                 "own": experiment.own,
                 "machine_answer": _machine_answer(inputs, name),
                 "sentences": experiment_answer.sentences(
-                    told, about, spoken, more, decided, compared
+                    reported, about, spoken, more, decided, compared
                 ),
                 "answers": [] if many else answers.groups(found, asked),
                 "across": answers.across(found, asked) if many else None,
@@ -404,14 +404,14 @@ def _targets(rows: list[dict[str, str]], what: str = "training loss") -> str:
             by_size.setdefault(int(row["batch_size"]), []).append(row["reached_target"])
     if not by_size:
         return ""
-    told = ", ".join(
+    counts = ", ".join(
         f"{found.count('1')} of {len(found)} at batch size {size}"
         for size, found in sorted(by_size.items())
     )
     missed = any("0" in found for found in by_size.values())
     rest = "; the other runs are left out." if missed else "."
     reached = "was reached" if what == "target" else "reached its target"
-    return f"The {what} {reached} in {told}{rest}"
+    return f"The {what} {reached} in {counts}{rest}"
 
 
 def _sort_key(text: str) -> tuple[float, str]:

@@ -51,7 +51,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
     """Returns the advice of a study as the terminal shows it, from tables that exist.
 
     Args:
-        seeds: Whether to list what more seeds would tell, and what they cost.
+        seeds: Whether to list what more seeds would resolve, and what they cost.
 
     Raises:
         UserError: If a table is missing; with the command that makes it.
@@ -61,7 +61,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         name for name, each in study.experiments.items() if each.trainings.runs or each.own.path
     ]
     tables = {name: _read(folder / name / TABLE, study, config) for name in trained}
-    parts = [_told(shown) for shown in cards(study, tables)]
+    parts = [_card_text(shown) for shown in cards(study, tables)]
     if seeds:
         for name in trained:
             sizes = _read(folder / name / SIZES, study, config)
@@ -88,36 +88,36 @@ def _read(path: Path, study: Study, config: str) -> pandas.DataFrame:
     return run_series.read(path)
 
 
-def _told(shown: Shown) -> str:
+def _card_text(shown: Shown) -> str:
     return f"{shown.title}\n{advice_words.text(shown.card)}"
 
 
 def _titled(
     study: Study, name: str, frame: pandas.DataFrame
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields each row of a table, with the experiment's title and what tells the series apart."""
+    """Yields each row of a table, with the experiment's title and what distinguishes the series."""
     title = study.experiments[name].title or name
     factors = run_series.varying(frame) if len(frame) else []
     for row in frame.to_dict("records"):
         words = run_series.describe({factor: row[factor] for factor in factors})
         # After a question the series stands as a sentence of its own.
         asked = title.endswith("?")
-        told = f"{title} {wording.capital(words)}" if asked else f"{title}: {words}"
-        yield told if words else title, row
+        heading = f"{title} {wording.capital(words)}" if asked else f"{title}: {words}"
+        yield heading if words else title, row
 
 
 def _questions(
     study: Study, name: str, sizes: pandas.DataFrame, summary: pandas.DataFrame
 ) -> Iterator[str]:
-    """Yields what more seeds would tell of an experiment's series."""
+    """Yields what more seeds would resolve of an experiment's series."""
     factors = run_series.varying(summary) if len(summary) else []
     for title, row in _titled(study, name, summary):
         own = sizes
         for factor in factors:
             own = own[own[factor] == row[factor]]
         lines = [f"{title}: what more seeds would tell (power .8, {row['seeds']} seeds so far)"]
-        if isinstance(told := row.get("beside_the_plan"), str):
-            lines.append(f"  {told}")
+        if isinstance(note := row.get("beside_the_plan"), str):
+            lines.append(f"  {note}")
         elif pandas.notna(row.get("seeds_planned")):
             lines.append("  as many seeds as were planned")
         before = len(lines)
@@ -135,5 +135,5 @@ def _questions(
 def _question(row: dict[str, Any]) -> str:
     low, high = (int(row[f"seeds_needed_{end}"]) for end in ("low", "high"))
     price = advice_words.cost(*(60 * row[f"minutes_needed_{end}"] for end in ("low", "high")))
-    told = "if they are equal" if row["equal"] else "if they differ as measured"
-    return f"{row['question']}: {advice_words.seeds(low, high)}{price}, {told}"
+    condition = "if they are equal" if row["equal"] else "if they differ as measured"
+    return f"{row['question']}: {advice_words.seeds(low, high)}{price}, {condition}"

@@ -70,8 +70,8 @@ def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[s
         if _resolved(answer):
             said, words = _GROWS, f"{words} {_does(answer.outcome)}"
         against = answer.verdict.endswith(outcome_answers.AGAINST)
-        told = slope(answer) if _resolved(answer) or against else ""
-        if beside := "; ".join(filter(None, [answer.series, told])):
+        change = slope(answer) if _resolved(answer) or against else ""
+        if beside := "; ".join(filter(None, [answer.series, change])):
             words += f" ({beside})"
         lines.setdefault(", ".join(filter(None, [said, answer.held])), []).append(words)
     return lines
@@ -91,7 +91,7 @@ def _resolved(answer: Answer) -> bool:
 def slope(answer: Answer) -> str:
     """Returns an outcome's change per doubling with its interval, in words; may be empty.
 
-    That of a share in percentage points, as sentences tell shares.
+    That of a share in percentage points, as sentences state shares.
     """
     ends = answer.slope.mean, answer.slope.low, answer.slope.high
     points = answer.outcome.column.endswith("accuracy")

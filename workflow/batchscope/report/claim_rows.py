@@ -38,8 +38,8 @@ def build(rows: Iterable[Row], link: Link) -> list[dict[str, Any]]:
 def counts(rows: Iterable[Row]) -> str:
     """Returns how many claims have each verdict: `3 held, 1 not resolved`."""
     verdicts = [row["verdict"] for row in rows]
-    told = [(verdict, verdicts.count(verdict)) for verdict in ledger.VERDICTS]
-    return ", ".join(f"{count} {verdict}" for verdict, count in told if count)
+    pairs = [(verdict, verdicts.count(verdict)) for verdict in ledger.VERDICTS]
+    return ", ".join(f"{count} {verdict}" for verdict, count in pairs if count)
 
 
 def _shown(row: Row, link: Link) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def in_words(shown: dict[str, Any]) -> str:
     of claims have 90 %, which is said, since others beside them have 95 %.
     """
     estimate = shown["estimate"]
-    told = [shown["missing"]]
+    parts = [shown["missing"]]
     if estimate:
         interval = f" [{estimate.low}, {estimate.high}]" if estimate.low else ""
         of = f", {shown['decides']}" if shown["decides"] else ""
@@ -94,5 +94,5 @@ def in_words(shown: dict[str, Any]) -> str:
         if shown["cells"] and not shown["decides"]:
             level += f", {shown['cells']}"
         per = what.startswith("per ")
-        told.insert(0, (f"{number} {what}" if per else f"{what} {number}") + level + of)
-    return "; ".join(filter(None, told))
+        parts.insert(0, (f"{number} {what}" if per else f"{what} {number}") + level + of)
+    return "; ".join(filter(None, parts))

@@ -239,32 +239,32 @@ def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outco
         rows = pandas.concat(filled, ignore_index=True)
         for answer in outcome_answers.answers(rows, _stated(study)):
             early = _early(study, answer)
-            told = replace(answer, note="; ".join(filter(None, [early, answer.note])))
-            by_experiment.setdefault(answer.experiment, []).append(told)
+            noted = replace(answer, note="; ".join(filter(None, [early, answer.note])))
+            by_experiment.setdefault(answer.experiment, []).append(noted)
     return by_experiment
 
 
 def _parallel(found: dict[str, pandas.DataFrame]) -> dict[str, str]:
     """Returns what experiments with replicas say of total times, with epochs of all experiments."""
     trained = [frame for frame in found.values() if "stop_reason" in frame and len(frame)]
-    told = {
+    sentences = {
         name: parallel_totals.sentence(frame, pandas.concat(trained))
         for name, frame in found.items()
         if len(frame) and "seconds_per_epoch" in frame
     }
-    return {name: text for name, text in told.items() if text}
+    return {name: text for name, text in sentences.items() if text}
 
 
 def _noise(
     found: dict[str, pandas.DataFrame], critical: dict[str, pandas.DataFrame]
 ) -> dict[str, str]:
     """Returns what experiments' noise scales are beside critical batch sizes of the others."""
-    told = {}
+    sentences = {}
     for name, frame in found.items():
         others = [rows for other, rows in critical.items() if other != name and len(rows)]
         if len(frame) and others:
-            told[name] = noise_beside_critical.sentence(frame, pandas.concat(others))
-    return {name: text for name, text in told.items() if text}
+            sentences[name] = noise_beside_critical.sentence(frame, pandas.concat(others))
+    return {name: text for name, text in sentences.items() if text}
 
 
 def _early(study: Study, answer: outcome_answers.Answer) -> str:

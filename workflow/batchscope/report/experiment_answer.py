@@ -26,7 +26,7 @@ _MOST_DECIDED = 2
 _MOST_SERIES = 3  # of which an answer has a sentence each
 _FASTEST = "fastest_batch_size"
 _WORD = re.compile(r"[a-z]{4,}")
-_STEM = 5  # letters that tell words apart: sharper is sharpness
+_STEM = 5  # letters that distinguish words: sharper is sharpness
 # Beginnings of words that say nothing of what is asked.
 _COMMON = frozenset(
     _WORD.findall(
@@ -70,38 +70,38 @@ def relevant(
 
 
 def _shown(topic: topics.Topic, figures: Sequence[tuple[str, Figure]]) -> list[Figure]:
-    """Returns the figures of a topic, with what they tell of it, the best first."""
+    """Returns the figures of a topic, with what they state of it, the best first."""
     found = []
     for name in topic.figures:
         for title, figure in figures:
-            text = _telling(figure.found, topic.pattern)
+            text = _matching(figure.found, topic.pattern)
             if figure.name == name and (text or not topic.pattern):
                 led = f"In \u201c{title}\u201d: {wording.lower(text)}" if title else text
                 found.append(replace(figure, found=led))
     return found
 
 
-def _telling(finding: str, told: str) -> str:
-    """Returns the sentences of a finding that tell something, each with its series; or the first.
+def _matching(finding: str, pattern: str) -> str:
+    """Returns the sentences of a finding that state something, each with its series; or the first.
 
     Args:
-        told: Regular expression of what such a sentence has; empty for the first sentence.
+        pattern: Regular expression of what such a sentence has; empty for the first sentence.
     """
-    if not told:
+    if not pattern:
         return first(finding)[0]
     found: dict[str, str] = {}
     label = ""
     for sentence in parts(finding):
         lead = _LED.match(sentence)
         label = lead[0] if lead else label
-        if re.search(told, sentence):
+        if re.search(pattern, sentence):
             led = sentence if lead or not label else label + wording.lower(sentence)
             found.setdefault(label, led)
     return " ".join([*found.values()][:_MOST_SERIES])
 
 
 def compares(question: str, factors: Iterable[str]) -> bool:
-    """Returns whether a question names a factor that tells series apart: they are compared then."""
+    """Returns whether a question names a factor that distinguishes series: it compares them."""
     return bool(_stems(question) & _stems(" ".join(factors)))
 
 
@@ -135,14 +135,14 @@ def sentences(
     its outcomes, or else what it shows.
 
     Args:
-        found: The answers of an experiment that are asked; none where they are not to be told.
+        found: The answers of an experiment that are asked; none where they are not to be reported.
         figures: As `relevant` returns them.
         spoken: Sentences that answer it better, if there are any.
         more: Sentences that belong to it beside what figures show.
         decided: As the function of this name returns it.
         compared: Whether it is asked how series differ, rather than what each of them does.
     """
-    told: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     columns: set[str] = set()
     known = {row["figure"] for row in decided[:1]}  # more of these comes last
     for figure in sorted(figures, key=lambda each: each.name in known):
@@ -153,19 +153,19 @@ def sentences(
         apart = bool(_INTERVAL.search(figure.found))
         shows = apart and (compared or not beside)
         if verdicts and not shows and not (figure.found and _open(new)):
-            told += verdicts
+            pairs += verdicts
         elif figure.found and (new or not columns.intersection(figure.columns)):
             said, none = ("", "") if apart and beside else (_resolved(new), _none(new))
-            told.append((said, " ".join(filter(None, [figure.found, none]))))
+            pairs.append((said, " ".join(filter(None, [figure.found, none]))))
     few = _none(found)
-    told = told or _verdicts(found) or [("", few)] * bool(few)
-    told = [("", text) for text in spoken] or told
+    pairs = pairs or _verdicts(found) or [("", few)] * bool(few)
+    pairs = [("", text) for text in spoken] or pairs
     stated = [
         (row["word"], f"{row['sentence'].removesuffix('.')} ({claim_rows.in_words(row)}).")
         for row in decided[: max(1, MOST - 1 - len(more))]
     ]
     most = max(0, MOST - len(more) - len(stated))
-    return [*stated, *told[:most], *(("", text) for text in more)]
+    return [*stated, *pairs[:most], *(("", text) for text in more)]
 
 
 def decided(
@@ -200,7 +200,7 @@ def decided(
 def _resolved(found: list[Answer]) -> str:
     """Returns the verdict on the first of a figure's outcomes where it is a direction.
 
-    With what was held equal, without which no direction is told.
+    With what was held equal, without which no direction is reported.
     """
     verdict = found[0].verdict if found else ""
     if not verdict.startswith((RISES, FALLS)):

@@ -147,14 +147,14 @@ def _measured(figure: str, experiment: Experiment, rows: list[Row]) -> str:
         return ""
     sizes = {row["train_examples"] for row in rows if row.get("train_examples")}
     size = int(sizes.pop()) if len(sizes) == 1 else None
-    told = []
+    parts = []
     for measure in FIGURES[figure].measures if figure in FIGURES else ():
         settings = experiment.trainings.measures.get(measure, {})
         if "weights" in settings:
-            told.append(f"{settings['weights']} weights")
+            parts.append(f"{settings['weights']} weights")
         if "examples" in settings:
-            told.append(_examples(settings["examples"], size))
-    return f"Measured of: {', '.join(told)}." if told else ""
+            parts.append(_examples(settings["examples"], size))
+    return f"Measured of: {', '.join(parts)}." if parts else ""
 
 
 def _examples(asked: int, size: int | None) -> str:

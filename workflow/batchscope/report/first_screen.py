@@ -57,8 +57,8 @@ def _processor(machine: dict[str, Any]) -> str:
     gpus = [gpus] if isinstance(gpus, str) else gpus or []
     cores = machine.get("usable_cores") or machine.get("cores")
     cpu = " ".join(str(machine.get("cpu") or "").split())
-    told = f"{cpu} ({wording.count(cores, 'core')})" if cpu and isinstance(cores, int) else cpu
-    return ", ".join(filter(None, [*dict.fromkeys(map(str, filter(None, gpus))), told]))
+    processor = f"{cpu} ({wording.count(cores, 'core')})" if cpu and isinstance(cores, int) else cpu
+    return ", ".join(filter(None, [*dict.fromkeys(map(str, filter(None, gpus))), processor]))
 
 
 def _amount(rows: Rows, inputs: Inputs) -> str:
@@ -66,15 +66,15 @@ def _amount(rows: Rows, inputs: Inputs) -> str:
     runs = runs_table.distinct(rows)
     if not runs:
         return wording.count(len(inputs.timings), "timing job")
-    told = wording.count(len(runs), "training run")
+    text = wording.count(len(runs), "training run")
     others = Counter(status for row in runs.values() if (status := row["status"]) != FINISHED)
     words = [absence.counted(status, count) for status, count in others.items()]
-    told += f" ({', '.join(words)})" if words else ""
+    text += f" ({', '.join(words)})" if words else ""
     if all(row.get("machine") == own_columns.ELSEWHERE for row in runs.values()):
-        return told
+        return text
     taken = [record.get("contended_seconds") for record in inputs.runs.values()]
     seconds = sum(each for each in taken if is_number(each))
-    return f"{told}, {wording.duration(seconds)} of training in all" if seconds else told
+    return f"{text}, {wording.duration(seconds)} of training in all" if seconds else text
 
 
 def took(found: taken.Taken) -> str:

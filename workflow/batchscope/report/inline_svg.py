@@ -100,9 +100,9 @@ def _attributes(element: ElementTree.Element, ids: dict[str, str], find: Find) -
         elif name.startswith("on") or (name in _DROPPED and _name(element.tag) == "svg"):
             continue
         elif name != "id" and ":" not in key.partition("}")[2]:
-            told = _REFERENCE.sub(lambda match: f"url(#{ids.get(match[1], '')})", value)
+            rewritten = _REFERENCE.sub(lambda match: f"url(#{ids.get(match[1], '')})", value)
             if "url(" not in _REFERENCE.sub("", value):
-                kept[name] = told
+                kept[name] = rewritten
     return kept
 
 

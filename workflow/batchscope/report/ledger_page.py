@@ -39,11 +39,11 @@ def build(results: Path | str, home: Path | str) -> str:
             study = path.parent.name
             documents.setdefault(row["document"], []).append({**row, "study": study})
     every = [row for rows in documents.values() for row in rows]
-    told = f"{wording.count(len(every), 'claim')}: {claim_rows.counts(every)}." if every else _NONE
+    text = f"{wording.count(len(every), 'claim')}: {claim_rows.counts(every)}." if every else _NONE
     return page.render(
         "ledger.html.j2",
         title="What held",
-        summary=told,
+        summary=text,
         ledger=[
             {"document": document, "rows": rows, "counts": claim_rows.counts(rows)}
             for document, rows in documents.items()

@@ -87,8 +87,8 @@ def _throughput(row: Row) -> str:
         return ""
     last, parts = len(sizes) - 1, _MOST_SIZES - 1
     places = dict.fromkeys(round(last * part / parts) for part in range(parts + 1))
-    told = [f"{sizes[place]}: {_number(row['by_size'][sizes[place]])}" for place in places]
-    return f"{', '.join(told)} examples/s"
+    entries = [f"{sizes[place]}: {_number(row['by_size'][sizes[place]])}" for place in places]
+    return f"{', '.join(entries)} examples/s"
 
 
 def _highest(row: Row) -> str:
@@ -120,15 +120,15 @@ def _knee(row: Row) -> str:
     names = ("knee_fitted", "knee_fitted_low", "knee_fitted_high")
     fitted = format_interval(*(row.get(name, math.nan) for name in names))
     timed = row.get("knee_batch_size")
-    told = []
+    parts = []
     if fitted is not None:
         interval = f" [{fitted.low}, {fitted.high}]" if fitted.low else ""
-        told.append(f"{fitted.value}{interval} by the fit")
+        parts.append(f"{fitted.value}{interval} by the fit")
     if timed is not None:
-        told.append(f"{wording.batch_size(timed)} of the sizes timed")
+        parts.append(f"{wording.batch_size(timed)} of the sizes timed")
     elif row.get("plateau_images_per_second") is not None:
-        told.append("not resolved among the timed sizes: none reaches it and holds it")
-    return "; ".join(told)
+        parts.append("not resolved among the timed sizes: none reaches it and holds it")
+    return "; ".join(parts)
 
 
 def _fixed(row: Row) -> str:
@@ -171,8 +171,8 @@ def _disturbed(row: Row) -> str:
     disturbed, blocks = int(row["disturbed_blocks"]), int(row["blocks"])
     if not disturbed:
         return f"none of {blocks}"
-    told = f"{disturbed} of {blocks}, disturbed again when repeated"
-    return f"{told}: the machine was not alone" if disturbed > blocks / 4 else told
+    text = f"{disturbed} of {blocks}, disturbed again when repeated"
+    return f"{text}: the machine was not alone" if disturbed > blocks / 4 else text
 
 
 def _ceiling(row: Row) -> str:

@@ -20,7 +20,7 @@ TITLE = "Updates, examples and seconds to a target against batch size"
 
 def text(scalings: Sequence[Scaling]) -> str:
     """Returns what is printed of every series and target."""
-    return "\n\n".join("\n".join(_told(each)) for each in scalings)
+    return "\n\n".join("\n".join(_lines(each)) for each in scalings)
 
 
 def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
@@ -46,22 +46,22 @@ def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
     return paths
 
 
-def _told(scaling: Scaling) -> Iterator[str]:
+def _lines(scaling: Scaling) -> Iterator[str]:
     yield target_words.title(scaling)
     for name, values in scaling.along.items():
         shown = ", ".join(wording.shortest(value) for value in values)
         yield f"  along the batch sizes: {name.replace('_', ' ')} {shown}"
     if scaling.rates:
-        yield from _told_of_rates(scaling, scaling.rates)
+        yield from _rate_lines(scaling, scaling.rates)
     if scaling.fit is None:
         yield f"  no fit: {target_words.too_few(scaling)}"
     else:
-        yield from _told_of_fit(scaling, scaling.fit)
+        yield from _fit_lines(scaling, scaling.fit)
     yield from _table(scaling)
-    yield from _told_of_seconds(scaling)
+    yield from _seconds_lines(scaling)
 
 
-def _told_of_rates(scaling: Scaling, rates: Rates) -> Iterator[str]:
+def _rate_lines(scaling: Scaling, rates: Rates) -> Iterator[str]:
     tried = wording.listed(map(wording.shortest, rates.tried))
     yield f"  learning rate chosen of {tried}: {target_words.chosen(scaling, rates)}"
     if len(scaling.seeds) > 1:
@@ -74,10 +74,10 @@ def _told_of_rates(scaling: Scaling, rates: Rates) -> Iterator[str]:
         yield f"  {words}"
 
 
-def _told_of_fit(scaling: Scaling, fit: CriticalBatchSize) -> Iterator[str]:
+def _fit_lines(scaling: Scaling, fit: CriticalBatchSize) -> Iterator[str]:
     interval = "interval over seeds" if fit.by_seed else "profile interval"
-    told = to_target_tables.critical_text(fit)
-    yield f"  {told} (95 %, {interval}); at B_crit the examples double"
+    critical = to_target_tables.critical_text(fit)
+    yield f"  {critical} (95 %, {interval}); at B_crit the examples double"
     parts = [f"points {fit.points}"]
     for name, value in (("updates_min", fit.updates_min), ("examples_min", fit.examples_min)):
         if math.isfinite(value):
@@ -120,7 +120,7 @@ def _table(scaling: Scaling) -> Iterator[str]:
     yield from _aligned(lines)
 
 
-def _told_of_seconds(scaling: Scaling) -> Iterator[str]:
+def _seconds_lines(scaling: Scaling) -> Iterator[str]:
     if "seconds" in scaling.measured:
         ratios = scaling.ratios()
         known = [(each.mean, size) for each, size in zip(ratios, scaling.batch_sizes, strict=True)]

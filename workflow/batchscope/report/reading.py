@@ -35,7 +35,7 @@ _ONLY_WITH: tuple[tuple[str, str], ...] = (
     (r"^Shades after\b", r"\bperfect scaling|\bmaximal data"),
 )
 _CHOSEN_BY_OTHERS = (
-    "Where the finding tells each batch size at its best learning rate, every seed is read at the "
+    "Where the finding gives each batch size at its best learning rate, every seed is read at the "
     "rate that the other seeds choose by the same number, so that none flatters itself. Where they "
     "choose different ones the intervals are wider, for seeds are then no independent samples."
 )

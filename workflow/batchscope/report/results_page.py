@@ -55,7 +55,7 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
     """
     images = output.with_suffix("")
     images.mkdir(parents=True, exist_ok=True)
-    told = []
+    entries = []
     for chosen in figures:
         place = chosen.folder(results) / f"{chosen.figure}.png"
         if not place.exists():
@@ -63,8 +63,8 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
         name = f"{chosen.study}-{chosen.experiment}-{chosen.figure}.png"
         with disk.atomic_path(images / name) as temporary:
             shutil.copyfile(place, temporary)
-        told.append((chosen, _entry(results, chosen), f"{images.name}/{name}"))
-    disk.write_text(output, build(results, told))
+        entries.append((chosen, _entry(results, chosen), f"{images.name}/{name}"))
+    disk.write_text(output, build(results, entries))
 
 
 def build(results: Path, figures: Sequence[tuple[Chosen, Figure, str]]) -> str:
@@ -104,11 +104,11 @@ def _machine(results: Path) -> Iterator[str]:
             record = disk.read_json(path)
             machine, versions = record.get("machine"), record.get("versions")
             if machine and versions:
-                told = f"{machine['cpu']}, {wording.count(machine['usable_cores'], 'core')}, "
-                told += f"{machine['memory_gb']:.0f} GB of memory, "
-                told += f"{wording.listed(machine['gpu']) if machine['gpu'] else 'no GPU'}; "
-                told += ", ".join(f"{name} {version}" for name, version in versions.items())
-                found[told] = None
+                text = f"{machine['cpu']}, {wording.count(machine['usable_cores'], 'core')}, "
+                text += f"{machine['memory_gb']:.0f} GB of memory, "
+                text += f"{wording.listed(machine['gpu']) if machine['gpu'] else 'no GPU'}; "
+                text += ", ".join(f"{name} {version}" for name, version in versions.items())
+                found[text] = None
     if found:
         yield f"Machine: {'; '.join(found)}."
 

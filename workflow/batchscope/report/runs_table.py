@@ -144,7 +144,7 @@ def build(rows: Rows) -> tuple[dict[str, Any], str]:
             (numbers[row["run"]], row.get("seed", ""), [_cell(row, column) for column in shown])
             for row in everything
         ],
-        "same": [(name, value) for name, value in _same(everything) if _telling(name, value)],
+        "same": [(name, value) for name, value in _same(everything) if _informative(name, value)],
         "selects": _selects(everything, shown),
         "shared": [(name, _given(text)) for name, text in shared.items() if text],
         "empty": [name for name, text in shared.items() if not text],
@@ -164,15 +164,15 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
     present = list(dict.fromkeys(name for row in rows for name in row))
     filled = {name: {row[name] for row in rows if row.get(name)} for name in present}
     further = filter(own_columns.is_own, present)
-    told = {name for name, _ in _same(rows)}
+    same = {name for name, _ in _same(rows)}
     identity = [
         name
         for name in ("experiment", "machine", *run_factors.FACTORS, *further)
         if len(filled.get(name, ())) > 1 or name == "batch_size"
     ]
     front = [*identity, "status", *(name for name in _usual(present) if filled.get(name))]
-    middle = [name for name in present if name != "run" and name not in told]
-    order = dict.fromkeys([*front, *middle, *(name for name in present if name in told), "run"])
+    middle = [name for name in present if name != "run" and name not in same]
+    order = dict.fromkeys([*front, *middle, *(name for name in present if name in same), "run"])
     return [
         _column(name, filled[name], usual=name in front or name == "run")
         for name in order
@@ -232,7 +232,7 @@ def _same(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
     return same
 
 
-def _telling(name: str, value: str) -> bool:
+def _informative(name: str, value: str) -> bool:
     """Returns whether a shared value is worth a reader's time: not one that stands elsewhere."""
     if name in ("study", "machine", "dataset_digest", "model_digest"):
         return False

@@ -307,7 +307,7 @@ def epochs_read(study: plan.Study, jobs: Iterable[MeasureJob]) -> dict[str, dict
 
 
 def note_epochs(study: plan.Study, results: Path | str) -> None:
-    """Tells the trainings which epochs are read, so that they need not be trained again for them.
+    """Notes for the trainings which epochs are read, so that none is trained again for them.
 
     No part of a training's command or input: what a finished run is measured for later would
     train it again.
@@ -320,7 +320,7 @@ def note_epochs(study: plan.Study, results: Path | str) -> None:
 
 
 def noted_epochs(results: Path | str, run: str) -> tuple[int | str, ...]:
-    """Returns the epochs of a run that `note_epochs` told of."""
+    """Returns the epochs of a run that `note_epochs` noted."""
     path = _noted(results)
     return tuple(disk.read_json(path).get(run, ())) if path.exists() else ()
 

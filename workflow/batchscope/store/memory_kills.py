@@ -18,7 +18,7 @@ SCHEDULED = "SLURM_JOB_ID"  # in the environment of a job that a scheduler start
 
 
 def record_or_retry(folder: Path, limit_mb: float | None) -> str | None:
-    """Tells what is to become of a run: a sentence for its record, or None to train it.
+    """Says what is to become of a run: a sentence for its record, or None to train it.
 
     Args:
         limit_mb: The limit at which its training was just killed, if so.

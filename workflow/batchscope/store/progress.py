@@ -24,7 +24,7 @@ _SILENT = 60.0  # seconds without an update after which its age is shown
 
 
 class Reporter:
-    """Tells how far one training is."""
+    """Reports how far one training is."""
 
     def __init__(self, folder: Path, epochs: int, steps: int) -> None:
         self._path = folder / FILE

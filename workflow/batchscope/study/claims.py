@@ -207,7 +207,7 @@ def _test(
     low, high = _bounds(findings, place, body)
     over = body.get("over", "batch_size")
     keys = TABLES[table].keys
-    # A seed pairs the cells of a claim, and tells none apart.
+    # A seed pairs the cells of a claim, and distinguishes none.
     kind_of = experiment_kinds.TIMING if experiments[name].times.timings else TRAINING
     factors = (*kind_of.known, *keys, "machine")
 
@@ -378,8 +378,8 @@ def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> st
             if lacking:
                 others = [] if _unknown(grid, key, lacking) else [*cells.items()]
                 named = [(key, tuple(lacking)), *((k, v) for k, v in others if k != key)]
-                told = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
-                return f"{name} has no {wording.listed(told, 'with')}"
+                parts = [f"{k.replace('_', ' ')} {wording.listed(v, 'or')}" for k, v in named]
+                return f"{name} has no {wording.listed(parts, 'with')}"
     wanted = {"trend": 2, "equivalence": 2, "interaction": 2, "argmax": 2, "exception": 3}
     least = wanted.get(test.type, 1)
     if test.over not in FACTORS or test.over in test.of:
@@ -387,8 +387,8 @@ def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> st
     for side in [test.of, test.to] if test.of else [{}]:
         positions = {cell.get(test.over) for cell in _matching(grid, {**test.cells, **side})}
         if len(positions) < least:
-            told = wording.count(len(positions), "value")
-            return f"{name} has {told} of {test.over.replace('_', ' ')} where {least} are needed"
+            count = wording.count(len(positions), "value")
+            return f"{name} has {count} of {test.over.replace('_', ' ')} where {least} are needed"
     return ""
 
 

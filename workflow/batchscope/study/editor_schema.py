@@ -1,7 +1,7 @@
 """The schema as editors read it: what a study may hold, in the words of JSON schema alone.
 
 Editors take it for hints and completion. Whatever the program accepts is valid in it; what only
-planning can tell (a batch size above the training set, a figure without its measure) is too.
+planning can detect (a batch size above the training set, a figure without its measure) is too.
 """
 
 from __future__ import annotations

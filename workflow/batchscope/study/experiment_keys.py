@@ -242,8 +242,8 @@ def beside_the_plan(
         text += "beside the verdicts."
     else:
         text = "a verdict before that is a look at the data, which is said beside it."
-    told = f"received {wording.count(seeds, 'seed')}; {planned} (seeds_planned) are expected"
-    yield Problem(place, f"{told}: {text}")
+    counts = f"received {wording.count(seeds, 'seed')}; {planned} (seeds_planned) are expected"
+    yield Problem(place, f"{counts}: {text}")
 
 
 def _target(reader: Reader, place: Place, raw: Any) -> dict[str, float] | None:

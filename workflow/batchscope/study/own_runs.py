@@ -21,9 +21,9 @@ _RUN = ("batch_size", "seed")
 _RATE = "learning_rate"
 # Columns of trajectories.csv that say which training it is and what became of it, no more.
 _NAMES = ("run", "status", "machine")
-# Columns of what is computed, which no column that tells series apart may be called.
+# Columns of what is computed, which no column that distinguishes series may be called.
 _TAKEN = ("target", "points", "residual", "lack_of_fit", "updates_min", "examples_min", "_loss")
-_NOTHING = "none"  # what an empty cell of a column that tells series apart says
+_NOTHING = "none"  # what an empty cell of a column that distinguishes series says
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -37,7 +37,7 @@ class Table:
         sha256: Of the file's bytes.
         columns: Its columns in order, with `updates` and `examples`; without the names of
             trainings, and without `seconds` where nobody knows them.
-        factors: Those that may tell series apart.
+        factors: Those that may distinguish series.
         rows: One per evaluation: numbers, and text in factors that hold more than numbers.
         texts: Factor -> its cells, row by row, as the file has them.
         statuses: What became of the training, row by row; empty where the file does not say.
@@ -161,8 +161,8 @@ def read(path: Path | str) -> Table:
 
     Columns: `batch_size`, `seed`, `updates` or `examples`; `seconds` where they are known; any of
     the losses and accuracies; `epoch`. `run` and `machine` of trajectories.csv, which is such a
-    table, are passed over, and `status` says what became of a training. Every other column tells
-    series apart. A training has a row per evaluation, or a single one at its target.
+    table, are passed over, and `status` says what became of a training. Every other column
+    distinguishes series. A training has a row per evaluation, or a single one at its target.
 
     Raises:
         ConfigError: If the file is not such a table; with every problem, at its line and column.

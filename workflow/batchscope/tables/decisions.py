@@ -83,7 +83,7 @@ def advice(
     """Returns which batch sizes to use, and how each stands before every limit."""
     found = study.experiments[experiment]
     asked = found.trainings
-    told = advice_evidence.series_advice(
+    series = advice_evidence.series_advice(
         runs,
         _served(trajectories),
         limits,
@@ -96,6 +96,6 @@ def advice(
     )
     factors = run_series.factor_columns(runs)
     return {
-        "advice": advice_tables.summary(told, factors),
-        "advice_sizes": advice_tables.sizes(told, factors),
+        "advice": advice_tables.summary(series, factors),
+        "advice_sizes": advice_tables.sizes(series, factors),
     }

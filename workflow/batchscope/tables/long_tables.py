@@ -146,11 +146,11 @@ def _evaluations(folder: Path) -> list[dict[str, float]]:
     """Returns the rows that a training wrote of its evaluations."""
     path, record = folder / "trajectory.csv", records.run_record(folder)
     rows = disk.read_rows(path, *records.TRAJECTORY_COLUMNS, delete=record)
-    told = disk.read_json(record, "status", "steps_run")
-    with damage.reading(path, f"rows up to the {told['steps_run']} updates in its record", record):
+    saved = disk.read_json(record, "status", "steps_run")
+    with damage.reading(path, f"rows up to the {saved['steps_run']} updates in its record", record):
         found = [{name: float(text) for name, text in row.items()} for row in rows]
         # A training that did not finish has no row at its end.
-        if told["status"] == records.FINISHED and found[-1]["updates"] != told["steps_run"]:
+        if saved["status"] == records.FINISHED and found[-1]["updates"] != saved["steps_run"]:
             raise ValueError(f"{len(rows)} rows")
         return found
 

@@ -22,7 +22,7 @@ class OwnRuns:
 
     Attributes:
         frame: One row per evaluation, as `analysis.updates_to_target` takes it.
-        factors: The columns that may tell series apart.
+        factors: The columns that may distinguish series.
     """
 
     frame: pandas.DataFrame
@@ -85,9 +85,9 @@ def check_default_targets(runs: OwnRuns) -> None:
     for factors, _, rows in updates_to_target.series(runs.frame, runs.factors):
         if not updates_to_target.default_targets(rows):
             known = [name for name in (*LOSSES, *ACCURACIES) if name in rows]
-            told = ", ".join(f"{name} {value}" for name, value in factors.items())
+            label = ", ".join(f"{name} {value}" for name, value in factors.items())
             raise UserError(
-                f"--target: received none{f', and for {told}' if told else ''} there is no "
+                f"--target: received none{f', and for {label}' if label else ''} there is no "
                 f"{known[0]} that lies below the first evaluation of every training and that "
                 f"every training reached; one is expected, as --target {known[0]}=0.2."
             )

@@ -63,13 +63,13 @@ def _trainings(table: Table) -> Iterator[tuple[dict[str, Any], list[int]]]:
         factors: dict[str, Any] = {}
         for name, (shown, values) in names.items():
             factors[shown] = table.rows[rows[0]][name] if values is None else values[rows[0]]
-        told = {**dict(zip(_KEY, key, strict=False)), **factors}
-        parts = [f"{name.removeprefix(own_columns.OWN)}={told[name]}" for name in told]
+        identity = {**dict(zip(_KEY, key, strict=False)), **factors}
+        parts = [f"{name.removeprefix(own_columns.OWN)}={identity[name]}" for name in identity]
         yield (
             {
                 "run": "+".join([f"{stem}-{table.sha256[:8]}", *parts]),
                 "machine": own_columns.ELSEWHERE,
-                **told,
+                **identity,
                 "status": _status(table, rows),
             },
             rows,
@@ -77,9 +77,9 @@ def _trainings(table: Table) -> Iterator[tuple[dict[str, Any], list[int]]]:
 
 
 def _status(table: Table, rows: list[int]) -> str:
-    told = table.statuses[rows[-1]]
-    if told:
-        return told
+    status = table.statuses[rows[-1]]
+    if status:
+        return status
     last = table.rows[rows[-1]]
     if math.isnan(last["updates"]):
         return records.OFF_TARGET

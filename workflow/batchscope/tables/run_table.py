@@ -152,8 +152,8 @@ def published(_: Path | str, study: Study, experiment: str) -> pandas.DataFrame:
         document = " ".join(chosen.published[figure]["figure"].split())
         for series in found:
             factors = {name: _plain_name(name, series.factors) for name in _SERIES_FACTORS}
-            told = {name: value for name, value in factors.items() if value is not None}
-            first = {"figure": figure, "document": document, "series": run_series.describe(told)}
+            known = {name: value for name, value in factors.items() if value is not None}
+            first = {"figure": figure, "document": document, "series": run_series.describe(known)}
             for column, numbers in series.columns.items():
                 for size, value in zip(series.batch_sizes, numbers, strict=True):
                     last = {"batch_size": size, "column": column, "value": value}

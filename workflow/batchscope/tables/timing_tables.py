@@ -335,8 +335,8 @@ def _peak_of(timing: Timing) -> tuple[Any, ...]:
     measured = timing.record.get("matmul") or {}
     fields = ("device", "threads", "dtype", "tensor_float_32")
     factors = timing.sweep.factors
-    told = tuple(measured.get(name) for name in fields)
-    return (timing.machine, factors["device"], factors["threads"], *told)
+    values = tuple(measured.get(name) for name in fields)
+    return (timing.machine, factors["device"], factors["threads"], *values)
 
 
 def _ceiling(timing: Timing, peaks: Peaks) -> Row:

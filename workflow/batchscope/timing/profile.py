@@ -178,7 +178,7 @@ def measure(
             status = fates.word(error, kinds)
         threads = subject.threads
     series, plain = sampler.series(), (PLAIN, None)
-    # The machine's clock ticks too slowly to tell the others of a few steps.
+    # The machine's clock ticks too slowly to measure the others of a few steps.
     found["foreign_cores"] = samples.summary(series)["foreign_cores"]
     if status == records.FINISHED:
         found["utilisation"] = samples.summary(series, sampler.phases.index(plain))

@@ -93,7 +93,7 @@ def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
             steps *= 2
     steps = unit
     while (taken := run_steps(steps)) < block_seconds:
-        # Straight to the goal once a call takes long enough to tell.
+        # Straight to the goal once a call takes long enough to predict it.
         factor = 2.0 if taken < block_seconds / 8 else 1.1 * block_seconds / taken
         steps = whole(max(steps + 1, steps * factor), unit)
     return steps

@@ -63,10 +63,10 @@ def build(
         raise UserError(f"{model_file}: expected a function build(input_shape, classes).")
     dtype = "int32" if kind in dataset_definitions.OF_TOKENS else "float32"
     doing = f"cannot be built for examples {input_shape}"
-    with _telling(model_file, doing), scope or nullcontext():
+    with _as_user_error(model_file, doing), scope or nullcontext():
         model = _with_input(builder(input_shape, classes), input_shape, dtype)
     _check(model, str(model_file), input_shape, classes, kind)
-    with _telling(model_file, f"cannot be called on examples {input_shape}"):
+    with _as_user_error(model_file, f"cannot be called on examples {input_shape}"):
         wrong = _wrong_outputs(model, tf.fill((2, *input_shape), tf.constant(largest, dtype)))
     if wrong:
         raise UserError(f"{model_file}: {wrong}")
@@ -122,13 +122,13 @@ def _import(path: Path) -> ModuleType:
     sys.meta_path.insert(0, _LocalModules(files))
     spec = _spec(f"batchscope_user_model_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
-    with _telling(path, "cannot be imported"):
+    with _as_user_error(path, "cannot be imported"):
         spec.loader.exec_module(module)
     return module
 
 
 @contextmanager
-def _telling(model_file: Path | str, what: str) -> Iterator[None]:
+def _as_user_error(model_file: Path | str, what: str) -> Iterator[None]:
     """Turns whatever a user's code raises, or its exit, into an error at its file and line."""
     try:
         yield
@@ -153,8 +153,8 @@ def said(error: BaseException) -> str:
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     text = text.rpartition("Error encountered:")[2].partition("Arguments received by")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith("Exception encountered")]
-    return ": ".join([type(error).__name__, *told[:1]])
+    messages = [line for line in lines if not line.startswith("Exception encountered")]
+    return ": ".join([type(error).__name__, *messages[:1]])
 
 
 def _input_shape(model: keras.Model) -> object:
@@ -195,7 +195,7 @@ def _check(model: object, where: str, input_shape: Shape, classes: int, kind: st
 
 
 def _fits(shape: object, input_shape: Shape) -> bool:
-    """Tells whether a model's input shape, with None for any size, takes `input_shape`."""
+    """Whether a model's input shape, with None for any size, takes `input_shape`."""
     rank = len(input_shape) + 1
     if not isinstance(shape, tuple) or len(shape) != rank or shape[0] is not None:
         return False

@@ -65,11 +65,11 @@ class Columns:
 
     def found(self, frame: pandas.DataFrame) -> str:
         """Returns the means at the ends of the batch sizes."""
-        told = (
+        sentences = (
             words.sentence(frame, name, f"Mean {wording.lower(title)}")
             for name, (title, _) in self.columns.items()
         )
-        return " ".join(filter(None, told))
+        return " ".join(filter(None, sentences))
 
 
 class Place(NamedTuple):
@@ -165,8 +165,8 @@ def facets(groups: list[run_series.Series]) -> list[Facet]:
         for group in groups:
             rest = {name: one for name, one in group.factors.items() if name not in names}
             key = tuple(group.factors[name] for name in names)
-            told = replace(group, label=run_series.describe(rest))
-            parts.setdefault(key, []).append(told)
+            labelled = replace(group, label=run_series.describe(rest))
+            parts.setdefault(key, []).append(labelled)
         most = max(map(len, parts.values()))
         if len(parts) <= _MOST_PARTS and most < largest:
             largest = most

@@ -131,8 +131,8 @@ def written(figure: Figure, svg: str) -> str:
         attributes = dict(mark.attributes)
         if mark.line:
             attributes["data-run"] = mark.runs[0][0]
-        told = "".join(f" {name}={quoteattr(text)}" for name, text in attributes.items())
-        parts[place] = f"{parts[place][:-1]}{told}>"
+        markup = "".join(f" {name}={quoteattr(text)}" for name, text in attributes.items())
+        parts[place] = f"{parts[place][:-1]}{markup}>"
         if mark.runs and not mark.line:
             parts[place + 1] = _with_runs(parts[place + 1], mark.runs)
     return "".join(parts)
@@ -143,10 +143,10 @@ def _with_runs(text: str, runs: list[tuple[str, str]]) -> str:
     end = re.search(r"</g>\s*</g>", text)
     if end is None or text.count("<use ", 0, end.start()) != len(runs):
         return text
-    told = iter(runs)
+    remaining = iter(runs)
 
     def named(match: re.Match) -> str:
-        run, value = next(told)
+        run, value = next(remaining)
         return f"<use data-run={quoteattr(run)} data-value={quoteattr(value)} "
 
     return re.sub("<use ", named, text[: end.start()]) + text[end.start() :]

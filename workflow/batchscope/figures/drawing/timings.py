@@ -91,19 +91,19 @@ def with_sweeps(
         more: Columns of `summaries`.
     """
     rows = timed_here(rows)
-    told = summaries[["machine", "sweep", *more]]
+    sweeps = summaries[["machine", "sweep", *more]]
     first = ["sweep", *factor_columns(rows), "batch_size"]
     chosen = rows[list(dict.fromkeys([*first, *columns]))]
     # Empty tables come without types, and would not match.
-    chosen, told = (frame.astype({"machine": str, "sweep": str}) for frame in (chosen, told))
-    merged = chosen.merge(told, how="left", on=["machine", "sweep"], validate="many_to_one")
+    chosen, sweeps = (frame.astype({"machine": str, "sweep": str}) for frame in (chosen, sweeps))
+    merged = chosen.merge(sweeps, how="left", on=["machine", "sweep"], validate="many_to_one")
     return merged.drop(columns="sweep")
 
 
 def series(frame: pandas.DataFrame) -> list[run_series.Series]:
     """Returns the series, each in order of batch size.
 
-    A factor that the batch size settles still tells two sweeps apart here, since each has fits
+    A factor that the batch size settles still distinguishes two sweeps here, since each has fits
     of its own.
     """
     frame = frame.reset_index(drop=True)
@@ -280,12 +280,12 @@ def _sizes_where(frame: pandas.DataFrame, choose: Callable[[pandas.DataFrame], n
     for group in groups:
         sizes = group.frame.loc[choose(group.frame), "batch_size"].astype(int).tolist()
         if sizes:
-            told = sweep_names.format_sizes(sizes).replace("_", ", ").replace("-", " to ")
-            found.setdefault(told, []).append(group.label)
+            text = sweep_names.format_sizes(sizes).replace("_", ", ").replace("-", " to ")
+            found.setdefault(text, []).append(group.label)
     parts = []
-    for sizes_told, labels in found.items():
+    for sizes_text, labels in found.items():
         who = "; ".join(labels) if len(labels) < 3 else f"{len(labels)} of {len(groups)} series"
-        parts.append(sizes_told + (f" ({who})" if who else ""))
+        parts.append(sizes_text + (f" ({who})" if who else ""))
     return "; ".join(parts)
 
 
@@ -319,8 +319,8 @@ def too_noisy(rows: pandas.DataFrame) -> bool:
 
 def noise_note(groups: list[run_series.Series]) -> str:
     """Returns by how much a batch size differs from itself, or an empty string."""
-    told = [(noise_words(group.frame), group.label) for group in groups]
-    known = [(text, label) for text, label in told if text]
+    floors = [(noise_words(group.frame), group.label) for group in groups]
+    known = [(text, label) for text, label in floors if text]
     if not known:
         return ""
     if len(known) == 1 or len({text for text, _ in known}) == 1:
@@ -355,7 +355,7 @@ def by_quartiles(
     Args:
         whose: What it is of, in the brackets.
     """
-    told = wording.estimate(value, low, high, unit)
-    spread = f"{told.low} to {told.high} by quartiles" if told.low else ""
+    rounded = wording.estimate(value, low, high, unit)
+    spread = f"{rounded.low} to {rounded.high} by quartiles" if rounded.low else ""
     inside = f"{whose}{spread}".removesuffix("; ")
-    return f"{told.value}{unit.suffix}" + (f" ({inside})" if inside else "")
+    return f"{rounded.value}{unit.suffix}" + (f" ({inside})" if inside else "")

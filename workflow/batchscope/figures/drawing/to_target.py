@@ -221,8 +221,8 @@ def _run(scaling: Scaling, axis: str, row: int, column: int) -> dict[str, Any]:
     """Returns the factors of the run that a seed is read at on an axis."""
     rates = scaling.rates_by(axis)
     rate = {"learning_rate": rates.read[row, column]} if rates is not None else {}
-    told = {"batch_size": scaling.batch_sizes[row], "seed": scaling.seeds[column]}
-    return {**scaling.factors, **rate, **told}
+    values = {"batch_size": scaling.batch_sizes[row], "seed": scaling.seeds[column]}
+    return {**scaling.factors, **rate, **values}
 
 
 def _draw_fit(axes: Axes, scaling: Scaling, fit: CriticalBatchSize, per_update: bool) -> None:

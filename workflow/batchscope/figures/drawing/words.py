@@ -41,9 +41,9 @@ class End(NamedTuple):
 
 def seeds(*counts: tuple[int, int]) -> str:
     """Returns `6 of 6 seeds` or `6 of 6 and 4 of 6 seeds`, given found and all of each."""
-    told = dict.fromkeys(f"{found} of {all_}" for found, all_ in counts)
-    alone = len(told) == 1 and counts[0][1] == 1
-    return wording.listed(told) + (" seed" if alone else " seeds")
+    parts = dict.fromkeys(f"{found} of {all_}" for found, all_ in counts)
+    alone = len(parts) == 1 and counts[0][1] == 1
+    return wording.listed(parts) + (" seed" if alone else " seeds")
 
 
 def ends(rows: pandas.DataFrame, column: str, most: int = 2) -> list[End]:
@@ -79,7 +79,7 @@ def sentence(
     Returns:
         One sentence; empty where nothing finished.
     """
-    told = []
+    series = []
     if chosen_rates.tuned_factor(frame) and (sign := _sign(column)):
         frame = chosen_rates.read_by_the_others(frame, column, sign)
         frame = frame.rename(columns={chosen_rates.RATE: _CHOSEN})
@@ -87,25 +87,25 @@ def sentence(
     for group in run_series.series(frame):
         found = ends(group.frame, column)
         if found:
-            told.append((group, found))
-    if not told:
+            series.append((group, found))
+    if not series:
         return ""
-    if len(told) == 1:
-        group, found = told[0]
+    if len(series) == 1:
+        group, found = series[0]
         found = ends(group.frame, column, most)
         of = f" ({group.label})" if group.label else ""
         return f"{what}{of} was {_values(found, unit)}{_change(group, column, unit)}."
-    changes = len(told) == _MOST_CHANGES
+    changes = len(series) == _MOST_CHANGES
     parts = [
         f"{group.label}: {_values(found, unit)}{_change(group, column, unit) if changes else ''}"
-        for group, found in told[:_MOST_SERIES]
+        for group, found in series[:_MOST_SERIES]
     ]
-    rest = len(told) - len(parts)
+    rest = len(series) - len(parts)
     parts += [f"{rest} further series in the figure"] if rest else []
-    beside = _contrast([group for group, _ in told], column, unit)
+    beside = _contrast([group for group, _ in series], column, unit)
     if not beside:
         return f"{what} was, by series, {'; '.join(parts)}."
-    if changes and any(found[1:] for _, found in told):
+    if changes and any(found[1:] for _, found in series):
         return f"{what} was, by series, {'; '.join(parts)}. It was {beside}."
     return f"{what} was {beside}. By series: {'; '.join(parts)}."
 
@@ -147,24 +147,24 @@ def _contrast(groups: list[run_series.Series], column: str, unit: wording.Unit) 
     ends = [
         intervals.t_interval(each[size].by_seed, differ=each[size].differ) for each in (low, high)
     ]
-    told = wording.alike([end[:3] for end in ends], unit)
+    rounded = wording.alike([end[:3] for end in ends], unit)
     every = wording.every(len(groups), "series")
     if not differ:
-        return f"{told[0]} in {every} at batch size {size}"
-    between = f"between {told[0]} ({lowest.label}) and {told[1]} ({highest.label})"
+        return f"{rounded[0]} in {every} at batch size {size}"
+    between = f"between {rounded[0]} ({lowest.label}) and {rounded[1]} ({highest.label})"
     alone = " for these two alone" if len(groups) > 2 else ""
-    told = _contrasted(high[size], low[size], unit, alone)
+    contrast = _contrasted(high[size], low[size], unit, alone)
     if size != largest:
-        told += f", and the same in {every} at {largest}"
+        contrast += f", and the same in {every} at {largest}"
     elif not alone and small < size and (there := _contrasted(high[small], low[small], unit)):
-        told += f"; at {small}{there.removeprefix(',')}"
+        contrast += f"; at {small}{there.removeprefix(',')}"
     of = {group.label: table[size] for group, table in zip(groups, tables, strict=True)}
     for factor, less, more in _ablations(groups) if alone else ():
         apart = _contrasted(of[more.label], of[less.label], unit)
         if apart and {less.label, more.label} != {lowest.label, highest.label}:
             names = (run_series.describe({factor: each.factors[factor]}) for each in (more, less))
-            told += f"; {' against '.join(names)}, else alike{apart}"
-    return f"{between} at batch size {size}{told}"
+            contrast += f"; {' against '.join(names)}, else alike{apart}"
+    return f"{between} at batch size {size}{contrast}"
 
 
 def _ablations(
@@ -213,8 +213,8 @@ def _by_seed(rows: pandas.DataFrame, column: str) -> dict[int, _Cell]:
 
 def _contrasted(high: _Cell, low: _Cell, unit: wording.Unit, alone: str = "") -> str:
     """Returns how far two series are apart, and whether that is distinguishable from nothing."""
-    told, none = _apart(high, low, unit)
-    return f"{told}{alone if told else ''}{none}"
+    apart, none = _apart(high, low, unit)
+    return f"{apart}{alone if apart else ''}{none}"
 
 
 def _apart(larger: _Cell, smaller: _Cell, unit: wording.Unit) -> tuple[str, str]:
@@ -235,14 +235,14 @@ def _apart(larger: _Cell, smaller: _Cell, unit: wording.Unit) -> tuple[str, str]
         ratio, found = False, intervals.t_interval(high - low, differ=differ)
     shown = wording.PLAIN if ratio else wording.POINTS if unit is wording.PERCENT else unit
     pairs = f"{'geometric mean of ' if ratio else ''}{wording.count(found.n, 'pair')}"
-    told = wording.estimate(found.mean, found.low, found.high, shown)
-    if not told.low:
+    rounded = wording.estimate(found.mean, found.low, found.high, shown)
+    if not rounded.low:
         return "", ""
-    ends = f"{pairs}, 95 % interval {told.low} to {told.high}"
+    ends = f"{pairs}, 95 % interval {rounded.low} to {rounded.high}"
     none = int(ratio)  # of a ratio 1, of a difference 0
     alike = f", not distinguishable from {none}" if found.low <= none <= found.high else ""
     what = "a factor" if ratio else "a difference"
-    return f", {what} of {told.value}{shown.suffix} ({ends})", alike
+    return f", {what} of {rounded.value}{shown.suffix} ({ends})", alike
 
 
 def _at(end: End) -> str:
@@ -257,9 +257,9 @@ def _values(found: list[End], unit: wording.Unit) -> str:
     first, *others = found
     counts = seeds(*((end.interval.n, end.seeds) for end in found))
     values = wording.alike([end.interval[:3] for end in found], unit)
-    told = [f"{values[0]} at batch size {first.batch_size}{_at(first)}"]
-    told += [
+    parts = [f"{values[0]} at batch size {first.batch_size}{_at(first)}"]
+    parts += [
         f"{value} at {other.batch_size}{_at(other)}"
         for value, other in zip(values[1:], others, strict=True)
     ]
-    return f"{wording.listed(told)} ({counts})"
+    return f"{wording.listed(parts)} ({counts})"

@@ -163,7 +163,7 @@ def _reply(stdout: str) -> dict[str, Any] | None:
 
 
 def judge(status: int, reply: dict[str, Any] | None, stderr: str) -> tuple[str, str]:
-    """Tells what came of a child that was left to end by itself.
+    """Returns what came of a child that was left to end by itself.
 
     Args:
         status: Its exit status; -n where signal n ended it.

@@ -170,7 +170,7 @@ class GraphRunner(Runner):
 
     The batch size is a variable of the graph, so that one trace and one copy of the images
     serve all batch sizes; a step takes as long as with a constant, to the 2 % that measuring
-    both in turns could tell.
+    both in turns could resolve.
 
     Args:
         optimizer: An optimizer; it is built for the model's trainable variables.
