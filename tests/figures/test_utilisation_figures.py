@@ -393,16 +393,8 @@ def test_tries_have_markers_by_outcome_and_the_limit_is_a_line():
     assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (math.log2(384), 968)
     fit = next(line for line in axes.lines if line.get_color() == max_batch_size._FIT["color"])
     assert np.allclose(fit.get_ydata(), 200 + 2 * 2 ** np.asarray(fit.get_xdata()))
-    labels = {
-        "384",
-        "fits",
-        "out of memory",
-        "above limit",
-        "killed",
-        "limit",
-        "fixed + per example",
-    }
-    assert labels <= texts(drawing)
+    keys = {"384", "fits", "out of memory", "above limit", "killed", "limit", "fixed + per example"}
+    assert keys <= texts(drawing)
     assert max_batch_size.found(frame) == (
         "The largest batch size that fits is 384 under a limit of 1000 MB, while 416 does not "
         "fit. Memory is 200 MB, and 2 MB more per example."
