@@ -97,11 +97,11 @@ if __name__ == "__main__":
 
 
 class Taken(NamedTuple):
-    """What one side took: seconds of wall clock, seconds of CPU, and what it said."""
+    """What one side took: seconds of wall clock, seconds of CPU, and its output."""
 
     wall: float
     cpu: float
-    said: str
+    output: str
 
 
 def clone(folder: Path) -> None:
@@ -190,7 +190,7 @@ def main() -> None:
             f"({ratios['cpu'][-1]:.2f} of CPU)",
             flush=True,
         )
-        spent = by_rule(ours.said)
+        spent = by_rule(ours.output)
         words = ", ".join(f"{rule} {seconds:.0f}" for rule, seconds in spent.most_common())
         print(f"seconds of jobs, {given.cores} at a time: {words}", flush=True)
     wall, cpu = (statistics.median(values) for values in ratios.values())

@@ -5,7 +5,7 @@
 
 One process, one thread: `tiny_transformer` on the docstrings that come with NumPy, Adam, and with
 `--mnist` `campbell_cnn` on its images, plain SGD. PyTorch takes part where it is there
-(`pip install torch==2.13.0`, for this benchmark only), and it is said where it is not. The
+(`pip install torch==2.13.0`, for this benchmark only), and it is reported where it is not. The
 contenders take turns, block by block, in an order shuffled anew; each block is the same number of
 steps of the same batch size. Printed: the ratio of examples per second, ours over theirs, as the
 median over the blocks with a 95 % t-interval of the mean log ratio, and the ratio of our loop to

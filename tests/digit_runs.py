@@ -54,7 +54,7 @@ def door(*arguments: str, warm: bool = True, **options) -> subprocess.Popen:
 
 
 def step(*arguments: str) -> tuple[int, str]:
-    """Runs a step; returns its exit status and all that it said."""
+    """Runs a step; returns its exit status and its whole output."""
     process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     output, _ = process.communicate(timeout=600)
     return process.returncode, output

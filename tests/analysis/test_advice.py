@@ -12,8 +12,8 @@ from made_advice import ACCURATE, SIZES, evidence, noise
 
 
 def found(given):
-    said = advice.advise(given)
-    return said.smallest, said.largest
+    result = advice.advise(given)
+    return result.smallest, result.largest
 
 
 def reasons(given):
@@ -21,23 +21,23 @@ def reasons(given):
 
 
 def test_nothing_binds_where_all_sizes_are_equal():
-    said = advice.advise(evidence())
-    assert (said.smallest, said.largest) == (16, 256)
-    assert all(reach.above is None and reach.below is None for reach in said.reaches)
-    card = advice_words.card(said)
+    result = advice.advise(evidence())
+    assert (result.smallest, result.largest) == (16, 256)
+    assert all(reach.above is None and reach.below is None for reach in result.reaches)
+    card = advice_words.card(result)
     assert card.headline == "Use 16 to 256 (small_cnn on digits)."
     assert "16 is the smallest size tried." in card.limits
     assert "256 is the largest size tried: a larger one may do as well." in card.limits
 
 
 def test_the_time_binds_on_both_sides():
-    said = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5]))
-    assert (said.smallest, said.largest) == (32, 128)
-    first = said.reaches[0]
+    result = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5]))
+    assert (result.smallest, result.largest) == (32, 128)
+    first = result.reaches[0]
     assert first.limit == advice.SECONDS
     assert (first.below.batch_size, first.above.batch_size) == (16, 256)
     assert first.below.verdict == first.above.verdict == "beyond"
-    limits = advice_words.card(said).limits
+    limits = advice_words.card(result).limits
     assert "Below 32 a validation loss of 0.2 takes more than 10 % longer (16: 39 %" in limits
     assert "Above 128 a validation loss of 0.2 takes more than 10 % longer (256: 50 %" in limits
     assert "At each training's lowest validation loss, test accuracy stays within 1 point" in limits
@@ -45,24 +45,24 @@ def test_the_time_binds_on_both_sides():
 
 
 def test_the_outcome_binds():
-    said = advice.advise(evidence(accuracy=[0.95, 0.951, 0.95, 0.92, 0.90]))
-    assert (said.smallest, said.largest) == (16, 64)
-    assert said.reaches[0].limit == advice.OUTCOME
-    limits = advice_words.card(said).limits
+    result = advice.advise(evidence(accuracy=[0.95, 0.951, 0.95, 0.92, 0.90]))
+    assert (result.smallest, result.largest) == (16, 64)
+    assert result.reaches[0].limit == advice.OUTCOME
+    limits = advice_words.card(result).limits
     assert "Above 64 test accuracy is worse by more than 1 point (128: test" in limits
 
 
 def test_memory_binds():
-    said = advice.advise(evidence(memory=100))
-    assert (said.smallest, said.largest) == (16, 64)
-    assert said.reaches[0].limit == advice.MEMORY
-    assert "Above 64 a batch does not fit into memory." in advice_words.card(said).limits
+    result = advice.advise(evidence(memory=100))
+    assert (result.smallest, result.largest) == (16, 64)
+    assert result.reaches[0].limit == advice.MEMORY
+    assert "Above 64 a batch does not fit into memory." in advice_words.card(result).limits
 
 
 def test_memory_beyond_what_was_tried_is_reported_and_binds_nothing():
-    said = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5], memory=4096))
-    assert [reach.limit for reach in said.reaches] == ["seconds", "memory", "outcome"]
-    assert "Memory allows 4096; at each training" in advice_words.card(said).limits
+    result = advice.advise(evidence([1.4, 1.0, 1.02, 1.01, 1.5], memory=4096))
+    assert [reach.limit for reach in result.reaches] == ["seconds", "memory", "outcome"]
+    assert "Memory allows 4096; at each training" in advice_words.card(result).limits
     largest_tried = advice.advise(evidence(memory=4096, memory_open=True))
     assert "Memory allows 4096 or more" in advice_words.card(largest_tried).limits
     unknown = advice.advise(evidence())
@@ -77,12 +77,12 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
     given = evidence()
     seconds = np.array(given.seconds)
     seconds[3] *= 1.048 * np.exp(np.array([0.06, -0.06, 0.05, -0.05, 0.055, -0.055]))
-    said = advice.advise(replace(given, seconds=seconds, seed_seconds=120.0))
-    assert (said.smallest, said.largest) == (16, 64)
-    (judged,) = said.open
+    result = advice.advise(replace(given, seconds=seconds, seed_seconds=120.0))
+    assert (result.smallest, result.largest) == (16, 64)
+    (judged,) = result.open
     assert (judged.limit, judged.batch_size, judged.more.equal) == ("seconds", 128, True)
     assert 0 < judged.more.low < judged.more.high
-    card = advice_words.card(said)
+    card = advice_words.card(result)
     assert (
         "Above it, 128 is not resolved: to a validation loss of 0.2 it takes 5 % longer than 64 "
         "(90 % interval "
@@ -94,9 +94,9 @@ def test_a_size_that_is_not_resolved_ends_the_range_and_is_named():
         f"for the time: {more.low} to {more.high} more seeds {minutes} would tell" in card.unknown
     )
     assert "alone" not in card.limits
-    interval = advice_words._interval(judged._replace(low=0.2, high=0.9), said.evidence.slower)
+    interval = advice_words._interval(judged._replace(low=0.2, high=0.9), result.evidence.slower)
     assert interval == "90 % interval 22 to 146 % for these two alone; not shown among all sizes"
-    assert said.apart == (256,)
+    assert result.apart == (256,)
     assert "256 keeps every limit too" in card.limits
 
 
@@ -105,28 +105,28 @@ def test_the_longest_of_several_runs_is_the_range():
 
 
 def test_a_size_alone():
-    said = advice.advise(evidence([3.0, 2.0, 1.0, 2.0, 3.0]))
-    assert (said.smallest, said.largest) == (64, 64)
-    assert advice_words.card(said).headline == "Use 64 (small_cnn on digits)."
+    result = advice.advise(evidence([3.0, 2.0, 1.0, 2.0, 3.0]))
+    assert (result.smallest, result.largest) == (64, 64)
+    assert advice_words.card(result).headline == "Use 64 (small_cnn on digits)."
 
 
 def test_a_training_that_never_got_there_ends_the_range():
     given = evidence()
     seconds = np.array(given.seconds)
     seconds[4, 2] = np.inf
-    said = advice.advise(replace(given, seconds=seconds))
-    assert (said.smallest, said.largest) == (16, 128)
-    limits = advice_words.card(said).limits
+    result = advice.advise(replace(given, seconds=seconds))
+    assert (result.smallest, result.largest) == (16, 128)
+    limits = advice_words.card(result).limits
     assert "At 256 not every training reached a validation loss of 0.2." in limits
 
 
 def test_no_range_below_six_seeds_but_what_is_missing():
-    said = advice.advise(evidence(seeds=4, seed_seconds=90.0))
-    assert said.smallest is None
-    (missing,) = said.missing
+    result = advice.advise(evidence(seeds=4, seed_seconds=90.0))
+    assert result.smallest is None
+    (missing,) = result.missing
     assert (missing.reason, missing.count, missing.seconds) == (advice.TOO_FEW, 2, 180.0)
-    assert said.more == (2, 2, False)
-    assert advice_words.card(said).headline == (
+    assert result.more == (2, 2, False)
+    assert advice_words.card(result).headline == (
         "No advice (small_cnn on digits), because 4 seeds are too few for a verdict, which takes "
         "6: 2 more are needed (about 3 min of one core)."
     )
@@ -139,12 +139,12 @@ def test_any_number_of_seeds_below_six_gives_no_range(seeds):
 
 def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():
     edges = (Edge(16, 0.1, False), Edge(128, 0.8, True), Edge(256, 0.8, True))
-    said = advice.advise(evidence(edges=edges, tuned=4, rate_seconds=30.0))
-    assert said.smallest is None
-    assert [(each.reason, each.count, each.seconds) for each in said.missing] == [
+    result = advice.advise(evidence(edges=edges, tuned=4, rate_seconds=30.0))
+    assert result.smallest is None
+    assert [(each.reason, each.count, each.seconds) for each in result.missing] == [
         (advice.RATE_ON_EDGE, 2, 60.0)
     ]
-    assert advice_words.card(said).headline == (
+    assert advice_words.card(result).headline == (
         "No advice (small_cnn on digits), because a better learning rate may lie beyond those "
         "tried: 0.1, the lowest, is the best for the time at 16 and 0.8, the highest, is the best "
         "for the time at 128 and 256 (2 more rates, about 60 s of one core)."
@@ -153,9 +153,9 @@ def test_no_range_where_a_rate_lies_on_the_edge_of_its_grid():
 
 def test_no_range_without_seconds_but_what_is_known():
     fit = critical_batch_size.fit([16, 32, 64, 128, 256], 30 * (1 + 95 / np.array(SIZES)))
-    said = advice.advise(replace(evidence(), seconds=None, critical=fit))
-    assert said.smallest is None
-    card = advice_words.card(said)
+    result = advice.advise(replace(evidence(), seconds=None, critical=fit))
+    assert result.smallest is None
+    card = advice_words.card(result)
     assert "no seconds were measured (add time_epoch to measure)" in card.headline
     text = "critical batch size 95 [95, 95]; test accuracy within 1 point at 16, 32, 64, 128 and"
     assert text in card.limits
@@ -167,9 +167,9 @@ def test_no_range_without_an_outcome_or_a_target():
 
 
 def test_limits_that_exclude_each_other_leave_none():
-    said = advice.advise(evidence([3.0, 2.0, 1.5, 1.2, 1.0], [0.95, 0.93, 0.92, 0.91, 0.9]))
-    assert [each.reason for each in said.missing] == [advice.NONE_HOLDS]
-    card = advice_words.card(said)
+    result = advice.advise(evidence([3.0, 2.0, 1.5, 1.2, 1.0], [0.95, 0.93, 0.92, 0.91, 0.9]))
+    assert [each.reason for each in result.missing] == [advice.NONE_HOLDS]
+    card = advice_words.card(result)
     assert card.headline.startswith("No advice (small_cnn on digits), because no batch size is")
     assert "time within 10 % of the fastest at 256; test accuracy within 1 point at 16" in (
         card.limits
@@ -180,35 +180,35 @@ def test_without_a_range_the_candidates_are_reported_and_their_question_once():
     gap = np.array([-1, 1, -1, 1, -1, 1]) * 0.15
     seconds = np.array([3.0, 1.0, 1.01, 3.0, 3.0])[:, None] * np.exp(noise(5, 6, 0.01))
     seconds[1] *= np.exp(gap)
-    said = advice.advise(replace(evidence(), seconds=seconds))
-    assert [each.reason for each in said.missing] == [advice.NONE_SHOWN]
-    assert said.candidates == [32, 64]
-    assert [each.batch_size for each in said.open] == [32, 64]
-    assert len(said.questions) == 1
-    card = advice_words.card(said)
+    result = advice.advise(replace(evidence(), seconds=seconds))
+    assert [each.reason for each in result.missing] == [advice.NONE_SHOWN]
+    assert result.candidates == [32, 64]
+    assert [each.batch_size for each in result.open] == [32, 64]
+    assert len(result.questions) == 1
+    card = advice_words.card(result)
     assert "Candidates: 32 and 64; 32 was the fastest measured. Every other" in card.limits
     assert "scatters" not in card.limits
     assert card.unknown.count("against") == 1
-    sizes = advice_tables.sizes([advice_tables.SeriesAdvice({}, said)])
+    sizes = advice_tables.sizes([advice_tables.SeriesAdvice({}, result)])
     assert sizes["question"].count() == 1
 
 
 def test_a_size_that_leaves_the_others_open_is_named():
     seconds = np.exp(noise(5, 6, 0.01))
     seconds[2] *= np.exp(np.array([-1, 1, -1, 1, -1, 1]) * 0.4)
-    said = advice.advise(replace(evidence(), seconds=seconds))
-    assert said.smallest is None
-    assert said.scattered == {64: [16, 32, 128, 256]}
-    assert said.candidates == []  # none is excluded
+    result = advice.advise(replace(evidence(), seconds=seconds))
+    assert result.smallest is None
+    assert result.scattered == {64: [16, 32, 128, 256]}
+    assert result.candidates == []  # none is excluded
     text = "Seeds scatter at batch size 64: against it 16, 32, 128 and 256 are not resolved for "
-    assert text + "the time." in advice_words.card(said).limits
+    assert text + "the time." in advice_words.card(result).limits
 
 
 def test_nothing_is_shown_where_the_seeds_scatter():
-    said = advice.advise(evidence(spread=0.5))
-    assert [each.reason for each in said.missing] == [advice.NONE_SHOWN]
-    assert "is shown both" in advice_words.card(said).headline
-    assert said.more is not None
+    result = advice.advise(evidence(spread=0.5))
+    assert [each.reason for each in result.missing] == [advice.NONE_SHOWN]
+    assert "is shown both" in advice_words.card(result).headline
+    assert result.more is not None
 
 
 def test_seeds_for_a_difference_that_is_there():
@@ -241,13 +241,13 @@ def test_every_margin_binds_and_has_its_own_largest_size():
     loss = 0.2 + np.array([0, 0, 0, 0.2, 0.2])[:, None] + noise(5, 6, 0.001, 3)
     accuracy = replace(accuracy, margin=0.02)
     both = (accuracy, advice.Outcome("test_loss", 0.05, loss))
-    said = advice.advise(replace(given, outcomes=both))
-    assert (said.smallest, said.largest) == (16, 64)
+    result = advice.advise(replace(given, outcomes=both))
+    assert (result.smallest, result.largest) == (16, 64)
     assert found(replace(given, outcomes=(accuracy,))) == (16, 128)
-    card = advice_words.card(said)
+    card = advice_words.card(result)
     assert "Above 64 test loss is worse by more than 0.05 (128: test loss 0.2 " in card.limits
     assert "est accuracy stays within 2 points up to 128" in card.limits
-    series = [advice_tables.SeriesAdvice({}, said)]
+    series = [advice_tables.SeriesAdvice({}, result)]
     (row,) = advice_tables.summary(series).to_dict("records")
     assert (row["outcome"], row["margin"]) == ("test_accuracy test_loss", "0.02 0.05")
     sizes = advice_tables.sizes(series).dropna(subset="outcome")
@@ -260,9 +260,9 @@ def test_every_margin_binds_and_has_its_own_largest_size():
 def test_the_share_of_the_fastest_time_is_the_stated_one():
     given = evidence([1.4, 1.0, 1.02, 1.15, 1.5])
     assert found(given) == (32, 64)
-    said = advice.advise(replace(given, slower=0.2))
-    assert (said.smallest, said.largest) == (32, 128)
-    assert "takes more than 20 % longer (16:" in advice_words.card(said).limits
+    result = advice.advise(replace(given, slower=0.2))
+    assert (result.smallest, result.largest) == (32, 128)
+    assert "takes more than 20 % longer (16:" in advice_words.card(result).limits
 
 
 @pytest.mark.parametrize(
@@ -275,10 +275,10 @@ def test_the_share_of_the_fastest_time_is_the_stated_one():
     ],
 )
 def test_other_seeds_than_planned_are_reported(planned, expected):
-    said = advice.advise(evidence(planned=planned))
-    look = advice_words.card(said).look
+    result = advice.advise(evidence(planned=planned))
+    look = advice_words.card(result).look
     assert look.startswith(expected) and bool(look) == bool(expected)
-    assert look in advice_words.text(advice_words.card(said))
+    assert look in advice_words.text(advice_words.card(result))
 
 
 def test_other_budgets_are_reported():
@@ -307,8 +307,8 @@ def simulated(means, count, spread, seeds=6):
     given = replace(given, outcomes=())
     for _ in range(count):
         drawn = np.exp(generator.normal(scale=spread, size=(len(means), seeds)))
-        said = advice.advise(replace(given, seconds=np.array(means)[:, None] * drawn))
-        yield [each.verdict for each in said.judged[advice.SECONDS]]
+        result = advice.advise(replace(given, seconds=np.array(means)[:, None] * drawn))
+        yield [each.verdict for each in result.judged[advice.SECONDS]]
 
 
 @draws(150)

@@ -47,8 +47,8 @@ def usual():
 
 
 def test_times_are_those_at_the_chosen_rate():
-    said = usual()
-    evidence = said.evidence
+    result = usual()
+    evidence = result.evidence
     assert list(evidence.batch_sizes) == SIZES and list(evidence.seeds) == list(range(6))
     # .1 takes twice as long and .8 diverges once: .2 it is, and inside of its grid.
     assert evidence.tuned == 3 and not evidence.edges
@@ -62,28 +62,28 @@ def test_times_are_those_at_the_chosen_rate():
 
 
 def test_the_range_holds_the_fastest_size():
-    said = usual()
-    means = np.exp(np.log(said.evidence.seconds).mean(axis=1))
-    assert said.smallest is not None
+    result = usual()
+    means = np.exp(np.log(result.evidence.seconds).mean(axis=1))
+    assert result.smallest is not None
     fast = [size for size, mean in zip(SIZES, means, strict=True) if mean < 1.09 * means.min()]
-    assert [size for size in SIZES if said.smallest <= size <= said.largest] == fast
+    assert [size for size in SIZES if result.smallest <= size <= result.largest] == fast
 
 
 def test_a_rate_on_the_edge_leaves_no_range():
-    said = advice_of(rates=(0.1, 0.2))
-    assert [each.reason for each in said.missing] == [advice.RATE_ON_EDGE]
+    result = advice_of(rates=(0.1, 0.2))
+    assert [each.reason for each in result.missing] == [advice.RATE_ON_EDGE]
     assert {
-        (edge.rate, edge.highest) for edge in said.evidence.edges if edge.limit == "seconds"
+        (edge.rate, edge.highest) for edge in result.evidence.edges if edge.limit == "seconds"
     } == {(0.2, True)}
     # 5 sizes, 2 rates, 6 seeds are 60 runs, which the price counts; one rate is half of them.
-    assert said.evidence.rate_seconds == 60 * 6 / 2
+    assert result.evidence.rate_seconds == 60 * 6 / 2
 
 
 def test_one_rate_is_no_choice():
-    said = advice_of(rates=(0.2,))
-    assert said.evidence.tuned == 0 and not said.evidence.edges
-    assert "SGD at learning rate 0.2, this CPU" in said.evidence.scope
-    assert said.smallest is not None
+    result = advice_of(rates=(0.2,))
+    assert result.evidence.tuned == 0 and not result.evidence.edges
+    assert "SGD at learning rate 0.2, this CPU" in result.evidence.scope
+    assert result.smallest is not None
 
 
 def test_few_seeds_and_no_seconds():

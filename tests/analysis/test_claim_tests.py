@@ -1,4 +1,4 @@
-"""Tests of claims: numbers that are known, and how often a claim that is false is said to hold."""
+"""Tests of claims: numbers that are known, and how often a false claim is reported to hold."""
 
 from __future__ import annotations
 

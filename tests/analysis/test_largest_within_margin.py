@@ -308,7 +308,7 @@ def test_without_a_verdict_no_bar_is_drawn():
     assert "fewer than 6 pairs: no verdict" in drawing.get_supxlabel()
 
 
-def test_where_no_size_is_shown_to_be_within_it_is_said():
+def test_where_no_size_is_shown_to_be_within_it_is_reported():
     drawing, found, _ = drawn(runs({16: 0.7, 32: 0.7}), stated={"test_accuracy": 1e-6})
     assert numbers(drawing) == []
     assert found == (
@@ -316,7 +316,7 @@ def test_where_no_size_is_shown_to_be_within_it_is_said():
     )
 
 
-def test_no_knee_is_said_and_not_drawn():
+def test_no_knee_is_reported_and_not_drawn():
     none = {"knee_fitted": math.nan, "knee_batch_size": math.nan}
     drawing, found, _ = drawn(runs(FOUR), [{**LIMIT, **none}])
     assert "none" in numbers(drawing)

@@ -55,7 +55,7 @@ def test_an_open_end_leaves_the_multiple_without_a_range():
         (_runs(optimizer="adam"), _critical()),  # another training
         (_runs(), _critical().iloc[:0]),
         (_runs(), _critical(critical_batch_size=math.nan)),
-        (_runs(), pandas.concat([_critical(), _critical()])),  # of two series: which is not said
+        (_runs(), pandas.concat([_critical(), _critical()])),  # of two series: which is not stated
         (_runs(gradient_norm_squared=-1.0), _critical()),  # not resolved
         (pandas.concat([_runs(learning_rate=0.1), _runs(learning_rate=0.2)]), _critical()),
     ],

@@ -223,7 +223,7 @@ def test_an_answer():
 
 
 @pytest.mark.parametrize("sizes", [(16, 32, 64), (16, 256)])
-def test_a_trend_against_the_statement_is_said(sizes):
+def test_a_trend_against_the_statement_is_reported(sizes):
     values = -rising(sizes=len(sizes))
     (answer,) = outcome_answers.answers(frame({"generalisation_gap": values}, sizes))
     assert answer.verdict == "falls, against what was stated"
@@ -253,7 +253,7 @@ def test_only_complete_pairs_count():
     assert answer.verdict == "rises"
 
 
-def test_a_batch_size_without_any_finished_run_is_left_out_and_said():
+def test_a_batch_size_without_any_finished_run_is_left_out_and_reported():
     runs = frame({"generalisation_gap": rising(sizes=4)}, sizes=(16, 32, 64, 128))
     runs.loc[runs["batch_size"].eq(128), "status"] = "diverged"
     (answer,) = outcome_answers.answers(runs)

@@ -57,10 +57,10 @@ def test_only_trainings_that_were_stopped_and_are_the_same_count():
     again = pandas.concat([trained(), trained(run=[*"abcd"]), at_loss])
     assert len(parallel_totals.totals(timed(), again)) == len(timed())
     sooner = pandas.concat([trained(), trained(patience=5, epochs_run=7)])
-    assert parallel_totals.totals(timed(), sooner).empty  # which of both is not said
+    assert parallel_totals.totals(timed(), sooner).empty  # which of both is not stated
 
 
-def test_what_cannot_be_tested_is_said_with_its_reason():
+def test_what_cannot_be_tested_is_reported_with_its_reason():
     lacks = "What MirroredStrategy saves on several GPUs cannot be tested here, since "
     cpu = parallel_totals.sentence(timed("cpu"), trained())
     assert cpu.startswith("On 4 replicas, epochs until")

@@ -114,10 +114,13 @@ def test_six_seeds_and_three_sizes_are_needed():
 def test_the_colour_crosses_over_from_one_budget_to_the_next():
     runs, rows = frames(seeds=range(6))
     found = verdict_matrix.table(runs, rows, {}, {})
-    said = judged(found)
-    assert said["epochs", "test_loss"] == (["within", "beyond", "beyond"], "smaller", "")
-    assert said["updates", "test_loss"] == (["beyond", "beyond", "within"], "larger", "")
-    assert said["target", "updates"][1] == "larger" and said["target", "examples"][1] == "smaller"
+    verdicts = judged(found)
+    assert verdicts["epochs", "test_loss"] == (["within", "beyond", "beyond"], "smaller", "")
+    assert verdicts["updates", "test_loss"] == (["beyond", "beyond", "within"], "larger", "")
+    assert (
+        verdicts["target", "updates"][1] == "larger"
+        and verdicts["target", "examples"][1] == "smaller"
+    )
     kinds = ["epochs", "updates", "seconds", "target", "convergence"]
     assert list(dict.fromkeys(found["budget"])) == kinds
     assert (found["seeds"] == 6).all() and (found["reached"] == 6).all()
@@ -131,16 +134,16 @@ def test_no_verdict_where_a_rate_at_the_losing_end_lies_on_the_edge():
     # The best rate, 0.2, is the highest tried: larger batches lose at equal epochs, and win at
     # equal updates, where a better rate would only confirm it at the winning end.
     runs, rows = frames(rates=(0.1, 0.2), seeds=range(6))
-    said = judged(verdict_matrix.table(runs, rows, {}, {}))
-    assert said["epochs", "test_loss"][1:] == ("none", "edge")
+    verdicts = judged(verdict_matrix.table(runs, rows, {}, {}))
+    assert verdicts["epochs", "test_loss"][1:] == ("none", "edge")
     # Batch size 8, which loses at equal updates, also tried a higher rate.
     more = frames(sizes=(8,), rates=(0.4,), seeds=range(6))
     runs, rows = (
         pandas.concat(pair, ignore_index=True) for pair in zip((runs, rows), more, strict=True)
     )
-    said = judged(verdict_matrix.table(runs, rows, {}, {}))
-    assert said["updates", "test_loss"][1:] == ("larger", "")
-    assert said["epochs", "test_loss"][1:] == ("none", "edge")
+    verdicts = judged(verdict_matrix.table(runs, rows, {}, {}))
+    assert verdicts["updates", "test_loss"][1:] == ("larger", "")
+    assert verdicts["epochs", "test_loss"][1:] == ("none", "edge")
 
 
 @pytest.fixture(scope="module")

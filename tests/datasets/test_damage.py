@@ -183,7 +183,7 @@ def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
         assert f"{path}: received a damaged file {reason}" in str(caught.value)
 
 
-def test_a_trained_run_without_its_history_is_said(whole):
+def test_a_trained_run_without_its_history_is_reported(whole):
     results, study, run = whole
     path = records.run_folder(results, run) / "history.csv"
     kept = path.read_text()

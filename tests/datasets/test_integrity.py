@@ -1,4 +1,4 @@
-"""What is wrong with files is found and said: images, prepared arrays, downloads, warnings."""
+"""What is wrong with files is found and reported: images, prepared arrays, downloads, warnings."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_missing_array_is_made_again_with_its_folder(digits):
     assert str(caught.value) == f"{path}: missing; delete {digits} and run snakemake again."
 
 
-def test_arrays_that_come_out_otherwise_than_before_are_said(tmp_path, digits):
+def test_arrays_that_come_out_otherwise_than_before_are_reported(tmp_path, digits):
     disk.write_json(records.run_folder(tmp_path, "digits-00000000+x") / "record.json", {})
     again = {"source": "digits"}
     assert datasets.prepare("digits-00000000", again, tmp_path) == []
@@ -254,9 +254,9 @@ def test_a_bad_file_that_was_kept_is_removed_and_fetched_again(
     kept.write_bytes(PAGE)
     prepared(tmp_path, {"source": "mnist", "split": {"validation": 10}}, "mnist")
     assert kept.read_bytes() == (served / "mnist.npz").read_bytes()
-    said = capsys.readouterr().out
-    assert said.startswith(f"datasets.mnist: {kept}: received SHA-256 ")
-    assert said.endswith("is expected. It is removed and downloaded again.\n")
+    output = capsys.readouterr().out
+    assert output.startswith(f"datasets.mnist: {kept}: received SHA-256 ")
+    assert output.endswith("is expected. It is removed and downloaded again.\n")
 
 
 def test_no_redirect_leaves_encryption(tmp_path, server, monkeypatch):
@@ -312,10 +312,10 @@ RARE = (
 )
 
 
-def test_skipped_files_and_classes_that_only_train_are_said(tmp_path):
-    said, results, token = warned(tmp_path)
-    assert said == [SKIPPED, RARE]
-    assert data_warnings.read(results, token) == said
+def test_skipped_files_and_classes_that_only_train_are_reported(tmp_path):
+    messages, results, token = warned(tmp_path)
+    assert messages == [SKIPPED, RARE]
+    assert data_warnings.read(results, token) == messages
     assert data_warnings.read(results, "other-00000000") == []
     datasets.prepare("digits-00000000", DIGITS, results)
     assert data_warnings.read(results, "digits-00000000") == []

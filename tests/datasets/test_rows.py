@@ -148,7 +148,7 @@ def test_a_class_of_another_part_that_nobody_trains_on(tmp_path):
     assert "y_test: received int64 labels beside <U3 ones in" in fault(tmp_path, definition)
 
 
-def test_whole_numbers_are_rows_where_it_is_said(tmp_path):
+def test_whole_numbers_are_rows_where_it_is_stated(tmp_path):
     counts = np.arange(120).reshape(40, 3)
     definition = {**npz(tmp_path, inputs=counts, labels=LABELS), "kind": "rows"}
     assert prepared(tmp_path, definition).input_shape == (3,)

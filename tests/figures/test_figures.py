@@ -402,7 +402,7 @@ def test_intervals_of_panels_made_logarithmic_are_of_logarithms_and_whole(tmp_pa
     assert drawing.axes[1].get_ylim()[0] < low
 
 
-def test_an_interval_that_leaves_a_logarithmic_panel_is_said():
+def test_an_interval_that_leaves_a_logarithmic_panel_is_reported():
     figure, grid = canvas.panels(1, 1)
     axes = grid[0, 0]
     axes.plot([1, 2], [0.01, 100.0])

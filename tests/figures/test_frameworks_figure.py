@@ -174,7 +174,7 @@ def test_on_a_gpu_its_own_utilisation_and_memory():
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_is_not_installed_is_said():
+def test_what_is_not_installed_is_named():
     drawing, _, found = drawn(*TWO, sweep("mxnet", status="not_installed"))
     assert legend(drawing) == ["TensorFlow", "PyTorch", "MXNet: not installed"]
     assert "Not installed, and so not measured: MXNet." in note(drawing)

@@ -35,7 +35,7 @@ def test_the_rates_are_effective_ones():
     assert frame["effective_learning_rate"].notna().all()
 
 
-def test_nothing_to_choose_is_said():
+def test_nothing_to_choose_is_reported():
     for name in ("learning_rate", "best_learning_rate"):
         drawing, frame = drawn(name, Tables(runs()))
         assert learning_rate.NO_CHOICE in texts(drawing)

@@ -176,7 +176,7 @@ def test_a_ceiling_that_was_exceeded_is_none(count):
         ) in found
 
 
-def test_a_line_that_is_not_drawn_is_said_to_be_missing():
+def test_a_line_that_is_not_drawn_is_reported_missing():
     above = {**LIMITS, **RISING, "plateau_images_per_second": 90000.0}
     drawing, _, _ = drawn("throughput", sweep(**above))
     assert levels(drawing.axes[1]) == pytest.approx([2500])

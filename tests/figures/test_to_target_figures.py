@@ -211,7 +211,7 @@ def test_what_was_never_reached_is_marked():
 
 
 @pytest.mark.parametrize("figure", [CRITICAL, FASTEST])
-def test_nothing_to_draw_is_said(figure):
+def test_nothing_to_draw_is_reported(figure):
     frame = figure.select(tables(sizes=(8, 16)))
     assert figure.found(frame) == "No target was reached at three batch sizes."
     assert "no target that three\nbatch sizes reached" in texts(figure.draw(frame))

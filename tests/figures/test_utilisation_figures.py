@@ -411,7 +411,7 @@ def test_a_search_that_ended_at_its_bound_says_at_least():
     assert memory == "Memory is 637 MB, and 0.935 MB more per example."
 
 
-def test_where_nothing_fits_it_is_said():
+def test_where_nothing_fits_it_is_reported():
     nothing = {1: ("over_limit", 1200.0)}
     found = tried(nothing, bound="nothing_fits", fixed=math.nan, per_image=math.nan)
     drawing, frame = drawn("max_batch_size", tables(**searches((found, {}))), rendered=True)

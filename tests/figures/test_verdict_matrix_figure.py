@@ -72,8 +72,8 @@ def test_every_cell_has_the_colour_of_its_verdict_and_its_difference():
     found = texts(drawing)
     assert "+0.02\n[+0.01, +0.03]" in found and "best\n0.9" in found
     assert "\N{MULTIPLICATION SIGN}1.10\n[1.09, 1.11]" in found
-    said = [text.get_text() for text in axes.texts if text.get_text().endswith("is better")]
-    assert said == ["smaller is better", "larger is better", "smaller is better"]
+    trends = [text.get_text() for text in axes.texts if text.get_text().endswith("is better")]
+    assert trends == ["smaller is better", "larger is better", "smaller is better"]
     heads = [tick for tick in axes.xaxis.get_major_ticks() if tick.label2.get_visible()]
     assert [tick.label2.get_text() for tick in heads] == ["16", "32", "64"]
     assert all(tick.label1.get_visible() for tick in heads)  # below them as well
@@ -112,15 +112,15 @@ def test_what_failed_is_counted():
     assert "no value\nby then" in texts(FIGURE.draw(frame_of(given)))
 
 
-def test_validation_data_are_said():
+def test_validation_data_are_named():
     given = row("epochs", "validation_loss", ["within"] * 3, "smaller")
     frame = frame_of(given)
     assert any(
         text.startswith("Margins:") and "along a training are of validation data." in text
         for text in texts(FIGURE.draw(frame))
     )
-    said = "At equal epochs (40) smaller is better on validation data."
-    assert FIGURE.found(frame) == said
+    sentence = "At equal epochs (40) smaller is better on validation data."
+    assert FIGURE.found(frame) == sentence
 
 
 def test_the_sentence_states_every_budget():

@@ -54,7 +54,7 @@ def test_what_a_driver_does_not_report_is_unknown_alone(monkeypatch):
 
 
 @pytest.mark.parametrize("missing", [[], ["nvmlDeviceGetName"]])
-def test_without_a_gpu_nothing_is_said_of_its_cores(monkeypatch, missing):
+def test_without_a_gpu_nothing_is_reported_of_its_cores(monkeypatch, missing):
     nvml(monkeypatch, count=len(missing), missing=missing)
     found = description.describe()
     assert found["gpu"] == [] and not {"gpu_cores", "gpu_max_mhz"} & {*found}

@@ -49,7 +49,7 @@ except tensorflow_start.UserError as error:
     assert done.stderr == ""  # nothing that TensorFlow says of itself
 
 
-def test_one_thread_runs_one_operation_at_a_time_and_a_missing_gpu_is_said():
+def test_one_thread_runs_one_operation_at_a_time_and_a_missing_gpu_is_reported():
     done = run(
         """
 from batchscope.host import tensorflow_start
@@ -67,7 +67,7 @@ except tensorflow_start.UserError as error:
     assert done.stdout.startswith("device: received 'gpu', but TensorFlow finds no GPU")
 
 
-def test_what_native_code_said_before_an_error_is_shown():
+def test_what_native_code_wrote_before_an_error_is_shown():
     done = run(
         """
 import os

@@ -24,7 +24,7 @@ def test_runs_are_found_by_what_a_figure_says_of_them():
     find = figure_view.Finder(ROWS, [4, 5, 6])
     assert find("learning_rate=0.2 batch_size=8 seed=0") == (5, "0")
     assert find("batch_size=16 seed=1 unknown_factor=3") == (6, "1")
-    assert find("batch_size=8 seed=0") == (None, "0")  # two runs: which is not said
+    assert find("batch_size=8 seed=0") == (None, "0")  # two runs: which is not stated
     assert find("batch_size=32 seed=0") == (None, "0")
     assert find("batch_size=8") is None
 
@@ -79,9 +79,9 @@ def test_a_sentence_may_begin_with_a_name():
     ],
 )
 def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, expected):
-    said = synthetic.answer("rises", (0.5, 0.4, 0.6), "Best validation loss")
-    figure = content.Figure("F", "", name=name, found=finding, columns=(said.outcome.column,))
-    shown = figure_view.build(1, figure, Experiment("e", "", "", vary={}), [], ROWS, [said], str)
+    answer = synthetic.answer("rises", (0.5, 0.4, 0.6), "Best validation loss")
+    figure = content.Figure("F", "", name=name, found=finding, columns=(answer.outcome.column,))
+    shown = figure_view.build(1, figure, Experiment("e", "", "", vary={}), [], ROWS, [answer], str)
     assert shown["finding"].endswith(" per doubling.") == expected
 
 

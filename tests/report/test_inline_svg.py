@@ -65,7 +65,7 @@ def test_marked_runs_get_their_number_and_seed():
     assert "data-run" not in _read(marked)
 
 
-def test_a_style_that_all_points_share_is_said_once():
+def test_a_style_that_all_points_share_is_stated_once():
     found = _read('<g><use x="1" style="fill: red"/><use x="2" style="fill: red"/></g>')
     assert found.count("fill: red") == 1 and '<g style="fill: red"><use x="1"/>' in found
     other = _read('<g><use x="1" style="fill: red"/><use x="2" style="fill: blue"/></g>')

@@ -84,7 +84,7 @@ def test_measured_numbers_have_three_digits_and_batch_sizes_and_limits_all():
     assert found["Largest batch size"] == ["1408 within 2048 MB"]
 
 
-def test_a_knee_that_is_not_there_is_said_so():
+def test_a_knee_that_is_not_there_is_reported():
     none = {name: None for name in TIMED if name.startswith("knee_")}
     rising = answer(row(**{**TIMED, **none, "still_rising": True}))
     assert rising[KNEE] == ["not reached: still rising at the largest batch size"]

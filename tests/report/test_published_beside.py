@@ -84,7 +84,7 @@ def test_times_have_quartiles():
 
 
 @pytest.mark.parametrize("csv", [b"", b"batch_size,seed,status\n16,0,finished\n"])
-def test_what_was_not_measured_is_said(csv):
+def test_what_was_not_measured_is_reported(csv):
     (row,) = _rows(_study([{"batch_size": [16], "test_accuracy": [0.5]}]), csv)
     assert row.here is None and row.note == "not measured here"
 

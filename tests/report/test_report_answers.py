@@ -91,9 +91,9 @@ def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(finished):
     assert missed not in page_text(question, rows={name: on_gpu})
     left_out = [{**row, "status": "no_gpu"} for row in on_gpu]
     assert missed in page_text(question, rows={name: left_out})
-    said = "What several GPUs save cannot be tested here."
-    twice = page_text(question, parallel={name: said})
-    assert said in twice and missed not in twice
+    sentence = "What several GPUs save cannot be tested here."
+    twice = page_text(question, parallel={name: sentence})
+    assert sentence in twice and missed not in twice
 
 
 def test_a_timing_on_a_gpu_answers_for_one():
@@ -139,8 +139,8 @@ def test_no_headline_without_its_budget():
     ]
     assert answers.in_short(given) == f"as the batch size grows, {held}, distance falls"
     assert answers.in_short(given[1:]) == f"not resolved, {held}, for 1 outcome"
-    said = [said for said, _ in answers.headlines(given)]
-    assert said == [f"As the batch size grows, {held}", f"Not resolved, {held}"]
+    verdicts = [verdict for verdict, _ in answers.headlines(given)]
+    assert verdicts == [f"As the batch size grows, {held}", f"Not resolved, {held}"]
     assert answers.groups(given)[0]["held"] == held
 
 
@@ -330,16 +330,16 @@ def test_gaps_quote_the_logs_of_what_failed(example, tmp_path):
         f"logs/train/{missing}.log": 'Traceback:\n  File "x"\n\nValueError: no <b>model</b>\n\n',
         f"logs/sharpness/{lacking}/default.log": "",
     }
-    for name, said in logs.items():
+    for name, log_text in logs.items():
         (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(said)
+        (tmp_path / name).write_text(log_text)
     trained, measured = logs
     inputs = report.read(study, results, path, partial=True)
     assert inputs.missing_runs == {missing: f"ValueError: no <b>model</b> ({trained})"}
     assert inputs.missing_measures == {"sharpness": {lacking: f"nothing ({measured})"}}
     page = Page(report.build(study, inputs))
-    for run, said in {**inputs.missing_runs, **inputs.missing_measures["sharpness"]}.items():
-        assert f"{run}: {said}" in page.text
+    for run, message in {**inputs.missing_runs, **inputs.missing_measures["sharpness"]}.items():
+        assert f"{run}: {message}" in page.text
     # Where the data are not there, the training never began: their log says why.
     (tmp_path / trained).unlink()
     (dataset,) = study.datasets

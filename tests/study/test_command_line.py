@@ -26,7 +26,7 @@ BROKEN = {
 
 
 def make(path: Path, kind: str) -> str:
-    """Makes a broken file; returns what is to be said of it."""
+    """Makes a broken file; returns the message that is expected of it."""
     path.unlink(missing_ok=True)
     if kind == "folder":
         path.mkdir()
@@ -45,7 +45,7 @@ def clone(tmp_path_factory) -> Path:
     return folder
 
 
-def said(clone: Path, *arguments: str) -> list[str]:
+def error_lines(clone: Path, *arguments: str) -> list[str]:
     """Returns what a dry-run that is refused says beside Snakemake's word on its profile."""
     done = project.snakemake(clone, "-n", *arguments)
     assert done.returncode != 0
@@ -61,7 +61,7 @@ def test_a_broken_file_is_reported_with_its_line(clone, monkeypatch, name, kind)
     try:
         message = make(path, kind)
         arguments = () if name == "config.yaml" else ("--configfile", name)
-        assert said(clone, *arguments) == [message]
+        assert error_lines(clone, *arguments) == [message]
     finally:
         if path.is_dir():
             path.rmdir()
@@ -74,7 +74,7 @@ def test_a_broken_file_is_reported_with_its_line(clone, monkeypatch, name, kind)
     [("--configfile", "good.yaml", "data"), ("--config", "scale=reduced", "data")],
 )
 def test_a_target_behind_an_option_that_takes_several(clone, arguments):
-    (line,) = said(clone, *arguments)
+    (line,) = error_lines(clone, *arguments)
     assert line.startswith(f"{arguments[0]}: received ")
     assert "; " in line and " is expected. " in line
     assert f"snakemake TARGET {arguments[0]} " in line

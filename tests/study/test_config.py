@@ -250,6 +250,7 @@ study: s
 max_runs: 1e2
 datasets:
   tiny: {source: digits, split: {train: "0.5", validation: 2e-1, test: 0.2}}
+  words: {source: text, split: {train: "0.8", validation: 5e-2, test: 0.05}}
 defaults:
   {dataset: tiny, model: small_cnn, optimizer: sgd, learning_rate: 1e-3, epochs: "3"}
 experiments:
@@ -264,6 +265,15 @@ experiments:
     assert study.experiments["a"].trainings.measures["sharpness"]["epsilons"] == (1e-3, 5e-4)
     (definition,) = study.datasets.values()
     assert definition["split"] == {"train": 0.5, "validation": 0.2, "test": 0.2, "seed": 0}
+
+
+@pytest.mark.parametrize("text", ["0.9", "1e0", "1.1"])
+@pytest.mark.parametrize("limit", ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])
+def test_text_is_compared_with_every_limit_as_its_number(limit, text):
+    rule = {"type": "number", limit: 1, "expected": "a number"}
+    refused = [bool(list(config._problems(rule, value, ()))) for value in (text, float(text))]
+    fits = {"0.9": "max" in limit.lower(), "1e0": limit in ("minimum", "maximum")}
+    assert refused == [not fits.get(text, "min" in limit.lower())] * 2
 
 
 @pytest.mark.parametrize(

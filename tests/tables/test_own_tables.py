@@ -98,9 +98,9 @@ def test_what_became_of_a_training(tmp_path):
     frame.loc[last[2] - 1, ["validation_loss"]] = "inf"
     found, _ = tables(tmp_path, frame, BOTH)
     assert found["status"].tolist() == [*["diverged"] * 2, *["finished"] * 16]
-    said = frame.assign(status="finished")
-    said.loc[said["seed"] == 5, "status"] = "crashed"
-    runs, evaluations = tables(tmp_path, said, BOTH)
+    with_status = frame.assign(status="finished")
+    with_status.loc[with_status["seed"] == 5, "status"] = "crashed"
+    runs, evaluations = tables(tmp_path, with_status, BOTH)
     assert runs["status"].tolist() == [*["finished"] * 5, "crashed"] * 3
     assert set(evaluations.loc[evaluations["seed"] == 5, "status"]) == {"crashed"}
 

@@ -58,7 +58,7 @@ TENSORFLOW = (
 
 
 @pytest.mark.parametrize(
-    ("end", "said"),
+    ("end", "text"),
     [
         ("os.abort()", BAD_ALLOC),
         ("os.kill(os.getpid(), 11)", TENSORFLOW),
@@ -66,15 +66,15 @@ TENSORFLOW = (
         ("sys.exit(1)", "numpy: Unable to allocate 4.58 GiB for an array"),
     ],
 )
-def test_a_child_whose_allocator_refuses(end, said):
-    code = f"import os, sys; print({said!r}, file=sys.stderr, flush=True); {end}"
+def test_a_child_whose_allocator_refuses(end, text):
+    code = f"import os, sys; print({text!r}, file=sys.stderr, flush=True); {end}"
     found = attempts.attempt(script(code), 8, ROOMY)
     assert found.outcome == "out_of_memory"
-    assert found.message == said.partition("cc:1858] ")[2] or found.message == said
+    assert found.message == text.partition("cc:1858] ")[2] or found.message == text
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("raise ValueError('no such data set')", "status 1: ValueError: no such data set"),
         ("import os; os.abort()", "ended by signal 6: nothing on stderr"),
@@ -87,10 +87,10 @@ def test_a_child_whose_allocator_refuses(end, said):
         ),
     ],
 )
-def test_a_child_with_another_error(code, said):
+def test_a_child_with_another_error(code, message):
     found = attempts.attempt(script(code), 8, ROOMY)
     assert found.outcome == "failed"
-    assert said in found.message
+    assert message in found.message
 
 
 # Takes 20 MB every 20 ms, up to 1.5 GB, in itself or in a child of its own.

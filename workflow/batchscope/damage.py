@@ -1,4 +1,4 @@
-"""What is said of a file of results that is missing or damaged: one sentence for every kind."""
+"""What is reported of a file of results that is missing or damaged: one sentence for every kind."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def argmax(values: Any, chosen: Sequence[int], best: str = "highest") -> Tested:
 
     Args:
         values: Shape (n, cells); a replicate with a gap is left out.
-        chosen: Positions of the cells that are said to be best, not all of them. Where there are
+        chosen: Positions of the cells that are stated to be best, not all of them. Where there are
             several, one of them must be better than all others, by Bonferroni over them.
         best: `highest` or `lowest`.
     """
@@ -226,7 +226,7 @@ def exception(values: Any, at: Sequence[float], index: int, direction: str) -> T
         values: Shape (n, sizes), positive.
         at: The sizes, rising and above 0.
         index: Position of the size in question, neither the first nor the last.
-        direction: `falls` where it is said to lie below that line, else `rises`.
+        direction: `falls` where it is stated to lie below that line, else `rises`.
 
     Returns:
         The effect is the factor from the line to the value.

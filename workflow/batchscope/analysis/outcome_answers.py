@@ -112,7 +112,7 @@ class Answer:
         p: The test's p.
         p_holm: The same, adjusted over all that was passed.
         ran_out: What `ran_out` returns, of outcomes that end with the training.
-        verdict: `rises`, `falls`, or why neither is said.
+        verdict: `rises`, `falls`, or why neither is reported.
         note: What a reader must know beside the verdict, or an empty string.
     """
 

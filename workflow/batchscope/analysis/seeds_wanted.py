@@ -1,4 +1,4 @@
-"""How many seeds a paired comparison needs: power of one-sided t-tests, at 5 % unless said.
+"""How many seeds a paired comparison needs: power of one-sided t-tests, at 5 % unless stated.
 
 An effect is a mean paired difference over the standard deviation s of the paired differences, and
 a margin likewise. The standard deviation of few pairs is itself uncertain: its upper 80 % bound

@@ -307,13 +307,13 @@ def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> dict[str,
     """
     if not math.isfinite(larger):
         return {"trend": NONE, "no_trend": FEW_SEEDS}
-    said = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
-    if said == NONE:
+    better = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
+    if better == NONE:
         return {"trend": NONE, "no_trend": MIXED if any_ < outcomes.LEVEL else NOT_RESOLVED}
-    losing = row.trend.batch_sizes[0 if said == LARGER else -1]
+    losing = row.trend.batch_sizes[0 if better == LARGER else -1]
     if row.reading.on_edge[row.trained.batch_sizes.index(losing)]:
         return {"trend": NONE, "no_trend": EDGE}
-    return {"trend": said, "no_trend": ""}
+    return {"trend": better, "no_trend": ""}
 
 
 def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[str, Any]]:

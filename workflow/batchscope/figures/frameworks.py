@@ -358,7 +358,7 @@ def _sentence(start: str, places: list[_Place], describe: Callable[[_Place], str
     """Returns a sentence with what every place has to say.
 
     Args:
-        describe: Place -> what is said of it; empty where nothing is.
+        describe: Place -> what is reported of it; empty where nothing is.
     """
     described = [(place, text) for place in places if (text := describe(place))]
     if not described:

@@ -30,7 +30,7 @@ _ROOM = {"linear": 1.6, "log": 5.0}
 _CEILING_LINE = {"linestyle": (0, (1, 1)), "linewidth": 1.3}
 _SHARE_LINE = {"linestyle": (0, (6, 3)), "linewidth": 0.9}
 _RING = {"marker": "o", "markersize": 9, "fillstyle": "none"}
-# Images, and so many more of which a step is said to cost more; and the other numbers beside them.
+# Images, and so many more of which a step is shown to cost more; and the other numbers beside them.
 _JUST_ABOVE = (((16, 17), (32, 34), (48, 50)), ((16, 18), (32, 33), (48, 49)))
 _ALIKE = 1.1  # ratio up to which ceilings are one: they are measured in each job
 _GREY = "#555555"

@@ -122,16 +122,16 @@ def _labelled(labels: list[str], series: int) -> str:
 
 def _verdict_words(group: run_series.Series) -> str:
     """Returns `at equal epochs (40) smaller is better; no verdict at equal seconds (2 s)`."""
-    said, none = [], []
+    clauses, none = [], []
     for kind, rows in group.frame.groupby("budget", sort=False):
         held = _budget(rows.iloc[0])
         if words := _trends(str(kind), rows):
-            said.append(f"{held} {words}")
+            clauses.append(f"{held} {words}")
         else:
             none.append(held)
     if none:
-        said.append(f"no verdict {wording.listed(none)}")
-    return "; ".join(said)
+        clauses.append(f"no verdict {wording.listed(none)}")
+    return "; ".join(clauses)
 
 
 def _trends(kind: str, rows: pandas.DataFrame) -> str:
@@ -315,8 +315,10 @@ def _signed(value: float, scale: int, decimals: int) -> str:
 
 
 def _say_trend(axes: Axes, row: pandas.Series, at: float) -> None:
-    said = row["trend"] != matrix.NONE
-    text = f"{row['trend']} is better" if said else _NONE_WORDS.get(row["no_trend"], "no verdict")
+    resolved = row["trend"] != matrix.NONE
+    text = (
+        f"{row['trend']} is better" if resolved else _NONE_WORDS.get(row["no_trend"], "no verdict")
+    )
     axes.annotate(
         text,
         (1, at),
@@ -325,8 +327,8 @@ def _say_trend(axes: Axes, row: pandas.Series, at: float) -> None:
         textcoords="offset points",
         va="center",
         fontsize=8,
-        fontweight="bold" if said else "normal",
-        color="black" if said else "#666666",
+        fontweight="bold" if resolved else "normal",
+        color="black" if resolved else "#666666",
     )
 
 

@@ -145,8 +145,8 @@ def headline(study: Study, inputs: Inputs) -> str:
         for shown in cards:
             if shown.experiment == name:
                 return _in_short(shown, runs)
-        if said := answers.in_short(_spoken(inputs, name)):
-            return f"{_led(experiment.title or name)} {said} ({runs})."
+        if clause := answers.in_short(_spoken(inputs, name)):
+            return f"{_led(experiment.title or name)} {clause} ({runs})."
     return f"{runs}."
 
 
@@ -340,10 +340,10 @@ def _no_gpu(
     experiment: Experiment,
     rows: list[dict[str, str]],
     timings: list[dict[str, Any]],
-    said: list[str],
+    sentences: list[str],
 ) -> list[str]:
     """Returns that nothing ran on a GPU, where the question names one and nothing says so yet."""
-    if not _GPU.search(experiment.question or "") or any(map(_GPU.search, said)):
+    if not _GPU.search(experiment.question or "") or any(map(_GPU.search, sentences)):
         return []
     sweeps = {sweep.name for sweep in experiment.times.sweeps}
     ran = [row for row in rows if row["status"] == records.FINISHED]

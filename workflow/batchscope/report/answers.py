@@ -39,41 +39,43 @@ _TESTS = {"page": "Page", "paired_t": "Paired t"}
 
 
 def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
-    """Returns the verdicts as pairs of what is said and of which outcomes, best first.
+    """Returns pairs of a verdict and its outcomes, best first.
 
     Times are left out: they have no seeds, and stand in the table. So is what has one batch size
     alone.
     """
     found = _by_verdict(answers, slope)
-    return [(wording.capital(said), "; ".join(outcomes) + ".") for said, outcomes in found.items()]
+    return [
+        (wording.capital(verdict), "; ".join(outcomes) + ".") for verdict, outcomes in found.items()
+    ]
 
 
 def in_short(answers: list[Answer]) -> str:
     """Returns the first of these headlines as a clause without slopes; nothing without any."""
-    for said, found in _by_verdict(answers, lambda _: "").items():
-        if said.startswith(_GROWS):
-            return f"{said}, {'; '.join(found)}"
-        pause = "," if "," in said else ""
-        return f"{said}{pause} for {wording.count(len(found), 'outcome')}"
+    for verdict, found in _by_verdict(answers, lambda _: "").items():
+        if verdict.startswith(_GROWS):
+            return f"{verdict}, {'; '.join(found)}"
+        pause = "," if "," in verdict else ""
+        return f"{verdict}{pause} for {wording.count(len(found), 'outcome')}"
     return ""
 
 
 def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[str, list[str]]:
-    """Returns what is said -> the outcomes of which it is said, those with a verdict first.
+    """Returns verdict -> the outcomes that have it, those resolved first.
 
-    Nothing is said of batch sizes without what was held equal.
+    Nothing is reported of batch sizes without what was held equal.
     """
     tested = [answer for answer in answers if answer.verdict != ONE_SIZE]
     lines: dict[str, list[str]] = {}
     for answer in sorted(tested, key=lambda answer: not _resolved(answer)):
-        said, words = answer.verdict, wording.lower(answer.outcome.label)
+        verdict, words = answer.verdict, wording.lower(answer.outcome.label)
         if _resolved(answer):
-            said, words = _GROWS, f"{words} {_does(answer.outcome)}"
+            verdict, words = _GROWS, f"{words} {_does(answer.outcome)}"
         against = answer.verdict.endswith(outcome_answers.AGAINST)
         change = slope(answer) if _resolved(answer) or against else ""
         if beside := "; ".join(filter(None, [answer.series, change])):
             words += f" ({beside})"
-        lines.setdefault(", ".join(filter(None, [said, answer.held])), []).append(words)
+        lines.setdefault(", ".join(filter(None, [verdict, answer.held])), []).append(words)
     return lines
 
 
@@ -149,7 +151,7 @@ def across(answers: list[Answer], asked: Collection[Answer] = ()) -> dict[str, A
 
 
 def _cell(answer: Answer) -> dict[str, Any]:
-    """Returns an outcome of a series: its ends, its change per doubling, and what is said."""
+    """Returns an outcome of a series: its ends, its change per doubling, and its verdict."""
     ends = dict.fromkeys((answer.smallest, answer.largest))
     return {
         "ends": [(end.batch_size, _estimate(end.interval)) for end in ends],

@@ -80,7 +80,7 @@ def in_words(shown: dict[str, Any]) -> str:
     """Returns the numbers of a row in a phrase: `0.5 [0.3, 0.7] points per doubling; n 6`.
 
     What is no change per doubling is named before its number: `ratio 1.7 [1.5, 2.0]`. Intervals
-    of claims have 90 %, which is said, since others beside them have 95 %.
+    of claims have 90 %, which is stated, since others beside them have 95 %.
     """
     estimate = shown["estimate"]
     parts = [shown["missing"]]

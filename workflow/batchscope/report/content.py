@@ -454,6 +454,6 @@ def _last_words(results: Path, *records_of_jobs: Path) -> str:
         log = job_files.log_path(results, record)
         if log.exists():
             lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-            said = [line.strip() for line in lines if line.strip()] or ["nothing"]
-            return f"{said[-1][:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"
+            stripped = [line.strip() for line in lines if line.strip()] or ["nothing"]
+            return f"{stripped[-1][:_LAST_LINE]} ({log.relative_to(results.parent).as_posix()})"
     return ""

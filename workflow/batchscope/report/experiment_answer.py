@@ -129,7 +129,7 @@ def sentences(
     decided: Sequence[dict[str, Any]] = (),
     compared: bool = False,
 ) -> list[tuple[str, str]]:
-    """Returns the answer as pairs of what is said, and of what; the first may be empty.
+    """Returns the answer as pairs of a verdict and a text; the verdict may be empty.
 
     What documents state and the runs decide comes first; then, figure by figure, the verdicts on
     its outcomes, or else what it shows.
@@ -155,8 +155,8 @@ def sentences(
         if verdicts and not shows and not (figure.found and _open(new)):
             pairs += verdicts
         elif figure.found and (new or not columns.intersection(figure.columns)):
-            said, none = ("", "") if apart and beside else (_resolved(new), _none(new))
-            pairs.append((said, " ".join(filter(None, [figure.found, none]))))
+            verdict, none = ("", "") if apart and beside else (_resolved(new), _none(new))
+            pairs.append((verdict, " ".join(filter(None, [figure.found, none]))))
     few = _none(found)
     pairs = pairs or _verdicts(found) or [("", few)] * bool(few)
     pairs = [("", text) for text in spoken] or pairs
@@ -190,9 +190,9 @@ def decided(
         return sum(1 / common[stem] for stem in left & _stems(row["sentence"]))
 
     for row in sorted(stated, key=lambda row: (row["figure"] not in names, -rare(row))):
-        said = left & _stems(row["sentence"])
-        if row["verdict"] in (ledger.HELD, ledger.NOT_HELD) and said:
-            left -= said
+        shared = left & _stems(row["sentence"])
+        if row["verdict"] in (ledger.HELD, ledger.NOT_HELD) and shared:
+            left -= shared
             found.append(row)
     return found[:_MOST_DECIDED]
 

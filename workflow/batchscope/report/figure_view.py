@@ -62,7 +62,7 @@ def build(
     experiment: Experiment,
     stated: list[dict[str, Any]],
     rows: list[Row],
-    said: list[Answer],
+    all_answers: list[Answer],
     find: Finder,
 ) -> dict[str, Any]:
     """Returns what the page shows of a figure.
@@ -80,7 +80,7 @@ def build(
     return {
         "anchor": f"{experiment.name}-{figure.name}",
         "published": experiment.published.get(figure.name),
-        "finding": _with_slope(finding, figure, said),
+        "finding": _with_slope(finding, figure, all_answers),
         "more": more,
         "claims": [(row["word"], row["sentence"], claim_rows.in_words(row)) for row in claims],
         "claim_counts": claim_rows.counts(claims),
@@ -122,7 +122,7 @@ def _span(width: int | None) -> str:
     return "narrow" if width <= _NARROW else "medium"
 
 
-def _with_slope(finding: str, figure: Figure, said: list[Answer]) -> str:
+def _with_slope(finding: str, figure: Figure, all_answers: list[Answer]) -> str:
     """Returns a finding with the slope of its own outcome, where it says no interval itself.
 
     Of one series: of several, no slope is of all. Slopes are of whole trainings: a finding about
@@ -133,7 +133,7 @@ def _with_slope(finding: str, figure: Figure, said: list[Answer]) -> str:
         return finding
     own = [
         answer
-        for answer in said
+        for answer in all_answers
         if answer.outcome.column in figure.columns
         and answer.outcome.label.lower() in finding.lower()
     ]

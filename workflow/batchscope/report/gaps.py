@@ -111,9 +111,9 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
     waiting = {run for jobs in inputs.absent.values() for job in jobs for run in job.runs}
     for run, row in distinct(rows).items():
         if row["status"] not in absence.WORDS or row["run"] not in waiting:  # listed below
-            said = inputs.missing_runs.get(run) or _message(row)
+            message = inputs.missing_runs.get(run) or _message(row)
             made = row.get("machine") == own_columns.ELSEWHERE
-            by_status.setdefault((row["status"], made), []).append((run, said))
+            by_status.setdefault((row["status"], made), []).append((run, message))
     order = list(STATUS_WORDS)
     gaps = []
     for status, made in sorted(

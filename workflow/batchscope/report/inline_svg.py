@@ -24,7 +24,7 @@ _ELEMENTS = frozenset(
 )
 _DROPPED = frozenset({"id", "version", "width", "height", "class"})
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
-_INHERITED = ("use", "path")  # whose equal styles are said once, of their group
+_INHERITED = ("use", "path")  # whose equal styles are stated once, of their group
 _IMAGE = "data:image/png;base64,"
 
 # The text of a run's factors, as in `data-run` -> its number on the page, or None where several

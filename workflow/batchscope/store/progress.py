@@ -49,27 +49,27 @@ class Reporter:
         if now - self._reported < SECONDS:
             return
         self._reported = now
-        said = f"epoch {epoch + (step > 0)} of {self._epochs}"
+        text = f"epoch {epoch + (step > 0)} of {self._epochs}"
         if step:
-            said += f" ({wording.percent(step / self._steps, 0)} of it)"
+            text += f" ({wording.percent(step / self._steps, 0)} of it)"
         if history:
             last = history[-1]
-            said += (
+            text += (
                 f": training loss {last['train_loss']:.4g}, "
                 f"validation loss {last['validation_loss']:.4g} after epoch {epoch}"
             )
         begun, before = self._begun
         if done > before:
             left = (now - begun) / (done - before) * (self._epochs * self._steps - done)
-            said += f"; about {wording.duration(left)} left"
-        self._write(said)
+            text += f"; about {wording.duration(left)} left"
+        self._write(text)
         if now - self._logged >= (now - self._started) * _SHARE:
             self._logged = now
-            print(f"{wording.capital(said)}.", flush=True)
+            print(f"{wording.capital(text)}.", flush=True)
 
-    def _write(self, said: str) -> None:
+    def _write(self, text: str) -> None:
         process = {"host": platform.node(), "process": os.getpid()}
-        disk.write_json(self._path, {**process, "at": time.time(), "said": said})
+        disk.write_json(self._path, {**process, "at": time.time(), "said": text})
 
 
 def overview(results: Path | str) -> str:

@@ -55,7 +55,7 @@ class Test:
         over: The factor along which a trend, a best value and so on are sought.
         direction: `rises` or `falls`.
         best: `highest` or `lowest`, of an argmax.
-        chosen: Values of `over`: said to be best, or to be exceptions.
+        chosen: Values of `over`: stated to be best, or to be exceptions.
         of: Cells of the first side of a comparison or an interaction.
         to: Cells of the other side.
         order: Groups of cells, from the lowest to the highest.

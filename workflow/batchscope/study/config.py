@@ -130,11 +130,13 @@ def _registry_definitions() -> dict[str, Any]:
     factors = {name: factor for name, factor in factors.items() if name != "seed"}
     # The wider of the two is checked here; the words are true of both.
     words = f"{run_factors.FACTORS['threads'].expected} (or all, beside `timing`)"
-    said = {"threads": {"expected": words}}
-    scalars = {name: parameter_schema(one, **said.get(name, {})) for name, one in factors.items()}
+    overrides = {"threads": {"expected": words}}
+    scalars = {
+        name: parameter_schema(one, **overrides.get(name, {})) for name, one in factors.items()
+    }
     several = {"several": "Several values belong under `vary`."}
     single = {
-        name: parameter_schema(one, **several, **said.get(name, {}))
+        name: parameter_schema(one, **several, **overrides.get(name, {}))
         for name, one in factors.items()
     }
     lists = {
@@ -213,11 +215,11 @@ def _closed(noun: str, expected: str, properties: dict[str, Any]) -> dict[str, A
     }
 
 
-def parameter_schema(parameter: Parameter, **said: str) -> dict[str, Any]:
-    """Returns the schema of a factor or setting, with what else is said of a value."""
+def parameter_schema(parameter: Parameter, **keywords: str) -> dict[str, Any]:
+    """Returns the schema of a factor or setting, with further keywords of a value."""
     types = {"int": "integer", "float": "number", "bool": "boolean", "str": "string"}
     item: dict[str, Any] = {"type": types[parameter.kind], "expected": parameter.expected_item}
-    item |= said
+    item |= keywords
     if parameter.choices:
         item["enum"] = list(parameter.choices)
     for key, limit in (
@@ -233,7 +235,7 @@ def parameter_schema(parameter: Parameter, **said: str) -> dict[str, Any]:
         item = {"type": "array", "minItems": 1, "items": item}
     unit = f" In {parameter.unit}." if parameter.unit else ""
     item |= {"description": parameter.doc + unit, "expected": parameter.expected}
-    item |= {"alias": parameter.alias, **said}
+    item |= {"alias": parameter.alias, **keywords}
     if parameter.birth is not None:
         birth = parameters.shown(parameter, parameter.birth)
         item["default"] = list(birth) if parameter.many else birth
@@ -267,6 +269,7 @@ def _validator_class() -> Any:
         "minimum": limit(lambda value, bound: value >= bound),
         "maximum": limit(lambda value, bound: value <= bound),
         "exclusiveMinimum": limit(lambda value, bound: value > bound),
+        "exclusiveMaximum": limit(lambda value, bound: value < bound),
     }
     return validators.extend(base, limits, type_checker=checker)
 

@@ -60,7 +60,7 @@ def _plain(rule: Any) -> Any:
         if key not in _OURS:
             found[key] = value
     if found == {"not": {}}:
-        return False  # as the same is said without offering the key
+        return False  # as the same is stated without offering the key
     types = found.get("type", [])
     types = types if isinstance(types, list) else [types]
     if {"integer", "number"} & {*types} and "string" not in types:

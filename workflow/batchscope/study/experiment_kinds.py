@@ -16,7 +16,7 @@ class Kind:
         factors: Factors that it may have.
         core: Those that it must be given.
         known: Those that are listed to whoever misspells one: a seed is given in a key of its own.
-        why_not: What is said of a factor of another kind.
+        why_not: What is reported of a factor of another kind.
     """
 
     factors: dict[str, Parameter]

@@ -42,7 +42,7 @@ class Trainings:
             value.
         slower: Share of the fastest batch size's seconds to the target by which one that is
             advised may take longer.
-        seeds_planned: Seeds that were planned before any was seen; None where it is not said.
+        seeds_planned: Seeds that were planned before any was seen; None where it is not stated.
         beside: Experiments of times whose limits are drawn beside this one's.
     """
 

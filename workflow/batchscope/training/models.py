@@ -86,7 +86,7 @@ def _build(
         with scope or nullcontext():
             return BUILDERS[name](shape, classes)
     except Exception as error:  # Keras raises nearly anything for images that are too small
-        what = user_models.said(error)
+        what = user_models.error_message(error)
         raise UserError(f"model {name}: cannot be built for examples {shape}: {what}") from error
 
 

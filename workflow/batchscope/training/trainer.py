@@ -378,7 +378,7 @@ def record_kill(run: str, results: Path, message: str, model_file: str | None = 
     """
     with _alone(run, results):
         training = Training(run, results, model_file)
-        with training.reporter.running():  # takes over what the killed one said of its progress
+        with training.reporter.running():  # takes over what the killed one reported of its progress
             training.resume_progress()
             training.write(records.OUT_OF_MEMORY, "out_of_memory", message)
     return records.OUT_OF_MEMORY

@@ -133,7 +133,7 @@ def _as_user_error(model_file: Path | str, what: str) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        raise UserError(f"{_place(error, model_file)}: {what}: {said(error)}") from error
+        raise UserError(f"{_place(error, model_file)}: {what}: {error_message(error)}") from error
 
 
 def _place(error: BaseException, model_file: Path | str) -> str:
@@ -148,7 +148,7 @@ def _place(error: BaseException, model_file: Path | str) -> str:
     return frames[-1] if frames else str(model_file)
 
 
-def said(error: BaseException) -> str:
+def error_message(error: BaseException) -> str:
     """Returns an error's type and its message, without what Keras writes around it."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     text = text.rpartition("Error encountered:")[2].partition("Arguments received by")[0]

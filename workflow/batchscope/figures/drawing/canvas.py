@@ -121,7 +121,7 @@ def _halves(line: str, letters: int) -> list[str]:
 def _shorter(text: str) -> str:
     """Rounds coordinates to hundredths of a point, drops blanks around lines: half the size.
 
-    The style that all points of a group share is said once, of the group.
+    The style that all points of a group share is stated once, of the group.
     """
 
     def rounded(match: re.Match) -> str:

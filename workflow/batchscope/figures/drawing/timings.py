@@ -333,7 +333,7 @@ def noise_note(groups: list[run_series.Series]) -> str:
 
 
 def start(label: str) -> str:
-    """Returns a series' label before what is said of it; empty for one alone."""
+    """Returns a series' label before what is reported of it; empty for one alone."""
     return f"{wording.capital(label)}: " if label else ""
 
 
