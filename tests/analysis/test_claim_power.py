@@ -56,7 +56,7 @@ def test_nothing_helps_a_trend_whose_order_and_slope_differ():
     values = np.tile([0.0, 1.0, 2.0], (6, 1))
     values[0] = [90.0, 10.0, 0.0]
     found = claim_tests.trend(values, [16, 32, 64], "rises")
-    assert found.effect < 0 and found.p < 0.5
+    assert found.effect < 0 and found.p == 1
     assert wanted(found) is None
     values[0] = [2.0, 1.0, 0.0]
     assert wanted(claim_tests.trend(values, [16, 32, 64], "rises"))[1] == HOLDS

@@ -52,12 +52,25 @@ def test_a_trend_of_three_sizes_is_pages_and_of_two_the_paired_t():
     values = generator.normal(size=(6, 4)) + [0, 1, 2, 3]
     found = claim_tests.trend(values, [16, 32, 64, 128], "rises")
     assert found.p == pytest.approx(stats.page_trend_test(values).pvalue)
-    assert found.p_against == pytest.approx(stats.page_trend_test(-values).pvalue)
+    against = claim_tests.trend(-values, [16, 32, 64, 128], "rises")
+    assert (found.p_against, against.p_against) == (1.0, found.p)
     exact = claim_tests.trend(np.tile([3.0, 2.0, 1.0], (6, 1)), [16, 32, 64], "falls")
     assert exact.effect == -1.0 and exact.p == pytest.approx(6.0**-6)
     two = claim_tests.trend(values[:, [0, 3]], [16, 128], "rises")
     assert two.effect == pytest.approx((values[:, 3] - values[:, 0]).mean() / 3)
     assert two.p == pytest.approx(stats.ttest_rel(values[:, 3], values[:, 0]).pvalue / 2)
+
+
+def test_an_order_and_a_slope_that_point_apart_are_no_trend():
+    """A throughput that rises to batch size 4 and falls a little over many sizes beyond it."""
+    sizes = [1, 2, 4, 8, 16, 17, 18, 32, 33, 34, 48, 49, 50, 64]
+    rises = np.minimum(np.log2(sizes), 2) - 0.01 * np.arange(14)
+    values = rises + np.random.default_rng(0).normal(scale=1e-3, size=(6, 14))
+    assert stats.page_trend_test(-values).pvalue < 0.05
+    found = claim_tests.trend(values, sizes, "rises")
+    assert found.low > 0 and found.p > 0.5 and found.p_against == 1
+    falls = claim_tests.trend(values, sizes, "falls")
+    assert (falls.p, falls.p_against) == (1, found.p)
 
 
 def test_an_equivalence_is_of_the_two_that_are_farthest_apart():

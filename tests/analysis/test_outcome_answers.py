@@ -231,6 +231,15 @@ def test_a_trend_against_the_statement_is_reported(sizes):
     assert answer.verdict == "rises, against what was stated"
 
 
+def test_an_order_and_a_slope_that_point_apart_are_not_resolved():
+    sizes = (1, 16, 17, 18, 32, 33, 34)
+    values = np.array([0.0, 4.0, 3.9, 3.8, 3.7, 3.6, 3.5]) + 0.01 * np.arange(6.0)[:, None]
+    for given in (values, -values):  # the order, and the slope, against what is stated
+        (answer,) = outcome_answers.answers(frame({"generalisation_gap": given}, sizes))
+        assert answer.slope.low * answer.slope.high > 0
+        assert answer.verdict == "not resolved"
+
+
 def test_noise_is_not_resolved():
     noise = np.random.default_rng(3).normal(0, 1, (6, 3))
     (answer,) = outcome_answers.answers(frame({"test_accuracy": noise}))

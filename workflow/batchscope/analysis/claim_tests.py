@@ -115,7 +115,7 @@ def _together(differences: Sequence[np.ndarray], low: float, high: float = math.
 
 
 def trend(values: Any, at: Sequence[float], direction: str) -> Tested:
-    """Tests a trend: Page's test for three positions or more, a paired t-test for two.
+    """Tests a trend: `paired_tests.trend` for three positions or more, a paired t-test for two.
 
     Args:
         values: Shape (n, positions), ordered by position; a replicate with a gap is left out.
@@ -128,7 +128,7 @@ def trend(values: Any, at: Sequence[float], direction: str) -> Tested:
     if found.n < 2 or len(at) < 3:
         return found
     opposite = FALLS if direction == RISES else RISES
-    p, against = (paired_tests.page_trend(complete, way) for way in (direction, opposite))
+    p, against = (paired_tests.trend(complete, at, way) for way in (direction, opposite))
     sign = 1.0 if direction == RISES else -1.0
     order = claim_power.order(sign * complete, sign * found.effect)
     return found._replace(p=p, p_against=against, found=(order,))

@@ -205,7 +205,7 @@ def _asked(experiment: str | None, outcome: Outcome, group: run_series.Series) -
     stoppable = outcome.column in _UNTIL_STOPPED and not epochs_chosen(group.frame)
     bounds = stoppable and all_ran_out(group.frame)
     tested = len(pairs.batch_sizes) > 1 and not bounds
-    test, p = _trend(pairs.complete, outcome.direction) if tested else (None, intervals.NAN)
+    test, p = _trend(pairs, outcome.direction) if tested else (None, intervals.NAN)
     return _Asked(experiment, outcome, group, pairs, test, p)
 
 
@@ -330,12 +330,13 @@ def ran_out_words(found: dict[int, tuple[int, int]]) -> str:
     return f"{', '.join(parts)} ran to the last epoch that they may"
 
 
-def _trend(complete: np.ndarray, direction: str) -> tuple[str | None, float]:
+def _trend(pairs: Pairs, direction: str) -> tuple[str | None, float]:
     """Returns the test's name and its p: Page's for three sizes or more, a t-test for two."""
+    complete = pairs.complete
     if len(complete) < 2:
         return None, intervals.NAN
     if complete.shape[1] > 2:
-        return "page", paired_tests.page_trend(complete, direction)
+        return "page", paired_tests.trend(complete, pairs.batch_sizes, direction)
     return "paired_t", float(paired_tests.paired_t(complete[:, 1] - complete[:, 0], direction))
 
 
@@ -356,7 +357,8 @@ def _verdict(outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, slope: 
     opposite, beyond = (
         (FALLS, slope.high < 0) if outcome.direction == RISES else (RISES, slope.low > 0)
     )
-    return f"{opposite}{AGAINST}" if beyond else NOT_RESOLVED
+    ordered = len(pairs.batch_sizes) < 3 or paired_tests.page_trend(pairs.complete, opposite) < 0.5
+    return f"{opposite}{AGAINST}" if beyond and ordered else NOT_RESOLVED
 
 
 def _note(outcome: Outcome, pairs: Pairs, bounds: dict[int, tuple[int, int]]) -> str:

@@ -39,6 +39,21 @@ def page_trend(values: np.ndarray, direction: str) -> float:
     return float(stats.page_trend_test(values).pvalue)
 
 
+def trend(values: np.ndarray, batch_sizes: np.ndarray, direction: str) -> float:
+    """Returns Page's p-value, and 1 where the mean slope does not have the direction.
+
+    Page's test takes every step from one size to the next alike, whether it is from 8 to 16 or from
+    16 to 17: its order and the slope per doubling may point apart, and then there is no trend.
+
+    Args:
+        values: As `page_trend` takes them.
+        batch_sizes: As `slopes_per_doubling` takes them.
+        direction: `rises` or `falls`, stated before the runs.
+    """
+    slope = slopes_per_doubling(values, batch_sizes).mean() * _sign(direction)
+    return page_trend(values, direction) if slope > 0 else 1.0
+
+
 def friedman(values: np.ndarray) -> float:
     """Returns the p-value of Friedman's test (1937) that columns differ, with seeds as blocks.
 
