@@ -91,12 +91,30 @@ def test_a_trend_is_tested_in_both_directions():
     assert min(middle.p_larger, middle.p_smaller) > 0.1 and middle.p_any < 0.01
 
 
+def test_an_order_against_the_slope_is_no_trend():
+    """The loss falls steeply to batch size 2 and rises a little over many sizes beyond it."""
+    sizes = [1, 2, 4, *range(8, 17)]
+    runs, rows = (
+        pandas.concat(
+            [each.assign(batch_size=size, run=f"{size}-" + each["run"]) for size in sizes]
+        )
+        for each in frames((8,), rates=(0.2,), seeds=range(6))
+    )
+    loss = {size: 1.0 + 1e-3 * index for index, size in enumerate(sizes)}
+    for first, expected in ((1.0, ("smaller", "")), (1.1, ("none", "mixed"))):
+        rows["test_loss"] = rows["batch_size"].map({**loss, 1: first}) + 1e-6 * rows["seed"]
+        found = verdict_matrix.table(runs, rows, {}, {})
+        last = found[(found["outcome"] == "test_loss") & (found["budget"] == "epochs")].iloc[0]
+        assert last["p_smaller"] < 0.001 and (last["trend"], last["no_trend"]) == expected
+
+
 def test_what_never_got_there_is_the_worst_of_its_seed():
     values = row([100.0, 90.0, 80.0, 70.0], 0.1)
     values[3] = INF
     found = verdict_matrix.trend(values, SIZES, "updates")
     values[3] = 1e9
-    assert found == verdict_matrix.trend(values, SIZES, "updates")
+    assert found[:4] == verdict_matrix.trend(values, SIZES, "updates")[:4]
+    assert math.isnan(found.slope)
 
 
 def test_six_seeds_and_three_sizes_are_needed():

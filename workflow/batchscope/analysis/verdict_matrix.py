@@ -92,8 +92,9 @@ COLUMNS: dict[str, str] = {
     "trend": "Of the row: larger where larger batch sizes are better (p_larger below 0.05), "
     "smaller, or none.",
     "no_trend": "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in "
-    "one direction); few_seeds; or edge, where the rate of the batch size at the losing end lies "
-    "on the edge of those tried. Empty where there is one.",
+    "one direction; or the slope per doubling is against the order, which Page's test sees); "
+    "few_seeds; or edge, where the rate of the batch size at the losing end lies on the edge of "
+    "those tried. Empty where there is one.",
     "p_larger": "p of Page's trend test that larger is better, with seeds as blocks; where rates "
     "are chosen, by shuffling batch sizes within each seed and choosing them again; adjusted by "
     "Holm's method with all p of rows of the table.",
@@ -103,12 +104,18 @@ COLUMNS: dict[str, str] = {
 
 
 class Trend(NamedTuple):
-    """A row: p that larger is better, that smaller is, and that any is; what was compared."""
+    """A row: p that larger is better, that smaller is, and that any is; what was compared.
+
+    Attributes:
+        slope: Of the outcome per doubling, above 0 where it gets better: the mean over seeds whose
+            values are all finite, NaN without any. (Page's test sees the order alone.)
+    """
 
     p_larger: float
     p_smaller: float
     p_any: float
     batch_sizes: list[int]
+    slope: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -213,9 +220,11 @@ def trend(values: np.ndarray, batch_sizes: list[int], outcome: str) -> Trend:
         return Trend(math.nan, math.nan, math.nan, sizes)
     rises, falls = (paired_tests.page_trend(blocks, direction) for direction in outcomes.DIRECTIONS)
     p_any = paired_tests.friedman(blocks)
-    return Trend(
-        *((rises, falls) if outcome.endswith("accuracy") else (falls, rises)), p_any, sizes
-    )
+    whole = blocks[np.isfinite(blocks).all(axis=1)]
+    slope = paired_tests.slopes_per_doubling(whole, sizes).mean() if len(whole) else math.nan
+    if outcome.endswith("accuracy"):
+        return Trend(rises, falls, p_any, sizes, slope)
+    return Trend(falls, rises, p_any, sizes, -slope)
 
 
 def _with_choice(found: Trend, reading: equal_budgets.Reading, outcome: str) -> Trend:
@@ -308,6 +317,8 @@ def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> dict[str,
     if not math.isfinite(larger):
         return {"trend": NONE, "no_trend": FEW_SEEDS}
     better = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
+    if {LARGER: row.trend.slope < 0, SMALLER: row.trend.slope > 0}.get(better):
+        return {"trend": NONE, "no_trend": MIXED}
     if better == NONE:
         return {"trend": NONE, "no_trend": MIXED if any_ < outcomes.LEVEL else NOT_RESOLVED}
     losing = row.trend.batch_sizes[0 if better == LARGER else -1]
