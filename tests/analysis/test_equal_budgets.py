@@ -134,9 +134,10 @@ def test_equal_updates_and_seconds_read_other_evaluations():
     for row, size, step in zip(updates, (8, 16, 32), (2, 4, 8), strict=True):
         assert row.tolist() == [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
     seconds = equal_budgets.read(series, Budget("seconds", 1.0))["test_loss"].values
-    # One second is 3.1, 5.2 and 7.8 epochs: the last evaluation that is not beyond.
-    for row, size, step in zip(seconds, (8, 16, 32), (3, 5, 7), strict=True):
-        assert row.tolist() == [2 * loss_of(size, 0.2, seed, step) for seed in range(3)]
+    # One second is 3.1, 5.2 and 7.8 epochs, between two evaluations.
+    for row, size in zip(seconds, (8, 16, 32), strict=True):
+        expected = [2 * loss_of(size, 0.2, seed, 1 / 32 / SECONDS[size]) for seed in range(3)]
+        assert row.tolist() == pytest.approx(expected)
 
 
 def test_a_rate_on_the_edge_is_marked_and_one_that_failed_is_never_chosen():
@@ -145,7 +146,8 @@ def test_a_rate_on_the_edge_is_marked_and_one_that_failed_is_never_chosen():
     assert read["test_loss"].rates[:2].tolist() == [0.2, 0.1] and math.isnan(
         read["test_loss"].rates[2]
     )
-    assert read["test_loss"].on_edge.tolist() == [True, True, False]
+    # Where none is chosen the seeds are read at a rate on the edge all the same.
+    assert read["test_loss"].on_edge.tolist() == [True, True, True]
     # A size that failed at every rate is reported by its runs.
     assert (read["test_loss"].values[2] == INF).tolist() == [True, False, False]
     assert (read["test_accuracy"].values[2] == -INF).tolist() == [True, False, False]
@@ -252,3 +254,20 @@ def test_one_seed_is_read_at_its_own_rate():
     series = equal_budgets.trained(runs, rows)
     read = equal_budgets.read(series, equal_budgets.target(series, {}))
     assert np.isfinite(read["updates"].values).all()
+
+
+def test_sizes_whose_loss_still_fell_at_the_end_are_known():
+    runs, rows = frames(rates=(0.2,))
+    late = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
+    rows.loc[late, "validation_loss"] += 1
+    (first, *_) = equal_budgets.read(
+        equal_budgets.trained(runs, rows), Budget("convergence", math.nan)
+    ).values()
+    assert first.falling == (8, 32)
+
+
+def test_a_training_without_validation_losses_is_not_read_at_its_first_evaluation():
+    runs, rows = frames(rates=(0.2,))
+    rows.loc[rows["seed"] == 1, "validation_loss"] = math.nan
+    read = equal_budgets.read(equal_budgets.trained(runs, rows), Budget("convergence", math.nan))
+    assert np.isnan(read["test_loss"].values).tolist() == [[False, True, False]] * 3

@@ -344,6 +344,22 @@ def test_every_mark_has_its_words_in_the_legend():
     ]
 
 
+def test_what_no_run_was_measured_for_has_no_row():
+    rows = runs({16: 0.95, 32: 0.94, 64: 0.90})
+    assert len(largest_within_margin.table(rows, {"test_accuracy": 0.01}))
+    rows["test_accuracy"] = np.nan  # evaluated along the way alone
+    assert largest_within_margin.table(rows, {"test_accuracy": 0.01}).empty
+
+
+def test_the_level_of_one_more_size_beyond():
+    """As Bonferroni over the others and Holm over the sizes that are left leave to its pair."""
+    rows = runs({16: 0.95, 32: 0.95, 64: 0.80, 128: 0.70})
+    found = largest_within_margin.find(rows, "test_accuracy", 0.01).sizes
+    assert [size.verdict for size in found] == ["within", "within", "beyond", "beyond"]
+    assert largest_within_margin.level_beyond(found) == pytest.approx(0.05 / 3 / 2)
+    assert largest_within_margin.level_beyond(found[:1]) == 0.05
+
+
 def test_the_table_survives_its_file(tmp_path):
     rows = pandas.concat([runs(FOUR, optimizer=one) for one in ("sgd", "adam")])
     table = largest_within_margin.table(rows, {"test_accuracy": 0.03})

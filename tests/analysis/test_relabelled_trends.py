@@ -49,6 +49,16 @@ def test_without_a_difference_of_rates_it_is_the_exact_test():
     assert (rises, falls) == pytest.approx(exact, abs=0.02)
 
 
+def test_a_rate_that_was_tried_with_some_seeds_costs_no_seed():
+    losses, values = cubes(np.random.default_rng(3))
+    known = relabelled_trends.p_values(losses, values, False, 199)
+    for seeds in (1, 3):
+        stray = np.full((2, 4, 1, 6), np.nan)
+        stray[:, 2, 0, :seeds] = 0.0
+        more = [np.concatenate(each, 1) for each in ((losses, stray[0]), (values, stray[1]))]
+        assert relabelled_trends.p_values(*more, False, 199) == known
+
+
 @pytest.mark.parametrize("by_others", [False, True])
 def test_original_labels_give_the_reported_statistic(by_others):
     random = np.random.default_rng(2)

@@ -108,6 +108,35 @@ def test_an_order_against_the_slope_is_no_trend():
         assert last["p_smaller"] < 0.001 and (last["trend"], last["no_trend"]) == expected
 
 
+def test_the_slope_of_what_a_target_takes_is_of_its_logarithm():
+    """One seed that is slow at the largest size outweighs all others on the scale of updates."""
+    updates = np.repeat([[233.0], [183.0], [148.0], [128.0]], 10, axis=1)
+    updates *= np.exp(0.04 * np.random.default_rng(1).normal(size=updates.shape))
+    updates[3, 3] *= 24
+    assert verdict_matrix.trend(updates, SIZES, "updates").slope > 0
+    assert verdict_matrix.trend(updates, SIZES, "test_loss").slope < 0
+
+
+def test_trainings_that_ended_before_a_budget_count_as_seeds():
+    runs, rows = frames(rates=(0.2,), seeds=range(8))
+    short = (rows["batch_size"] == 32) & (rows["seed"] < 2) & (rows["epoch"] > 5)
+    found = verdict_matrix.table(runs, rows[~short], {"epochs": 8}, {})
+    own = found[(found["budget"] == "epochs") & (found["batch_size"] == 32)].iloc[0]
+    assert (own["seeds"], own["reached"]) == (8, 6)
+    assert (own["reached_low"], own["reached_high"]) == pytest.approx((0.3491, 0.9681), abs=1e-4)
+
+
+def test_too_few_whole_seeds_leave_no_trend_where_rates_are_chosen():
+    runs, rows = frames(seeds=range(6))
+    for rate, seed in ((0.1, 0), (0.2, 1), (0.4, 2)):
+        gone = (runs["batch_size"] == 16) & (runs["learning_rate"] == rate) & (runs["seed"] == seed)
+        runs.loc[gone, "status"] = "missing"
+        rows = rows[~rows["run"].isin(runs.loc[gone, "run"])]
+    found = verdict_matrix.table(runs, rows, {}, {})
+    epochs = found[(found["budget"] == "epochs") & (found["outcome"] == "test_loss")]
+    assert set(epochs["no_trend"]) == {"few_seeds"}
+
+
 def test_what_never_got_there_is_the_worst_of_its_seed():
     values = row([100.0, 90.0, 80.0, 70.0], 0.1)
     values[3] = INF

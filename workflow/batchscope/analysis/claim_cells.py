@@ -56,7 +56,7 @@ def absent(frame: pandas.DataFrame, test: Test) -> str:
 def rows(frame: pandas.DataFrame, test: Test) -> pandas.DataFrame:
     """Returns the rows that a test is of; the column is NaN where a run gave no value.
 
-    Of trajectories, the last row of every run that is not beyond the budget in its cells.
+    Of trajectories, every run at the budget in its cells.
     """
     if frame.empty:
         return frame
@@ -75,7 +75,7 @@ def _at_budget(frame: pandas.DataFrame, budget: str, value: float, column: str) 
     """Returns one row per machine and run: a column at a budget."""
     found = []
     for _, run in frame.groupby(["machine", "run"], sort=False):
-        at = trajectories.value_at(run[budget], run[column], value)
+        at = trajectories.at_budget(run[budget], run[column], value, column.endswith("loss"))
         found.append({**run.iloc[0].to_dict(), budget: value, column: at})
     others = {*claim_tables.BUDGETS} - {budget, column}
     return pandas.DataFrame(found).drop(columns=[*others])

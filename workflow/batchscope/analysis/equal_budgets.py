@@ -84,6 +84,19 @@ class Trained:
         }
 
     @functools.cached_property
+    def there(self) -> np.ndarray:
+        """Whether a batch size has a run of a seed, whatever became of it, shape (sizes, seeds)."""
+        found = np.zeros((len(self.batch_sizes), len(self.seeds)), bool)
+        for (size, _, seed), row in self.rows.items():
+            found[size, seed] |= row["status"] in (_FINISHED, *_FAILED)
+        return found
+
+    @functools.cached_property
+    def chosen_by_loss(self) -> bool:
+        """Whether any training that finished has what rates and evaluations are chosen by."""
+        return any(rows[CHOSEN_BY].notna().any() for rows in self.finished)
+
+    @functools.cached_property
     def complete(self) -> set[str]:
         """The columns of which every evaluation of every training that finished has a value."""
         finished = [place for place in self.values if self.rows[place]["status"] == _FINISHED]
@@ -107,6 +120,8 @@ class Reading(NamedTuple):
         cube: The outcome at all rates, likewise.
         differ: Whether the seeds of a size are read at different rates, shape (sizes,).
         end: Of what a target takes the most that any training used; else NaN.
+        falling: Of convergence the batch sizes at which the validation loss still fell when most
+            trainings ended: theirs is the loss at a horizon, which longer ones would pass.
     """
 
     budget: Budget
@@ -117,6 +132,7 @@ class Reading(NamedTuple):
     cube: np.ndarray
     differ: np.ndarray
     end: float = math.nan
+    falling: tuple[int, ...] = ()
 
 
 def trained(runs: pandas.DataFrame, evaluations: pandas.DataFrame) -> Trained:
@@ -253,16 +269,26 @@ def _to_target(series: Trained, budget: Budget) -> dict[str, Reading]:
         values, index = chosen_rates.leave_one_out(cube)
         differ = chosen_rates.differ(index)
         end = max(float(rows[axis].max()) for rows in series.finished)
-        found[axis] = Reading(budget, values, *_rates(series, cube), cube, cube, differ, end)
+        found[axis] = Reading(budget, values, *_rates(series, cube, index), cube, cube, differ, end)
     return found
 
 
-def _rates(series: Trained, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rate of each size, the only one where one was tried, and what is on the edge."""
+def _rates(series: Trained, losses: np.ndarray, read: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rate of each size, the only one where one was tried, and what is on the edge.
+
+    Where some training failed at every rate none is chosen: the edge is that of the rates at which
+    seeds are read.
+
+    Args:
+        series: The series.
+        losses: What rates are chosen by, shape (sizes, rates, seeds).
+        read: Which rate each seed is read at, -1 for none, shape (sizes, seeds).
+    """
     chosen, tried = chosen_rates.by_lowest(losses), ~np.isnan(losses).all(axis=2)
     index = np.where(tried.sum(axis=1) == 1, tried.argmax(axis=1), chosen.index)
     rates = np.where(index < 0, np.nan, np.array(series.rates, float)[index])
-    return rates, chosen.on_edge
+    of_read = chosen_rates.on_edge(read, losses).any(axis=1)
+    return rates, np.where(chosen.index < 0, of_read, chosen.on_edge)
 
 
 def _reading(
@@ -287,12 +313,32 @@ def _reading(
         most = int(tried.argmax()) if most < 0 else most
         for index in (of_all, of_others):
             index[size, index[size] < 0] = most
-    found, rates = {}, _rates(series, losses)
+    found, rates = {}, _rates(series, losses, of_all)
+    falling = _falling(series, of_all) if budget.kind == CONVERGENCE else ()
     for name, cube in cubes.items():
         index = of_all if name in ON_TEST else of_others
         values = np.take_along_axis(cube, index[:, None], axis=1)[:, 0]
-        found[name] = Reading(budget, values, *rates, losses, cube, chosen_rates.differ(index))
+        more = (chosen_rates.differ(index), math.nan, falling)
+        found[name] = Reading(budget, values, *rates, losses, cube, *more)
     return found
+
+
+def _falling(series: Trained, index: np.ndarray) -> tuple[int, ...]:
+    """Returns the batch sizes at which most trainings have their lowest loss at their end.
+
+    Args:
+        series: The series.
+        index: Which rate each seed is read at, shape (sizes, seeds).
+    """
+    found = []
+    for size, rates in enumerate(index.tolist()):
+        places = [(size, rate, seed) for seed, rate in enumerate(rates)]
+        losses = [series.values[place][CHOSEN_BY] for place in places if place in series.values]
+        losses = [each for each in losses if np.isfinite(each).any() and len(each) > 1]
+        ends = sum(bool(np.nanargmin(each) == len(each) - 1) for each in losses)
+        if 2 * ends > len(losses):
+            found.append(series.batch_sizes[size])
+    return tuple(found)
 
 
 def _values(series: Trained, name: str, budget: Budget) -> np.ndarray:
@@ -348,9 +394,8 @@ def _value(rows: dict[str, np.ndarray], name: str, budget: Budget) -> float:
     if budget.kind == CONVERGENCE:
         losses = rows[CHOSEN_BY]
         known = np.isfinite(losses)
+        if not known.any():  # a single row is all that there is to read
+            return float(rows[name][0]) if len(losses) == 1 else math.nan
         return float(rows[name][np.argmin(np.where(known, losses, math.inf))])
     used = rows[AXES[budget.kind]]
-    # The last digit of a fraction of an epoch is no shorter training.
-    if not used[-1] >= budget.value * (1 - 1e-9):
-        return math.nan
-    return trajectories.value_at(used, rows[name], budget.value * (1 + 1e-9))
+    return trajectories.at_budget(used, rows[name], budget.value, name.endswith("loss"))

@@ -106,6 +106,20 @@ def find(
     return Found(tuple(found), *((within[0], within[-1]) if within else (None, None)))
 
 
+def whole(values: np.ndarray, batch_sizes: Sequence[int]) -> list[int]:
+    """Returns the batch sizes at which every seed with a run has a value.
+
+    Args:
+        values: Shape (sizes, seeds): NaN where there is no run, infinite where it failed.
+        batch_sizes: Batch sizes, shape (sizes,).
+    """
+    return [
+        size
+        for size, row in zip(batch_sizes, values, strict=True)
+        if not np.isnan(row).all() and not np.isinf(row).any()
+    ]
+
+
 def compare(
     table: pandas.DataFrame,
     whole: list[int],
@@ -153,6 +167,19 @@ def judge(sizes: Sequence[Size], p_beyond: Iterable[float]) -> list[Size]:
                 verdict = BEYOND
         found.append(size._replace(p_beyond=float(p), verdict=verdict))
     return found
+
+
+def level_beyond(sizes: Sequence[Size]) -> float:
+    """Returns the level of the pair's test that shows one more size of a series to be beyond.
+
+    5 % over the other sizes, by Bonferroni, and over the sizes that are not beyond yet, by Holm.
+
+    Args:
+        sizes: What `find` returned.
+    """
+    compared = [size for size in sizes if size.deciding is not None]
+    left = sum(size.verdict != BEYOND for size in compared)
+    return outcomes.LEVEL / max((len(compared) - 1) * left, 1)
 
 
 def _compared(
@@ -215,7 +242,8 @@ def table(runs: pandas.DataFrame, stated: dict[str, float]) -> pandas.DataFrame:
     factors = run_series.factor_columns(runs)
     rows: list[dict[str, Any]] = []
     # Trainings that are evaluated along the way alone are compared at budgets, not at their end.
-    for outcome, margin in ((name, stated[name]) for name in stated if name in runs):
+    for outcome in (name for name in stated if name in runs and runs[name].notna().any()):
+        margin = stated[outcome]
         for series in run_series.series(runs):
             found = find(series.frame, outcome, margin)
             for size in found.sizes:

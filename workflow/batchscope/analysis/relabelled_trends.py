@@ -26,6 +26,7 @@ import math
 import numpy as np
 
 from batchscope.analysis import chosen_rates, intervals
+from batchscope.catalogue import outcomes
 
 DRAWS = 4999  # the smallest p is one in 5,000
 _CHUNK = 500  # draws at a time, for memory
@@ -54,10 +55,10 @@ def p_values(
         draws: Relabellings beside the labels as they are.
 
     Returns:
-        NaN for each where fewer than two seeds or sizes are whole.
+        NaN for each where fewer than two sizes or `outcomes.LEAST_SEEDS` seeds are whole.
     """
     losses, values = _whole(losses, values)
-    if min(len(losses), losses.shape[2]) < 2:
+    if len(losses) < 2 or losses.shape[2] < outcomes.LEAST_SEEDS:
         return intervals.NAN, intervals.NAN, intervals.NAN
     found = [
         _of_alike(
@@ -101,7 +102,15 @@ def _tried(losses: np.ndarray) -> np.ndarray:
 
 
 def _whole(losses: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns sizes with any run, their tried rates first, and seeds without a gap at these."""
+    """Returns sizes with any run, their tried rates first, and seeds without a gap at these.
+
+    A rate that lacks a run of a seed of its size is never chosen (`chosen_rates.by_lowest`), so
+    that it counts as not tried, and costs no seed, where another rate of that size has them all.
+    """
+    gaps = np.isnan(losses) | np.isnan(values)
+    lacking = (gaps & ~gaps.all(axis=1, keepdims=True)).any(axis=2)
+    dropped = lacking & (~lacking & _tried(losses)).any(axis=1, keepdims=True)
+    losses = np.where(dropped[..., None], np.nan, losses)
     tried = _tried(losses)
     kept = tried.any(axis=1)
     most = int(tried.sum(axis=1).max())

@@ -12,21 +12,45 @@ from typing import Any
 
 import numpy as np
 
-NAN = float("nan")
+NAN = math.nan
+_ROUNDING = 1e-9  # relative difference below which two budgets are the same
 
 
-def value_at(budgets: Any, values: Any, budget: float) -> float:
-    """Returns the value of the last row whose budget is not beyond the one given.
+def at_budget(used: Any, values: Any, budget: float, loss: bool = False) -> float:
+    """Returns what a training has at a budget.
+
+    Between two evaluations it is interpolated, since those of large batches are few updates
+    apart from each other and those of small ones many: of a loss its logarithm is taken as linear
+    in the budget, as `first_crossing` does, of anything else the value itself. An evaluation
+    without a value is passed over.
 
     Args:
-        budgets: Examples, updates or seconds used, rising, shape (rows,).
+        used: Examples, updates, epochs or seconds used, rising, shape (rows,).
         values: What was evaluated there, shape (rows,).
+        budget: The budget.
+        loss: Whether it is a loss.
 
     Returns:
-        NaN where every row is beyond it.
+        NaN where the training ended before the budget, or was first evaluated after it.
     """
-    row = int(np.searchsorted(np.asarray(budgets, float), budget, side="right")) - 1
-    return float(np.asarray(values, float)[row]) if row >= 0 else NAN
+    used, values = np.asarray(used, float), np.asarray(values, float)
+    # The last digit of a fraction of an epoch is no shorter training.
+    if not len(used) or not used[-1] >= budget * (1 - _ROUNDING):
+        return NAN
+    known = ~np.isnan(values)
+    used, values = used[known], values[known]
+    after = int(np.searchsorted(used, budget * (1 + _ROUNDING), side="right"))
+    if after == 0:
+        return NAN
+    first = float(values[after - 1])
+    close = budget <= used[after - 1] * (1 + _ROUNDING)
+    if close or after == len(used) or not np.isfinite(values[after - 1 : after + 1]).all():
+        return first
+    second = float(values[after])
+    share = float((budget - used[after - 1]) / (used[after] - used[after - 1]))
+    if loss and min(first, second) > 0:
+        return float(first * (second / first) ** share)
+    return first + share * (second - first)
 
 
 def first_crossing(budgets: Any, losses: Any, target: float) -> float:

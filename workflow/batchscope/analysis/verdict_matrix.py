@@ -108,7 +108,8 @@ class Trend(NamedTuple):
 
     Attributes:
         slope: Of the outcome per doubling, above 0 where it gets better: the mean over seeds whose
-            values are all finite, NaN without any. (Page's test sees the order alone.)
+            values are all finite, NaN without any; of what was taken to a target, of its
+            logarithm. (Page's test sees the order alone.)
     """
 
     p_larger: float
@@ -157,13 +158,9 @@ def compare(
     # What holds before the first update has taken nothing, and no logarithm.
     usable = np.where(finite & ((values > 0) | (not ratio)), values, np.nan)
     shown = np.log(usable) if ratio else usable
-    there = ~np.isnan(values)
     table = pandas.DataFrame(shown.T, columns=batch_sizes)
-    whole = [
-        size
-        for size, found, planned in zip(batch_sizes, ~np.isnan(shown), there, strict=True)
-        if planned.any() and (found == planned).all()
-    ]
+    failed = np.isnan(shown) & ~np.isnan(values)
+    whole = largest_within_margin.whole(np.where(failed, math.inf, values), batch_sizes)
     rising = outcome.endswith("accuracy")
     cells = largest_within_margin.compare(
         table, whole, math.log1p(margin) if ratio else margin, rising, differing
@@ -220,6 +217,9 @@ def trend(values: np.ndarray, batch_sizes: list[int], outcome: str) -> Trend:
         return Trend(math.nan, math.nan, math.nan, sizes)
     rises, falls = (paired_tests.page_trend(blocks, direction) for direction in outcomes.DIRECTIONS)
     p_any = paired_tests.friedman(blocks)
+    if outcome in TAKEN:
+        with np.errstate(divide="ignore"):
+            blocks = np.log(blocks)
     whole = blocks[np.isfinite(blocks).all(axis=1)]
     slope = paired_tests.slopes_per_doubling(whole, sizes).mean() if len(whole) else math.nan
     if outcome.endswith("accuracy"):
@@ -233,8 +233,6 @@ def _with_choice(found: Trend, reading: equal_budgets.Reading, outcome: str) -> 
         return found
     by_others = outcome not in equal_budgets.ON_TEST
     rises, falls, any_ = relabelled_trends.p_values(reading.losses, reading.cube, by_others)
-    if math.isnan(any_):
-        return found
     larger, smaller = (rises, falls) if outcome.endswith("accuracy") else (falls, rises)
     return found._replace(p_larger=larger, p_smaller=smaller, p_any=any_)
 
@@ -282,8 +280,7 @@ def _rows(
     own_targets = updates_to_target.at_own_targets(evaluations)
     for series in best_learning_rates.series(runs) if len(runs) else ():
         trained = equal_budgets.trained(series.frame, evaluations)
-        chosen_by = [rows["validation_loss"].notna().any() for rows in trained.finished]
-        known = own_targets or any(chosen_by)
+        known = own_targets or trained.chosen_by_loss
         if len(trained.batch_sizes) < LEAST_SIZES or not trained.finished or not known:
             continue
         if own_targets:  # what a training had used by then is no budget of others
@@ -317,7 +314,7 @@ def _verdict(row: _Row, larger: float, smaller: float, any_: float) -> dict[str,
     if not math.isfinite(larger):
         return {"trend": NONE, "no_trend": FEW_SEEDS}
     better = LARGER if larger < outcomes.LEVEL else SMALLER if smaller < outcomes.LEVEL else NONE
-    if {LARGER: row.trend.slope < 0, SMALLER: row.trend.slope > 0}.get(better):
+    if {LARGER: row.trend.slope <= 0, SMALLER: row.trend.slope >= 0}.get(better):
         return {"trend": NONE, "no_trend": MIXED}
     if better == NONE:
         return {"trend": NONE, "no_trend": MIXED if any_ < outcomes.LEVEL else NOT_RESOLVED}
@@ -332,8 +329,9 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
     reading, budget = row.reading, row.reading.budget
     for index, cell in enumerate(judged):
         values = reading.values[index]
+        there = row.trained.there[index]
+        times = np.where(np.isfinite(values), np.abs(values), math.inf)[there]
         values = values[~np.isnan(values)]
-        times = np.where(np.isfinite(values), np.abs(values), math.inf)
         own = row.series.frame[row.series.frame["batch_size"] == cell.batch_size].iloc[0]
         line = {
             **{name: own[name] for name in factors},
@@ -346,7 +344,7 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             "batch_size": cell.batch_size,
             "learning_rate": np.nan if np.isnan(own[chosen_rates.RATE]) else reading.rates[index],
             "on_edge": int(reading.on_edge[index]),
-            "seeds": len(values),
+            "seeds": int(there.sum()),
             "mean": cell.mean,
             "deciding_batch_size": cell.deciding,
             "difference": cell.difference,
@@ -356,7 +354,7 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             "p_beyond": cell.p_beyond,
             "verdict": cell.verdict,
         }
-        if len(values):
+        if len(times):
             got_there = budgets.reached(times)
             line |= {
                 "reached": got_there.count,

@@ -165,8 +165,7 @@ def _by_run(frame: pandas.DataFrame) -> pandas.DataFrame:
         row = {}
         for name in budgets.index:
             used = run[name].astype(float)
-            loss = trajectories.value_at(used, run[_LOSS], budgets[name])
-            row[f"loss_at_{name}"] = loss if used.notna().all() else np.nan
+            row[f"loss_at_{name}"] = trajectories.at_budget(used, run[_LOSS], budgets[name], True)
         crossed = trajectories.first_crossing(run["updates"], run[_LOSS], targets[run.index[0]])
         found.append({**row, "to_target": crossed})
     return runs.assign(**pandas.DataFrame(found, runs.index)).reset_index()
