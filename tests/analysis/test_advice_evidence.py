@@ -12,6 +12,7 @@ from batchscope.analysis import (
     advice,
     advice_evidence,
     advice_tables,
+    advice_words,
     largest_within_margin,
     to_target_tables,
     verdict_matrix,
@@ -33,7 +34,7 @@ def advice_of(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, *
     trajectories["epoch"] = trajectories["examples"] / 1000
     tables = (runs, trajectories, limits, matrix)
     (found,) = advice_evidence.series_advice(
-        *tables, *stated.values(), lambda runs: float(len(runs))
+        *tables, *stated.values(), lambda runs: (float(len(runs)), 7.0)
     )
     return found.advice
 
@@ -191,3 +192,25 @@ def test_seconds_have_rates_of_their_own():
     # Without seed 0 all others choose .2, which it alone is read at.
     assert found.differ("seconds").tolist() == [False, True, False, False, False]
     assert not found.differ("updates").any()
+
+
+def test_without_validation_losses_there_is_no_outcome():
+    """Neither the evaluation to read nor the rate to read it at is known."""
+    stated = {"budgets": {"target": {"train_loss": 0.5}}, "margins": {}}
+    trajectories, runs = made_trainings.tables(rates=(0.1, 0.2, 0.8), seeds=range(6), **FACTORS)
+    trajectories = trajectories.rename(columns={"validation_loss": "train_loss"})
+    trajectories["validation_loss"] = math.nan
+    trajectories["test_accuracy"] = 1 - trajectories["train_loss"] / 3
+    trajectories["epoch"] = math.nan
+    (found,) = advice_evidence.series_advice(
+        runs, trajectories, NONE, NONE, *stated.values(), lambda runs: (1.0, 1.0)
+    )
+    assert found.advice.evidence.outcomes == ()
+    assert [each.reason for each in found.advice.missing] == [advice.NO_OUTCOME]
+
+
+def test_without_seconds_a_rate_on_the_edge_is_the_best_for_the_updates():
+    result = advice_of(rates=(0.1, 0.2), timed=False)
+    assert {edge.limit for edge in result.evidence.edges} >= {advice.UPDATES}
+    assert advice.SECONDS not in {edge.limit for edge in result.evidence.edges}
+    assert "is the best for the updates to the target at" in advice_words.card(result).headline

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas
 
-from batchscope.analysis import intervals, largest_within_margin, seeds_wanted
+from batchscope.analysis import intervals, largest_within_margin, paired_tests, seeds_wanted
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.largest_within_margin import (
@@ -32,6 +32,7 @@ from batchscope.analysis.largest_within_margin import (
 from batchscope.catalogue import budget_kinds, outcomes
 
 MEMORY, SECONDS, OUTCOME = "memory", "seconds", "outcome"
+UPDATES = "updates"  # what a rate is the best of where no seconds were measured
 NOT_MEASURED = "not_measured"
 # Why there is no range.
 NO_TARGET, NO_SECONDS, NO_OUTCOME, TOO_FEW, RATE_ON_EDGE, NONE_HOLDS, NONE_SHOWN = (
@@ -52,7 +53,7 @@ class Outcome:
     Attributes:
         name: Its column; of an accuracy higher is better, of anything else lower.
         margin: Largest loss of it that counts as negligible, above 0.
-        values: Shape (sizes, seeds); NaN where a training did not finish.
+        values: Shape (sizes, seeds); NaN where there is no training, infinite where it failed.
         stated: Whether the study states the margin.
         differing: Batch sizes whose seeds are read at different rates, each at that which the
             others choose.
@@ -69,7 +70,7 @@ class Outcome:
 class Edge:
     """A batch size whose best rate is the lowest or the highest that was tried.
 
-    `limit` is what it is the best of: the seconds or the outcome.
+    `limit` is what it is the best of: the seconds, without these the updates, or the outcome.
     """
 
     batch_size: int
@@ -86,8 +87,8 @@ class Evidence:
         batch_sizes: Ascending.
         seeds: Seeds of the columns below.
         target: What is to be reached, in words; empty where there is no target.
-        seconds: Seconds to it, shape (sizes, seeds), infinity where a training never got there;
-            None where they were not measured.
+        seconds: Seconds to it, shape (sizes, seeds), infinity where a training never got there,
+            NaN where there is none; None where they were not measured.
         differing: Batch sizes of which seeds are read at different rates there.
         outcomes: What the trainings are worth, all of which a size must keep; empty where nothing
             was measured.
@@ -101,12 +102,13 @@ class Evidence:
         critical: The critical batch size; None without one.
         fastest: The fastest size in closed form; None without one.
         knee: Batch size that reaches 90 % of the throughput's plateau; NaN where unknown.
-        seed_seconds: Seconds of one core that one more seed takes, all its trainings and
-            measures together; NaN where unknown.
-        rate_seconds: The same of one more rate, at all sizes and seeds.
+        seed_seconds: Seconds of one core that one more seed takes, all its trainings, measures
+            and timings together; NaN where unknown.
+        rate_seconds: The same of one more rate, at all sizes and seeds, which needs no timing.
         trends: Budget -> `larger` or `smaller`, where that looks better.
         elsewhere: Whether the trainings were made elsewhere, and are known by a file's columns.
         planned: Seeds that the study planned; None where it does not say.
+        falling: Batch sizes at which the validation loss still fell when most trainings ended.
     """
 
     batch_sizes: Sequence[int]
@@ -129,6 +131,16 @@ class Evidence:
     trends: dict[str, str] = field(default_factory=dict)
     elsewhere: bool = False
     planned: int | None = None
+    falling: Sequence[int] = ()
+
+    @property
+    def paired(self) -> int:
+        """The seeds that have a training at every batch size, by which these are compared."""
+        tables = [each.values for each in self.outcomes]
+        tables += [] if self.seconds is None else [self.seconds]
+        there = [~np.isnan(np.asarray(each, float)) for each in tables]
+        whole = [each[each.any(axis=1)].all(axis=0) for each in there]
+        return int(np.logical_and.reduce(whole).sum()) if whole else len(self.seeds)
 
 
 class More(NamedTuple):
@@ -212,21 +224,23 @@ class Advice:
 
     @property
     def open(self) -> list[Judged]:
-        """What is not resolved, the cheapest to know first."""
+        """What is not resolved: what ends the range first, and then the cheapest to know."""
+        ends = [end for reach in self.reaches for end in (reach.below, reach.above)]
         found = [
             each for limit in self.judged.values() for each in limit if each.verdict == NOT_RESOLVED
         ]
-        return sorted(found, key=lambda each: each.more or (math.inf,))
+        return sorted(found, key=lambda each: (each not in ends, each.more or (math.inf,)))
 
     @property
     def questions(self) -> list[Judged]:
-        """What further seeds would resolve, the cheapest first.
+        """What further seeds would resolve and the advice depends on, in the order of `open`.
 
-        Whether two sizes are equal is one question: it stands once, however many of them ask it.
+        A size that another limit excludes stays out of the range, whatever the answer. Whether
+        two sizes are equal is one question: it stands once, however many of them ask it.
         """
         found: dict[tuple[str, frozenset[int | None], bool | int], Judged] = {}
         for each in self.open:
-            if each.more:
+            if each.more and each.batch_size not in self._excluded:
                 pair = frozenset((each.batch_size, each.against))
                 limit = each.outcome.name if each.outcome else each.limit
                 found.setdefault((limit, pair, each.more.equal or each.batch_size), each)
@@ -235,20 +249,21 @@ class Advice:
     @property
     def candidates(self) -> list[int]:
         """The sizes that no limit is shown to exclude; empty where none is excluded."""
-        excluded = {
+        excluded = self._excluded
+        return [size for size in self.evidence.batch_sizes if excluded and size not in excluded]
+
+    @property
+    def _excluded(self) -> set[int]:
+        return {
             each.batch_size
             for limit in self.judged.values()
             for each in limit
             if each.verdict in (BEYOND, FAILED)
         }
-        return [size for size in self.evidence.batch_sizes if excluded and size not in excluded]
 
     @property
-    def scattered(self) -> dict[int, list[int]]:
-        """A size -> the others, at least two, that are not resolved since they are not against it.
-
-        A size whose seeds scatter leaves all others open, however well those are known.
-        """
+    def open_against(self) -> dict[int, list[int]]:
+        """A size -> the others, at least two, that are not resolved against it."""
         found: dict[int, list[int]] = {}
         for each in self.open:
             if each.against is not None:
@@ -321,8 +336,8 @@ def _seconds(evidence: Evidence) -> list[Judged]:
     if evidence.seconds is None:
         return [Judged(SECONDS, size, NOT_MEASURED) for size in evidence.batch_sizes]
     times = np.asarray(evidence.seconds, float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(np.isfinite(times) & (times > 0), np.log(times), np.nan)
+    with np.errstate(divide="ignore"):
+        logs = np.log(times)  # what took no time has no logarithm
     return _judged(evidence, "log_seconds", logs, math.log1p(evidence.slower), evidence.differing)
 
 
@@ -351,24 +366,27 @@ def _judged(
     Args:
         evidence: Gives the batch sizes and the seeds.
         name: What is compared: of an accuracy higher is better.
-        values: Shape (sizes, seeds).
+        values: Shape (sizes, seeds); NaN where there is no training, infinite where it failed.
         margin: Largest loss of it.
         differing: Batch sizes whose seeds are read at different rates.
         outcome: That it is; None of seconds.
     """
     values = np.asarray(values, float)
-    table = pandas.DataFrame(values, evidence.batch_sizes, evidence.seeds)
-    rows = table.rename_axis("batch_size").reset_index().melt("batch_size", var_name="seed")
-    rows = rows.rename(columns={"value": name})
-    rows["status"] = np.where(np.isfinite(rows[name]), "finished", "failed")
-    sign = 1.0 if name.endswith("accuracy") else -1.0
+    table = pandas.DataFrame(values.T, evidence.seeds, evidence.batch_sizes)
+    table = table.where(np.isfinite(table))
+    rising = name.endswith("accuracy")
+    whole = largest_within_margin.whole(values, evidence.batch_sizes)
+    compared = largest_within_margin.compare(table, whole, margin, rising, differing)
+    adjusted = paired_tests.holm([size.p_beyond for size in compared])
+    sizes = largest_within_margin.judge(compared, adjusted)
     found = []
-    for size in largest_within_margin.find(rows, name, margin, differing).sizes:
+    level = largest_within_margin.level_beyond(sizes)
+    for size in sizes:
         more = None
         if size.verdict == NOT_RESOLVED and size.deciding is not None:
-            here, there = (table.loc[each].to_numpy() for each in (size.batch_size, size.deciding))
+            better = (table[size.deciding] - table[size.batch_size]).to_numpy()
             either = size.batch_size in differing or size.deciding in differing
-            more = _more(sign * (there - here), margin, either)
+            more = _more(better if rising else -better, margin, either, level)
         found.append(
             Judged(
                 OUTCOME if outcome else SECONDS,
@@ -385,30 +403,34 @@ def _judged(
     return found
 
 
-def _more(better: np.ndarray, margin: float, differ: bool) -> More | None:
+def _more(better: np.ndarray, margin: float, differ: bool, level: float) -> More | None:
     """Returns the further seeds that show whether a size is better by less than a margin.
 
     Where the 90 % interval holds 0, sizes that are equal are to be shown so; else a difference as
-    large as it is measured is to be distinguished from the margin.
+    large as it is measured is to be distinguished from the margin: at 5 % below it, and above it
+    at the level that all sizes leave to one.
 
     Args:
         better: By how much the other size is better, one per seed; those that are not finite
             are left out.
         margin: The margin.
         differ: Whether seeds are read at different rates, which counts as a larger deviation.
+        level: Level of the test that the other size is better by more than the margin.
     """
     better = better[np.isfinite(better)]
     count = len(better)
     deviation = float(better.std(ddof=1) * np.sqrt(intervals.correction(count, differ)))
-    gap, half = abs(margin - float(better.mean())), _half(deviation, count)
-    equal = abs(float(better.mean())) <= half
-    if deviation == 0 or (not equal and gap == 0):
+    mean = float(better.mean())
+    excess = mean - margin
+    equal = abs(mean) <= _half(deviation, count)
+    if deviation == 0 or (not equal and excess == 0):
         return None
-    wanted, size = (
-        (seeds_wanted.for_equivalence, margin) if equal else (seeds_wanted.for_difference, gap)
-    )
-    bound = seeds_wanted.upper_bound(deviation, count)
-    low, high = (wanted(size / each) for each in (deviation, bound))
+    ends = (deviation, seeds_wanted.upper_bound(deviation, count))
+    if equal:
+        low, high = (seeds_wanted.for_equivalence(margin / end) for end in ends)
+    else:
+        of_test = level if excess > 0 else outcomes.LEVEL
+        low, high = (seeds_wanted.for_difference(abs(excess) / end, of_test) for end in ends)
     return More(max(low - count, 1), max(high - count, 1), equal)
 
 
@@ -426,7 +448,7 @@ def _missing(evidence: Evidence) -> Iterator[Missing]:
         yield Missing(NO_SECONDS)
     if not evidence.outcomes:
         yield Missing(NO_OUTCOME)
-    few = outcomes.LEAST_SEEDS - len(evidence.seeds)
+    few = outcomes.LEAST_SEEDS - evidence.paired
     if few > 0:
         yield Missing(TOO_FEW, few, few * evidence.seed_seconds)
     if evidence.edges:

@@ -34,8 +34,9 @@ from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, SLOWER, TARGET, UPDATES
 
 NAN = math.nan
-# Runs of a series -> seconds of one core that one more seed of them takes; NaN where unknown.
-Price = Callable[[list[str]], float]
+# Runs of a series -> seconds that one more seed of them takes: of one core for trainings and
+# measures, NaN where unknown, and of the machine for timings.
+Price = Callable[[list[str]], tuple[float, float]]
 _KNEE = step_cost.PLATEAU_SHARE / (1 - step_cost.PLATEAU_SHARE)  # in units of B_half
 _OF_MACHINE = ("machine", "dataset", "dataset_digest", "model", "model_digest", "device")
 
@@ -90,7 +91,7 @@ def series_advice(
         )
         reading = _converged(own, trajectories)
         evidence = _evidence(own, scaling, reading, margins, _matching(limits, own))
-        seed = price(own["run"].tolist())
+        trainings, timings = price(own["run"].tolist())
         # Of trainings made elsewhere the rate may not be known.
         rates = max(1, *own.groupby("batch_size")[chosen_rates.RATE].nunique())
         tuned = rates if rates > 1 else 0
@@ -98,8 +99,8 @@ def series_advice(
             evidence,
             scope=scope(own, along, tuned),
             tuned=tuned,
-            seed_seconds=seed,
-            rate_seconds=seed * own["seed"].nunique() / rates,
+            seed_seconds=trainings + timings,
+            rate_seconds=trainings * own["seed"].nunique() / rates,
             trends=_trends(matrix, values, evidence.outcomes),
             slower=slower,
             planned=planned,
@@ -112,9 +113,14 @@ def series_advice(
 def _converged(
     runs: pandas.DataFrame, evaluations: pandas.DataFrame
 ) -> dict[str, equal_budgets.Reading]:
-    """Returns the trainings of a series, each at its lowest validation loss; empty without any."""
+    """Returns the trainings of a series, each at its lowest validation loss; empty without any.
+
+    Without validation losses the single row of a training made elsewhere is all that there is to
+    read, and no rate can be chosen.
+    """
     trained = equal_budgets.trained(runs, evaluations)
-    if not trained.finished:
+    single = updates_to_target.at_own_targets(evaluations) and len(trained.rates) == 1
+    if not trained.finished or not (trained.chosen_by_loss or single):
         return {}
     return equal_budgets.read(trained, equal_budgets.Budget(CONVERGENCE, NAN))
 
@@ -130,12 +136,15 @@ def _evidence(
     sizes, seeds = (sorted(runs[name].unique().tolist()) for name in ("batch_size", "seed"))
     edges: list[Edge] = []
     outcomes: list[Outcome] = []
+    falling: tuple[int, ...] = ()
     if converged:
         outcomes = _outcomes(converged, sizes, margins)
         first = next(iter(converged.values()))  # outcomes at a budget share their rates
         edges += _edges(advice.OUTCOME, runs, first.rates, first.on_edge)
+        falling = first.falling
     if scaling and (rates := scaling.rates_by("seconds")):
-        edges += _edges(advice.SECONDS, runs, rates.chosen, rates.on_edge)
+        limit = advice.SECONDS if scaling.timed_rates else advice.UPDATES
+        edges += _edges(limit, runs, rates.chosen, rates.on_edge)
     memory, memory_open = _memory(limits)
     return Evidence(
         batch_sizes=sizes,
@@ -149,6 +158,7 @@ def _evidence(
         memory=memory,
         memory_open=memory_open,
         edges=tuple(edges),
+        falling=falling,
         critical=scaling.fit if scaling else None,
         fastest=scaling.fastest if scaling else None,
         knee=_knee(limits, scaling),
@@ -177,7 +187,7 @@ def _outcomes(
     converged: dict[str, equal_budgets.Reading], sizes: list[int], margins: dict[str, float]
 ) -> list[Outcome]:
     """Returns the outcomes whose margins are stated, as they are, or else the accuracy."""
-    found = {name: each for name, each in converged.items() if not np.isnan(each.values).all()}
+    found = {name: each for name, each in converged.items() if np.isfinite(each.values).any()}
     known = [name for name in margins if name in found] or [*found][:1]
     default = verdict_matrix.MARGINS
     return [

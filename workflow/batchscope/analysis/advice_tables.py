@@ -41,11 +41,11 @@ COLUMNS: dict[str, str] = {
     "fastest_batch_size": "Fastest batch size in closed form.",
     "fastest_batch_size_low": "Lower end of its 95 % interval.",
     "fastest_batch_size_high": "Upper end.",
-    "seeds_needed_low": "Further seeds that would settle the cheapest open question with power "
-    ".8, or that a verdict needs at all.",
+    "seeds_needed_low": "Further seeds that would settle the first open question with power "
+    ".8, or that a verdict needs at all. First is what ends the range, and else the cheapest.",
     "seeds_needed_high": "The same with the upper 80 % bound of the standard deviation.",
-    "minutes_needed_low": "Minutes of one core that these seeds take, as trainings and measures of "
-    "these runs took; empty where that is unknown.",
+    "minutes_needed_low": "Minutes of one core that these seeds take, as trainings, measures and "
+    "timings of these runs took; empty where that is unknown.",
     "minutes_needed_high": "Upper end.",
     "scope": "What it holds for, in words.",
     "advice": "The advice, in words.",
@@ -73,7 +73,8 @@ SIZES: dict[str, str] = {
     "size already.",
     "equal": "1 where the seeds would show equal sizes to be equal; 0 where a difference as large "
     "as it is measured would be distinguished from the margin.",
-    "seeds_needed_low": "Further seeds that would settle it with power .8.",
+    "seeds_needed_low": "Further seeds that would settle it with power .8, at the level of its "
+    "test.",
     "seeds_needed_high": "The same with the upper 80 % bound of the standard deviation.",
     "minutes_needed_low": "Minutes of one core that these seeds take.",
     "minutes_needed_high": "Upper end.",

@@ -50,11 +50,12 @@ def card(advice: Advice) -> Card:
     evidence = advice.evidence
     scope = f" ({evidence.scope})" if evidence.scope else ""
     if advice.smallest is None:
-        limits_text = " ".join(_known(advice))
+        limits_text = " ".join([*_known(advice), *_short(evidence)])
         why = "; ".join(_reason(advice, each) for each in advice.missing)
         headline = f"No advice{scope}, because {why}."
     else:
-        limits_text = " ".join([_below(advice), _above(advice), *_allowed(advice)])
+        ends = [_below(advice), _above(advice)]
+        limits_text = " ".join([*ends, *_allowed(advice), *_short(evidence)])
         headline = f"Use {span(advice.smallest, advice.largest)}{scope}."
     return Card(
         headline=headline,
@@ -135,8 +136,11 @@ def _slower(evidence: Evidence) -> str:
 def _below(advice: Advice) -> str:
     """Returns what ends the range below."""
     ends = [reach.below for reach in advice.reaches if reach.smallest == advice.smallest]
-    why = _ends(advice, [each for each in ends if each], "Below", advice.smallest)
-    return why or f"{wording.batch_size(advice.smallest or 0)} is the smallest size tried."
+    if why := _ends(advice, [each for each in ends if each], "Below", advice.smallest):
+        return why
+    smallest = wording.batch_size(advice.smallest or 0)
+    smaller = "" if advice.smallest == 1 else ": a smaller one may do as well"
+    return f"{smallest} is the smallest size tried{smaller}."
 
 
 def _above(advice: Advice) -> str:
@@ -226,6 +230,8 @@ def _allowed(advice: Advice) -> Iterator[str]:
     ends = (reach.above for reach in advice.reaches if reach.largest == advice.largest)
     if bound and not any(each and each[:3:2] == (advices.SECONDS, BEYOND) for each in ends):
         yield f"{wording.capital(bound)}."
+    if bound and evidence.critical.lack_of_fit:
+        yield "The updates depart from its law: read it as an order of magnitude."
     if evidence.memory is None:
         yield "Memory was not measured; every batch size here fits."
     if advice.apart:
@@ -244,6 +250,16 @@ def _stays(reach: Reach, evidence: Evidence) -> str:
     return f"at each training's lowest validation loss, {stays}"
 
 
+def _short(evidence: Evidence) -> Iterator[str]:
+    """Yields where an outcome is that of a horizon, which a longer training would pass."""
+    if evidence.falling:
+        sizes = wording.listed(map(wording.batch_size, evidence.falling))
+        yield (
+            f"At {sizes} the validation loss still fell when most trainings ended: their outcome "
+            "is that of their length, and longer ones may be worth more."
+        )
+
+
 # --- No range ------------------------------------------------------------------------------
 
 
@@ -258,10 +274,16 @@ def _reason(advice: Advice, missing: Missing) -> str:
         more = "a column seconds to the file" if evidence.elsewhere else "time_epoch to measure"
         return f"no seconds were measured (add {more})"
     if missing.reason == advices.NO_OUTCOME:
-        more = "a column test_accuracy to the file" if evidence.elsewhere else "evaluate to measure"
+        columns = "columns validation_loss and test_accuracy to the file"
+        more = columns if evidence.elsewhere else "evaluate to measure"
         return f"no outcome on test data was measured (add {more})"
     if missing.reason == advices.TOO_FEW:
-        found = wording.count(len(evidence.seeds), "seed is", "seeds are")
+        paired = evidence.paired
+        found = wording.count(paired, "seed is", "seeds are")
+        if paired < len(evidence.seeds):  # seeds are paired by their number
+            of = f"{paired} of {len(evidence.seeds)} seeds"
+            has = "has" if paired == 1 else "have"
+            found = f"{of} {has} a training at every batch size,"
         more = wording.count(missing.count, "more is needed", "more are needed")
         least = outcomes.LEAST_SEEDS
         return f"{found} too few for a verdict, which takes {least}: {more}{cost(missing.seconds)}"
@@ -284,7 +306,8 @@ def _edges(evidence: Evidence) -> Iterator[str]:
         return (edge.highest, edge.rate, edge.limit)
 
     outcome = wording.listed(map(_words, evidence.outcomes))  # one rate for all of them
-    words = {advices.SECONDS: "the time", advices.OUTCOME: outcome}
+    words = {advices.SECONDS: "the time", advices.UPDATES: "the updates to the target"}
+    words[advices.OUTCOME] = outcome
     for (highest, rate, limit), group in groupby(sorted(evidence.edges, key=key), key):
         sizes = wording.listed(wording.batch_size(edge.batch_size) for edge in group)
         side = "highest" if highest else "lowest"
@@ -320,7 +343,7 @@ def _candidates(advice: Advice) -> Iterator[str]:
         if fastest in left:
             sentence += f"; {'it' if one else wording.batch_size(fastest)} was the fastest measured"
         yield f"{sentence}. Every other size is shown to miss a limit."
-    for size, others in advice.scattered.items():
+    for size, others in advice.open_against.items():
         sizes = wording.listed(map(wording.batch_size, others))
         are = "is" if len(others) == 1 else "are"
         left = dict.fromkeys(
@@ -328,10 +351,8 @@ def _candidates(advice: Advice) -> Iterator[str]:
             for each in advice.open
             if each.against == size
         )
-        yield (
-            f"Seeds scatter at batch size {wording.batch_size(size)}: against it {sizes} {are} not "
-            f"resolved for {wording.listed(left)}."
-        )
+        against = f"Against batch size {wording.batch_size(size)}"
+        yield f"{against} {sizes} {are} not resolved for {wording.listed(left)}."
 
 
 def _fastest_measured(evidence: Evidence) -> int | None:
@@ -339,9 +360,9 @@ def _fastest_measured(evidence: Evidence) -> int | None:
     if evidence.seconds is None:
         return None
     reached = {
-        size: math.prod(row) ** (1 / len(row))
+        size: float(np.log(row).mean())
         for size, row in zip(evidence.batch_sizes, np.asarray(evidence.seconds), strict=True)
-        if np.isfinite(row).all() and len(row)
+        if (np.isfinite(row) & (row > 0)).all() and len(row)
     }
     return min(reached, key=lambda size: reached[size]) if reached else None
 
@@ -350,7 +371,7 @@ def _fastest_measured(evidence: Evidence) -> int | None:
 
 
 def _unknown(advice: Advice) -> str:
-    """Returns what is not resolved and what it costs, the cheapest question first."""
+    """Returns what is not resolved and what it costs, in the order of `Advice.questions`."""
     parts, evidence = [], advice.evidence
     found = advice.questions
     for judged in found[:_MOST_OPEN]:
@@ -374,8 +395,6 @@ def _overturned(advice: Advice) -> str:
         parts.append("a learning rate that is tuned for each batch size, which these are not")
     if evidence.critical is not None:
         parts.append("another target (the critical batch size tends to grow as the loss falls)")
-        if evidence.critical.lack_of_fit:
-            parts.append("a better law for it, since the updates stray from this one")
     for found in evidence.outcomes:
         if not found.stated:
             parts.append(f"another margin than {_margin(found)}, which the study does not state")

@@ -62,16 +62,17 @@ def power_of_equivalence(seeds: int, margin: float) -> float:
     return float(most / 2 * (weights @ within))
 
 
-def for_difference(effect: float) -> int:
+def for_difference(effect: float, level: float = outcomes.LEVEL) -> int:
     """Returns the fewest seeds that show a difference of this size with power .8.
 
     Args:
         effect: As `power_of_difference` takes it, above 0.
+        level: Level of the test.
 
     Returns:
         At least 2, at most `MOST`.
     """
-    return fewest(lambda seeds: power_of_difference(seeds, _positive(effect)))
+    return fewest(lambda seeds: power_of_difference(seeds, _positive(effect), level))
 
 
 def for_equivalence(margin: float) -> int:

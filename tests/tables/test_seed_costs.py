@@ -1,0 +1,39 @@
+"""What one more seed takes: trainings, measures, and the timing jobs of its own."""
+
+from __future__ import annotations
+
+import math
+
+import small_study
+from batchscope import disk
+from batchscope.store import job_files, records
+from batchscope.study import planner
+from batchscope.tables import seed_costs
+
+
+def test_trainings_measures_and_timings_of_a_seed(tmp_path):
+    experiment = {
+        "vary": {"batch_size": [16, 64], "learning_rate": [0.1, 0.2]},
+        "seeds": 3,
+        "measure": ["evaluate", "time_epoch"],
+    }
+    config = {"study": "s", "defaults": small_study.DEFAULTS, "experiments": {"gap": experiment}}
+    study = planner.make(config)
+    gap = study.experiments["gap"]
+    price = seed_costs.price(tmp_path, gap)
+    trainings, timings = price(gap.trainings.runs)
+    assert math.isnan(trainings) and timings == 0  # nothing is known yet
+    for run, planned in study.runs.items():
+        path = records.run_folder(tmp_path, run) / "record.json"
+        path.parent.mkdir(parents=True)
+        epochs = planned.factors["epochs"]
+        record = {"status": "finished", "contended_seconds": 10.0, "epochs_run": epochs}
+        disk.write_json(path, record)
+    with open(tmp_path / "job_seconds.csv", "a") as file:
+        for job in job_files.measure_jobs(study, gap, tmp_path, "local"):
+            seconds = {"measure": 2, "timing": 5}[job.noun]
+            file.write(",".join((*job.kind, f"{seconds}\n")))
+    trainings, timings = seed_costs.price(tmp_path, gap)(gap.trainings.runs)
+    assert trainings == 4 * (10 + 2)  # two sizes at two rates
+    assert timings == 2 * 5  # which rates share
+    assert math.isnan(seed_costs.price(tmp_path, gap)([])[0])
