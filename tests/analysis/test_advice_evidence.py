@@ -121,6 +121,10 @@ def test_memory_and_knee_come_from_the_limits_of_the_same_model():
     most = {**row, "max_batch_size_bound": "most_fits", "knee_fitted": math.nan}
     evidence = few(limits=pandas.DataFrame([most])).evidence
     assert (evidence.memory, evidence.memory_open, evidence.knee) == (64, True, 128.0)
+    half_precision = {**row, "max_batch_size": 128, "knee_fitted": 200.0, "precision": "float16"}
+    both = pandas.DataFrame([half_precision, {**row, "precision": "float32"}])
+    evidence = few(limits=both, precision="float32").evidence
+    assert (evidence.memory, evidence.knee) == (64, 90.0)
     line = usual().evidence
     assert line.memory is None
     half = made_trainings.FIXED / made_trainings.PER_IMAGE

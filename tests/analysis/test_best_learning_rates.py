@@ -78,6 +78,14 @@ def test_the_exponent_of_a_known_optimum_is_exact(power, factor):
     assert (fit.bound, fit.on_edge, fit.points) == ("", 0, 9)
 
 
+def test_a_rate_that_was_never_trained_is_no_edge():
+    rows = runs(lambda size, seed: 0.08)
+    rows.loc[rows["learning_rate"] == 0.16, "status"] = "missing"
+    found = best_learning_rates.choices(rows)
+    assert {choice.edge for choice in found} == {best_learning_rates.HIGH}
+    assert {len(choice.rates) for choice in found} == {4}
+
+
 def test_the_exponent_is_of_effective_rates():
     frame = runs(lambda size, _: 0.04, power=1.0)
     found = best_learning_rates.choices(frame)

@@ -382,3 +382,13 @@ def test_a_series_is_described_by_the_parameters_of_its_own_method():
         "conservative updates, gamma 10, 3 inner steps",
         "robust updates, rho 0.001",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "margin"), [((0.95, 0.94), 0.01), ((0.94, 0.95), 0.01), ((0.3, 0.2), 0.1)]
+)
+def test_exactly_at_the_margin_rounding_shows_nothing(values, margin):
+    rows = runs(dict(zip((16, 32), values, strict=True)))
+    rows["test_accuracy"] = np.where(rows["batch_size"] == 16, *values)
+    lower = largest_within_margin.find(rows, "test_accuracy", margin).sizes[np.argmin(values)]
+    assert lower.verdict == "not_resolved"

@@ -137,6 +137,15 @@ def test_the_sentence_states_every_budget():
         "At equal epochs (40) smaller is better by test loss; no verdict at each training's lowest "
         "validation loss."
     )
+    target = [
+        *row("target", "updates", ["within"] * 3, "larger"),
+        *row("target", "examples", ["within"] * 3, "smaller"),
+        *row("target", "seconds", ["within"] * 3),
+    ]
+    assert FIGURE.found(frame_of(target)) == (
+        "To a validation loss of 0.2 larger is better in updates, smaller is better in examples "
+        "and no verdict in seconds."
+    )
     few = row("epochs", "test_loss", ["few_seeds"] * 3, no_trend="few_seeds")
     assert FIGURE.found(frame_of(few)).startswith("No verdict at any budget: it needs 6 seeds")
 

@@ -32,6 +32,7 @@ from batchscope.analysis.critical_batch_size import LEAST_SIZES
 from batchscope.analysis.updates_to_target import Scaling, Target
 from batchscope.catalogue import own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, EPOCHS, SLOWER, TARGET, UPDATES
+from batchscope.catalogue.run_factors import TIMING_FACTORS
 
 NAN = math.nan
 # Runs of a series -> seconds that one more seed of them takes: of one core for trainings and
@@ -208,6 +209,9 @@ def _matching(limits: pandas.DataFrame, runs: pandas.DataFrame) -> pandas.DataFr
         return limits.iloc[:0]
     own = runs.iloc[0]
     names = [name for name in _OF_MACHINE if name in limits and name in runs]
+    # Of several configurations of this model those that are trained like these runs.
+    others = [name for name in TIMING_FACTORS if name in limits and name in runs]
+    names += [name for name in others if name != "batch_size" and name not in names]
     same = [
         limits[name].eq(own[name]) | (limits[name].isna() & pandas.isna(own[name]))
         for name in names

@@ -143,7 +143,8 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     """Returns seeds, learning rates, and validation losses of shape (seeds, rates).
 
     Returns:
-        Rates are the factor's, ascending; losses as `best` takes them.
+        Rates are the factor's, ascending, of which some training is known: none lies beyond the
+        others before it was trained. Losses as `best` takes them.
     """
     seeds = sorted(rows["seed"].unique().tolist())
     rates = sorted(rows["learning_rate"].unique().tolist())
@@ -152,6 +153,9 @@ def losses(rows: pandas.DataFrame) -> tuple[list[int], list[float], np.ndarray]:
     for seed, rate, status, loss in zip(*columns, strict=True):
         found = {"finished": loss, "diverged": math.inf}.get(status, NAN)
         values[seeds.index(seed), rates.index(rate)] = found
+    known = ~np.isnan(values).all(axis=0)
+    if known.any():
+        rates, values = np.array(rates)[known].tolist(), values[:, known]
     return seeds, rates, values
 
 

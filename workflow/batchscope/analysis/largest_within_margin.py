@@ -28,6 +28,7 @@ from batchscope.catalogue import outcomes
 
 WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
+_ROUNDING = 1e-12  # share of the values below which their difference is none
 # Higher is better of these; of any other outcome (a loss) lower is.
 _RISING = ("accuracy",)
 
@@ -199,6 +200,9 @@ def _compared(
     values = table.to_numpy(float)
     # By how much more than the margin the size of the last axis is better than that before it.
     excess = sign * (values[:, None, :] - values[:, :, None]) - margin
+    # A difference that is the margin itself: rounding decides nothing.
+    scale = np.maximum(np.abs(values[:, None, :]), np.abs(values[:, :, None])) + margin
+    excess[np.abs(excess) < _ROUNDING * scale] = 0.0
     own = np.isin(table.columns, list(differing))
     either = own[:, None] | own
     within, beyond = (

@@ -139,11 +139,14 @@ def _trends(kind: str, rows: pandas.DataFrame) -> str:
     by_trend: dict[str, list[str]] = {}
     for outcome, cells in rows.groupby("outcome", sort=False):
         by_trend.setdefault(cells["trend"].iloc[0], []).append(str(outcome).replace("_", " "))
-    return wording.listed(
-        f"{trend} is better{_by(named, len(by_trend), kind)}"
+    without = by_trend.pop(matrix.NONE, [])
+    parts = [
+        f"{trend} is better{_by(named, len(by_trend) + bool(without), kind)}"
         for trend, named in by_trend.items()
-        if trend != matrix.NONE
-    )
+    ]
+    if parts and kind == TARGET and without:  # updates, examples and seconds are asked apart
+        parts.append(f"no verdict in {wording.listed(without)}")
+    return wording.listed(parts)
 
 
 def _by(named: list[str], trends: int, kind: str) -> str:
