@@ -158,7 +158,7 @@ def test_card_matrix_and_margins_report_the_same_ratio_of_the_same_pair():
     cells = verdict_matrix.table(runs, trajectories, stated, {})
     cells = cells[cells["outcome"] == "seconds"].set_index("batch_size")
     tables = (runs, trajectories, NONE, NONE, stated, {})
-    sizes = advice_tables.sizes(advice_evidence.series_advice(*tables, lambda runs: 1.0), [])
+    sizes = advice_tables.sizes(advice_evidence.series_advice(*tables, lambda runs: (1.0, 0.0)), [])
     card = sizes[sizes["limit"] == "seconds"].set_index("batch_size")
     scalings = to_target_tables.of_study(trajectories, runs, [Target("validation_loss", to)])
     read = to_target_tables.trainings(scalings)
