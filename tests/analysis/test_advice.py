@@ -176,6 +176,14 @@ def test_limits_that_exclude_each_other_leave_none():
     )
 
 
+def test_a_target_that_no_batch_size_reached_is_named():
+    seconds = np.ones((5, 6))
+    seconds[:, 0] = np.inf
+    card = advice_words.card(advice.advise(replace(evidence(), seconds=seconds)))
+    why = "because no batch size reached a validation loss of 0.2 with every seed (train longer,"
+    assert why in card.headline
+
+
 def test_without_a_range_the_candidates_are_reported_and_their_question_once():
     gap = np.array([-1, 1, -1, 1, -1, 1]) * 0.15
     seconds = np.array([3.0, 1.0, 1.01, 3.0, 3.0])[:, None] * np.exp(noise(5, 6, 0.01))

@@ -292,6 +292,9 @@ def _reason(advice: Advice, missing: Missing) -> str:
         rates = wording.count(missing.count, "more rate")
         price = cost(missing.seconds).replace("(about", f"({rates}, about")
         return f"a better learning rate may lie beyond those tried: {edges}{price}"
+    if all(each.verdict == FAILED for each in advice.judged[advices.SECONDS]):
+        other = "train longer, or state another target"
+        return f"no batch size reached {evidence.target} with every seed ({other})"
     time = f"to reach {evidence.target} within {_slower(evidence)} of the fastest size's time"
     worth = f"to keep {wording.listed(map(_within, evidence.outcomes))}"
     if missing.reason == advices.NONE_SHOWN:
