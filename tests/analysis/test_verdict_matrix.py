@@ -250,6 +250,16 @@ def _updates_to(rows, size, target):
             yield np.interp(-math.log(target), -losses, run["updates"].to_numpy(float))
 
 
+def test_sizes_whose_loss_still_fell_are_marked_at_convergence():
+    runs, rows = frames(rates=(0.2,))
+    late = (rows["batch_size"] == 16) & (rows["epoch"] > 5)
+    rows.loc[late, "validation_loss"] += 1
+    found = verdict_matrix.table(runs, rows, {}, {})
+    at_end = found["budget"] == "convergence"
+    assert found[at_end].groupby("batch_size")["still_falling"].max().tolist() == [1, 0, 1]
+    assert not found.loc[~at_end, "still_falling"].any()
+
+
 def test_the_table_of_series_and_of_none(tmp_path):
     runs, rows = frames(seeds=range(6))
     other = [frame.assign(optimizer="adam", run="a" + frame["run"]) for frame in (runs, rows)]

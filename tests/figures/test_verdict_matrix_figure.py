@@ -30,6 +30,7 @@ def row(budget, outcome, verdicts, trend="none", no_trend="", differences=(0.0, 
             "batch_size": size,
             "learning_rate": 0.1,
             "on_edge": 0,
+            "still_falling": 0,
             "seeds": 6,
             "reached": 6,
             "mean": 0.9,
@@ -100,6 +101,15 @@ def test_a_rate_on_the_edge_is_marked_and_explained():
     found = texts(FIGURE.draw(frame_of(given)))
     assert sum("\N{DAGGER}" in text for text in found) == 3  # the cell, the row, the note
     assert "no verdict (\N{DAGGER} decides)" in found
+
+
+def test_a_loss_that_still_fell_is_marked_and_explained():
+    given = row("convergence", "test_loss", ["within"] * 3)
+    given[2]["still_falling"] = 1
+    found = texts(FIGURE.draw(frame_of(given)))
+    assert sum("\N{DOUBLE DAGGER}" in text for text in found) == 2  # the cell and the note
+    note = "\N{DOUBLE DAGGER} The validation loss still fell when most trainings ended."
+    assert any(note in text for text in found)
 
 
 def test_what_failed_is_counted():

@@ -68,6 +68,8 @@ COLUMNS: dict[str, str] = {
     "seconds: each by itself); empty where every one failed.",
     "on_edge": "1 where it is the first or the last of several rates, beyond which a better one "
     "may lie.",
+    "still_falling": "1 at convergence where the validation loss still fell when most trainings "
+    "of the batch size ended: the outcome is that of their length, and longer ones may be better.",
     "seeds": "Seeds of the batch size with a run, whatever became of it.",
     "reached": "Those that finished and reached the budget, at the rate that they are read at.",
     "reached_low": "Lower end of the 95 % interval of their share (Clopper and Pearson).",
@@ -265,7 +267,16 @@ def table(
         last = {**verdict, "p_larger": larger, "p_smaller": smaller, "p_any": any_}
         lines += [{**line, **last} for line in _cells(row, judged, factors)]
     whole = dict.fromkeys(
-        ["stated", "batch_size", "on_edge", "seeds", "reached", "deciding_batch_size"], "Int64"
+        [
+            "stated",
+            "batch_size",
+            "on_edge",
+            "still_falling",
+            "seeds",
+            "reached",
+            "deciding_batch_size",
+        ],
+        "Int64",
     )
     return pandas.DataFrame(lines, columns=[*factors, *COLUMNS]).astype(whole)
 
@@ -344,6 +355,7 @@ def _cells(row: _Row, judged: list[Size], factors: list[str]) -> Iterator[dict[s
             "batch_size": cell.batch_size,
             "learning_rate": np.nan if np.isnan(own[chosen_rates.RATE]) else reading.rates[index],
             "on_edge": int(reading.on_edge[index]),
+            "still_falling": int(cell.batch_size in reading.falling),
             "seeds": int(there.sum()),
             "mean": cell.mean,
             "deciding_batch_size": cell.deciding,

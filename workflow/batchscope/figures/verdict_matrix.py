@@ -26,7 +26,7 @@ from batchscope.catalogue.budget_kinds import CONVERGENCE, SECONDS, TAKEN, TARGE
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 
-_EDGE = "\N{DAGGER}"
+_EDGE, _FALLING = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
 _LOOKS: dict[str, dict[str, Any]] = {
     largest_within_margin.WITHIN: {"facecolor": "#BFE0F2"},
     largest_within_margin.BEYOND: {"facecolor": "#F4B183", "hatch": "////"},
@@ -237,9 +237,9 @@ def _texts(cells: pandas.DataFrame, sizes: int) -> list[str]:
     """Returns what the cells of a row say; less of it, the more batch sizes there are."""
     write, texts = _writer(cells), []
     for cell in cells.to_dict("records"):
-        edge = _EDGE if cell["on_edge"] else ""
+        marks = _EDGE * int(cell["on_edge"]) + _FALLING * int(cell["still_falling"])
         first, *others = _cell_words(cell, write, sizes <= _MOST_WITH_INTERVAL)
-        texts.append(edge if sizes > _MOST_WITH_TEXT else "\n".join([first + edge, *others]))
+        texts.append(marks if sizes > _MOST_WITH_TEXT else "\n".join([first + marks, *others]))
     return texts
 
 
@@ -374,6 +374,8 @@ def _notes(frame: pandas.DataFrame) -> Iterator[str]:
     yield "Intervals are of a cell and the best alone; verdicts are adjusted for all batch sizes."
     if frame["on_edge"].any():
         yield f"{_EDGE} The best rate is the first or last of those tried: others may be better."
+    if frame["still_falling"].any():
+        yield f"{_FALLING} The validation loss still fell when most trainings ended."
     if _on_validation(frame):
         text = "Losses and accuracies along a training are of validation data"
         on_test = frame.loc[frame["outcome"].str.startswith("test"), "budget"]
