@@ -10,7 +10,7 @@ from scipy import stats
 
 from batchscope import figures, wording
 from batchscope.analysis import largest_within_margin, run_series
-from batchscope.catalogue import timing_columns
+from batchscope.catalogue import decision_columns, timing_columns
 from costs import draws
 
 SEEDS = range(6)
@@ -188,7 +188,7 @@ def test_the_table_has_a_row_for_every_series_and_size():
         ]
     )
     table = largest_within_margin.table(both, {"test_accuracy": 0.03})
-    assert list(table.columns) == ["optimizer", "machine", *largest_within_margin.COLUMNS]
+    assert list(table.columns) == ["optimizer", "machine", *decision_columns.MARGINS]
     assert table[["optimizer", "batch_size", "verdict"]].to_numpy().tolist() == [
         ["sgd", 16, "within"],
         ["sgd", 32, "within"],

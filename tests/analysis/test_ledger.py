@@ -12,6 +12,7 @@ import pytest
 
 import costs
 from batchscope.analysis import claim_cells, claim_power, claim_words, ledger, paired_tests
+from batchscope.catalogue import decision_columns
 from batchscope.study import claims as stated
 from batchscope.study.claims import Claim
 
@@ -172,7 +173,7 @@ def claim(name, one, document="A document", **given) -> Claim:
 
 def judged(frame, *claims):
     table = ledger.table(claims, lambda experiment, name: frame, "local")
-    assert list(table.columns) == list(ledger.COLUMNS)
+    assert list(table.columns) == list(decision_columns.CLAIMS)
     return table.set_index("id")
 
 

@@ -10,6 +10,7 @@ import pytest
 import made_trainings
 from batchscope.analysis import run_series, to_target_tables
 from batchscope.analysis.updates_to_target import AXES, Target
+from batchscope.catalogue import decision_columns
 from made_trainings import EXACT, SIZES, TARGET
 
 TO = [Target("validation_loss", TARGET)]
@@ -25,7 +26,7 @@ def both(targets=TO, **made):
 
 def test_a_row_per_series_and_target_with_its_numbers():
     fits, _ = both()
-    assert list(fits.columns) == ["learning_rate", "machine", *to_target_tables.COLUMNS]
+    assert list(fits.columns) == ["learning_rate", "machine", *decision_columns.CRITICAL]
     (row,) = fits.to_dict("records")
     assert (row["target"], row["target_value"]) == ("validation_loss=0.2", 0.2)
     assert row["points"] == 5 and pandas.isna(row["learning_rate"])
@@ -45,7 +46,7 @@ def test_a_row_per_series_and_target_with_its_numbers():
 
 def test_a_row_per_training_that_is_read():
     _, each = both()
-    assert list(each.columns) == ["machine", *to_target_tables.TRAININGS]
+    assert list(each.columns) == ["machine", *decision_columns.TO_TARGET]
     assert len(each) == len(SIZES) * 3
     assert set(each["learning_rate"]) == {0.2} and set(each["chosen_learning_rate"]) == {0.2}
     assert each["on_edge"].sum() == 0 and each["reached"].sum() == len(each)
@@ -87,8 +88,8 @@ def test_two_sizes_and_an_empty_experiment_have_headers_alone(made):
     for targets in (TO, ()):
         fits, each = both(targets, **made) if "sizes" in made else _empty()
         assert fits.empty and each.empty
-        assert {"machine", *to_target_tables.COLUMNS} <= {*fits.columns}
-        assert {"machine", *to_target_tables.TRAININGS} <= {*each.columns}
+        assert {"machine", *decision_columns.CRITICAL} <= {*fits.columns}
+        assert {"machine", *decision_columns.TO_TARGET} <= {*each.columns}
 
 
 def _empty():

@@ -11,6 +11,7 @@ from scipy import stats
 from test_equal_budgets import frames
 
 from batchscope.analysis import budgets, verdict_matrix
+from batchscope.catalogue import decision_columns
 from costs import draws
 
 NAN, INF = float("nan"), float("inf")
@@ -267,7 +268,7 @@ def test_the_table_of_series_and_of_none(tmp_path):
         pandas.concat(pair, ignore_index=True) for pair in zip((runs, rows), other, strict=True)
     ]
     found = verdict_matrix.table(*both, {}, {})
-    assert list(found.columns) == ["optimizer", "machine", *verdict_matrix.COLUMNS]
+    assert list(found.columns) == ["optimizer", "machine", *decision_columns.BUDGETS]
     assert found.groupby("optimizer").size().to_dict() == {"adam": 33, "sgd": 33}
     two = verdict_matrix.table(*frames(sizes=(8, 16)), {}, {})
     assert two.empty and list(two.columns) == list(found.columns)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from batchscope.catalogue import reference
+from batchscope.catalogue import decision_columns, reference
+from batchscope.catalogue.entries import Table
+from batchscope.catalogue.tables import TABLES
 from batchscope.errors import UserError
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
@@ -22,6 +24,19 @@ def test_an_entry_is_printed_alone(name):
     text = reference.one(name)
     assert f"`{name}`" in text or f"### {name}" in text
     assert len(text) < len(reference.whole()) / 4
+
+
+def test_every_column_of_every_table_is_on_the_page_and_can_be_asked_for():
+    page = reference.whole()
+    tables = {**TABLES, "claims": Table("", decision_columns.CLAIMS)}
+    described = {name: table.columns for name, table in tables.items() if table.columns}
+    assert set(tables) - set(described) == {"runs", "limits", "published"}
+    for name, found in described.items():
+        section = page.split(f"### {name}.csv")[1].split("\n#")[0]
+        assert reference.one(f"{name}.csv") in section + "\n"
+        for column in found:
+            assert f"`{column}`" in section and f"`{column}`" in reference.one(column)
+    assert "budgets.csv:" in reference.one("no_trend")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

@@ -6,7 +6,7 @@ import pandas
 import pytest
 
 from batchscope import figures, wording
-from batchscope.analysis import verdict_matrix
+from batchscope.catalogue import decision_columns
 from batchscope.figures.verdict_matrix import _LOOKS
 from drawing import texts
 
@@ -19,7 +19,7 @@ def row(budget, outcome, verdicts, trend="none", no_trend="", differences=(0.0, 
     value = {"epochs": 40.0, "updates": 900.0, "target": 0.2}.get(budget)
     return [
         {
-            **dict.fromkeys(verdict_matrix.COLUMNS),
+            **dict.fromkeys(decision_columns.BUDGETS),
             "machine": "laptop",
             "budget": budget,
             "budget_value": value,

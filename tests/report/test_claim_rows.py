@@ -2,12 +2,12 @@
 
 import pytest
 
-from batchscope.analysis import ledger
+from batchscope.catalogue import decision_columns
 from batchscope.report import claim_rows
 
 
 def row(kind, column, **more):
-    row = dict.fromkeys(ledger.COLUMNS, "") | {
+    row = dict.fromkeys(decision_columns.CLAIMS, "") | {
         **{"type": kind, "column": column, "unit": "", "verdict": "not resolved"},
         **{"effect": "0.02", "effect_low": "-0.03", "effect_high": "0.07", **more},
     }

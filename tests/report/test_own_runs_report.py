@@ -17,6 +17,7 @@ from PIL import Image
 import made_trainings
 import run
 from batchscope.analysis import critical_batch_size, to_target_tables, updates_to_target
+from batchscope.catalogue import decision_columns
 from batchscope.report import own_runs
 from project import ROOT
 
@@ -94,7 +95,7 @@ def test_the_table(from_a_shell):
     rows = list(
         csv.DictReader(io.StringIO((from_a_shell[1] / "critical_batch_size.csv").read_text()))
     )
-    assert tuple(rows[0]) == ("model", *to_target_tables.COLUMNS)
+    assert tuple(rows[0]) == ("model", *decision_columns.CRITICAL)
     assert [row["model"] for row in rows] == ["small", "small", "wide", "wide"]
     assert rows[0]["target"] == "validation_loss=0.2" and rows[0]["points"] == "6"
     for row in rows:

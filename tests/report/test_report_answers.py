@@ -13,9 +13,9 @@ from markupsafe import escape
 
 import synthetic
 from batchscope import report, wording
-from batchscope.analysis import intervals, ledger
+from batchscope.analysis import intervals
 from batchscope.analysis.series_differences import Contrast
-from batchscope.catalogue import outcomes
+from batchscope.catalogue import decision_columns, outcomes
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.report import (
@@ -219,7 +219,11 @@ def test_the_ledger_reports_shares_in_per_cent_and_their_differences_in_points(
     kind, unit, effect, expected
 ):
     ends = {"effect_low": float(effect) - 0.0012, "effect_high": float(effect) + 0.0012}
-    row = dict.fromkeys(ledger.COLUMNS, "") | {"type": kind, "unit": unit, "effect": effect}
+    row = dict.fromkeys(decision_columns.CLAIMS, "") | {
+        "type": kind,
+        "unit": unit,
+        "effect": effect,
+    }
     row |= {"effect_is": "of it", **{name: str(end) for name, end in ends.items()}}
     (shown,) = claim_rows.build([row], lambda *_: None)
     assert claim_rows.in_words(shown) == expected

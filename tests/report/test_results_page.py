@@ -6,11 +6,12 @@ import pytest
 
 from batchscope import disk, errors
 from batchscope.analysis import ledger
+from batchscope.catalogue import decision_columns
 from batchscope.report import results_page
 from batchscope.report.results_page import Chosen
 
 ROW = {
-    **dict.fromkeys(ledger.COLUMNS, ""),
+    **dict.fromkeys(decision_columns.CLAIMS, ""),
     "id": "falls",
     "document": "A | B <2020>",
     "place": "Figure 1",

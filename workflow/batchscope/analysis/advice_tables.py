@@ -14,81 +14,9 @@ import pandas
 from batchscope.analysis import advice_words, run_series
 from batchscope.analysis.advice import MEMORY, SECONDS, Advice, Judged, More, Reach
 from batchscope.analysis.advice_words import Card
+from batchscope.catalogue.decision_columns import ADVICE, ADVICE_SIZES
+from batchscope.catalogue.entries import Column
 
-# Columns of advice.csv beside the factors of a series.
-COLUMNS: dict[str, str] = {
-    "seeds": "Seeds of the trainings.",
-    "seeds_planned": "Seeds that the configuration planned; empty where it does not say.",
-    "target": "Loss or accuracy that is to be reached, in words; empty where there is none.",
-    "outcome": "Outcome that is to be kept; empty where none was measured; several, each with a "
-    "margin, are separated by blanks.",
-    "margin": "Largest loss of it that counts as negligible; as many.",
-    "slower": "Share of the fastest batch size's seconds to the target by which one may take "
-    "longer.",
-    "smallest": "Smallest batch size of the recommended range; empty where there is none.",
-    "largest": "Largest one.",
-    "reason": "Why there is no range: no_target, no_seconds, no_outcome, too_few_seeds, "
-    "rate_on_edge, none_holds (every batch size is shown to miss a limit) or none_shown (some are "
-    "not resolved); several are separated by blanks.",
-    "binds_first": "Limit that ends the range above: memory, seconds or outcome; empty where it "
-    "reaches to the largest batch size tried.",
-    "binds_next": "Limit that ends above next.",
-    "max_batch_size": "Largest batch that fits into memory; empty where it was not measured.",
-    "knee": "Batch size that reaches 90 % of the throughput's plateau.",
-    "critical_batch_size": "Critical batch size at the target.",
-    "critical_batch_size_low": "Lower end of its 95 % interval; empty where it is open.",
-    "critical_batch_size_high": "Upper end.",
-    "fastest_batch_size": "Fastest batch size in closed form.",
-    "fastest_batch_size_low": "Lower end of its 95 % interval.",
-    "fastest_batch_size_high": "Upper end.",
-    "seeds_needed_low": "Further seeds that would settle the first open question with power "
-    ".8, or that a verdict needs at all. First is what ends the range, and else the cheapest.",
-    "seeds_needed_high": "The same with the upper 80 % bound of the standard deviation.",
-    "minutes_needed_low": "Minutes of one core that these seeds take, as trainings, measures and "
-    "timings of these runs took; empty where that is unknown.",
-    "minutes_needed_high": "Upper end.",
-    "scope": "What it holds for, in words.",
-    "advice": "The advice, in words.",
-    "limits": "What ends the range, and what the other limits allow, in words.",
-    "not_known": "What is not resolved, and what it costs to know, in words.",
-    "other_budgets": "What looks better where other things are held equal, in words.",
-    "beside_the_plan": "What it means that there are other seeds than were planned, in words.",
-    "overturned_by": "What would overturn it, in words.",
-}
-# Columns of advice_sizes.csv beside the factors of a series.
-SIZES: dict[str, str] = {
-    "limit": "memory, seconds (to the target) or outcome.",
-    "outcome": "Which outcome, of that limit; empty where none was measured.",
-    "margin": "Largest loss of it that counts as negligible.",
-    "batch_size": "Examples per update.",
-    "verdict": "within (one-sided paired t-tests at 5 %: every other size is better by less than "
-    "the limit's margin), beyond (some other one is better by more), not_resolved, few_seeds, "
-    "failed, or not_measured. Of memory: within or beyond what fits.",
-    "against": "The other batch size that decides the verdict.",
-    "difference": "Mean paired difference to it; of seconds, relative.",
-    "difference_low": "Lower end of its 90 % t-interval, which is wider where seeds are read at "
-    "different learning rates.",
-    "difference_high": "Upper end.",
-    "question": "The open question, in words; empty where it is settled, or is asked of the other "
-    "size already.",
-    "equal": "1 where the seeds would show equal sizes to be equal; 0 where a difference as large "
-    "as it is measured would be distinguished from the margin.",
-    "seeds_needed_low": "Further seeds that would settle it with power .8, at the level of its "
-    "test.",
-    "seeds_needed_high": "The same with the upper 80 % bound of the standard deviation.",
-    "minutes_needed_low": "Minutes of one core that these seeds take.",
-    "minutes_needed_high": "Upper end.",
-}
-_WHOLE = (
-    "seeds",
-    "seeds_planned",
-    "smallest",
-    "largest",
-    "max_batch_size",
-    "batch_size",
-    "against",
-    "equal",
-)
 _NEEDED = ("seeds_needed_low", "seeds_needed_high", "minutes_needed_low", "minutes_needed_high")
 _SENTENCES = {
     "advice": "headline",
@@ -108,25 +36,25 @@ class SeriesAdvice(NamedTuple):
 
 
 def summary(series: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
-    """Returns one row per series; see `COLUMNS`.
+    """Returns one row per series; see `ADVICE`.
 
     Args:
         series: The series.
         factors: Columns of an experiment without any.
     """
     rows = [{**each.factors, **_row(each.advice)} for each in series]
-    return _table(COLUMNS, series, rows, factors)
+    return _table(ADVICE, series, rows, factors)
 
 
 def sizes(series: Sequence[SeriesAdvice], factors: Iterable[str] = ()) -> pandas.DataFrame:
-    """Returns one row per series, limit and batch size; see `SIZES` and `summary`."""
+    """Returns one row per series, limit and batch size; see `ADVICE_SIZES` and `summary`."""
     rows = [
         {**each.factors, **row}
         for each in series
         for judged in each.advice.judged.values()
         for row in _size_rows(each.advice, judged)
     ]
-    return _table(SIZES, series, rows, factors)
+    return _table(ADVICE_SIZES, series, rows, factors)
 
 
 def card(row: dict[str, Any]) -> Card:
@@ -136,7 +64,7 @@ def card(row: dict[str, Any]) -> Card:
 
 
 def _table(
-    columns: dict[str, str],
+    columns: dict[str, Column],
     series: Sequence[SeriesAdvice],
     rows: list[dict[str, Any]],
     factors: Iterable[str],
@@ -144,9 +72,7 @@ def _table(
     names = {name: None for each in series for name in each.factors} or dict.fromkeys(factors)
     known = run_series.factor_columns(pandas.DataFrame(columns=list(names)))
     first = [*known, *(name for name in names if name not in known)]
-    frame = pandas.DataFrame(rows, columns=[*first, *columns])
-    whole = [name for name in columns if name in (*_WHOLE, *_NEEDED[:2])]
-    return frame.astype(dict.fromkeys(whole, "Int64"))
+    return run_series.table(rows, columns, first)
 
 
 def _row(advice: Advice) -> dict[str, Any]:

@@ -25,38 +25,13 @@ import pandas
 
 from batchscope.analysis import intervals, paired_tests, run_series
 from batchscope.catalogue import outcomes
+from batchscope.catalogue.decision_columns import MARGINS
 
 WITHIN, BEYOND = "within", "beyond"
 NOT_RESOLVED, FEW_SEEDS, FAILED = "not_resolved", "few_seeds", "failed"
 _ROUNDING = 1e-12  # share of the values below which their difference is none
 # Higher is better of these; of any other outcome (a loss) lower is.
 _RISING = ("accuracy",)
-
-# Columns of margins.csv beside the factors of a series.
-COLUMNS: dict[str, str] = {
-    "outcome": "The outcome: a column of runs.csv.",
-    "margin": "Largest loss of it that counts as negligible, as the configuration states it.",
-    "batch_size": "Examples per update.",
-    "seeds": "Seeds with a finished run at every batch size that is compared.",
-    "mean": "Mean of the outcome over the finished runs.",
-    "deciding_batch_size": "The other batch size that decides the verdict: that with the largest p "
-    "of being better by less than the margin. Those with a failed run are not compared.",
-    "difference": "Mean over the seeds of the outcome here less that at the deciding batch size.",
-    "difference_low": "Lower end of its 90 % t-interval, each end of which is a one-sided 95 % "
-    "bound.",
-    "difference_high": "Upper end.",
-    "p_within": "Largest p over the other batch sizes of the one-sided test that the other is "
-    "better by less than the margin.",
-    "p_beyond": "Smallest p over the other batch sizes of the one-sided test that the other is "
-    "better by more than the margin, times their number; adjusted by Holm's method over the batch "
-    "sizes of the series.",
-    "verdict": "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, "
-    "few_seeds (fewer than 6 pairs) or failed (a run that did not finish).",
-    "smallest_batch_size": "Smallest batch size within the margin: the same in all rows of a "
-    "series; empty without any.",
-    "largest_batch_size": "Largest batch size up to which, from the smallest within the margin on, "
-    "every one is within it; one that is not resolved, or failed, ends it.",
-}
 
 
 class Size(NamedTuple):
@@ -238,7 +213,7 @@ def _range(sizes: list[Size]) -> list[int]:
 
 
 def table(runs: pandas.DataFrame, stated: dict[str, float]) -> pandas.DataFrame:
-    """Returns one row per series, outcome and batch size; see `COLUMNS`.
+    """Returns one row per series, outcome and batch size; see `MARGINS`.
 
     Args:
         stated: Outcome -> margin; of those that the runs have.
@@ -271,7 +246,4 @@ def table(runs: pandas.DataFrame, stated: dict[str, float]) -> pandas.DataFrame:
                         "largest_batch_size": found.largest,
                     }
                 )
-    whole = dict.fromkeys(
-        [name for name in COLUMNS if name == "seeds" or name.endswith("batch_size")], "Int64"
-    )
-    return pandas.DataFrame(rows, columns=[*factors, *COLUMNS]).astype(whole)
+    return run_series.table(rows, MARGINS, factors)

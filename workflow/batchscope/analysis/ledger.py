@@ -21,9 +21,11 @@ from batchscope.analysis import (
     claim_tests,
     claim_words,
     paired_tests,
+    run_series,
 )
 from batchscope.analysis.claim_tests import Found
 from batchscope.catalogue import outcomes, tables
+from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.host import absence
 from batchscope.study.claims import GPU, MACHINE, Claim, Test, seeds_needed
 
@@ -31,35 +33,7 @@ HELD, NOT_HELD, NOT_RESOLVED = "held", "not held", "not resolved"
 UNTESTED = "cannot be tested here"
 VERDICTS = (HELD, NOT_HELD, NOT_RESOLVED, UNTESTED)
 
-# Columns of claims.csv.
-COLUMNS: dict[str, str] = {
-    "id": "Its name in the configuration.",
-    "document": "The document.",
-    "place": "Where it stands there.",
-    "sentence": "What it says, in our words.",
-    "type": "trend, equivalence, value, comparison, interaction, argmax, order or exception.",
-    "experiment": "The experiment that tests it.",
-    "table": "The table of the experiment that is read.",
-    "column": "The column that is stated about.",
-    "stated": "What is tested, in words.",
-    "cells": "The cells that it is tested in, in words; empty for all.",
-    "part": "The series or cell that decides, where a claim has several parts; all must hold.",
-    "parts": "How many parts it has.",
-    "effect": "What was found of the deciding part: a slope, a difference, a ratio or a mean.",
-    "effect_low": "Lower end of its 90 % t-interval: a one-sided 95 % bound.",
-    "effect_high": "Upper end.",
-    "effect_is": "What the effect is.",
-    "unit": "Its unit; empty for a ratio.",
-    "n": "Paired seeds, or timing jobs, with a value in every cell; the fewest of all parts.",
-    "p": "One-sided p of what is stated: the largest of its parts.",
-    "p_holm": "The same, adjusted by Holm's method over what the document states in this study.",
-    "p_against_holm": "Likewise of the contrary: the smallest of the parts times their number.",
-    "verdict": f"{wording.listed(VERDICTS, 'or')}.",
-    "missing": "What would decide what is open.",
-    "figure": "The figure of the experiment that shows it; may be empty.",
-}
 _TOO_MANY = 1000  # seeds or jobs that nobody makes
-_WHOLE = {"n": "Int64", "parts": "Int64"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +55,7 @@ class _Judged:
 def table(
     claims: Iterable[Claim], read: Callable[[str, str], pandas.DataFrame], machine: str
 ) -> pandas.DataFrame:
-    """Returns one row per claim, in order; see `COLUMNS`.
+    """Returns one row per claim, in order; see `CLAIMS`.
 
     Args:
         read: (experiment, table) -> its rows.
@@ -95,7 +69,7 @@ def table(
         rows += _family([one for one in judged if one.claim.document == document])
     order = {id(one.claim): index for index, one in enumerate(judged)}
     rows.sort(key=lambda row: order[row.pop("_claim")])
-    return pandas.DataFrame(rows, columns=list(COLUMNS)).astype(_WHOLE)
+    return run_series.table(rows, CLAIMS)
 
 
 def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:

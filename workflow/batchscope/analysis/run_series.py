@@ -7,7 +7,7 @@ batch size and seed. Shared by statistics and figures, so that both distinguish 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -24,6 +24,8 @@ from batchscope.catalogue import (
 
 if TYPE_CHECKING:
     import pandas
+
+    from batchscope.catalogue.entries import Column
 
 # Digests look like numbers now and then (12345678, 1e234567): they are read as text.
 TEXT_COLUMNS = (
@@ -73,6 +75,20 @@ def read(path: Path | str | TextIO) -> pandas.DataFrame:
     return pandas.read_csv(
         path, dtype=dict.fromkeys(TEXT_COLUMNS, str), keep_default_na=False, na_values=[""]
     )
+
+
+def table(
+    rows: list[dict[str, Any]], columns: Mapping[str, Column], factors: Iterable[str] = ()
+) -> pandas.DataFrame:
+    """Returns rows as a table: factors, then columns of the catalogue.
+
+    Whole numbers may be missing.
+    """
+    import pandas
+
+    whole = [name for name, column in columns.items() if column.kind == "int"]
+    frame = pandas.DataFrame(rows, columns=[*factors, *columns])
+    return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
 def own(runs: pandas.DataFrame) -> pandas.DataFrame:

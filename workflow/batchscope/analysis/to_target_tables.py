@@ -17,74 +17,9 @@ from batchscope.analysis import chosen_rates, critical_batch_size, run_series, u
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.fastest_batch_size import FastestBatchSize
 from batchscope.analysis.updates_to_target import AXES, Rates, Scaling, Target
+from batchscope.catalogue.decision_columns import CRITICAL, TO_TARGET
 
 NAN = float("nan")
-_TARGET = {
-    "target": "Loss or accuracy to reach, as the command line takes it.",
-    "target_column": "Column of trajectories.csv that it is of.",
-    "target_value": "The number to reach.",
-}
-# Columns of critical_batch_size.csv beside the factors of a series.
-COLUMNS: dict[str, str] = {
-    **_TARGET,
-    "points": "Batch sizes that were fitted: those that reached the target with every seed. None "
-    "below three.",
-    "updates_min": "Fewest updates to the target, S_min of S = S_min (1 + B_crit / B); empty where "
-    "B_crit is open upwards.",
-    "examples_min": "Fewest examples to the target, S_min * B_crit; empty where B_crit is open "
-    "downwards.",
-    "critical_batch_size": "B_crit, at which a training takes twice the fewest updates and twice "
-    "the fewest examples (McCandlish et al. 2018, arXiv 1812.06162); empty where the updates fall "
-    "as 1 / B up to the largest batch size, or do not fall at all.",
-    "critical_batch_size_low": "Lower end of its 95 % interval; empty where it is open (at most).",
-    "critical_batch_size_high": "Upper end; empty where it is open (at least).",
-    "by_seed": "1 where the interval is that over one fit per seed, at one end or both; 0 where it "
-    "is the profile interval over batch sizes.",
-    "residual": "Root-mean-square residual of the logarithm of the updates: about relative.",
-    "lack_of_fit": "What shows that the residuals bend: runs test, curved alternative; empty where "
-    "nothing does.",
-    "fixed_seconds": "Fixed cost a of a step, s, from the line a + b * B through the seconds per "
-    "step of the timing jobs; empty unless both costs are positive.",
-    "seconds_per_image": "Cost per example b, s.",
-    "half_batch": "Batch size a / b at which half of a step is fixed cost.",
-    "half_batch_low": "Lower end of its 95 % interval.",
-    "half_batch_high": "Upper end.",
-    "fastest_batch_size": "Batch size that reaches the target soonest in closed form, "
-    "sqrt(critical_batch_size * half_batch).",
-    "fastest_batch_size_low": "Lower end of its 95 % interval; empty where one of both is open.",
-    "fastest_batch_size_high": "Upper end.",
-    "fastest_seconds": "Seconds to the target there, in closed form.",
-    "fastest_from": "Smallest batch size within 10 % of that time, in closed form.",
-    "fastest_to": "Largest one.",
-    "measured_fastest": "Batch size of the study with the least geometric mean of the seconds to "
-    "the target; empty without seconds.",
-}
-# Columns of to_target.csv beside the factors of a series, the learning rate apart.
-TRAININGS: dict[str, str] = {
-    **_TARGET,
-    "batch_size": "Examples per update.",
-    "seed": "Seed.",
-    "learning_rate": "Learning rate of the training. Of several that were tried, the one that the "
-    "other seeds choose by their updates to the target.",
-    "chosen_learning_rate": "The rate with the fewest updates over all seeds; empty where none "
-    "was to choose, or none got every seed there.",
-    "on_edge": "1 where that is the lowest or the highest rate tried at the batch size; empty "
-    "where none was to choose.",
-    "diverged_learning_rates": "Rates at which a training of the batch size diverged or ran out "
-    "of memory, which are never chosen.",
-    "never_learning_rates": "Rates at which one never reached the target, which are not chosen "
-    "either.",
-    "reached": "1 where the training reached the target, else 0.",
-    "updates": "Updates that it took; empty where it never got there.",
-    "examples": "Examples that it took, each as often as it was used.",
-    "seconds": "Seconds that it took: examples / images_per_second of the timing job, evaluations "
-    "apart; empty where nothing was timed. Of several rates at the one that the other seeds choose "
-    "by their seconds, which now and then is not that of the updates.",
-    "seconds_learning_rate": "The rate that the seconds are of; empty where none was to choose.",
-    "seconds_chosen_learning_rate": "The rate with the fewest seconds over all seeds; empty as "
-    "that with the fewest updates is.",
-    "seconds_on_edge": "1 where that one is the lowest or the highest rate tried.",
-}
 
 
 def target_text(target: Target) -> str:
@@ -155,22 +90,20 @@ def constants(runs: pandas.DataFrame) -> dict[str, Any]:
 
 
 def fits(scalings: Sequence[Scaling], constant: dict[str, Any] | None = None) -> pandas.DataFrame:
-    """Returns one row per series and target; see `COLUMNS`.
+    """Returns one row per series and target; see `CRITICAL`.
 
     Args:
         constant: Factors of the whole experiment; see `constants`.
     """
     factors = _factors(scalings, constant or {})
     rows = [{**(constant or {}), **each.factors, **_fit_row(each)} for each in scalings]
-    return pandas.DataFrame(rows, columns=[*factors, *COLUMNS]).astype(
-        {"points": "Int64", "by_seed": "Int64", "measured_fastest": "Int64"}
-    )
+    return run_series.table(rows, CRITICAL, factors)
 
 
 def trainings(
     scalings: Sequence[Scaling], constant: dict[str, Any] | None = None
 ) -> pandas.DataFrame:
-    """Returns one row per series, target, batch size and seed; see `TRAININGS`."""
+    """Returns one row per series, target, batch size and seed; see `TO_TARGET`."""
     constant = constant or {}
     factors = [name for name in _factors(scalings, constant) if name != chosen_rates.RATE]
     rows = [
@@ -178,9 +111,7 @@ def trainings(
         for each in scalings
         for row in _training_rows(each, {**constant, **each.factors}.get(chosen_rates.RATE, NAN))
     ]
-    return pandas.DataFrame(rows, columns=[*factors, *TRAININGS]).astype(
-        {"on_edge": "Int64", "reached": "Int64", "seconds_on_edge": "Int64"}
-    )
+    return run_series.table(rows, TO_TARGET, factors)
 
 
 def joined(fitted: pandas.DataFrame, each: pandas.DataFrame) -> pandas.DataFrame:

@@ -40,6 +40,7 @@ from batchscope.analysis import (
 from batchscope.analysis.largest_within_margin import Size
 from batchscope.catalogue import outcomes
 from batchscope.catalogue.budget_kinds import TAKEN, TARGET
+from batchscope.catalogue.decision_columns import BUDGETS
 
 LARGER, SMALLER, NONE = "larger", "smaller", "none"
 # Why a row has no verdict.
@@ -47,62 +48,6 @@ NOT_RESOLVED, MIXED, FEW_SEEDS, EDGE = "not_resolved", "mixed", "few_seeds", "ed
 LEAST_SIZES = 3  # of Page's test
 # What counts as negligible where the experiment states nothing of it.
 MARGINS = {"accuracy": 0.01, "loss": 0.05, "taken": 0.1}
-
-# Columns of budgets.csv beside the factors of a series; the learning rate is among these.
-COLUMNS: dict[str, str] = {
-    "budget": "What is held equal: epochs, updates, seconds, target (a loss or an accuracy to "
-    "reach), or convergence (each training at its lowest validation loss).",
-    "budget_value": "How much of it; of a target the loss or accuracy; empty of convergence, and "
-    "where the rows of somebody's own file are the target.",
-    "budget_column": "What the target is of; else empty.",
-    "stated": "1 where the configuration states the budget; 0 where it is the largest that every "
-    "finished run of the experiment reached, or of a target the lowest validation loss that every "
-    "batch size of the series reached with all its seeds.",
-    "outcome": "test_accuracy and test_loss, or those on validation data where the runs have no "
-    "test data at the budget; of a target updates, examples and seconds to it.",
-    "margin": "Largest loss of the outcome that counts as negligible: as the configuration states "
-    "it, else 0.01 of an accuracy, 0.05 nats of a loss; of a target always 0.1, a tenth.",
-    "batch_size": "Examples per update.",
-    "learning_rate": "The rate of the runs; of several the one with the lowest mean validation "
-    "loss at the budget, or the least mean of what is taken to the target (updates, examples, "
-    "seconds: each by itself); empty where every one failed.",
-    "on_edge": "1 where it is the first or the last of several rates, beyond which a better one "
-    "may lie.",
-    "still_falling": "1 at convergence where the validation loss still fell when most trainings "
-    "of the batch size ended: the outcome is that of their length, and longer ones may be better.",
-    "seeds": "Seeds of the batch size with a run, whatever became of it.",
-    "reached": "Those that finished and reached the budget, at the rate that they are read at.",
-    "reached_low": "Lower end of the 95 % interval of their share (Clopper and Pearson).",
-    "reached_high": "Upper end.",
-    "mean": "Mean of the outcome over the seeds; geometric of a target; empty where a run failed.",
-    "median": "Median of what was taken to a target; infinite where most never reached it.",
-    "restricted_mean": "Arithmetic mean of it, each cut at the most that any training used.",
-    "deciding_batch_size": "The other batch size that decides the verdict: that with the largest "
-    "p of being better by less than the margin. Those with a failed run are not compared.",
-    "difference": "Mean over the seeds of the outcome here less that at the batch size with the "
-    "best mean of the row; of a target relative to it. 0 at the best itself.",
-    "difference_low": "Lower end of its 90 % t-interval, which is wider where seeds are read at "
-    "different learning rates; empty at the best itself.",
-    "difference_high": "Upper end.",
-    "p_within": "Largest p over the other batch sizes of the one-sided paired t-test that the "
-    "other is better by less than the margin.",
-    "p_beyond": "Smallest p over the other batch sizes of the one-sided paired t-test that the "
-    "other is better by more than the margin, times their number; adjusted by Holm's method over "
-    "the batch sizes of the row, and no less than the least p of the row.",
-    "verdict": "within (p_within below 0.05), beyond (p_beyond below 0.05), not_resolved, "
-    "few_seeds (fewer than 6 pairs) or failed (a run that did not finish, or never got there).",
-    "trend": "Of the row: larger where larger batch sizes are better (p_larger below 0.05), "
-    "smaller, or none.",
-    "no_trend": "Why there is none: not_resolved; mixed (p_any below 0.05: they differ, but not in "
-    "one direction; or the slope per doubling is against the order, which Page's test sees); "
-    "few_seeds; or edge, where the rate of the batch size at the losing end lies on the edge of "
-    "those tried. Empty where there is one.",
-    "p_larger": "p of Page's trend test that larger is better, with seeds as blocks; where rates "
-    "are chosen, by shuffling batch sizes within each seed and choosing them again; adjusted by "
-    "Holm's method with all p of rows of the table.",
-    "p_smaller": "The same, that smaller is better.",
-    "p_any": "p of Friedman's test that batch sizes differ at all, seeds as blocks; adjusted so.",
-}
 
 
 class Trend(NamedTuple):
@@ -245,7 +190,7 @@ def table(
     stated: dict[str, Any],
     margins: dict[str, float],
 ) -> pandas.DataFrame:
-    """Returns one row per series, budget, outcome and batch size; see `COLUMNS`.
+    """Returns one row per series, budget, outcome and batch size; see `BUDGETS`.
 
     Args:
         runs: Rows of runs.csv of an experiment, with their factors.
@@ -266,19 +211,7 @@ def table(
         verdict = _verdict(row, larger, smaller, any_)
         last = {**verdict, "p_larger": larger, "p_smaller": smaller, "p_any": any_}
         lines += [{**line, **last} for line in _cells(row, judged, factors)]
-    whole = dict.fromkeys(
-        [
-            "stated",
-            "batch_size",
-            "on_edge",
-            "still_falling",
-            "seeds",
-            "reached",
-            "deciding_batch_size",
-        ],
-        "Int64",
-    )
-    return pandas.DataFrame(lines, columns=[*factors, *COLUMNS]).astype(whole)
+    return run_series.table(lines, BUDGETS, factors)
 
 
 def _rows(

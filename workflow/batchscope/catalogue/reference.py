@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from batchscope.catalogue import columns, figures, run_factors, tables
+from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.catalogue.entries import Column, Entry
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import Parameter, format_value, shown
@@ -55,7 +56,13 @@ def _sections() -> Iterable[list[str]]:
     yield [
         "## Tables of trainings",
         "Beside run, factors and status.",
-        *(text for name, text in _TABLES.items() if name not in tables.OF_TIMINGS),
+        *(_TABLES[name] for name in _OF_TRAININGS),
+    ]
+    yield [
+        "## Tables of decisions",
+        "Beside the factors of a series; `claims.csv` is the study's and has a row per claim. "
+        "`limits.csv` has the columns of `sweeps.csv`, of the experiments under `beside`.",
+        *(_TABLES[name] for name in _DECISIONS),
     ]
     yield ["## Tables of timings", *(_TABLES[name] for name in tables.OF_TIMINGS)]
     yield ["## Figures", *(f"### {item.name}\n\n{item.caption}" for item in _FIGURES)]
@@ -70,8 +77,11 @@ def _entries() -> Iterable[tuple[str, str]]:
     for name, column in columns.COLUMNS.items():
         if name not in run_factors.FACTORS:
             yield name, _columns({name: column})
-    for name in _TABLES:
-        yield f"{name}.csv", _columns(tables.TABLES[name].columns)
+    for name, found in _COLUMNS.items():
+        yield f"{name}.csv", _columns(found)
+        for column, entry in found.items():
+            if column not in _FIRST:
+                yield column, f"{name}.csv:\n\n{_columns({column: entry})}"
     for figure in _FIGURES:
         yield figure.name, f"Figure {figure.name}: {figure.caption}"
 
@@ -120,8 +130,11 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-_TABLES = {
-    name: f"### {name}.csv\n\n{_columns(table.columns)}"
-    for name, table in tables.TABLES.items()
-    if table.columns
-}
+# What a row is of, in many tables.
+_FIRST = {*run_factors.FACTORS, *columns.COLUMNS}
+_COLUMNS = {name: table.columns for name, table in tables.TABLES.items() if table.columns}
+_COLUMNS["claims"] = CLAIMS  # of a study, not of an experiment
+_DECISIONS = [name for name, table in tables.TABLES.items() if table.rows.startswith("decisions.")]
+_DECISIONS.append("claims")
+_OF_TRAININGS = [name for name in _COLUMNS if name not in {*tables.OF_TIMINGS, *_DECISIONS}]
+_TABLES = {name: f"### {name}.csv\n\n{_columns(found)}" for name, found in _COLUMNS.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from batchscope.catalogue import columns
+from batchscope.catalogue import columns, decision_columns
 from batchscope.catalogue.entries import Column, Table
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
@@ -36,6 +36,8 @@ def _of_timings() -> Iterator[tuple[str, Table]]:
 
 
 OF_TIMINGS = dict(_of_timings())
+_TRAINED = ("runs", "trajectories")
+_ADVISED = (*_TRAINED, "limits", "budgets")
 # In the order in which they are written; each is a field of batchscope.figures.Tables.
 TABLES: dict[str, Table] = {
     "runs": Table("run_table.collect"),
@@ -45,12 +47,12 @@ TABLES: dict[str, Table] = {
     "at_epochs": Table("long_tables.at_epochs", columns.AT_EPOCHS),
     **OF_TIMINGS,
     "limits": Table("timing_tables.limits"),
-    "margins": Table("decisions.margins", reads=("runs",)),
-    "budgets": Table("decisions.budgets", reads=("runs", "trajectories")),
-    "critical_batch_size": Table("decisions.to_target", reads=("runs", "trajectories")),
-    "to_target": Table("decisions.to_target", reads=("runs", "trajectories")),
-    "advice": Table("decisions.advice", reads=("runs", "trajectories", "limits", "budgets")),
-    "advice_sizes": Table("decisions.advice", reads=("runs", "trajectories", "limits", "budgets")),
+    "margins": Table("decisions.margins", decision_columns.MARGINS, ("runs",)),
+    "budgets": Table("decisions.budgets", decision_columns.BUDGETS, _TRAINED),
+    "critical_batch_size": Table("decisions.to_target", decision_columns.CRITICAL, _TRAINED),
+    "to_target": Table("decisions.to_target", decision_columns.TO_TARGET, _TRAINED),
+    "advice": Table("decisions.advice", decision_columns.ADVICE, _ADVISED),
+    "advice_sizes": Table("decisions.advice", decision_columns.ADVICE_SIZES, _ADVISED),
     "published": Table("run_table.published"),
 }
 FILES = tuple(f"{name}.csv" for name in TABLES)

@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from batchscope import wording
 from batchscope.analysis import largest_within_margin, run_series, step_cost
 from batchscope.catalogue import run_factors
+from batchscope.catalogue.decision_columns import MARGINS
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas, timings, verdict_marks
 
@@ -54,7 +55,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     bound of its search and its memory.
     """
     machine = pandas.DataFrame(_machine_limits(tables.limits)).drop_duplicates()
-    own = [*run_series.varying(tables.margins), *largest_within_margin.COLUMNS]
+    own = [*run_series.varying(tables.margins), *MARGINS]
     columns = dict.fromkeys(["limit", *run_series.varying(machine), *own, *_LIMIT_COLUMNS])
     rows = pandas.concat([machine, tables.margins[own]], ignore_index=True)
     return rows.reindex(columns=list(columns))

@@ -23,6 +23,7 @@ from batchscope.analysis import verdict_matrix as matrix
 from batchscope.analysis.updates_to_target import Target
 from batchscope.catalogue import outcomes, own_columns
 from batchscope.catalogue.budget_kinds import CONVERGENCE, SECONDS, TAKEN, TARGET
+from batchscope.catalogue.decision_columns import BUDGETS
 from batchscope.figures import Tables
 from batchscope.figures.drawing import canvas
 
@@ -68,7 +69,7 @@ def select(tables: Tables) -> pandas.DataFrame:
     found = tables.budgets
     elsewhere = "machine" in found and found["machine"].eq(own_columns.ELSEWHERE).any()
     machine = ["machine"] if elsewhere else []  # whose seconds they are
-    columns = [*machine, *run_series.varying(found), *matrix.COLUMNS]
+    columns = [*machine, *run_series.varying(found), *BUDGETS]
     return found[list(dict.fromkeys(columns))].reset_index(drop=True)
 
 

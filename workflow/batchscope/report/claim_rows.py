@@ -9,6 +9,7 @@ from typing import Any
 from batchscope import disk, wording
 from batchscope.analysis import claim_words, ledger
 from batchscope.catalogue import value_ranges
+from batchscope.catalogue.decision_columns import CLAIMS
 from batchscope.report.text import format_interval, format_p, parsed
 
 Row = dict[str, str]
@@ -27,7 +28,7 @@ _SECONDS = wording.Unit(" s")
 
 def read(path: Path | str) -> list[Row]:
     """Reads a table of claims; raises as `disk.read_rows` does."""
-    return disk.read_rows(path, *ledger.COLUMNS)
+    return disk.read_rows(path, *CLAIMS)
 
 
 def build(rows: Iterable[Row], link: Link) -> list[dict[str, Any]]:

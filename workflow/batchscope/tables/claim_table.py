@@ -18,7 +18,7 @@ FILE = "claims.csv"
 
 
 def collect(study: Study, folder: Path | str) -> pandas.DataFrame:
-    """Returns one row per claim of a study; see `ledger.COLUMNS`.
+    """Returns one row per claim of a study; see `decision_columns.CLAIMS`.
 
     Args:
         folder: The folder of the study's tables, one folder per experiment.
