@@ -319,6 +319,8 @@ def test_what_would_overturn_it():
     overturned = advice_words.card(advice.advise(evidence())).overturned
     assert "another model, data set, machine or rate rule" in overturned
     assert "a learning rate that is tuned for each batch size, which these are not" in overturned
+    unknown = advice_words.card(advice.advise(evidence(rates_known=False))).overturned
+    assert "tuned for each batch size, unless these are" in unknown
     assert "tuned for each" not in advice_words.card(advice.advise(evidence(tuned=3))).overturned
     given = evidence(tuned=3)
     default = replace(given, outcomes=(replace(given.outcomes[0], stated=False),))

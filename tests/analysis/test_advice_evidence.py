@@ -218,3 +218,9 @@ def test_without_seconds_a_rate_on_the_edge_is_the_best_for_the_updates():
     assert {edge.limit for edge in result.evidence.edges} >= {advice.UPDATES}
     assert advice.SECONDS not in {edge.limit for edge in result.evidence.edges}
     assert "is the best for the updates to the target at" in advice_words.card(result).headline
+
+
+def test_rates_that_a_file_does_not_tell_are_not_said_to_be_untuned():
+    assert usual().evidence.rates_known
+    unknown = few(rates=(math.nan,))
+    assert not unknown.evidence.rates_known

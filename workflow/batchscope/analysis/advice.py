@@ -99,6 +99,7 @@ class Evidence:
         edges: Batch sizes whose tuned rate lies on the edge of its grid.
         tuned: Rates that were tried at each size, of which the best one counts; 0 where every
             size has a rate of its own or all have the same.
+        rates_known: Whether the rates are known: a file of trainings made elsewhere need not say.
         critical: The critical batch size; None without one.
         fastest: The fastest size in closed form; None without one.
         knee: Batch size that reaches 90 % of the throughput's plateau; NaN where unknown.
@@ -123,6 +124,7 @@ class Evidence:
     memory_open: bool = False
     edges: Sequence[Edge] = ()
     tuned: int = 0
+    rates_known: bool = True
     critical: CriticalBatchSize | None = None
     fastest: FastestBatchSize | None = None
     knee: float = math.nan

@@ -100,6 +100,7 @@ def series_advice(
             evidence,
             scope=scope(own, along, tuned),
             tuned=tuned,
+            rates_known=bool(own[chosen_rates.RATE].notna().all()),
             seed_seconds=trainings + timings,
             rate_seconds=trainings * own["seed"].nunique() / rates,
             trends=_trends(matrix, values, evidence.outcomes),

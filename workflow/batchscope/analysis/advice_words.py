@@ -395,7 +395,8 @@ def _overturned(advice: Advice) -> str:
         return ""
     parts = ["another model, data set, machine or rate rule"]
     if not evidence.tuned:
-        parts.append("a learning rate that is tuned for each batch size, which these are not")
+        known = "which these are not" if evidence.rates_known else "unless these are"
+        parts.append(f"a learning rate that is tuned for each batch size, {known}")
     if evidence.critical is not None:
         parts.append("another target (the critical batch size tends to grow as the loss falls)")
     for found in evidence.outcomes:

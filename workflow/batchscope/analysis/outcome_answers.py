@@ -86,7 +86,7 @@ class End(NamedTuple):
     """An outcome at one end of a series' batch sizes.
 
     Attributes:
-        interval: The mean over seeds; of a time the median with its quartiles.
+        interval: The mean over seeds.
     """
 
     batch_size: int

@@ -42,8 +42,7 @@ _TESTS = {"page": "Page", "paired_t": "Paired t"}
 def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
     """Returns pairs of a verdict and its outcomes, best first.
 
-    Times are left out: they have no seeds, and stand in the table. So is what has one batch size
-    alone.
+    What has one batch size alone is left out.
     """
     found = _by_verdict(answers, slope)
     return [
