@@ -132,6 +132,33 @@ def test_cells_that_the_grid_lacks_are_reported(test, expected):
     assert f"claims: {expected}; it is expected by c0." in planned(test).warnings
 
 
+@pytest.mark.parametrize(
+    ("test", "place"),
+    [
+        (
+            {"type": "comparison", "of": {"batch_size": 64}, "to": {"learning_rate": 0.1},
+             "above": 0},
+            "to: received learning_rate beside batch_size",
+        ),
+        (
+            {"type": "interaction", "of": {"optimizer": "sgd", "learning_rate": 0.1},
+             "to": {"optimizer": "adam"}, "above": 0},
+            "to: received optimizer beside learning_rate and optimizer",
+        ),
+        (
+            {"type": "order", "order": [{"optimizer": "sgd"}, {"batch_size": 16}]},
+            "order: received batch_size beside optimizer",
+        ),
+    ],
+)  # fmt: skip
+def test_sides_that_name_different_factors_are_refused(test, place):
+    written = study(test)
+    made, problems = planner.draft(written, "full", config.schema_problems(written))
+    assert made is None
+    ((key, text),) = [(each.place[-1], each.text) for each in problems]
+    assert f"{key}: {text}" == f"{place}; the same factors are expected."
+
+
 def test_another_machine_is_missed_only_where_it_is_no_requirement():
     sides = {"of": {"machine": "other"}, "to": {"machine": "local"}}
     assert planned({"type": "comparison", "above": 0, **sides}, requires="machine").warnings == ()

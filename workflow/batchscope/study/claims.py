@@ -240,10 +240,26 @@ def _test(
         high=high,
         scale=body.get("scale", DIFFERENCE),
     )
+    for at, words in _apart(test):
+        findings.report(Problem((*place, at), words))
     if table == "trajectories" and _budgets(test) != 1:
         text = f"received without one budget; one of {', '.join(claim_tables.BUDGETS)} is expected."
         findings.report(Problem((*place, "cells"), text))
     return None if len(findings.problems) > before else test
+
+
+def _apart(test: Test) -> Iterator[tuple[str, str]]:
+    """Yields the sides that do not name the factors of the first one, and what to say of them.
+
+    What one side fixes and another leaves open would differ between the two as well.
+    """
+    sides = {"to": [test.of, test.to], "order": [*test.order]}
+    for key, (first, *others) in {key: found for key, found in sides.items() if found}.items():
+        for other in others:
+            if first and other and {*first} != {*other}:
+                names = [wording.listed(sorted(side)) for side in (other, first)]
+                yield key, f"received {names[0]} beside {names[1]}; the same factors are expected."
+                break
 
 
 def _falling(experiment: Experiment) -> str:
