@@ -157,6 +157,8 @@ def test_orders_best_sizes_and_exceptions_by_their_cells():
     order = found(frame, test("order", order=groups))
     assert [label for label, _ in order] == [f"batch size {size}" for size in SIZES]
     assert all(tested.effect == pytest.approx(1.0) for _, tested in order)
+    named = judged(frame, claim("one", test("argmax", over="optimizer", chosen=("adam",))))
+    assert named["verdict"]["one"] == "held"
     best = found(runs(falling), test("argmax", chosen=(16,)))
     assert [tested.p < 1e-4 for _, tested in best] == [True, True]
     dips = found(
@@ -195,6 +197,36 @@ def test_a_verdict_is_adjusted_over_its_document():
     assert table["part"]["falls"] in NAMES and table["parts"]["falls"] == 2
     assert table["effect_is"]["falls"] == "per doubling of batch size"
     assert (table["n"] == 6).all() and (table["missing"] == "").all()
+
+
+def test_a_slope_over_levels_with_a_zero_is_per_unit():
+    """Zero has no doubling: dropout 0, .25 and .5 lie at equal distances."""
+    frame = pandas.concat(
+        [
+            runs(lambda size, seed, _, p=p: 0.9 - (0.2 + 0.01 * seed) * p, dropout=p)
+            for p in (0.0, 0.25, 0.5)
+        ]
+    )
+    frame = frame[(frame["optimizer"] == "sgd") & (frame["batch_size"] == 16)]
+    row = judged(frame, claim("one", test("trend", over="dropout", direction="falls"))).loc["one"]
+    assert row["effect"] == pytest.approx(-0.225) and row["verdict"] == "held"
+    assert row["effect_is"] == "per unit of dropout"
+    above = frame[frame["dropout"] > 0]
+    row = judged(above, claim("one", test("trend", over="dropout", direction="falls"))).loc["one"]
+    assert row["effect"] == pytest.approx(-0.05625)
+    assert row["effect_is"] == "per doubling of dropout"
+    both = pandas.concat([frame, frame.assign(optimizer="adam", test_accuracy=0.9)])
+    sides = {"of": {"optimizer": ("sgd",)}, "to": {"optimizer": ("adam",)}}
+    one = claim("one", test("interaction", over="dropout", high=0.0, **sides))
+    row = judged(both, one).loc["one"]
+    assert row["effect"] == pytest.approx(-0.225) and "per unit of dropout" in row["stated"]
+    assert row["effect_is"] == "difference per unit of dropout"
+
+
+def test_an_exception_beside_a_zero_is_not_tested():
+    frame = pandas.concat([runs(falling, dropout=p) for p in (0.0, 0.25, 0.5)])
+    one = test("exception", over="dropout", chosen=(0.25,), direction="falls")
+    assert judged(frame, claim("one", one))["verdict"]["one"] == "cannot be tested here"
 
 
 def test_what_is_open_says_what_would_decide_it():

@@ -140,7 +140,7 @@ def test_slopes_per_doubling():
     sizes = [16, 32, 128]  # doublings 4, 5, 7
     values = np.array([[8.0, 10.0, 14.0], [1.0, 1.0, 1.0]])
     assert paired_tests.slopes_per_doubling(values, sizes) == pytest.approx([2.0, 0.0])
-    with pytest.raises(ValueError, match="at least two batch sizes"):
+    with pytest.raises(ValueError, match="at least two positions"):
         paired_tests.slopes_per_doubling(values[:, :1], [16])
 
 

@@ -96,6 +96,13 @@ def parts(frame: pandas.DataFrame, test: Test) -> list[Part]:
     return found
 
 
+def doublings(frame: pandas.DataFrame, test: Test) -> bool:
+    """Returns whether slopes are per doubling: 0 and what is below it have none."""
+    if test.over not in frame:
+        return True
+    return not (pandas.to_numeric(frame[test.over], errors="coerce") <= 0).any()
+
+
 def _series(
     frame: pandas.DataFrame, test: Test, *sides: Cells
 ) -> Iterator[tuple[str, pandas.DataFrame]]:
@@ -139,7 +146,7 @@ def _trend(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
         table = _along(group, test)
         if table.shape[1] > 1:
             values, at = table.to_numpy(), list(table.columns)
-            yield label, claim_tests.trend(values, at, test.direction)
+            yield label, claim_tests.trend(values, at, test.direction, doublings(frame, test))
 
 
 def _equivalence(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
@@ -170,8 +177,8 @@ def _interaction(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
         at = sorted(of.columns.intersection(to.columns))
         if len(at) > 1:
             left, right = of[at].align(to[at], join="inner", axis=0)
-            tested = claim_tests.interaction(left.to_numpy(), right.to_numpy(), at, *_scaled(test))
-            yield label, tested
+            sides, ends = (left.to_numpy(), right.to_numpy()), _scaled(test)
+            yield label, claim_tests.interaction(*sides, at, *ends, doublings(frame, test))
 
 
 def _scaled(test: Test) -> tuple[float, float]:
@@ -250,7 +257,8 @@ def _exception(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
         table = _along(group, test)
         at = list(table.columns)
         for index in range(1, len(at) - 1):
-            if at[index] in test.chosen:
+            # Axes are logarithmic: a neighbour at 0 or below has no place there.
+            if at[index] in test.chosen and at[index - 1] > 0:
                 tested = claim_tests.exception(table.to_numpy(), at, index, test.direction)
                 yield _joined(label, test.over, at[index]), tested
 

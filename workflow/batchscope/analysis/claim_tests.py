@@ -114,21 +114,22 @@ def _together(differences: Sequence[np.ndarray], low: float, high: float = math.
     return found._replace(found=_all_of([*(each - low for each in differences), *upper]))
 
 
-def trend(values: Any, at: Sequence[float], direction: str) -> Tested:
+def trend(values: Any, at: Sequence[float], direction: str, doublings: bool = True) -> Tested:
     """Tests a trend: `paired_tests.trend` for three positions or more, a paired t-test for two.
 
     Args:
         values: Shape (n, positions), ordered by position; a replicate with a gap is left out.
-        at: The positions, rising and above 0; the effect is the slope per doubling of them.
+        at: The positions, rising; the effect is the slope along them.
         direction: `rises` or `falls`, as stated before the runs.
+        doublings: Whether the slope is per doubling of the positions, all above 0, or per unit.
     """
-    complete = _complete(values)
+    complete, along = _complete(values), _along(at, doublings)
     bound = {"low": 0.0} if direction == RISES else {"high": 0.0}
-    found = between(paired_tests.slopes_per_doubling(complete, at), **bound)
+    found = between(paired_tests.slopes(complete, along), **bound)
     if found.n < 2 or len(at) < 3:
         return found
     opposite = FALLS if direction == RISES else RISES
-    p, against = (paired_tests.trend(complete, at, way) for way in (direction, opposite))
+    p, against = (paired_tests.trend_along(complete, along, way) for way in (direction, opposite))
     sign = 1.0 if direction == RISES else -1.0
     order = claim_power.order(sign * complete, sign * found.effect)
     return found._replace(p=p, p_against=against, found=(order,))
@@ -153,18 +154,25 @@ def interaction(
     at: Sequence[float],
     low: float = -math.inf,
     high: float = math.inf,
+    doublings: bool = True,
 ) -> Tested:
     """Tests the slope of one series less that of another, in pairs.
 
     Args:
         of: Shape (n, positions).
         to: Likewise, of the same replicates.
-        at: The positions, rising and above 0; slopes are per doubling of them.
+        at: The positions, rising.
         low: Lower bound of the difference, or minus infinity.
         high: Upper bound, or infinity.
+        doublings: As `trend` takes it.
     """
     difference = np.asarray(of, float) - np.asarray(to, float)
-    return between(paired_tests.slopes_per_doubling(_complete(difference), at), low, high)
+    return between(paired_tests.slopes(_complete(difference), _along(at, doublings)), low, high)
+
+
+def _along(at: Sequence[float], doublings: bool) -> np.ndarray:
+    """Returns positions on the scale of which slopes are taken."""
+    return np.log2(np.asarray(at, float)) if doublings else np.asarray(at, float)
 
 
 def argmax(values: Any, chosen: Sequence[int], best: str = "highest") -> Tested:

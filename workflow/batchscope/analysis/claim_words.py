@@ -23,9 +23,13 @@ _EFFECTS = {
 }
 
 
-def effect(test: Test) -> str:
-    """Returns what the effect of a test is: `largest difference`, `per doubling of epoch`."""
-    words = _EFFECTS[test.type]
+def effect(test: Test, doublings: bool = True) -> str:
+    """Returns what the effect of a test is: `largest difference`, `per doubling of epoch`.
+
+    Args:
+        doublings: Whether its slopes are per doubling, or per unit.
+    """
+    words, per = _EFFECTS[test.type], _per(doublings)
     if test.type == "comparison" and test.scale != RATIO:
         return f"{words} ({cells(test.of)} minus {cells(test.to)})"
     if test.scale == RATIO:
@@ -33,7 +37,13 @@ def effect(test: Test) -> str:
         words = (
             words.replace("per doubling", "factor per doubling") if test.type == "trend" else words
         )
-    return words + (f" of {_name(test.over)}" if words.endswith("per doubling") else "")
+    if words.endswith("per doubling"):
+        words = f"{words.replace('per doubling', per)} of {_name(test.over)}"
+    return words
+
+
+def _per(doublings: bool) -> str:
+    return "per doubling" if doublings else "per unit"
 
 
 def display_unit(kind: str, unit: str) -> wording.Unit:
@@ -53,8 +63,12 @@ def is_ratio(test: Test) -> bool:
     return test.scale == RATIO or test.type == "exception"
 
 
-def stated(test: Test) -> str:
-    """Returns what a test states: `test accuracy falls over batch size (at epoch 1)`."""
+def stated(test: Test, doublings: bool = True) -> str:
+    """Returns what a test states: `test accuracy falls over batch size (at epoch 1)`.
+
+    Args:
+        doublings: As `effect` takes it.
+    """
     over, sides = _name(test.over), f"{cells(test.of)} against {cells(test.to)}"
     ways = {"rises": "above", "falls": "below"}
     words = {
@@ -62,7 +76,7 @@ def stated(test: Test) -> str:
         "equivalence": f"differs by {_bounds(test)} over {over}",
         "value": f"is {_bounds(test)}",
         "comparison": f"with {sides}: {test.scale} {_bounds(test)}",
-        "interaction": f"per doubling of {over}, {sides}: {test.scale} {_bounds(test)}",
+        "interaction": f"{_per(doublings)} of {over}, {sides}: {test.scale} {_bounds(test)}",
         "argmax": f"is {test.best} at {over} {wording.listed(map(_value, test.chosen), 'or')}",
         "order": "rises from " + " to ".join(map(cells, test.order)),
         "exception": f"at {over} {wording.listed(map(_value, test.chosen))} lies "

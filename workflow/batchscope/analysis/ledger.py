@@ -44,12 +44,14 @@ class _Judged:
         found: What the rows say; None where they say nothing.
         missing: Why it cannot be tested; empty where it can.
         positions: How many values its factor has in the rows.
+        doublings: Whether its slopes are per doubling, or per unit.
     """
 
     claim: Claim
     found: Found | None
     missing: str
     positions: int
+    doublings: bool
 
 
 def table(
@@ -80,7 +82,8 @@ def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
     parts = claim_cells.parts(rows, test) if len(rows) and test.column in rows else []
     found = claim_tests.every(parts) if parts else None
     positions = rows[test.over].nunique() if test.over in rows else 1
-    return _Judged(claim, found, _missing(claim, frame, found), positions)
+    missing = _missing(claim, frame, found)
+    return _Judged(claim, found, missing, positions, claim_cells.doublings(rows, test))
 
 
 def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
@@ -198,9 +201,9 @@ def _row(one: _Judged) -> dict[str, Any]:
     row: dict[str, Any] = {
         **{name: getattr(claim, name) for name in ("id", "document", "place", "sentence")},
         **{name: getattr(test, name) for name in ("type", "experiment", "table", "column")},
-        "stated": claim_words.stated(test),
+        "stated": claim_words.stated(test, one.doublings),
         "cells": claim_words.cells(test.cells),
-        "effect_is": claim_words.effect(test),
+        "effect_is": claim_words.effect(test, one.doublings),
         "unit": about.unit if about and not claim_words.is_ratio(test) else "",
         "figure": claim.figure,
     }

@@ -17,13 +17,23 @@ def slopes_per_doubling(values: np.ndarray, batch_sizes: np.ndarray) -> np.ndarr
         values: Shape (seeds, batch sizes).
         batch_sizes: Shape (batch sizes,), at least two of them distinct.
     """
-    doublings = np.log2(np.asarray(batch_sizes, float))
-    centred = doublings - doublings.mean()
+    return slopes(values, np.log2(np.asarray(batch_sizes, float)))
+
+
+def slopes(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Returns the least-squares slope against positions, one per seed.
+
+    Args:
+        values: Shape (seeds, positions).
+        positions: Shape (positions,), at least two of them distinct.
+    """
+    positions = np.asarray(positions, float)
+    centred = positions - positions.mean()
     if not centred.any():
-        raise ValueError("Expected at least two batch sizes. Received: one.")
+        raise ValueError("Expected at least two positions. Received: one.")
     values = np.asarray(values, float)
-    slopes = values @ centred / (centred @ centred)
-    return np.where(np.ptp(values, axis=1) > 0, slopes, 0.0)  # not what rounding makes of none
+    found = values @ centred / (centred @ centred)
+    return np.where(np.ptp(values, axis=1) > 0, found, 0.0)  # not what rounding makes of none
 
 
 def page_trend(values: np.ndarray, direction: str) -> float:
@@ -50,7 +60,18 @@ def trend(values: np.ndarray, batch_sizes: np.ndarray, direction: str) -> float:
         batch_sizes: As `slopes_per_doubling` takes them.
         direction: `rises` or `falls`, stated before the runs.
     """
-    slope = slopes_per_doubling(values, batch_sizes).mean() * _sign(direction)
+    return trend_along(values, np.log2(np.asarray(batch_sizes, float)), direction)
+
+
+def trend_along(values: np.ndarray, positions: np.ndarray, direction: str) -> float:
+    """Returns what `trend` does, with the slope against positions in place of doublings.
+
+    Args:
+        values: As `page_trend` takes them.
+        positions: As `slopes` takes them.
+        direction: `rises` or `falls`, stated before the runs.
+    """
+    slope = slopes(values, positions).mean() * _sign(direction)
     return page_trend(values, direction) if slope > 0 else 1.0
 
 
