@@ -151,6 +151,50 @@ def test_a_trajectory_is_read_at_its_last_row_within_a_budget():
     assert slope.effect == -0.25
 
 
+def evaluated(seeds=range(6), short=()) -> pandas.DataFrame:
+    """Returns rows of trajectories.csv; trainings of `short`, (size, seed), end at half of them."""
+    rows = []
+    for size, seed, step in itertools.product((16, 32), seeds, range(1, 5)):
+        if step <= 2 or (size, seed) not in short:
+            row = {"run": f"{size}-{seed}", "machine": "local", "status": "finished", "seed": seed}
+            row |= {"batch_size": size, "updates": 10 * step, "examples": 10 * size * step}
+            loss = (1 + 0.01 * seed) / (step * size)
+            rows.append({**row, "epoch": float(step), "seconds": 1.0, "validation_loss": loss})
+    return pandas.DataFrame(rows)
+
+
+def test_trainings_that_end_before_a_budget_leave_a_claim_untested():
+    """Eight seeds are left, enough for a verdict: of those that went on."""
+    given = {"table": "trajectories", "column": "validation_loss", "cells": {"updates": (40,)}}
+    one = claim("one", test("trend", direction="falls", **given))
+    assert judged(evaluated(range(10)), one)["verdict"]["one"] == "held"
+    row = judged(evaluated(range(10), [(32, 3), (32, 7)]), one).loc["one"]
+    assert row["verdict"] == "cannot be tested here" and math.isnan(row["p_holm"])
+    assert row["missing"] == "a value at updates 40 of every training: 2 of 20 have none there"
+    # Not those that the claim does not read.
+    small = dataclasses.replace(one.test, type="value", low=0.0)
+    small = dataclasses.replace(small, cells={**small.cells, "batch_size": (16,)})
+    row = judged(evaluated(range(10), [(32, 3), (32, 7)]), claim("small", small)).loc["small"]
+    assert row["verdict"] == "held"
+    every = evaluated(short=[(size, seed) for size in (16, 32) for seed in range(6)])
+    assert judged(every, one)["missing"]["one"].endswith("12 of 12 have none there")
+
+
+@pytest.mark.parametrize("kind", ["trend", "exception"])
+def test_values_without_a_logarithm_leave_a_ratio_untested(kind):
+    given = {"direction": "falls", "scale": "ratio"} if kind == "trend" else {"direction": "falls"}
+    given |= {"chosen": (32,)} if kind == "exception" else {}
+    frame = runs(falling, seeds=range(8))
+    one = claim("one", test(kind, **given))
+    assert judged(frame, one)["verdict"]["one"] != "cannot be tested here"
+    frame.loc[frame.index[:2], "test_accuracy"] = [0.0, -0.1]
+    row = judged(frame, one).loc["one"]
+    assert row["verdict"] == "cannot be tested here"
+    assert row["missing"] == "values above 0, of which ratios are taken: 2 of 64 are not"
+    frame.loc[frame.index[:2], "status"] = "diverged"  # which leaves their seeds out
+    assert judged(frame, one)["verdict"]["one"] != "cannot be tested here"
+
+
 def test_orders_best_sizes_and_exceptions_by_their_cells():
     frame = runs(lambda size, seed, optimizer: {"sgd": 1.0, "adam": 2.0}[optimizer] + 0.1 * seed)
     groups = ({"optimizer": ("sgd",)}, {"optimizer": ("adam",)})

@@ -159,6 +159,23 @@ def test_sides_that_name_different_factors_are_refused(test, place):
     assert f"{key}: {text}" == f"{place}; the same factors are expected."
 
 
+@pytest.mark.parametrize(
+    ("budget", "lacks"),
+    [
+        ({"updates": 34}, ""),  # 1,087 examples: two epochs of 17 at batch size 64
+        ({"updates": 35}, "no update 35 in its shortest training of 34 updates"),
+        ({"updates": 35, "batch_size": [16, 32]}, ""),
+        ({"epoch": 3}, "no epoch 3 in its shortest training of 2 epochs"),
+        ({"examples": 2175}, "no example 2175 in its shortest training of 2174 examples"),
+        ({"seconds": 1e6}, ""),  # which nobody knows
+    ],
+)  # fmt: skip
+def test_a_budget_beyond_the_shortest_training_is_reported(budget, lacks):
+    made = planned({**FALLS, "table": "trajectories", "column": "validation_loss", "cells": budget})
+    expected = f"claims: experiments.gap has {lacks}; it is expected by c0."
+    assert made.warnings == ((expected,) if lacks else ())
+
+
 def test_another_machine_is_missed_only_where_it_is_no_requirement():
     sides = {"of": {"machine": "other"}, "to": {"machine": "local"}}
     assert planned({"type": "comparison", "above": 0, **sides}, requires="machine").warnings == ()

@@ -229,7 +229,7 @@ def _argmax(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
 
 
 def _order(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
-    named = _any_of(frame, test.order)
+    named = any_of(frame, test.order)
     for label, group in _series(named, test, *test.order):
         along = group.groupby(test.over) if test.over in group else [("", group)]
         for cell, of_cell in along:
@@ -246,7 +246,7 @@ def _order(frame: pandas.DataFrame, test: Test) -> Iterator[Part]:
                 yield _joined(label, over, cell), claim_tests.order(groups)
 
 
-def _any_of(frame: pandas.DataFrame, groups: tuple[Cells, ...]) -> pandas.DataFrame:
+def any_of(frame: pandas.DataFrame, groups: tuple[Cells, ...]) -> pandas.DataFrame:
     """Returns the rows of any of some groups of cells, each once."""
     found = [selected(frame, cells).index for cells in groups]
     return frame[frame.index.isin(np.concatenate(found))]

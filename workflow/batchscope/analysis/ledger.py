@@ -17,6 +17,7 @@ import pandas
 from batchscope import wording
 from batchscope.analysis import (
     claim_cells,
+    claim_gaps,
     claim_power,
     claim_tests,
     claim_words,
@@ -90,11 +91,12 @@ def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
     """Returns what a test lacks beside replicates; empty where it lacks nothing."""
     test = claim.test
     absent = claim_cells.absent(frame, test)
+    rows = claim_cells.rows(frame, test)
+    undecidable = "" if absent else claim_gaps.undecidable(rows, test)
     if found is not None and found.tested.n > 0 and not absent:
-        return ""
+        return undecidable
     if claim.requires == MACHINE:
         return "the results of a second machine"
-    rows = claim_cells.rows(frame, test)
     statuses = set(rows["status"]) if "status" in rows else set()
     if claim.requires == GPU or absence.NO_GPU in statuses:
         return "several GPUs" if _of_replicas(test) else "a GPU"
@@ -109,6 +111,8 @@ def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
         return f"not in the grid of {test.experiment}: {absent}"
     if found is None:
         return f"a grid of {test.experiment} with these cells"
+    if undecidable:
+        return undecidable
     lacking = f": {found.deciding}" if found.deciding else ""
     return f"a finished run with a value in every cell{lacking}"
 

@@ -17,7 +17,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.problems import Findings, Place, Problem, received, unknown
-from batchscope.study import experiment_kinds, horizons
+from batchscope.study import claim_budgets, experiment_kinds, horizons
 from batchscope.study.experiment_kinds import TRAINING
 
 if TYPE_CHECKING:
@@ -134,11 +134,13 @@ def read(
     experiments: Mapping[str, Experiment],
     runs: Mapping[str, Run],
     machines: tuple[str, ...],
+    training_sizes: Mapping[str, int | None],
 ) -> tuple[Claim, ...]:
     """Returns the sound claims of a study; reports and warns of all else.
 
     Args:
         raw: What `claims` holds, of a structure that fits the schema.
+        training_sizes: Data set -> training examples, None where only the files know.
     """
     found: dict[str, Claim] = {}
     grids: dict[str, list[dict[str, Any]]] = {}
@@ -165,7 +167,9 @@ def read(
         found[claim.id] = claim
         if test.experiment not in grids:
             grids[test.experiment] = _grid(experiment, runs, machines)
-        if not claim.requires and (why := _lacks(test, experiment, grids[test.experiment])):
+        grid = grids[test.experiment]
+        why = _lacks(test, experiment, grid) or _beyond(test, experiment, grid, training_sizes)
+        if why and not claim.requires:
             lacking.setdefault(why, []).append(claim.id)
     for why, ids in lacking.items():
         findings.warn(Problem(("claims",), f"{why}; it is expected by {_some(ids)}."))
@@ -406,6 +410,20 @@ def _lacks(test: Test, experiment: Experiment, grid: list[dict[str, Any]]) -> st
             count = wording.count(len(positions), "value")
             return f"{name} has {count} of {test.over.replace('_', ' ')} where {least} are needed"
     return ""
+
+
+def _beyond(
+    test: Test,
+    experiment: Experiment,
+    grid: list[dict[str, Any]],
+    training_sizes: Mapping[str, int | None],
+) -> str:
+    """Returns that a test's budget lies beyond some training that it reads, or an empty text."""
+    if test.table != "trajectories":
+        return ""
+    read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
+    lacking = claim_budgets.beyond(test, read, training_sizes)
+    return f"experiments.{experiment.name} has {lacking}" if lacking else ""
 
 
 def _warn_of_seeds(

@@ -269,7 +269,12 @@ class _Planner:
             return ()
         machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
         stated = self.config.get("claims")
-        return claims.read(self.findings, stated, experiments, self.runs, machines)
+        sizes = {
+            name: dataset_definitions.training_size(found[1])
+            for name, found in self.datasets.items()
+            if found
+        }
+        return claims.read(self.findings, stated, experiments, self.runs, machines, sizes)
 
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
         place, reader = grid.place, self.reader
