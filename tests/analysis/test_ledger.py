@@ -293,6 +293,19 @@ def test_what_is_open_says_what_would_decide_it():
     assert math.isnan(few["p_holm"]["few"]) and few["n"]["few"] == 3
 
 
+def test_a_verdict_of_the_seeds_that_finished_says_how_many_they_are():
+    one = claim("one", test("trend", direction="falls", cells={"optimizer": ("sgd",)}))
+    frame = runs(falling, seeds=range(8))
+    assert judged(frame, one)["survivors"]["one"] == ""
+    failed = (frame["optimizer"] == "sgd") & (frame["seed"] < 2) & (frame["batch_size"] == 16)
+    row = judged(frame.assign(status=np.where(failed, "diverged", "finished")), one).loc["one"]
+    assert (row["verdict"], row["survivors"]) == ("held", "6 of 8 seeds finished in every cell")
+    row = judged(frame[~failed], one).loc["one"]  # of a grid with fewer seeds there
+    assert row["survivors"] == "6 of 8 seeds have a value in every cell"
+    few = judged(frame[~failed & (frame["seed"] < 7)], one)
+    assert few["verdict"]["one"] == "cannot be tested here"
+
+
 def test_no_number_of_seeds_is_reported_that_nobody_trains(monkeypatch):
     wanted = (5640, claim_power.HOLDS)
     monkeypatch.setattr(ledger.claim_power, "replicates_wanted", lambda *_: wanted)

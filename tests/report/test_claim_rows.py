@@ -45,6 +45,11 @@ def test_the_cells_of_a_test_are_named():
     assert claim_rows.in_words(everywhere).endswith("90 % interval")
 
 
+def test_the_seeds_that_finished_are_counted():
+    found = row("trend", "x", survivors="6 of 12 seeds finished in every cell")
+    assert claim_rows.in_words(found).endswith("; 6 of 12 seeds finished in every cell")
+
+
 def test_the_part_that_decides_is_named():
     text = claim_rows.in_words(row("trend", "x", part="batch size 50", parts="3"))
     assert text.endswith(", batch size 50, which decides among 3")

@@ -46,6 +46,7 @@ class _Judged:
         missing: Why it cannot be tested; empty where it can.
         positions: How many values its factor has in the rows.
         doublings: Whether its slopes are per doubling, or per unit.
+        survivors: How many replicates of how many it is decided by; empty for all.
     """
 
     claim: Claim
@@ -53,6 +54,7 @@ class _Judged:
     missing: str
     positions: int
     doublings: bool
+    survivors: str
 
 
 def table(
@@ -84,7 +86,9 @@ def _judge(claim: Claim, frame: pandas.DataFrame, machine: str) -> _Judged:
     found = claim_tests.every(parts) if parts else None
     positions = rows[test.over].nunique() if test.over in rows else 1
     missing = _missing(claim, frame, found)
-    return _Judged(claim, found, missing, positions, claim_cells.doublings(rows, test))
+    survivors = claim_gaps.survivors(rows, test, found.tested.n) if found and not missing else ""
+    doublings = claim_cells.doublings(rows, test)
+    return _Judged(claim, found, missing, positions, doublings, survivors)
 
 
 def _missing(claim: Claim, frame: pandas.DataFrame, found: Found | None) -> str:
@@ -214,5 +218,6 @@ def _row(one: _Judged) -> dict[str, Any]:
     if one.found is not None:
         tested = one.found.tested
         row |= {"part": one.found.deciding, "parts": one.found.parts, "n": tested.n, "p": tested.p}
+        row["survivors"] = one.survivors
         row |= {"effect": tested.effect, "effect_low": tested.low, "effect_high": tested.high}
     return row

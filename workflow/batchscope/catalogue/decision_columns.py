@@ -418,6 +418,9 @@ CLAIMS: dict[str, Column] = {
         "Paired seeds, or timing jobs, with a value in every cell; the fewest of all parts.",
         kind="int",
     ),
+    "survivors": Column(
+        "Of how many these are those that finished, in words; empty for all.", kind="str"
+    ),
     "p": Column("One-sided p of what is stated: the largest of its parts."),
     "p_holm": Column(
         "The same, adjusted by Holm's method over what the document states in this study.",

@@ -96,4 +96,5 @@ def in_words(shown: dict[str, Any]) -> str:
             level += f", {shown['cells']}"
         per = what.startswith("per ")
         parts.insert(0, (f"{number} {what}" if per else f"{what} {number}") + level + of)
+        parts.insert(1, shown["survivors"])
     return "; ".join(filter(None, parts))

@@ -145,6 +145,7 @@ def _line(row: dict[str, Any]) -> str:
         interval = f" [{estimate.low}, {estimate.high}]" if estimate.low else ""
         effect = f"{estimate.value}{interval} {row['effect_is']}; n {row['n']}"
         effect += f" ({row['decides']})" if row["decides"] else ""
+        effect += f"; {row['survivors']}" if row["survivors"] else ""
     p = " ".join(filter(None, [row["p_shown"], row["p_of"]]))
     cells = (row["place"], row["sentence"], row["word"], effect, p, row["missing"])
     return f"| {' | '.join(map(_plain, cells))} |"
