@@ -332,6 +332,21 @@ def test_what_two_experiments_ask_of_the_same_runs_is_one_test():
     assert adjusted(other) == pytest.approx([2 * p] * 2)
 
 
+def test_series_that_share_their_timing_jobs_are_one_test():
+    """Rates differ, and the time of an epoch does not depend on them."""
+    times = {"seconds_per_epoch": -rising(), "generalisation_gap": rising()}
+    one = frame(times, machine="local", learning_rate=0.1)
+    one["run"] = [f"r{index}" for index in range(len(one))]
+    other = one.assign(learning_rate=0.2, run=one["run"] + "+lr=0.2")
+    found = outcome_answers.answers(pandas.concat([one, other]))
+    by_column = {answer.outcome.column: answer for answer in found}
+    assert len(found) == 4
+    timed, gap = by_column["seconds_per_epoch"], by_column["generalisation_gap"]
+    assert timed.p == gap.p and timed.p_holm == gap.p_holm == pytest.approx(3 * timed.p)
+    elsewhere = outcome_answers.answers(pandas.concat([one, other.assign(machine="other")]))
+    assert [answer.p_holm for answer in elsewhere] == pytest.approx([4 * timed.p] * 4)
+
+
 def test_the_answers_of_a_made_up_study(tmp_path):
     runs = synthetic.grid(cases=[{"learning_rate": 0.05}, {"learning_rate": 0.1}])
     planned = synthetic.study(runs)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 STOPS = ("patience", "target_train_loss")  # factors that stop a training where they are above 0
 # A training that ran all its epochs without being stopped gives no more than a lower bound.
 _UNTIL_STOPPED = ("epochs_run", "train_seconds")
+_TIMED = "seconds_per_epoch"  # of a timing job, and not of a training
 _MOST_LENGTHS = 3  # batch sizes whose epochs are listed one by one
 # Verdicts beside the directions.
 ONE_SIZE = "one batch size"  # there is no other to compare it with
@@ -69,7 +70,7 @@ def pair(rows: pandas.DataFrame, column: str) -> Pairs:
     values = np.full((len(seeds), len(sizes)), intervals.NAN)
     # A timing job ran whatever became of the trainings; else only finished runs count.
     ran = rows["status"] == "finished"
-    finished = rows if column == "seconds_per_epoch" else rows[ran]
+    finished = rows if column == _TIMED else rows[ran]
     columns = (finished["seed"], finished["batch_size"], finished[column].astype(float))
     for seed, size, value in zip(*columns, strict=True):
         values[seeds.index(seed), sizes.index(size)] = value
@@ -183,15 +184,19 @@ def answers(
 
 
 def _tested(outcome: Outcome, rows: pandas.DataFrame) -> tuple[Any, ...]:
-    """Returns what a test is of: an outcome, with its values, of certain runs of a machine."""
+    """Returns what a test is of: an outcome, with its values, of certain runs of a machine.
+
+    A timing job is of a configuration, which several runs share that train differently.
+    """
     if "run" not in rows:
         return ()
+    of = ["batch_size", "seed"] if outcome.column == _TIMED else ["run"]
     machines = rows["machine"] if "machine" in rows else itertools.repeat("")
     values = rows[outcome.column].astype(float).map(repr)  # two settings may share a column's name
     return (
         outcome.column,
         outcome.direction,
-        frozenset(zip(machines, rows["run"], values, strict=False)),
+        frozenset(zip(machines, *(rows[name] for name in of), values, strict=False)),
     )
 
 
