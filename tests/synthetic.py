@@ -469,6 +469,7 @@ def answer(
             "test": None,
             "p": 0.1,
             "p_holm": 0.2,
+            "p_against_holm": 0.9,
             "seeds_needed": 6,
             "ran_out": {},
             "verdict": verdict,

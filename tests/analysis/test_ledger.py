@@ -238,6 +238,9 @@ def test_a_verdict_is_adjusted_over_its_document():
     own = table[table["document"] == "A document"]
     assert own["p_holm"].tolist() == pytest.approx(paired_tests.holm(own["p"]).tolist())
     assert table["p_holm"]["other"] == table["p"]["other"]
+    contraries = [found(frame, one.test) for one in given[:3]]
+    p = [min(1.0, len(each) * min(part.p_against for _, part in each)) for each in contraries]
+    assert own["p_against_holm"].tolist() == pytest.approx(paired_tests.holm(p).tolist())
     assert table["part"]["falls"] in NAMES and table["parts"]["falls"] == 2
     assert table["effect_is"]["falls"] == "per doubling of batch size"
     assert (table["n"] == 6).all() and (table["missing"] == "").all()

@@ -231,6 +231,22 @@ def test_a_trend_against_the_statement_is_reported(sizes):
     assert answer.verdict == "rises, against what was stated"
 
 
+def test_opposite_directions_are_adjusted_for_one_another():
+    """One of forty outcomes falls: its interval excludes 0, and its p is above .05 / 40."""
+    falling = np.tile([[0.0, -1.0, -2.0], [-1.0, 0.0, -2.0], [0.0, -2.0, -1.0]], (2, 1))
+    (alone,) = outcome_answers.answers(frame({"generalisation_gap": falling}))
+    assert alone.verdict == "falls, against what was stated"
+    noise = np.random.default_rng(5).normal(0, 1, (39, 6, 3))
+    frames = [
+        frame({"generalisation_gap": each}, learning_rate=0.1 + index)
+        for index, each in enumerate([falling, *noise])
+    ]
+    found = outcome_answers.answers(pandas.concat(frames))
+    first = next(answer for answer in found if answer.slope == alone.slope)
+    assert first.slope.high < 0 and first.verdict == "not resolved"
+    assert first.p_against_holm == pytest.approx(min(1.0, 40 * alone.p_against_holm))
+
+
 def test_an_order_and_a_slope_that_point_apart_are_not_resolved():
     sizes = (1, 16, 17, 18, 32, 33, 34)
     values = np.array([0.0, 4.0, 3.9, 3.8, 3.7, 3.6, 3.5]) + 0.01 * np.arange(6.0)[:, None]

@@ -75,6 +75,19 @@ def test_verdicts_become_headlines():
     ]
 
 
+def test_the_p_of_a_contrary_is_said_to_be_so():
+    given = {"test": "page", "p_holm": 1.0, "p_against_holm": 0.012}
+    against = synthetic.answer("rises, against what was stated", direction="falls", **given)
+    for answer, p in (
+        (against, "0.012 of the contrary"),
+        (synthetic.answer("not resolved", **given), "1.000"),
+    ):
+        ((row,),) = [table["head"] + table["rest"] for table in answers.groups([answer])]
+        assert row["p"] == p
+        ((row,),) = [answers.across([answer])["rest"]]
+        assert row["cells"][0]["p"] == p
+
+
 def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(finished):
     study, results, path = finished
     inputs = report.read(study, results, path)

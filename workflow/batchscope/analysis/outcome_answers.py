@@ -32,7 +32,8 @@ _MOST_LENGTHS = 3  # batch sizes whose epochs are listed one by one
 ONE_SIZE = "one batch size"  # there is no other to compare it with
 NOT_RESOLVED = "not resolved"
 FEW_SEEDS = "not enough seeds"  # and in brackets how many of how many
-AGAINST = ", against what was stated"  # after the opposite direction, shown by the slope's interval
+AGAINST = ", against what was stated"  # after the opposite direction
+_OPPOSITE = {RISES: FALLS, FALLS: RISES}
 
 
 def _outcomes(columns: list[str], claims: Mapping[str, Outcome]) -> list[Outcome]:
@@ -112,6 +113,7 @@ class Answer:
         test: `page`, `paired_t`, or None where nothing is tested.
         p: The test's p.
         p_holm: The same, adjusted over all that was passed.
+        p_against_holm: That of the opposite direction, adjusted over those of all that was passed.
         ran_out: What `ran_out` returns, of outcomes that end with the training.
         verdict: `rises`, `falls`, or why neither is reported.
         note: What a reader must know beside the verdict, or an empty string.
@@ -131,6 +133,7 @@ class Answer:
     test: str | None
     p: float
     p_holm: float
+    p_against_holm: float
     seeds_needed: int
     ran_out: dict[int, tuple[int, int]]
     verdict: str
@@ -146,6 +149,7 @@ class _Asked(NamedTuple):
     pairs: Pairs
     test: str | None
     p: float
+    p_against: float
 
 
 def answers(
@@ -161,7 +165,7 @@ def answers(
             of every study.
     """
     found: list[_Asked] = []
-    tests: dict[Any, float] = {}  # by what they are of: each counts once
+    tests: dict[Any, _Asked] = {}  # by what they are of: each counts once
     keys = []
     experiments = frame["experiment"].unique() if "experiment" in frame else [None]
     for experiment in experiments:
@@ -174,11 +178,17 @@ def answers(
                 if asked:
                     found.append(asked)
                     keys.append(_tested(outcome, group.frame) or len(keys))
-                    tests[keys[-1]] = asked.p
-    adjusted = dict(zip(tests, paired_tests.holm(list(tests.values())), strict=True))
-    count = sum(math.isfinite(p) for p in tests.values())
+                    tests[keys[-1]] = asked
+    every = list(tests.values())
+    adjusted = zip(
+        paired_tests.holm([asked.p for asked in every]).tolist(),
+        paired_tests.holm([asked.p_against for asked in every]).tolist(),
+        strict=True,
+    )
+    both = dict(zip(tests, adjusted, strict=True))
+    count = sum(math.isfinite(asked.p) for asked in every)
     return [
-        _answer(asked, float(adjusted[key]), seeds_needed(len(asked.pairs.batch_sizes), count))
+        _answer(asked, *both[key], seeds_needed(len(asked.pairs.batch_sizes), count))
         for asked, key in zip(found, keys, strict=True)
     ]
 
@@ -210,11 +220,14 @@ def _asked(experiment: str | None, outcome: Outcome, group: run_series.Series) -
     stoppable = outcome.column in _UNTIL_STOPPED and not epochs_chosen(group.frame)
     bounds = stoppable and all_ran_out(group.frame)
     tested = len(pairs.batch_sizes) > 1 and not bounds
-    test, p = _trend(pairs, outcome.direction) if tested else (None, intervals.NAN)
-    return _Asked(experiment, outcome, group, pairs, test, p)
+    (test, p), (_, against) = [
+        _trend(pairs, way) if tested else (None, intervals.NAN)
+        for way in (outcome.direction, _OPPOSITE[outcome.direction])
+    ]
+    return _Asked(experiment, outcome, group, pairs, test, p, against)
 
 
-def _answer(asked: _Asked, p_holm: float, needed: int) -> Answer:
+def _answer(asked: _Asked, p_holm: float, p_against_holm: float, needed: int) -> Answer:
     outcome, rows, pairs = asked.outcome, asked.group.frame, asked.pairs
     slope, change = _changes(pairs)
     bounds = ran_out(rows) if outcome.column in _UNTIL_STOPPED else {}
@@ -233,9 +246,10 @@ def _answer(asked: _Asked, p_holm: float, needed: int) -> Answer:
         test=asked.test,
         p=asked.p,
         p_holm=p_holm,
+        p_against_holm=p_against_holm,
         seeds_needed=needed,
         ran_out=bounds,
-        verdict=_verdict(outcome, pairs, needed, p_holm, slope),
+        verdict=_verdict(outcome, pairs, needed, p_holm, p_against_holm),
         note=_note(outcome, pairs, bounds),
     )
 
@@ -350,7 +364,9 @@ def _end(pairs: Pairs, index: int) -> End:
     return End(int(size), intervals.t_interval(pairs.values[:, index]))
 
 
-def _verdict(outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, slope: Interval) -> str:
+def _verdict(
+    outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, p_against_holm: float
+) -> str:
     if len(pairs.batch_sizes) < 2:
         return ONE_SIZE
     if len(pairs.complete) < needed:
@@ -359,11 +375,9 @@ def _verdict(outcome: Outcome, pairs: Pairs, needed: int, p_holm: float, slope: 
         return NOT_RESOLVED  # bounds alone
     if p_holm < LEVEL:
         return outcome.direction
-    opposite, beyond = (
-        (FALLS, slope.high < 0) if outcome.direction == RISES else (RISES, slope.low > 0)
-    )
-    ordered = len(pairs.batch_sizes) < 3 or paired_tests.page_trend(pairs.complete, opposite) < 0.5
-    return f"{opposite}{AGAINST}" if beyond and ordered else NOT_RESOLVED
+    if p_against_holm < LEVEL:
+        return f"{_OPPOSITE[outcome.direction]}{AGAINST}"
+    return NOT_RESOLVED
 
 
 def _note(outcome: Outcome, pairs: Pairs, bounds: dict[int, tuple[int, int]]) -> str:

@@ -25,8 +25,8 @@ READING = (
     "slope point apart; adjusted by Holm's method over all tests of the study, each once. "
     "\u201cRises\u201d or \u201cfalls\u201d is said where the adjusted p is "
     f"below {outcomes.LEVEL:g} with {outcomes.LEAST_SEEDS} paired seeds or more. \u201cAgainst "
-    "what was stated\u201d is said where the 95 % interval of the change per doubling lies on the "
-    "other side of zero; it is not adjusted, since the stated direction alone is tested. "
+    "what was stated\u201d is said where that of the opposite direction is, adjusted likewise over "
+    "the opposites of all tests; p is then of the contrary. "
     "\u201cNot resolved\u201d means that these seeds do not show it, and not that there is no "
     "difference."
 )
@@ -71,8 +71,7 @@ def _by_verdict(answers: list[Answer], slope: Callable[[Answer], str]) -> dict[s
         verdict, words = answer.verdict, wording.lower(answer.outcome.label)
         if _resolved(answer):
             verdict, words = _GROWS, f"{words} {_does(answer.outcome)}"
-        against = answer.verdict.endswith(outcome_answers.AGAINST)
-        change = slope(answer) if _resolved(answer) or against else ""
+        change = slope(answer) if _resolved(answer) or _against(answer) else ""
         if beside := "; ".join(filter(None, [answer.series, change])):
             words += f" ({beside})"
         lines.setdefault(", ".join(filter(None, [verdict, answer.held])), []).append(words)
@@ -156,7 +155,7 @@ def _cell(answer: Answer) -> dict[str, Any]:
     return {
         "ends": [(end.batch_size, _estimate(end.interval)) for end in ends],
         "slope": _estimate(answer.slope),
-        "p": format_p(answer.p_holm) if answer.test else "",
+        "p": _p(answer) if answer.test else "",
         "verdict": answer.verdict,
         "resolved": _resolved(answer),
         "note": answer.note,
@@ -207,12 +206,29 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
         "seeds": wording.count(answer.pairs, "paired seed"),
         "expected": asked.direction,
         "references": [references.index(part) + 1 for part in cited],
-        "p": format_p(answer.p_holm),
-        "raw_p": f"{_TESTS[answer.test]} {format_p(answer.p)}" if answer.test else "",
+        "p": _p(answer),
+        "raw_p": _raw_p(answer) if answer.test else "",
         "verdict": answer.verdict,
         "resolved": _resolved(answer),
         "note": answer.note,
     }
+
+
+def _p(answer: Answer) -> str:
+    """Returns the adjusted p of what the verdict says: of the contrary where that is shown."""
+    if _against(answer):
+        return f"{format_p(answer.p_against_holm)} of the contrary"
+    return format_p(answer.p_holm)
+
+
+def _raw_p(answer: Answer) -> str:
+    """Returns the test, and its p where that is of the direction that the verdict says."""
+    test = _TESTS[answer.test]
+    return test if _against(answer) else f"{test} {format_p(answer.p)}"
+
+
+def _against(answer: Answer) -> bool:
+    return answer.verdict.endswith(outcome_answers.AGAINST)
 
 
 def _estimate(interval: Interval) -> Estimate | None:
