@@ -65,10 +65,21 @@ def test_losses_are_compared_where_all_runs_used_as_much(axis, unit):
     # 32 updates are one epoch of the small batch and eight of the large; 3,000 examples three.
     most, small, large = {"updates": ("32", 1, 8), "examples": ("3,000", 3, 3)}[axis]
     assert figures.FIGURES[f"loss_curves_by_{axis}"].found(frame) == (
-        f"Mean training loss at the last epoch's end within {most} {unit}, which every finished "
-        f"run has used, was {small} at batch size 32 and {large} at 256 (2 of 2 seeds). Mean "
-        "validation loss there was 2 at batch size 32 and 2 at 256 (2 of 2 seeds)."
+        f"Mean training loss over the last epoch that ends within {most} {unit}, which every "
+        f"finished run has used, was {small} at batch size 32 and {large} at 256 (2 of 2 seeds). "
+        "Mean validation loss at its end was 2 at batch size 32 and 2 at 256 (2 of 2 seeds)."
+        + {"updates": " These epochs end at 30 to 32 updates.", "examples": ""}[axis]
     )
+
+
+def test_the_least_that_was_used_is_named_where_epochs_end_apart():
+    frame = epochs_of({(32, 0): 5, (256, 0): 9})
+    frame["train_loss"] = frame["validation_loss"] = 2.0
+    # Of 50 updates batch size 32 has made 40 by the end of an epoch, or 48 of shorter ones.
+    for length, words in ((20, " These epochs end at 40 to 50 updates."), (24, "")):
+        frame["updates"] = frame["epoch"] * frame["batch_size"].map({32: length, 256: 10})
+        frame = frame[(frame["batch_size"] == 32) | (frame["epoch"] <= 5)]
+        assert figures.FIGURES["loss_curves_by_updates"].found(frame).endswith(f"seed).{words}")
 
 
 @pytest.mark.parametrize("axis", first(["updates", "examples", "seconds"]))

@@ -84,8 +84,8 @@ def test_many_runs_have_lines_of_their_own_over_epochs_alone(axis, seeds, alone)
         (
             [[1.0, 2.0], [1.0, 2.0]],
             "within 2 s, which every finished run has used, was 4 at batch size 16 (2 of 2 seeds). "
-            "Mean validation loss there was 5 at batch size 16 (2 of 2 seeds). No epoch of every "
-            "seed ends within 2 s, which every finished run has used, at batch size 64.",
+            "Mean validation loss at its end was 5 at batch size 16 (2 of 2 seeds). No epoch of "
+            "every seed ends within 2 s, which every finished run has used, at batch size 64.",
         ),
         (
             [[2.0], [2.5]],

@@ -53,7 +53,9 @@ def found(frame: pandas.DataFrame) -> str:
     if against_epoch.along(frame) != "epoch":
         used, rows = against_epoch.at_equal(frame)
         within = f"within {used}, which every finished run has used,"
-        text = _sentences(rows, (f"at the last epoch's end {within}", "there"))
+        # The training loss is a mean over an epoch, the validation loss is of its end.
+        text = _sentences(rows, (f"over the last epoch that ends {within}", "at its end"))
+        text += against_epoch.earliest(rows) if text else ""
         there = rows.loc[rows["status"] == canvas.FINISHED, "batch_size"]
         sizes = sorted(set(frame["batch_size"]) - set(there))
         none = f"No epoch of every seed ends within {used}, which every finished run has used"

@@ -24,6 +24,7 @@ _MOST_SINGLE = 200  # runs, whose lines are drawn over other axes than epochs to
 
 # Column -> label of its axis.
 _LABELS = {"epoch": "epoch", "updates": "updates", "examples": "examples", "seconds": "time (s)"}
+_SHORT = 0.05  # share of what was used by which ends may differ unsaid
 _MADE = {"updates": "updates", "examples": "examples", "seconds": "s"}
 
 
@@ -68,6 +69,19 @@ def at_equal(frame: pandas.DataFrame) -> tuple[str, pandas.DataFrame]:
     kept = kept[seeds == all_seeds[kept.index]]
     used = f"{wording.grouped(float(lasts.min()))} {_MADE[axis]}"
     return used, pandas.concat([kept.sort_index(), runs(frame[~finished])])
+
+
+def earliest(rows: pandas.DataFrame) -> str:
+    """Returns a sentence on the least that was used at the epochs' ends that `at_equal` found.
+
+    Empty where no end lies more than 5 % short of the last one.
+    """
+    axis = along(rows)
+    ends = rows.loc[rows["status"] == canvas.FINISHED, axis].dropna().astype(float)
+    if ends.empty or ends.min() >= (1 - _SHORT) * ends.max():
+        return ""
+    least, most = (wording.grouped(float(end)) for end in (ends.min(), ends.max()))
+    return f" These epochs end at {least} to {most} {_MADE[axis]}."
 
 
 def last_shared(frame: pandas.DataFrame) -> tuple[int, pandas.DataFrame]:
