@@ -160,7 +160,7 @@ def test_a_thousand_runs_are_below_five_megabytes(browser, tmp_path):
     browsing.visit(browser, output)
     # What takes time is what is laid out: 0.9 to 1.6 s for so many.
     assert browser.execute_script("return document.querySelectorAll('*').length") < 80_000
-    assert browser.find_element(By.ID, "runs-count").text == "1000 of 1000 runs"
+    assert browser.find_element(By.ID, "runs-count").text == "1000 of 1000 rows"
 
 
 def test_sample_images_are_seen(browser, finished, tmp_path):

@@ -58,23 +58,23 @@ def test_text_sorts_too(opened):
 
 def test_filters(opened):
     count = opened.find_element(By.ID, "runs-count")
-    assert count.text == "60 of 60 runs"
+    assert count.text == "60 of 60 rows"
     field = opened.find_element(By.ID, "runs-filter")
     field.send_keys("BS=32+ seed=1")
-    assert count.text == "2 of 60 runs"
+    assert count.text == "2 of 60 rows"
     assert set(browsing.column(opened, BATCH_SIZE)) == {"32"} and set(
         browsing.column(opened, "seed")
     ) == {"1"}
     field.send_keys(" nothing-has-this")
-    assert count.text == "0 of 60 runs"
+    assert count.text == "0 of 60 rows"
     field.clear()
     field.send_keys(Keys.ENTER)  # must not leave the page
-    assert count.text == "60 of 60 runs"
+    assert count.text == "60 of 60 rows"
     status, experiment = opened.find_elements(By.CSS_SELECTOR, "#runs-controls select")
     status.find_element(By.CSS_SELECTOR, "option[value=diverged]").click()
-    assert count.text == "2 of 60 runs" and set(browsing.column(opened, STATUS)) == {"diverged"}
+    assert count.text == "2 of 60 rows" and set(browsing.column(opened, STATUS)) == {"diverged"}
     experiment.find_element(By.CSS_SELECTOR, "option[value=second]").click()
-    assert count.text == "1 of 60 runs" and browsing.column(opened, "experiment") == ["second"]
+    assert count.text == "1 of 60 rows" and browsing.column(opened, "experiment") == ["second"]
 
 
 def test_claims_are_filtered_by_verdict(opened):

@@ -245,6 +245,8 @@ def test_tables_of_several_experiments_stand_together(tmp_path):
     html = report.build(study, report.read(study, results, path))
     page = Page(html)
     assert "10 training runs in 2 experiments: 10 finished" in page.text
+    assert "has a row for each of them: 20 rows of 10 runs." in page.text
+    assert "20 of 20 rows" in page.text
     assert re.search(r'<table class="runs".*?</table>', html, re.S)[0].count("<tr data-run=") == 20
     numbers = re.findall(r"<strong>Figure (\d+)\.", html)
     assert sorted(map(int, numbers)) == list(range(1, 35))

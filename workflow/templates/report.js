@@ -179,7 +179,7 @@
         row.hidden = !words.every((word) => text.includes(word))
           || selects.some(({ value, dataset }) => value && value !== exact(row, dataset.column));
       });
-      find("runs-count").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} runs`;
+      find("runs-count").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} rows`;
       style.textContent = boxes.filter((box) => !box.checked)
         .map((box) => `.runs :is(th, td):nth-child(${+box.dataset.column + 1}) { display: none; }`).join("");
     };

@@ -148,8 +148,17 @@ def build(rows: Rows) -> tuple[dict[str, Any], str]:
         "selects": _selects(everything, shown),
         "shared": [(name, _given(text)) for name, text in shared.items() if text],
         "empty": [name for name, text in shared.items() if not text],
+        "shared_by_experiments": _repeated(len(distinct(rows)), len(everything)),
     }
     return table, _aligned_rule(shown) + _print_rule(shown)
+
+
+def _repeated(runs: int, rows: int) -> str:
+    """Returns why there are more rows than runs; empty where there are not."""
+    if runs == rows:
+        return ""
+    several = "a run that several experiments share has a row for each of them"
+    return wording.capital(f"{several}: {rows:,} rows of {wording.count(runs, 'run')}.")
 
 
 def _shared(rows: list[dict[str, str]]) -> dict[str, str]:
