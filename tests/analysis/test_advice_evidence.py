@@ -27,11 +27,17 @@ SIZES = [8, 16, 32, 64, 128]
 def advice_of(rates=(0.1, 0.2, 0.8), seeds=range(6), limits=NONE, matrix=NONE, **given):
     """The advice of one series; every training is worth the same in the end."""
     stated = {name: given.pop(name, {}) for name in ("budgets", "margins")}
+    # A batch size of which seed 0 diverges at every rate, and seeds 1 to 3 at all but the highest.
+    failing = given.pop("failing", None)
     trajectories, runs = made_trainings.tables(rates=rates, seeds=seeds, **FACTORS, **given)
     for name, value in (("test_accuracy", 0.95), ("test_loss", 0.2), ("validation_accuracy", 0.9)):
         noise = 1e-4 * np.cos(trajectories["seed"] * 7.0 + trajectories["batch_size"])
         trajectories[name] = value + noise
     trajectories["epoch"] = trajectories["examples"] / 1000
+    for frame in (runs, trajectories):
+        inner = (frame["learning_rate"] < max(rates)) & (frame["seed"] < 4)
+        failed = (frame["batch_size"] == failing) & (inner | (frame["seed"] == 0))
+        frame["status"] = np.where(failed, "diverged", frame["status"])
     tables = (runs, trajectories, limits, matrix)
     (found,) = advice_evidence.series_advice(
         *tables, *stated.values(), lambda runs: (float(len(runs)), 7.0)
@@ -85,6 +91,12 @@ def test_one_rate_is_no_choice():
     assert result.evidence.tuned == 0 and not result.evidence.edges
     assert "SGD at learning rate 0.2, this CPU" in result.evidence.scope
     assert result.smallest is not None
+
+
+def test_a_size_that_failed_at_every_rate_is_excluded_and_asks_for_no_further_rate():
+    result = advice_of(failing=128)
+    assert not result.evidence.edges
+    assert 128 not in result.candidates and result.largest == usual().largest
 
 
 def test_few_seeds_and_no_seconds():

@@ -64,6 +64,23 @@ def test_the_last_target_is_what_every_seed_reached_where_no_rate_is_known():
         assert updates_to_target.default_targets(frame)[-1].value == known
 
 
+def test_default_targets_are_of_what_has_values():
+    rows = evaluations()
+    rows = rows[rows["updates"] > 0]
+    rows = rows.assign(train_loss=rows["validation_loss"], validation_loss=math.nan)
+    assert {each.column for each in updates_to_target.default_targets(rows)} == {"train_loss"}
+
+
+def test_evaluations_without_a_value_are_passed_over():
+    rows = evaluations()
+    target = Target("validation_loss", 0.2)
+    (whole,) = updates_to_target.scalings(rows, (), [target])
+    blank = pandas.concat([rows, rows.assign(updates=rows["updates"] + 2.5)])
+    blank.loc[blank["updates"] % 5 > 0, "validation_loss"] = math.nan
+    (found,) = updates_to_target.scalings(blank, (), [target])
+    assert found.measured["updates"] == pytest.approx(whole.measured["updates"])
+
+
 def test_accuracies_are_read_as_errors():
     rows = evaluations()
     rows["validation_accuracy"] = 1 - rows.pop("validation_loss") / 2
@@ -184,6 +201,17 @@ def test_the_lowest_loss_that_all_sizes_reached_at_one_of_their_rates():
     found = updates_to_target.scalings(rows, ["learning_rate"])
     assert [each.target for each in found] == targets
     assert all(each.fitted.all() for each in found)
+
+
+def test_a_rate_tried_with_some_seeds_alone_decides_no_target():
+    rows = pandas.concat([evaluations(learning_rate=0.1), evaluations(learning_rate=0.2)])
+    rows = rows[rows["updates"] > 0]
+    stray = (rows["learning_rate"] == 0.2) & (rows["seed"] == 0)
+    short = (rows["learning_rate"] == 0.1) & (rows["updates"] > 200)
+    lowest = rows[~short & (rows["learning_rate"] == 0.1)]
+    known = lowest.groupby(["batch_size", "seed"])["validation_loss"].min().max()
+    rows = rows[~short & ((rows["learning_rate"] == 0.1) | stray)]
+    assert updates_to_target.default_targets(rows)[-1].value == pytest.approx(known)
 
 
 def test_a_rate_of_another_model_is_no_choice():

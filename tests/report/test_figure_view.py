@@ -162,6 +162,7 @@ def stated(verdict, sentence):
         "decides": "",
         "missing": "",
         "cells": "",
+        "survivors": "",
     }
 
 

@@ -165,6 +165,19 @@ def test_too_few_seeds_are_reported(tmp_path):
     assert warning.startswith("experiments.a.runs: received 2 seeds; at least 6 are expected")
 
 
+def test_seeds_that_not_every_batch_size_has_are_no_pairs(tmp_path):
+    frame = own_table.rows(seeds=7)
+    apart = (frame["batch_size"] == 8) & (frame["seed"] > 3)
+    frame.loc[apart, "seed"] += 10
+    (warning,) = planned(tmp_path, frame).warnings
+    assert "received 4 seeds; at least 6 are expected" in warning
+
+
+def test_a_margin_of_accuracy_is_a_share(tmp_path):
+    (problem,) = refused(tmp_path, own_table.rows(), margins={"test_accuracy": 2})
+    assert "received 2; a share below 1 (0.01 is one point of accuracy)" in problem
+
+
 def test_a_mixed_study_and_what_plan_says_of_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own_table.write(tmp_path, own_table.rows())

@@ -47,7 +47,7 @@ def test_examples_in_place_of_updates(tmp_path):
 def test_what_diverged_has_no_number(tmp_path):
     runs = own_runs.read(written(tmp_path, [*GOOD, "32,1,10,", "32,1,20,nan", "32,2,20,inf"]))
     losses = runs.frame["validation_loss"].tolist()
-    assert math.isnan(losses[-3]) and math.isnan(losses[-2]) and losses[-1] == math.inf
+    assert math.isnan(losses[-3]) and losses[-2:] == [math.inf, math.inf]
 
 
 def test_a_mark_of_its_encoding_and_blank_lines_are_no_harm(tmp_path):
@@ -84,6 +84,11 @@ def test_factors_are_numbers_where_they_can_be(tmp_path):
         (2, "inf,0,20,0.2", ", line 3, batch_size: received 'inf'; a whole number from 1 on"),
         (2, "8,-1,20,0.2", ", line 3, seed: received '-1'; a whole number from 0 on"),
         (2, "8,0,20,-0.2", ", line 3, validation_loss: received '-0.2'; a number from 0 on"),
+        (
+            2,
+            "8,0,5,0.2\n8,0,20,x",
+            ", line 4, validation_loss: received 'x'; a number from 0 on, nan where it diverged,",
+        ),
         (2, "8,0,20", ", line 3: received 3 cells; as many as the header's 4 are expected."),
         (
             2,
@@ -106,6 +111,46 @@ def test_a_mistake_is_answered_with_its_place(tmp_path, place, line, expected):
         own_runs.read(path)
     assert expected in str(error.value)
     assert all(each.startswith(str(path)) for each in str(error.value).splitlines())
+
+
+def test_what_was_used_never_falls(tmp_path):
+    header = "batch_size,seed,updates,seconds,epoch,validation_loss"
+    rows = [
+        f"{size},0,{step},{step / 10},{step},0.{step}" for size in (8, 16, 32) for step in (1, 2)
+    ]
+    assert len(own_runs.read(written(tmp_path, [header, *rows])).frame) == 6
+    rows[1] = "8,0,2,0.05,2,0.2"  # the clock of a training that went on
+    rows[3] = "16,0,2,0.2,0.5,0.2"
+    with pytest.raises(UserError) as error:
+        own_runs.read(written(tmp_path, [header, *rows]))
+    seconds, epoch = str(error.value).splitlines()
+    assert ", line 3, seconds: received 0.05, less than the 0.1 of line 2, where the" in seconds
+    assert ", line 5, epoch: received 0.5, less than the 1 of line 4" in epoch
+
+
+def test_examples_are_those_of_the_updates(tmp_path):
+    header = "batch_size,seed,updates,examples,validation_loss"
+    rows = [f"{size},0,{step},{size * step},0.{step}" for size in (8, 16, 32) for step in (1, 2)]
+    rows[1] = "8,0,2,13,0.2"  # an epoch's last batch is smaller
+    assert len(own_runs.read(written(tmp_path, [header, *rows])).frame) == 6
+    rows[3] = "16,0,2,32768,0.2"  # tokens
+    with pytest.raises(UserError, match="line 5, examples: received 32768, but 2 updates of batch"):
+        own_runs.read(written(tmp_path, [header, *rows]))
+
+
+def test_single_rows_at_a_budget_are_no_targets(tmp_path):
+    lines = ["batch_size,seed,updates,epoch,test_accuracy"]
+    lines += [f"{size},{seed},{640 // size},5,0.9" for size in (8, 16, 32) for seed in (0, 1)]
+    with pytest.raises(UserError, match="epoch: received 5 in the single row of every training"):
+        own_runs.read(written(tmp_path, lines))
+    lines = [line.replace(",epoch", ",at").replace(",5,", ",6,") for line in lines]
+    with pytest.raises(UserError, match="examples: received 640 in the single row of every"):
+        own_runs.read(written(tmp_path, lines))
+
+
+def test_words_of_what_became_of_a_training_are_read_in_either_case(tmp_path):
+    lines = [f"{GOOD[0]},status", *(f"{line},Finished" for line in GOOD[1:])]
+    assert set(own_runs.read(written(tmp_path, lines)).frame["status"]) == {"finished"}
 
 
 def test_an_accuracy_in_percent_is_refused(tmp_path):
@@ -183,7 +228,7 @@ def test_targets_that_are_none(tmp_path, text, expected):
 
 def test_no_target_that_all_reached(tmp_path):
     runs = own_runs.read(written(tmp_path, [*GOOD, "32,1,10,0.3", "32,1,20,0.4"]))
-    with pytest.raises(UserError, match="there is no validation_loss that lies below the first"):
+    with pytest.raises(UserError, match="there is no validation_loss that is better than"):
         own_runs.check_default_targets(runs)
 
 

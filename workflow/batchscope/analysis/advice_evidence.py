@@ -170,10 +170,13 @@ def _evidence(
 def _edges(
     limit: str, runs: pandas.DataFrame, rates: np.ndarray, on_edge: np.ndarray
 ) -> Iterator[Edge]:
-    """Yields the batch sizes of which a chosen rate is on the edge of those tried there."""
+    """Yields the batch sizes of which a chosen rate is on the edge of those tried there.
+
+    Where some training failed at every rate none is chosen, and the size is excluded as failed.
+    """
     tried = runs.groupby("batch_size")[chosen_rates.RATE].max().sort_index()
     for (size, highest), rate, edge in zip(tried.items(), rates, on_edge, strict=True):
-        if edge:
+        if edge and not np.isnan(rate):
             yield Edge(int(size), float(rate), bool(rate >= highest), limit)
 
 

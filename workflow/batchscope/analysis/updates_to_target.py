@@ -68,6 +68,8 @@ class Target:
             return math.nan  # there is no such training
         if self.column in ACCURACIES:
             losses, target = 1 - losses, 1 - target
+        known = ~np.isnan(losses)  # not every evaluation need be of everything
+        used, losses = used[known], losses[known]
         order = np.argsort(used, kind="stable")
         return trajectories.first_crossing(used[order], losses[order], target)
 
@@ -219,12 +221,12 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
     """
     if single_rows(rows):
         return [Target()]
-    column = next((name for name in (*LOSSES, *ACCURACIES) if name in rows), None)
+    column = target_column(rows)
     if column is None:
         return []
     losses = rows[column] if column in LOSSES else 1 - rows[column]
     table = rows.assign(_loss=losses.astype(float)).sort_values("updates")
-    first = table.drop_duplicates(_run_keys(rows))["_loss"]
+    first = table[table["_loss"].notna()].drop_duplicates(_run_keys(rows))["_loss"]
     start = float(first[np.isfinite(first)].min())
     end = _lowest_of_all(table)
     if not 0 < end < start < math.inf:
@@ -232,6 +234,12 @@ def default_targets(rows: pandas.DataFrame) -> list[Target]:
     inner = [start * (end / start) ** (step / TARGETS) for step in range(1, TARGETS)]
     values = [*inner, end]
     return [Target(column, each if column in LOSSES else 1 - each) for each in values]
+
+
+def target_column(rows: pandas.DataFrame) -> str | None:
+    """Returns the loss, without any the accuracy, that default targets are of; None without one."""
+    known = (name for name in (*LOSSES, *ACCURACIES) if name in rows)
+    return next((name for name in known if np.isfinite(_floats(rows[name])).any()), None)
 
 
 def single_rows(rows: pandas.DataFrame) -> bool:
@@ -285,8 +293,11 @@ def _lowest_of_all(table: pandas.DataFrame) -> float:
     known = table["updates"].notna() | failed  # of no training there are no updates
     runs = table[keys].assign(_loss=losses, _known=known).groupby(keys, dropna=False)
     lows = runs.agg({"_loss": "min", "_known": "any"}).query("_known")["_loss"]
-    at_rates = lows.groupby([name for name in keys if name != "seed"], dropna=False).max()
-    best = at_rates.groupby("batch_size").min()
+    at_rates = lows.groupby([name for name in keys if name != "seed"], dropna=False)
+    # A rate that was tried with some of the seeds gets not all of them there.
+    seeds = lows.reset_index().groupby("batch_size")["seed"].nunique()
+    whole = at_rates.size() == seeds.reindex(at_rates.size().index, level="batch_size")
+    best = at_rates.max().where(whole, math.inf).groupby("batch_size").min()
     ends = best[np.isfinite(best)]
     if len(ends) < min(len(best), critical_batch_size.LEAST_SIZES):
         return math.nan

@@ -178,6 +178,9 @@ def margins(reader: Reader, place: Place, body: dict[str, Any]) -> dict[str, flo
         elif not reader.findings.unreadable(at):
             with contextlib.suppress(Broken):
                 found[outcome] = reader.value(at, _MARGIN, value)
+                if outcome.endswith("accuracy") and found[outcome] >= 1:
+                    expected = "a share below 1 (0.01 is one point of accuracy)"
+                    reader.findings.report(received(at, value, expected))
     return found
 
 

@@ -103,12 +103,22 @@ def runs(table: Table) -> plan.OwnRuns:
         sha256=table.sha256,
         rows=len(table.rows),
         trainings=len(table.trainings),
-        seeds=len({row["seed"] for row in table.rows}),
+        seeds=_paired_seeds(table),
         series=len(table.series),
         columns=columns(table),
         evaluated=not table.single,
         falling=bool(horizons.of_own_runs(table)),
     )
+
+
+def _paired_seeds(table: Table) -> int:
+    """Returns the seeds that every batch size of a series has, of the series with the most."""
+    names = [table.factors.index(name) for name in table.distinguishing if name != "learning_rate"]
+    seeds: dict[tuple[Any, ...], dict[int, set[int]]] = {}
+    for size, seed, *factors in table.trainings:
+        series = seeds.setdefault(tuple(factors[name] for name in names), {})
+        series.setdefault(size, set()).add(seed)
+    return max(len(set.intersection(*of_sizes.values())) for of_sizes in seeds.values())
 
 
 def vary(table: Table) -> dict[str, tuple[Any, ...]]:

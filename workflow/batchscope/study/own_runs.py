@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ _RATE = "learning_rate"
 _NAMES = ("run", "status", "machine")
 # Columns of what is computed, which no column that distinguishes series may be called.
 _TAKEN = ("target", "points", "residual", "lack_of_fit", "updates_min", "examples_min", "_loss")
+_LEAST_FULL, _MOST_FULL = 0.5, 1.02  # share of full batches that the examples may be
 _NOTHING = "none"  # what an empty cell of a column that distinguishes series says
 
 Row = dict[str, Any]
@@ -129,10 +131,11 @@ def _amount_or_never(text: str) -> float:
 
 
 def _loss(text: str) -> float:
+    """Returns a loss: NaN where there is none, infinity where it is no number any more."""
     value = float(text or "nan")
     if value < 0:
         raise ValueError
-    return value
+    return math.inf if text and math.isnan(value) else value
 
 
 def _share(text: str) -> float:
@@ -146,7 +149,7 @@ _SIZE = (_size, "a whole number from 1 on")
 _SEED = (_whole, "a whole number from 0 on")
 _AMOUNT = (_amount, "a number from 0 on")
 _NEVER = (_amount_or_never, "a number from 0 on, or nothing where the target was never reached")
-_LOSS = (_loss, "a number from 0 on, or nothing where there is none")
+_LOSS = (_loss, "a number from 0 on, nan where it diverged, or nothing where there is none")
 _ACCURACY = (_share, "a share from 0 to 1, or nothing where there is none")
 _KINDS: dict[str, tuple[Callable[[str], float], str]] = {
     **{"batch_size": _SIZE, "seed": _SEED, "epoch": _AMOUNT},
@@ -171,7 +174,7 @@ def read(path: Path | str) -> Table:
     content = _content(path)
     header, lines = _lines(path, content)
     _check_header(path, header)
-    statuses = tuple(cells.get("status", "").strip() for _, cells in lines)
+    statuses = tuple(cells.get("status", "").strip().lower() for _, cells in lines)
     names = [name for name in header if name not in _NAMES]
     if not any(cells.get("seconds") for _, cells in lines):
         names = [name for name in names if name != "seconds"]  # known of no training
@@ -198,7 +201,10 @@ def read(path: Path | str) -> Table:
             row[name] = value
     digest = hashlib.sha256(content).hexdigest()
     found = Table(str(path), digest, tuple(columns), factors, tuple(rows), texts, statuses, single)
-    _end(_repeated(found, [line for line, _ in lines]))
+    numbers = [line for line, _ in lines]
+    _end(_repeated(found, numbers))
+    _end([*_backwards(found, numbers), *_disagreeing(found, numbers)])
+    _check_targets(found)
     _check_sizes(found)
     return found
 
@@ -307,6 +313,50 @@ def _repeated(table: Table, lines: list[int]) -> Iterator[str]:
                     f"{first[updates]}; one row for each evaluation is expected."
                 )
             first.setdefault(updates, lines[index])
+
+
+def _backwards(table: Table, lines: list[int]) -> Iterator[str]:
+    """Yields the rows by which a training had used less than by an earlier one."""
+    for name in (*AXES, "epoch"):
+        for rows in table.trainings.values():
+            known = [index for index in rows if _known(table.rows[index].get(name))]
+            for before, after in pairwise(known):
+                used = [table.rows[index][name] for index in (before, after)]
+                if used[1] < used[0]:
+                    yield (
+                        f"{table.path}, line {lines[after]}, {name}: received "
+                        f"{wording.shortest(used[1])}, less than the {wording.shortest(used[0])} "
+                        f"of line {lines[before]}, where the training had made fewer updates; what "
+                        "was used since its start is expected."
+                    )
+
+
+def _disagreeing(table: Table, lines: list[int]) -> Iterator[str]:
+    """Yields the rows whose examples are not those of so many updates.
+
+    An epoch's last batch may be smaller, and a run may drop it.
+    """
+    for line, row in zip(lines, table.rows, strict=True):
+        full = row["updates"] * row["batch_size"]
+        if full > 0 and not _LEAST_FULL <= row["examples"] / full <= _MOST_FULL:
+            yield (
+                f"{table.path}, line {line}, examples: received "
+                f"{wording.shortest(row['examples'])}, but {wording.shortest(row['updates'])} "
+                f"updates of batch size {row['batch_size']} use {wording.shortest(full)}; the same "
+                "unit in all three is expected, or one of the columns updates and examples alone."
+            )
+
+
+def _check_targets(table: Table) -> None:
+    """Refuses single rows that stand at a budget: trainings reach a target sooner or later."""
+    for name in ("epoch", "examples") if table.single else ():
+        used = {row.get(name, math.nan) for row in table.rows}
+        if len(table.rows) > 1 and len(used) == 1 and _known(*used):
+            raise UserError(
+                f"{table.path}, {name}: received {wording.shortest(*used)} in the single row of "
+                "every training, which is read as the one at its target; a row per evaluation is "
+                "expected, or the row at which each training reached the target."
+            )
 
 
 def _check_sizes(table: Table) -> None:

@@ -84,12 +84,12 @@ def check_default_targets(runs: OwnRuns) -> None:
     """
     for factors, _, rows in updates_to_target.series(runs.frame, runs.factors):
         if not updates_to_target.default_targets(rows):
-            known = [name for name in (*LOSSES, *ACCURACIES) if name in rows]
+            column = updates_to_target.target_column(rows) or "loss or accuracy"
             label = ", ".join(f"{name} {value}" for name, value in factors.items())
             raise UserError(
                 f"--target: received none{f', and for {label}' if label else ''} there is no "
-                f"{known[0]} that lies below the first evaluation of every training and that "
-                f"every training reached; one is expected, as --target {known[0]}=0.2."
+                f"{column} that is better than at the first evaluation of every training and "
+                "that every training reached; one is expected, as --target validation_loss=0.2."
             )
 
 
