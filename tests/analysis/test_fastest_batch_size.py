@@ -94,11 +94,19 @@ def test_no_least_time_without_all_constants(place):
 def test_measured_seconds_are_compared_by_seed():
     seconds = np.array([[4.0, 8.0, 16.0], [2.0, 4.0, 8.0], [3.0, 6.0, math.inf]])
     ratios = fastest_batch_size.relative_to_fastest(seconds)
-    assert [each.mean for each in ratios] == pytest.approx([2, 1, 1.5])
-    assert [each.n for each in ratios] == [3, 3, 2]
+    assert [each.mean for each in ratios] == pytest.approx([2, 1, math.nan], nan_ok=True)
+    assert [each.n for each in ratios] == [3, 3, 0]
     assert ratios[0][1:3] == pytest.approx((2, 2))
     none = fastest_batch_size.relative_to_fastest(np.full((2, 3), math.inf))
     assert [math.isnan(each.mean) for each in none] == [True, True]
+
+
+def test_a_size_where_a_seed_never_arrived_is_not_the_fastest():
+    seconds = np.array([[4.0, 8.0, 16.0], [1.0, 2.0, math.inf], [3.0, 6.0, math.nan]])
+    assert fastest_batch_size.measured_fastest(seconds) == 0
+    assert fastest_batch_size.measured_fastest(seconds[1:]) is None
+    ratios = fastest_batch_size.relative_to_fastest(seconds)
+    assert [each.mean for each in ratios] == pytest.approx([1, math.nan, 0.75], nan_ok=True)
 
 
 def test_seeds_at_different_rates_widen_the_intervals_of_their_size():

@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 import pytest
 
-from batchscope.analysis import updates_to_target
+from batchscope.analysis import step_cost, to_target_tables, updates_to_target
 from batchscope.analysis.updates_to_target import Target
 
 SIZES = (8, 16, 32, 64, 128)
@@ -253,11 +253,87 @@ def test_the_time_of_a_step_is_stated_or_fitted():
     assert stated.fastest.batch_size == pytest.approx(math.sqrt(40 * 40))
     without = updates_to_target.scalings(evaluations().drop(columns="seconds"), (), targets)[0]
     assert without.step is None and without.fastest is None
-    uneven = evaluations()
-    uneven = uneven[(uneven["batch_size"] != 8) | (uneven["seed"] == 0)]
+    uneven = evaluations(seeds=(0, 1, 2))
+    uneven = uneven[(uneven["batch_size"] != 8) | (uneven["seed"] > 0)]
     assert updates_to_target.scalings(uneven, (), targets)[0].step == pytest.approx((0.002, 0.0001))
     falling = evaluations()
     falling["seconds"] = falling["updates"] * (0.02 - 0.0001 * falling["batch_size"])
     found = updates_to_target.scalings(falling, (), targets)[0]
     assert found.cost.per_image.value == pytest.approx(-0.0001)
     assert found.step is None and found.fastest is None
+
+
+def test_a_fixed_cost_that_is_not_resolved_or_no_line_gives_no_closed_form():
+    target = [Target("validation_loss", 0.2)]
+    rows = evaluations(seeds=range(6))
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.02, (6, 129)))
+    times = noise[rows["seed"], rows["batch_size"]]
+    rows["seconds"] = rows["updates"] * (1e-6 + 0.0001 * rows["batch_size"]) * times
+    (found,) = updates_to_target.scalings(rows, (), target)
+    assert (
+        found.cost.half_batch.high > 3 * abs(found.cost.half_batch.value)
+        or found.cost.fixed.value < 0
+    )
+    assert found.step is None and found.fastest is None
+    rows["seconds"] = rows["updates"] * (0.002 + 1e-6 * rows["batch_size"] ** 2)
+    (found,) = updates_to_target.scalings(rows, (), target)
+    assert found.cost.half_batch.value > 0 and found.cost.residual > step_cost.LINE_FITS
+    assert found.step is None and found.fastest is None
+
+
+def test_a_step_has_the_examples_that_it_had_and_not_a_whole_batch():
+    rows = evaluations(seeds=range(3))
+    rows["examples"] = (
+        rows["updates"] * rows["batch_size"] * np.where(rows["batch_size"] > 32, 0.8, 1)
+    )
+    per_step = 0.002 + 0.0001 * rows["examples"] / rows["updates"]
+    rows["seconds"] = (rows["updates"] * per_step).fillna(0)
+    (found,) = updates_to_target.scalings(rows, (), [Target("validation_loss", 0.2)])
+    assert found.step == pytest.approx((0.002, 0.0001)) and found.cost.residual < 1e-9
+
+
+def test_a_rate_that_two_sizes_share_is_given_for_each():
+    rates = dict(zip(SIZES, (0.1, 0.2, 0.2, 0.4, 0.4), strict=True))
+    rows = evaluations()
+    rows["learning_rate"] = rows["batch_size"].map(rates)
+    ((_, along, _),) = updates_to_target.series(rows, ["learning_rate"])
+    assert along == {"learning_rate": list(rates.values())}
+    found = updates_to_target.scalings(rows, ["learning_rate"], [Target("validation_loss", 0.2)])
+    each = to_target_tables.trainings(found).drop_duplicates("batch_size")
+    assert each["learning_rate"].tolist() == list(rates.values())
+
+
+def timed_by_seed(rates=(0.1, 0.2)):
+    """Trainings of six seeds, whose jobs differ in the fixed cost of a step by 30 %."""
+    fixed = 0.002 * np.exp(np.random.default_rng(0).normal(0, 0.3, 6))
+    rows = pandas.concat([evaluations(seeds=range(6), learning_rate=rate) for rate in rates])
+    rows["seconds"] = rows["updates"] * (fixed[rows["seed"]] + 0.0001 * rows["batch_size"])
+    return rows, fixed
+
+
+def test_the_time_of_a_step_is_of_one_job_per_seed():
+    """Trainings at further rates share the job of their seed, and narrow no interval."""
+    target = [Target("validation_loss", 0.2)]
+    costs = []
+    for rates in ((0.1,), (0.1, 0.2, 0.4)):
+        rows, fixed = timed_by_seed(rates)
+        costs.append(updates_to_target.scalings(rows, ["learning_rate"], target)[0].cost)
+    assert costs[0].fixed == pytest.approx(costs[1].fixed)
+    assert costs[0].half_batch == pytest.approx(costs[1].half_batch)
+    seconds = [fixed + 0.0001 * size for size in SIZES]
+    of_jobs = step_cost.fixed_cost(SIZES, seconds, of_jobs=True)
+    assert costs[0].half_batch == pytest.approx(of_jobs.half_batch)
+    # The jobs' own fixed costs scatter by 30 %.
+    assert costs[0].fixed.low < 0.002 * 0.9 and costs[0].fixed.high > 0.002 * 1.1
+
+
+def test_jobs_that_a_batch_size_lacks_have_no_part_in_the_interval():
+    rows, _ = timed_by_seed((0.1,))
+    target = [Target("validation_loss", 0.2)]
+    without = rows[(rows["batch_size"] != 8) | (rows["seed"] > 1)]
+    (found,) = updates_to_target.scalings(without, (), target)
+    (shared,) = updates_to_target.scalings(rows[rows["seed"] > 1], (), target)
+    assert found.cost.half_batch == pytest.approx(shared.cost.half_batch)
+    apart = rows[(rows["batch_size"] == 8) == (rows["seed"] > 2)]
+    (found,) = updates_to_target.scalings(apart, (), target)
+    assert math.isnan(found.cost.fixed.low) and found.cost.sizes == len(SIZES)

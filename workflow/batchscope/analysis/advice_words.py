@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-import numpy as np
-
 from batchscope import wording
 from batchscope.analysis import advice as advices
-from batchscope.analysis import seeds_wanted
+from batchscope.analysis import fastest_batch_size, seeds_wanted
 from batchscope.analysis.advice import Advice, Edge, Evidence, Judged, Missing, Outcome, Reach
 from batchscope.analysis.critical_batch_size import CriticalBatchSize
 from batchscope.analysis.largest_within_margin import BEYOND, FAILED, NOT_RESOLVED, WITHIN
@@ -362,12 +360,8 @@ def _fastest_measured(evidence: Evidence) -> int | None:
     """Returns the size with the least geometric mean of the seconds; None without any."""
     if evidence.seconds is None:
         return None
-    reached = {
-        size: float(np.log(row).mean())
-        for size, row in zip(evidence.batch_sizes, np.asarray(evidence.seconds), strict=True)
-        if (np.isfinite(row) & (row > 0)).all() and len(row)
-    }
-    return min(reached, key=lambda size: reached[size]) if reached else None
+    at = fastest_batch_size.measured_fastest(evidence.seconds)
+    return None if at is None else evidence.batch_sizes[at]
 
 
 # --- The rest ------------------------------------------------------------------------------

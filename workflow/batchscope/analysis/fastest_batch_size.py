@@ -134,23 +134,39 @@ def relative_to_fastest(seconds: Any, differ: Any = False) -> list[intervals.Int
     """Returns each batch size's seconds to a target over those of the fastest one.
 
     Args:
-        seconds: Measured, shape (sizes, seeds), paired by seed; NaN or infinity where a seed has
-            none, which leaves its pairs out.
+        seconds: Measured, shape (sizes, seeds), paired by seed: NaN where there is none, which
+            leaves its pairs out; infinity where a training never got there.
         differ: As `misfit` takes it.
 
     Returns:
         For each size the geometric mean of the paired ratios to the size whose geometric mean is
-        the least, with its 95 % t-interval.
+        the least, with its 95 % t-interval; NaN where a training of the size never got there.
     """
     table = np.asarray(seconds, float)
-    whole = np.where(np.isfinite(table) & (table > 0), table, NAN)
-    with np.errstate(invalid="ignore"):
-        means = np.array([np.mean(np.log(row)) for row in whole])  # NaN unless every seed has one
-    if np.isnan(means).all():
+    least = measured_fastest(table)
+    if least is None:
         return [intervals.Interval(NAN, NAN, NAN, 0) for _ in table]
-    least = int(np.nanargmin(means))
-    differ = np.broadcast_to(differ, len(whole))
+    known = np.where(np.isfinite(table) & (table > 0), table, NAN)
+    known[np.isinf(table).any(axis=1)] = NAN
+    differ = np.broadcast_to(differ, len(known))
     return [
-        intervals.ratio_interval(row, whole[least], own or differ[least])
-        for row, own in zip(whole, differ, strict=True)
+        intervals.ratio_interval(row, known[least], own or differ[least])
+        for row, own in zip(known, differ, strict=True)
     ]
+
+
+def measured_fastest(seconds: Any) -> int | None:
+    """Returns which size has the least geometric mean of the seconds to a target.
+
+    Args:
+        seconds: As `relative_to_fastest` takes them.
+
+    Returns:
+        Its index; None where every size lacks a seed, or has one that never got there.
+    """
+    table = np.asarray(seconds, float)
+    whole = (np.isfinite(table) & (table > 0)).all(axis=1) & (table.shape[1] > 0)
+    if not whole.any():
+        return None
+    means = np.log(table, where=whole[:, None], out=np.full(table.shape, np.inf)).mean(axis=1)
+    return int(means.argmin())

@@ -59,6 +59,17 @@ class Fit(NamedTuple):
     fixed_error: float
 
 
+def resolved(cost: Fit) -> bool:
+    """Returns whether the line fits, and the ratio of its costs is known to a factor of e.
+
+    Beyond that the interval of a / b, on its own scale, holds 0: there may be no fixed cost. A fit
+    without intervals is taken by its values.
+    """
+    value, _, high = cost.half_batch
+    known = value > 0 and not high > math.e * value
+    return known and cost.residual <= LINE_FITS
+
+
 def fixed_cost(batch_sizes: Any, blocks: Sequence[Any], of_jobs: bool = False) -> Fit:
     """Fits the fixed cost of a step and the cost per example.
 

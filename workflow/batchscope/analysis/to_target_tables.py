@@ -188,10 +188,7 @@ def _fit_row(scaling: Scaling) -> dict[str, Any]:
             "fastest_from": best.low,
             "fastest_to": best.high,
         }
-    if "seconds" in scaling.measured:
-        means = [ratio.mean for ratio in scaling.ratios()]
-        if np.isfinite(means).any():
-            row["measured_fastest"] = scaling.batch_sizes[int(np.nanargmin(means))]
+    row["measured_fastest"] = scaling.measured_fastest
     return row
 
 
@@ -202,9 +199,9 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
         rate: The learning rate of the series; NaN where it has several.
     """
     rates, timed = scaling.rates, scaling.timed_rates
-    along = scaling.along.get(chosen_rates.RATE, [])
+    along = scaling.along.get(chosen_rates.RATE)
     for at, size in enumerate(scaling.batch_sizes):
-        own = along[at] if len(along) == len(scaling.batch_sizes) else rate
+        own = along[at] if along else rate
         shared: dict[str, Any] = {"batch_size": size}
         if rates:
             shared |= {

@@ -119,9 +119,9 @@ class Scaling:
             (sizes,).
         fit: The critical batch size of the fitted sizes; None where they are fewer than three.
         cost: Time of a step, from the seconds of the trainings; None where they are not known.
-        step: Fixed cost of a step and cost per example, s; None where they are not known.
-        fastest: The fastest batch size in closed form; None where a constant is missing or not
-            positive.
+        step: Fixed cost of a step and cost per example, s; None where they are not known or not
+            resolved.
+        fastest: The fastest batch size in closed form; None where a constant is missing.
         seeds: Seeds, in the order of `measured`.
         rates: The learning rates; None where none is chosen.
         timed_rates: The same, chosen by seconds in place of updates; None without seconds too.
@@ -146,6 +146,13 @@ class Scaling:
         return fastest_batch_size.relative_to_fastest(
             self.measured["seconds"], self.differ("seconds")
         )
+
+    @property
+    def measured_fastest(self) -> int | None:
+        """The size with the least mean seconds, of those that every seed got there with."""
+        seconds = self.measured.get("seconds")
+        at = None if seconds is None else fastest_batch_size.measured_fastest(seconds)
+        return None if at is None else self.batch_sizes[at]
 
     def rates_by(self, axis: str) -> Rates | None:
         """Returns the learning rates at which the values along an axis are read."""
@@ -175,7 +182,7 @@ def scalings(
     for values, along, rows in series(frame, factors):
         cost = None if step_seconds else _step_cost(rows)
         step = step_seconds
-        if cost and cost.fixed.value > 0 and cost.per_image.value > 0:
+        if cost and step_cost.resolved(cost):
             step = (cost.fixed.value, cost.per_image.value)
         for target in targets or default_targets(rows):
             found.append(_scaling(values, along, rows, target, cost, step))
@@ -202,8 +209,8 @@ def series(
     groups = frame.groupby(kept, sort=False, dropna=False) if kept else [((), frame)]
     found = []
     for key, rows in groups:
-        ordered = rows.sort_values("batch_size", kind="stable")
-        along = {name: ordered[name].drop_duplicates().tolist() for name in followers}
+        sizes = rows.drop_duplicates("batch_size").sort_values("batch_size")
+        along = {name: sizes[name].tolist() for name in followers}
         found.append((dict(zip(kept, key, strict=True)), along, rows))
     return found
 
@@ -400,22 +407,36 @@ def _scaling(
 
 
 def _step_cost(rows: pandas.DataFrame) -> step_cost.Fit | None:
-    """Returns the line through the seconds per step of the trainings, from first to last row."""
+    """Returns the line through the seconds per step of the jobs, of which each seed has one.
+
+    Its interval rests on the seeds that every batch size has. Where there is none of them it is
+    the line through the medians of the sizes, without an interval.
+    """
     if "seconds" not in rows:
         return None
-    keys = _run_keys(rows)
-    ordered = rows.sort_values([*keys, "updates"])
-    runs = [ordered.drop_duplicates(keys, keep=end) for end in ("first", "last")]
-    first, last = (run[["updates", "seconds"]].to_numpy(float) for run in runs)
-    # Of a single row: from the start.
-    spans = np.where((last - first)[:, :1] <= 0, last, last - first)
-    found: dict[int, list[float]] = {}
-    for size, (steps, seconds) in zip(runs[0]["batch_size"], spans, strict=True):
-        if math.isfinite(steps) and steps > 0 and math.isfinite(seconds) and seconds > 0:
-            found.setdefault(int(size), []).append(seconds / steps)
-    if len(found) < 2:
+    # Trainings of a seed at other rates share its timing job: they are no further jobs.
+    steps = _steps(rows)
+    jobs = steps.groupby(["batch_size", "seed"])["seconds"].median().unstack("seed")
+    shared = jobs.dropna(axis=1)
+    if len(jobs) < 2:
         return None
-    blocks = [found[size] for size in sorted(found)]
-    if len({len(block) for block in blocks}) > 1:
-        blocks = [[float(np.median(block))] for block in blocks]
-    return step_cost.fixed_cost(sorted(found), blocks)
+    blocks = shared if len(shared.columns) else jobs.median(axis=1).to_frame()
+    # An epoch's last batch is smaller: a step has fewer examples than a whole batch.
+    examples = steps.groupby("batch_size")["examples"].median()
+    return step_cost.fixed_cost(examples, blocks.to_numpy(), len(blocks.columns) > 1)
+
+
+def _steps(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the seconds and examples per step of each training, from its first to its last row.
+
+    Of a training with a single row they are counted from its start.
+    """
+    keys, used = _run_keys(rows), ["updates", "seconds", "examples"]
+    ordered = rows.sort_values([*keys, "updates"])
+    first, last = (ordered.drop_duplicates(keys, keep=end) for end in ("first", "last"))
+    spans = last[used].to_numpy(float) - first[used].to_numpy(float)
+    spans = np.where(spans[:, :1] <= 0, last[used].to_numpy(float), spans)
+    steps, seconds, examples = spans.T
+    known = np.isfinite(spans).all(axis=1) & (spans > 0).all(axis=1)
+    steps = np.where(known, steps, np.nan)
+    return last[_RUN].assign(seconds=seconds / steps, examples=examples / steps)[known]

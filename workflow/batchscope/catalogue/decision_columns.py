@@ -196,7 +196,8 @@ CRITICAL: dict[str, Column] = {
     ),
     "fixed_seconds": Column(
         "Fixed cost a of a step, from the line a + b * B through the seconds per step of the "
-        "timing jobs; empty unless both costs are positive.",
+        "timing jobs over the examples of these; empty unless both costs are positive, "
+        "their ratio is known to a factor of e (95 %), and the line departs by at most 5 %.",
         "s",
     ),
     "seconds_per_image": Column("Cost per example b.", "s"),

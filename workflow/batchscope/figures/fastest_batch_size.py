@@ -135,12 +135,12 @@ def _notes(every: list[Scaling], scalings: list[Scaling], elsewhere: bool) -> It
 def _measured(scaling: Scaling) -> Iterator[str]:
     """Yields the size that got there first, and how much longer its neighbours took."""
     ratios = scaling.ratios()
-    means = np.array([ratio.mean for ratio in ratios])
+    means = [ratio.mean for ratio in ratios]
     to = f"{critical_batch_size.reached(scaling)}{critical_batch_size.whose(scaling)}"
-    if not np.isfinite(means).any():
+    if scaling.measured_fastest is None:
         yield f"{wording.capital(to)} was reached by no batch size with every seed."
         return
-    best = int(np.nanargmin(means))
+    best = scaling.batch_sizes.index(scaling.measured_fastest)
     seconds = scaling.measured[_SECONDS][best]
     taken = wording.number(float(np.exp(np.log(seconds[~np.isnan(seconds)]).mean())))
     of = wording.count(int((~np.isnan(seconds)).sum()), "seed")
@@ -161,7 +161,7 @@ def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]
     best = scaling.fastest
     if best is None:
         if scaling.step is None:
-            yield "There is no closed form: no line with two positive costs fits the steps' times."
+            yield f"There is no closed form: {target_words.NO_LINE}."
         return
     ends = (best.batch_size_low, best.batch_size_high)
     yield (

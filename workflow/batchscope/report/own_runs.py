@@ -123,19 +123,17 @@ def _table(scaling: Scaling) -> Iterator[str]:
 def _seconds_lines(scaling: Scaling) -> Iterator[str]:
     if "seconds" in scaling.measured:
         ratios = scaling.ratios()
-        known = [(each.mean, size) for each, size in zip(ratios, scaling.batch_sizes, strict=True)]
-        best = min((pair for pair in known if math.isfinite(pair[0])), default=None)
-        if best:
-            yield f"  fastest as measured: {best[1]}; seconds over its own, paired by seed:"
+        best = scaling.measured_fastest
+        if best is not None:
+            yield f"  fastest as measured: {best}; seconds over its own, paired by seed:"
             parts = []
             for ratio, size in zip(ratios, scaling.batch_sizes, strict=True):
-                if size != best[1] and math.isfinite(ratio.mean):
+                if size != best and math.isfinite(ratio.mean):
                     ends = f" [{ratio.low:.2f}, {ratio.high:.2f}]" if ratio.n > 1 else ""
                     parts.append(f"{size}: {ratio.mean:.2f}{ends}")
             yield f"    {', '.join(parts)}"
     if scaling.step is None and scaling.cost is not None:
-        cost = "the fitted cost of a step or example is not positive"
-        yield f"  no fastest size in closed form: {cost}"
+        yield f"  no fastest size in closed form: {target_words.NO_LINE}"
     if scaling.step is None:
         return
     fixed, per_image = (wording.number(1e3 * each) for each in scaling.step)

@@ -112,13 +112,13 @@ def runs(table: Table) -> plan.OwnRuns:
 
 
 def _paired_seeds(table: Table) -> int:
-    """Returns the seeds that every batch size of a series has, of the series with the most."""
+    """Returns the seeds that every batch size of a series has, of the series with the fewest."""
     names = [table.factors.index(name) for name in table.distinguishing if name != "learning_rate"]
     seeds: dict[tuple[Any, ...], dict[int, set[int]]] = {}
     for size, seed, *factors in table.trainings:
         series = seeds.setdefault(tuple(factors[name] for name in names), {})
         series.setdefault(size, set()).add(seed)
-    return max(len(set.intersection(*of_sizes.values())) for of_sizes in seeds.values())
+    return min(len(set.intersection(*of_sizes.values())) for of_sizes in seeds.values())
 
 
 def vary(table: Table) -> dict[str, tuple[Any, ...]]:

@@ -11,6 +11,9 @@ from batchscope.analysis.run_series import describe
 from batchscope.analysis.to_target_tables import critical_text, target_text
 from batchscope.analysis.updates_to_target import Rates, Scaling
 
+# Why there is no closed form where seconds are known.
+NO_LINE = "the times of a step show no fixed cost, or no straight line over batch sizes"
+
 
 def title(scaling: Scaling) -> str:
     """Returns the series and the target."""
