@@ -153,6 +153,16 @@ def test_words_of_what_became_of_a_training_are_read_in_either_case(tmp_path):
     assert set(own_runs.read(written(tmp_path, lines)).frame["status"]) == {"finished"}
 
 
+def test_what_became_of_a_training_may_stand_in_its_last_row_alone(tmp_path):
+    words = ["", "diverged", "", "finished", "", ""]
+    lines = [
+        f"{GOOD[0]},status",
+        *(f"{line},{word}" for line, word in zip(GOOD[1:], words, strict=True)),
+    ]
+    frame = own_runs.read(written(tmp_path, lines)).frame
+    assert frame["status"].tolist() == ["diverged"] * 2 + ["finished"] * 2 + [""] * 2
+
+
 def test_an_accuracy_in_percent_is_refused(tmp_path):
     lines = [line.replace("validation_loss", "test_accuracy") for line in GOOD]
     lines[1] = "8,0,10,97.3"

@@ -44,6 +44,8 @@ def read(path: Path | str) -> OwnRuns:
     frame = pandas.DataFrame(found.rows, columns=found.columns)
     if any(found.statuses):
         frame["status"] = found.statuses
+        for rows in found.trainings.values():  # the last row says what became of it
+            frame.loc[rows, "status"] = found.statuses[rows[-1]]
     return OwnRuns(frame, list(found.factors))
 
 
