@@ -160,6 +160,7 @@ def test_what_was_found_is_restored_from_the_files(made):
         assert found.fit.critical_batch_size == pytest.approx(expected.fit.critical_batch_size)
         assert found.fastest.low == pytest.approx(expected.fastest.low)
         assert found.step == pytest.approx(expected.step)
+        assert found.at_first.tolist() == expected.at_first.tolist()
         for axis in AXES:
             assert found.differ(axis).tolist() == expected.differ(axis).tolist()
         for ratio, there in zip(found.ratios(), expected.ratios(), strict=True):

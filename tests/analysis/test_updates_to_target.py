@@ -64,6 +64,19 @@ def test_the_last_target_is_what_every_seed_reached_where_no_rate_is_known():
         assert updates_to_target.default_targets(frame)[-1].value == known
 
 
+def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
+    rows = evaluations()
+    late = rows[rows["updates"] >= 20]  # at 8 the loss is 1.4 by then, at 128 it is .43
+    (found,) = updates_to_target.scalings(late, (), [Target("validation_loss", 0.6)])
+    assert found.at_first.any(axis=1).tolist() == [False, False, False, True, True]
+    (found,) = updates_to_target.scalings(rows, (), [Target("validation_loss", 0.6)])
+    assert not found.at_first.any()
+    tried = pandas.concat([late.assign(learning_rate=0.1), rows.assign(learning_rate=0.2)])
+    targets = [Target("validation_loss", 0.6)]
+    (found,) = updates_to_target.scalings(tried, ["learning_rate"], targets)
+    assert found.rates.read[-1].tolist() == [0.2, 0.2] and not found.at_first.any()
+
+
 def test_default_targets_are_of_what_has_values():
     rows = evaluations()
     rows = rows[rows["updates"] > 0]

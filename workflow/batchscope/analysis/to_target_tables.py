@@ -228,6 +228,7 @@ def _training_rows(scaling: Scaling, rate: Any) -> Iterator[dict[str, Any]]:
                 "learning_rate": rates.read[at, column] if rates else own,
                 "seconds_learning_rate": timed.read[at, column] if timed else NAN,
                 "reached": int(math.isfinite(taken["updates"])),
+                "at_first": int(scaling.at_first[at, column]),
                 **{axis: value if math.isfinite(value) else NAN for axis, value in taken.items()},
             }
 
@@ -246,9 +247,11 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
     axes = [axis for axis in AXES if axis in rows and rows[axis].notna().any()]
     measured = {axis: np.full((len(sizes), len(seeds)), np.nan) for axis in ("updates", *axes)}
     read, timed_read = np.full((2, len(sizes), len(seeds)), np.nan)
+    at_first = np.zeros((len(sizes), len(seeds)), bool)
     for row in rows.to_dict("records"):
         place = sizes.index(row["batch_size"]), seeds.index(row["seed"])
         read[place] = row["learning_rate"]
+        at_first[place] = row["at_first"]
         timed_read[place] = row["seconds_learning_rate"]
         for axis, found in measured.items():
             found[place] = row[axis] if row["reached"] else math.inf
@@ -268,7 +271,7 @@ def _restored(factors: dict[str, Any], target: Target, rows: pandas.DataFrame) -
         rates = _rates(rows, read)
         if np.isfinite(timed_read).any():
             timed = _rates(rows, timed_read, "seconds_")
-    more = (None, step, best, seeds, rates, timed)
+    more = (None, step, best, seeds, rates, timed, at_first)
     return Scaling(factors, {}, target, sizes, measured, fitted, fit, *more)
 
 

@@ -73,6 +73,16 @@ class Target:
         order = np.argsort(used, kind="stable")
         return trajectories.first_crossing(used[order], losses[order], target)
 
+    def at_first(self, rows: pandas.DataFrame) -> bool:
+        """Returns whether one training is at the target by its first evaluation.
+
+        What it took is at most that: an upper bound.
+        """
+        if not self.column or _failed(rows):
+            return False
+        known = rows[rows[self.column].notna()]
+        return self.crossing(known, "updates") == known["updates"].min()
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -125,6 +135,8 @@ class Scaling:
         seeds: Seeds, in the order of `measured`.
         rates: The learning rates; None where none is chosen.
         timed_rates: The same, chosen by seconds in place of updates; None without seconds too.
+        at_first: Whether a seed is at the target by its first evaluation, which bounds what it
+            took from above alone, shape (sizes, seeds).
     """
 
     factors: dict[str, Any]
@@ -140,6 +152,7 @@ class Scaling:
     seeds: list[int] = field(default_factory=list)
     rates: Rates | None = None
     timed_rates: Rates | None = None
+    at_first: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), bool))
 
     def ratios(self) -> list[intervals.Interval]:
         """Returns each size's measured seconds over those of the fastest, paired by seed."""
@@ -320,6 +333,7 @@ class _Measured:
     axes: dict[str, np.ndarray]
     fitted: np.ndarray
     rates: dict[str, Rates]
+    at_first: np.ndarray
 
 
 def _measured(rows: pandas.DataFrame, target: Target) -> _Measured:
@@ -329,16 +343,21 @@ def _measured(rows: pandas.DataFrame, target: Target) -> _Measured:
     rates = _tried(rows)
     cubes = {axis: np.full((len(sizes), len(rates), len(seeds)), np.nan) for axis in axes}
     diverged = np.zeros((len(sizes), len(rates)), bool)
+    first = np.zeros((len(sizes), len(rates), len(seeds)), bool)
     for place, run in _places(rows, sizes, rates, seeds):
         for axis in axes:
             cubes[axis][place] = target.crossing(run, axis)
         diverged[place[:2]] |= _failed(run)
+        first[place] = target.at_first(run)
     chosen: dict[str, Rates] = {}
     measured = {axis: cube[:, 0] for axis, cube in cubes.items()}
+    at_first = first[:, 0]
     if len(rates) > 1:
+        index = chosen_rates.leave_one_out(cubes["updates"])[1]
+        at_first = np.take_along_axis(first, np.maximum(index, 0)[:, None], axis=1)[:, 0]
         measured = {axis: chosen_rates.leave_one_out(cube)[0] for axis, cube in cubes.items()}
         chosen = {axis: _rates(rates, cube, diverged) for axis, cube in cubes.items()}
-    return _Measured(sizes, seeds, measured, usable(measured["updates"]), chosen)
+    return _Measured(sizes, seeds, measured, usable(measured["updates"]), chosen, at_first)
 
 
 def usable(updates: np.ndarray) -> np.ndarray:
@@ -402,7 +421,8 @@ def _scaling(
             error = fastest_batch_size.log_error(fit, cost) if cost else math.nan
             constants = (fit.updates_min, fit.examples_min, *step)
             best = fastest_batch_size.fastest(*constants, error)
-    more = (cost, step, best, found.seeds, *map(found.rates.get, ("updates", "seconds")))
+    rates = map(found.rates.get, ("updates", "seconds"))
+    more = (cost, step, best, found.seeds, *rates, found.at_first)
     return Scaling(factors, along, target, sizes, found.axes, fitted, fit, *more)
 
 

@@ -251,6 +251,11 @@ TO_TARGET: dict[str, Column] = {
         kind="str",
     ),
     "reached": Column("1 where the training reached the target, else 0.", kind="int"),
+    "at_first": Column(
+        "1 where it was at the target by its first evaluation, so that what it took is an upper "
+        "bound; else 0.",
+        kind="int",
+    ),
     "updates": Column("Updates that it took; empty where it never got there."),
     "examples": Column("Examples that it took, each as often as it was used."),
     "seconds": Column(

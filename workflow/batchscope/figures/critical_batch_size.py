@@ -81,6 +81,7 @@ def found(frame: pandas.DataFrame) -> str:
             sentences += [*_regimes(scaling, scaling.fit), *_bends(scaling.fit)]
             sentences += _noise_sentence(rows(frame, scaling).iloc[0])
         sentences += edge_sentence(scaling, "updates")
+        sentences += target_words.at_first(scaling)
     return " ".join(sentences)
 
 

@@ -58,6 +58,7 @@ def found(frame: pandas.DataFrame) -> str:
     for scaling in critical_batch_size.lowest(every)[:_MOST_SHOWN]:
         sentences += [*_measured(scaling), *_closed(scaling, _half_batch(frame, scaling))]
         sentences += critical_batch_size.edge_sentence(scaling, _SECONDS)
+        sentences += target_words.at_first(scaling)
     return " ".join(sentences)
 
 

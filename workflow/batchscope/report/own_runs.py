@@ -58,6 +58,7 @@ def _lines(scaling: Scaling) -> Iterator[str]:
     else:
         yield from _fit_lines(scaling, scaling.fit)
     yield from _table(scaling)
+    yield from (f"  {words}" for words in target_words.at_first(scaling))
     yield from _seconds_lines(scaling)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import compress
 
 from batchscope import wording
 from batchscope.analysis.critical_batch_size import LEAST_SIZES
@@ -59,6 +60,17 @@ def chosen(scaling: Scaling, rates: Rates) -> str:
         name = "none" if rate < 0 else wording.shortest(rate)
         parts.append(f"{name} at {wording.listed(sizes)}{' (edge)' if edge else ''}")
     return "; ".join(parts)
+
+
+def at_first(scaling: Scaling) -> Iterator[str]:
+    """Yields at which sizes the target holds by the first evaluation, if at any."""
+    sizes = list(compress(scaling.batch_sizes, scaling.at_first.any(axis=1)))
+    if sizes:
+        yield (
+            f"At batch size {wording.listed(sizes)} a training is at {scaling.target.words} by its "
+            "first evaluation: what it took is an upper bound. A lower loss as target, or more "
+            "frequent evaluations, would tell."
+        )
 
 
 def left_out(scaling: Scaling, rates: Rates) -> Iterator[str]:
