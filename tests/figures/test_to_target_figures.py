@@ -169,6 +169,13 @@ def test_seconds_measured_and_in_closed_form():
     )
 
 
+def test_an_interval_that_is_open_is_said_to_be():
+    frame = FASTEST.select(tables())
+    ends = {f"fastest_batch_size_{end}": math.nan for end in ("low", "high")}
+    text = FASTEST.found(frame.assign(**ends))
+    assert "the fastest batch size is 28.3 (its interval is open), with 0.268 s;" in text
+
+
 def test_batch_sizes_whose_seeds_are_at_different_rates_are_reported():
     trajectories, runs = made_trainings.slow_seed()
     trajectories["seconds"] *= 1 + 0.01 * np.cos(trajectories["seed"] * trajectories["batch_size"])

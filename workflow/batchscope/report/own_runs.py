@@ -142,8 +142,10 @@ def _seconds_lines(scaling: Scaling) -> Iterator[str]:
     yield f"  a step takes {fixed} ms + {per_image} ms per example (B_half {half})"
     if scaling.fastest:
         best = scaling.fastest
+        open_ = scaling.cost is not None and math.isnan(best.batch_size_low)
         yield (
-            f"  fastest in closed form: {target_words.fastest(scaling)}; "
+            f"  fastest in closed form: {target_words.fastest(scaling)}"
+            f"{' (its interval is open)' if open_ else ''}; "
             f"{wording.number(best.seconds)} s, within 10 % of it from {wording.number(best.low)} "
             f"to {wording.number(best.high)}"
         )
