@@ -168,7 +168,8 @@ def _closed(scaling: Scaling, half: tuple[float, float, float]) -> Iterator[str]
     open_ = " (its interval is open)" if math.isnan(best.batch_size_low) else ""
     yield (
         "In closed form the fastest batch size is "
-        f"{wording.estimated(best.batch_size, *ends)}{open_}, with {wording.number(best.seconds)} s; from "
+        f"{wording.estimated(best.batch_size, *ends)}{open_}, with "
+        f"{wording.number(best.seconds)} s; from "
         f"{wording.number(best.low)} to {wording.number(best.high)} it takes at most 10 % longer. "
         f"Half of a step is fixed cost at batch size {wording.number(half[0])}."
     )
