@@ -71,6 +71,9 @@ def test_a_target_that_holds_by_the_first_evaluation_is_an_upper_bound():
     assert found.at_first.any(axis=1).tolist() == [False, False, False, True, True]
     (found,) = updates_to_target.scalings(rows, (), [Target("validation_loss", 0.6)])
     assert not found.at_first.any()
+    without = rows.assign(validation_loss=rows["validation_loss"].where(rows["seed"] == 0))
+    (found,) = updates_to_target.scalings(without, (), [Target("validation_loss", 0.6)])
+    assert not found.at_first.any() and np.isinf(found.measured["updates"][:, 1]).all()
     tried = pandas.concat([late.assign(learning_rate=0.1), rows.assign(learning_rate=0.2)])
     targets = [Target("validation_loss", 0.6)]
     (found,) = updates_to_target.scalings(tried, ["learning_rate"], targets)

@@ -81,7 +81,7 @@ class Target:
         if not self.column or _failed(rows):
             return False
         known = rows[rows[self.column].notna()]
-        return self.crossing(known, "updates") == known["updates"].min()
+        return len(known) > 0 and self.crossing(known, "updates") == known["updates"].min()
 
 
 @dataclass(frozen=True)
