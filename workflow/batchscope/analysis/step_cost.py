@@ -166,7 +166,7 @@ def _error_over_jobs(
     lines = np.linalg.lstsq(design, np.log(table / medians), rcond=None)[0]
     with np.errstate(divide="ignore", invalid="ignore"):  # the ratio of costs that are none
         ratio = np.subtract(*(lines / costs[:, None]))
-    errors = np.std([*lines, ratio], axis=1, ddof=1) * math.sqrt(math.pi / 2 / table.shape[1])
+        errors = np.std([*lines, ratio], axis=1, ddof=1) * math.sqrt(math.pi / 2 / table.shape[1])
     return errors[:2], float(errors[2])
 
 
