@@ -306,6 +306,11 @@ def test_a_step_has_the_examples_that_it_had_and_not_a_whole_batch():
     rows["seconds"] = (rows["updates"] * per_step).fillna(0)
     (found,) = updates_to_target.scalings(rows, (), [Target("validation_loss", 0.2)])
     assert found.step == pytest.approx((0.002, 0.0001)) and found.cost.residual < 1e-9
+    largest = rows["batch_size"] == 128  # as many examples a step as 64 has
+    rows.loc[largest, "examples"] = rows.loc[largest, "updates"] * 51.2
+    rows.loc[largest, "seconds"] = rows.loc[largest, "updates"] * (0.002 + 0.0001 * 51.2)
+    (found,) = updates_to_target.scalings(rows, (), [Target("validation_loss", 0.2)])
+    assert found.step == pytest.approx((0.002, 0.0001)) and found.cost.sizes == len(SIZES) - 1
 
 
 def test_a_rate_that_two_sizes_share_is_given_for_each():

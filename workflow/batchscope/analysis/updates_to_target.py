@@ -437,13 +437,15 @@ def _step_cost(rows: pandas.DataFrame) -> step_cost.Fit | None:
     # Trainings of a seed at other rates share its timing job: they are no further jobs.
     steps = _steps(rows)
     jobs = steps.groupby(["batch_size", "seed"])["seconds"].median().unstack("seed")
+    # An epoch's last batch is smaller: a step has fewer examples than a whole batch, and two sizes
+    # may have as many.
+    examples = steps.groupby("batch_size")["examples"].median()
+    jobs = jobs.groupby(examples).median()
     shared = jobs.dropna(axis=1)
     if len(jobs) < 2:
         return None
     blocks = shared if len(shared.columns) else jobs.median(axis=1).to_frame()
-    # An epoch's last batch is smaller: a step has fewer examples than a whole batch.
-    examples = steps.groupby("batch_size")["examples"].median()
-    return step_cost.fixed_cost(examples, blocks.to_numpy(), len(blocks.columns) > 1)
+    return step_cost.fixed_cost(jobs.index, blocks.to_numpy(), len(blocks.columns) > 1)
 
 
 def _steps(rows: pandas.DataFrame) -> pandas.DataFrame:
