@@ -114,8 +114,10 @@ def test_a_real_profile(kind, request):
 
 
 @pytest.mark.parametrize("kind", first(["graph", "eager"]))
-def test_the_convolutions_are_found(kind, request):
-    _, rates, found = request.getfixturevalue(kind)
+def test_the_convolutions_are_found(kind, request, monkeypatch):
+    folder, rates, _ = request.getfixturevalue(kind)
+    monkeypatch.setattr(trace, "TOP", 100)  # which ops take longest is the machine's affair
+    found = profile.read(folder)
     ops = {op["op"]: op for op in found["ops"]}
     backward = [op for name, op in ops.items() if "Conv2DBackpropFilter" in name]
     assert sum(op["count"] for op in backward) == 2 * rates["steps"]  # two convolutions
