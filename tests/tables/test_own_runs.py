@@ -34,8 +34,7 @@ def test_the_trajectories_of_an_experiment(tmp_path):
     runs = own_runs.read(written(tmp_path, lines))
     assert runs.factors == []
     assert set(runs.frame["status"]) == {"finished"}
-    frame = runs.frame.drop(columns="status")
-    assert frame.equals(own_runs.read(written(tmp_path, GOOD)).frame)
+    assert runs.frame.equals(own_runs.read(written(tmp_path, GOOD)).frame)
 
 
 def test_examples_in_place_of_updates(tmp_path):
@@ -160,7 +159,25 @@ def test_what_became_of_a_training_may_stand_in_its_last_row_alone(tmp_path):
         *(f"{line},{word}" for line, word in zip(GOOD[1:], words, strict=True)),
     ]
     frame = own_runs.read(written(tmp_path, lines)).frame
-    assert frame["status"].tolist() == ["diverged"] * 2 + ["finished"] * 2 + [""] * 2
+    assert frame["status"].tolist() == ["diverged"] * 2 + ["finished"] * 4
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        (",0.3", "finished"),  # evaluated of less than the rows before
+        (",", "finished"),  # not evaluated at the end
+        ("nan,0.3", "diverged"),
+        ("inf,", "diverged"),
+    ],
+)
+def test_a_training_diverged_where_its_last_losses_are_not_finite(tmp_path, last, status):
+    lines = ["batch_size,seed,updates,validation_loss,validation_accuracy"]
+    for size in (8, 32, 128):
+        lines += [f"{size},0,{index},{1 / index},0.{index}" for index in (1, 2)]
+    lines[-1] = f"128,0,2,{last}"
+    frame = own_runs.read(written(tmp_path, lines)).frame
+    assert frame["status"].tolist() == ["finished"] * 4 + [status] * 2
 
 
 def test_an_accuracy_in_percent_is_refused(tmp_path):

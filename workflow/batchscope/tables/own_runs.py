@@ -13,7 +13,9 @@ from batchscope.analysis import updates_to_target
 from batchscope.analysis.updates_to_target import ACCURACIES, LOSSES, Target
 from batchscope.catalogue.horizons import REASON
 from batchscope.errors import UserError
+from batchscope.store import records
 from batchscope.study import horizons, own_runs
+from batchscope.study.own_runs import Table
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,30 @@ def read(path: Path | str) -> OwnRuns:
             "of each training is expected, at the target that it was trained to."
         )
     frame = pandas.DataFrame(found.rows, columns=found.columns)
-    if any(found.statuses):
-        frame["status"] = found.statuses
-        for rows in found.trainings.values():  # the last row says what became of it
-            frame.loc[rows, "status"] = found.statuses[rows[-1]]
+    for rows in found.trainings.values():
+        frame.loc[rows, "status"] = status(found, rows)
     return OwnRuns(frame, list(found.factors))
+
+
+def status(table: Table, rows: list[int]) -> str:
+    """Returns what became of a training, as `records` has it, or as the table's own words have it.
+
+    A training of which the table says nothing has diverged where the losses of its last row that
+    has any are not finite; one whose single row is without updates never reached its target.
+
+    Args:
+        table: Trainings of one's own.
+        rows: The training's rows in order of updates.
+    """
+    if stated := table.statuses[rows[-1]]:
+        return stated
+    if math.isnan(table.rows[rows[-1]]["updates"]):
+        return records.OFF_TARGET
+    losses = ([table.rows[index].get(name, math.nan) for name in LOSSES] for index in rows)
+    known = [found for found in losses if not all(map(math.isnan, found))]
+    if known and not any(map(math.isfinite, known[-1])):
+        return records.DIVERGED
+    return records.FINISHED
 
 
 def target(text: str, runs: OwnRuns) -> Target:

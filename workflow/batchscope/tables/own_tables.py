@@ -1,8 +1,7 @@
 """Trainings that were made elsewhere -> the tables that trainings here have: what is known of them.
 
-A training's values are those of its last row, as our runs' are of their last weights. Where that
-row has no finite loss (no accuracy, where there is no loss) it diverged, and one whose single row
-is without a number of updates never reached its target; the file's own column `status` goes before.
+A training's values are those of its last row, as our runs' are of their last weights; `own_runs`
+says what became of it.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from typing import Any
 import pandas
 
 from batchscope.catalogue import columns, own_columns
-from batchscope.store import records
-from batchscope.study import own_runs
-from batchscope.study.own_runs import Table
+from batchscope.study.own_runs import Table, read
 from batchscope.study.plan import Experiment, Study
+from batchscope.tables import own_runs
 
 NAN = float("nan")
 _KEY = ("batch_size", "seed")
@@ -25,7 +23,7 @@ _KEY = ("batch_size", "seed")
 
 def runs(study: Study, experiment: Experiment) -> pandas.DataFrame:
     """Returns one row per training, as `run_table.collect` does of trainings here."""
-    table = own_runs.read(experiment.own.path)
+    table = read(experiment.own.path)
     found = []
     for first, rows in _trainings(table):
         whose = {"study": study.name, "experiment": experiment.name}
@@ -43,7 +41,7 @@ def trajectories(experiment: Experiment, first_columns: Sequence[str]) -> pandas
     Args:
         first_columns: The run, its factors and its status, with which every long table begins.
     """
-    table = own_runs.read(experiment.own.path)
+    table = read(experiment.own.path)
     found = []
     for first, rows in _trainings(table):
         for index in rows:
@@ -70,24 +68,10 @@ def _trainings(table: Table) -> Iterator[tuple[dict[str, Any], list[int]]]:
                 "run": "+".join([f"{stem}-{table.sha256[:8]}", *parts]),
                 "machine": own_columns.ELSEWHERE,
                 **identity,
-                "status": _status(table, rows),
+                "status": own_runs.status(table, rows),
             },
             rows,
         )
-
-
-def _status(table: Table, rows: list[int]) -> str:
-    status = table.statuses[rows[-1]]
-    if status:
-        return status
-    last = table.rows[rows[-1]]
-    if math.isnan(last["updates"]):
-        return records.OFF_TARGET
-    asked = [name for name in own_columns.LOSSES if name in table.columns]
-    asked = asked or [name for name in own_columns.ACCURACIES if name in table.columns]
-    if asked and not table.single and not any(math.isfinite(last[name]) for name in asked):
-        return records.DIVERGED
-    return records.FINISHED
 
 
 def _values(table: Table, rows: list[int]) -> dict[str, Any]:
