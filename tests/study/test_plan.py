@@ -344,10 +344,10 @@ def test_margins_and_the_experiments_beside_them():
 
 
 def test_budgets_are_stated_by_kind():
-    stated = {"epochs": 1.5, "updates": "1e2", "seconds": 2, "target": {"validation_loss": 0.2}}
+    stated = {"epochs": 1.5, "updates": "6e1", "seconds": 2, "target": {"validation_loss": 0.2}}
     raw = config(experiment={"measure": ["time_epoch"], "budgets": stated})
     found = planner.make(raw).experiments["a"].trainings.budgets
-    assert found == {**stated, "updates": 100, "seconds": 2.0}
+    assert found == {**stated, "updates": 60, "seconds": 2.0}
     assert planner.make(raw).runs == planner.make(config()).runs
 
 
@@ -364,6 +364,14 @@ def test_what_is_wrong_with_budgets():
     ]
     assert of({"epochs": 3}) == [
         ".epochs: received 3; at most 2 is expected, the epochs of the shortest run."
+    ]
+    # 1,087 examples, or twice as many with their crops, in two epochs of batches of 32.
+    assert of({"updates": 69}) == [
+        ".updates: received 69; at most 68 is expected, the updates of the shortest run."
+    ]
+    crop = {"dataset": "digits", "augmentation": "crop"}
+    assert of({"updates": 137}, set=crop) == [
+        ".updates: received 137; at most 136 is expected, the updates of the shortest run."
     ]
     assert of({"seconds": 3}) == [
         ".seconds: received without any times; time_epoch in measure is expected."

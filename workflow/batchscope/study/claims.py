@@ -17,7 +17,7 @@ from batchscope.catalogue.entries import REPEATS
 from batchscope.catalogue.figures import FIGURES
 from batchscope.catalogue.horizons import CONSTANT, REASON
 from batchscope.problems import Findings, Place, Problem, received, unknown
-from batchscope.study import claim_budgets, experiment_kinds, horizons
+from batchscope.study import experiment_kinds, horizons, training_ends
 from batchscope.study.experiment_kinds import TRAINING
 
 if TYPE_CHECKING:
@@ -422,8 +422,13 @@ def _beyond(
     if test.table != "trajectories":
         return ""
     read = [cell for cells in test.selections() for cell in _matching(grid, cells)]
-    lacking = claim_budgets.beyond(test, read, training_sizes)
-    return f"experiments.{experiment.name} has {lacking}" if lacking else ""
+    for column, values in test.cells.items():
+        end = training_ends.shortest(column, read, training_sizes)
+        if end is not None and end < max(values):
+            noun = column.removesuffix("s")
+            what = f"has no {noun} {wording.shortest(max(values))} in its shortest training of "
+            return f"experiments.{experiment.name} {what}{wording.count(end, noun)}"
+    return ""
 
 
 def _warn_of_seeds(

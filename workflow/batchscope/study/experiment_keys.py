@@ -24,7 +24,7 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.parameters import MAX_NAME_LENGTH, Parameter, aliases
 from batchscope.catalogue.timings import OF_SWEEPS
 from batchscope.problems import Place, Problem, received, unknown
-from batchscope.study import experiment_kinds, published_numbers, run_pairs
+from batchscope.study import experiment_kinds, published_numbers, run_pairs, training_ends
 from batchscope.study.value_reader import Broken, Reader
 
 # Keys that are of trainings, wherever they were made, and of no times.
@@ -265,15 +265,24 @@ def _target(reader: Reader, place: Place, raw: Any) -> dict[str, float] | None:
     return None
 
 
-def beyond(place: Place, stated: dict[str, Any], runs: list[dict[str, Any]]) -> Iterator[Problem]:
-    """Yields the problems of budgets that the runs of an experiment cannot be read at."""
+def beyond(
+    place: Place,
+    stated: dict[str, Any],
+    runs: list[dict[str, Any]],
+    training_sizes: Mapping[str, int | None],
+) -> Iterator[Problem]:
+    """Yields the problems of budgets that the runs of an experiment cannot be read at.
+
+    Args:
+        runs: The factors of each run.
+        training_sizes: Data set -> training examples, None where only the files know.
+    """
     home = (*place, "budgets")
-    shortest = min(run["epochs"] for run in runs)
-    epochs = stated.get(budget_kinds.EPOCHS, 0)
-    if epochs > shortest:
-        text = f"received {wording.shortest(epochs)}; at most {shortest} is expected, the epochs "
-        text += "of the shortest run."
-        yield Problem((*home, budget_kinds.EPOCHS), text)
+    for kind, column in budget_kinds.AXES.items():
+        end = training_ends.shortest(column, runs, training_sizes)
+        if end is not None and stated.get(kind, 0) > end:
+            text = f"received {wording.shortest(stated[kind])}; at most {end} is expected, the "
+            yield Problem((*home, kind), f"{text}{kind} of the shortest run.")
     for column in stated.get(budget_kinds.TARGET, {}):
         evaluated = all(run["evaluate_every"] for run in runs)
         if column not in budget_kinds.ALWAYS_THERE and not evaluated:

@@ -269,11 +269,7 @@ class _Planner:
             return ()
         machines = (self.config.get("machine", "local"), *as_map(self.config.get("machines")))
         stated = self.config.get("claims")
-        sizes = {
-            name: dataset_definitions.training_size(found[1])
-            for name, found in self.datasets.items()
-            if found
-        }
+        sizes = {name: self.sizes[found[0]] for name, found in self.datasets.items() if found}
         return claims.read(self.findings, stated, experiments, self.runs, machines, sizes)
 
     def _experiment(self, name: str, body: dict[str, Any], grid: grids.Grid) -> Experiment | None:
@@ -298,7 +294,7 @@ class _Planner:
         unkept = experiment_keys.not_kept((*place, "at_epochs"), at_epochs, epochs)
         self.findings.report(*unkept)
         factors = [self.runs[run].factors for run in runs]
-        self.findings.report(*experiment_keys.beyond(place, budgets, factors))
+        self.findings.report(*experiment_keys.beyond(place, budgets, factors, self.sizes))
         self.findings.report(*horizons.problems(place, body, factors))
         self.findings.report(*experiment_keys.without_outcomes(place, body, measures, factors))
         trainings = Trainings(
