@@ -1,5 +1,6 @@
 """The page for those who only want to read."""
 
+import datetime
 import json
 
 import pytest
@@ -46,6 +47,9 @@ def results(tmp_path):
     }
     (folder / "figures.json").write_text(json.dumps([entry]))
     disk.write_rows(tmp_path / "studies" / CHOSEN.study / "claims.csv", list(ROW), [ROW])
+    study = tmp_path / "studies" / CHOSEN.study
+    (study / "report.html").write_text("<p>")
+    (study / "report.txt").write_text("Use 32 <here>.\n")
     machine = {"cpu": "Some CPU", "usable_cores": 2, "memory_gb": 23.5, "gpu": []}
     record = {"machine": machine, "versions": {"python": "3.11"}}
     disk.write_json(tmp_path / "runs" / "a" / "record.json", record)
@@ -53,20 +57,36 @@ def results(tmp_path):
 
 
 def test_what_held_and_the_figures_with_what_they_say(results, tmp_path):
-    page = tmp_path / "docs" / "results.md"
-    results_page.write(results, page, [CHOSEN])
-    text = page.read_text()
-    assert (page.parent / "results" / "own-reduced-gap-accuracy.png").read_bytes() == b"image"
-    assert '<img src="results/own-reduced-gap-accuracy.png"' in text
+    index = tmp_path / "docs" / "results.md"
+    results_page.write(results, index, [CHOSEN])
+    text = (tmp_path / "docs" / "results" / "own-reduced.md").read_text()
+    assert (index.parent / "results" / "own-reduced-gap-accuracy.png").read_bytes() == b"image"
+    assert '<img src="own-reduced-gap-accuracy.png"' in text
+    assert text.startswith("# own, reduced form\n\n20")
     assert "Mean &lt;b&gt;accuracy&lt;/b&gt; was 98 %." in text
-    assert "Machine: Some CPU, 2 cores, 24 GB of memory, no GPU; python 3.11." in text
-    assert "### A \\| B &lt;2020&gt;\n\n1 claim: 1 held." in text
+    assert "24 GB of memory, no GPU; python 3.11.\n\nUse 32 &lt;here&gt;.\n\n## Acc" in text
+    assert "## What holds of A \\| B &lt;2020&gt;\n\n1 claim: 1 held." in text
     (line,) = (line for line in text.splitlines() if "Figure 1" in line)
     cells = line.strip("|").replace("\\|", "").split("|")
     assert len(cells) == 6 and cells[1].strip() == "Accuracy\\_falls with \\`B\\`."
     assert "per doubling; n 6" in cells[3] and cells[2].strip() == "Held"
     command = "snakemake --cores 2 --configfile studies/own.yaml --config scale=reduced"
     assert f"```bash\n{command}\n```" in text
+
+
+def test_pages_of_other_studies_stay_and_are_listed(results, tmp_path):
+    pages = tmp_path / "docs" / "results"
+    pages.mkdir(parents=True)
+    (pages / "other.md").write_text("# other\n\n2020-02-02: 3 figures\n\nText.\n")
+    results_page.write(results, pages.with_suffix(".md"), [CHOSEN])
+    made = (results / "studies" / "own-reduced" / "claims.csv").stat().st_mtime
+    day = datetime.date.fromtimestamp(made)
+    listed = pages.with_suffix(".md").read_text().splitlines()
+    assert listed[-2:] == [
+        "- [other](results/other.md), 2020-02-02: 3 figures",
+        f"- [own, reduced form](results/own-reduced.md), {day}: 1 figure, 1 claim (1 held)",
+    ]
+    assert (pages / "other.md").read_text().endswith("Text.\n")
 
 
 def test_a_figure_that_is_not_there_is_named(results):

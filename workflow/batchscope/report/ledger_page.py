@@ -34,7 +34,7 @@ def build(results: Path | str, home: Path | str) -> str:
     """Returns the page as HTML."""
     documents: dict[str, list[dict[str, Any]]] = {}
     for path in tables(results):
-        link = functools.partial(_linked, _report(Path(results), path.parent), Path(home))
+        link = functools.partial(_linked, report(Path(results), path.parent), Path(home))
         for row in claim_rows.build(claim_rows.read(path), link):
             study = path.parent.name
             documents.setdefault(row["document"], []).append({**row, "study": study})
@@ -54,7 +54,7 @@ def build(results: Path | str, home: Path | str) -> str:
     )
 
 
-def _report(results: Path, folder: Path) -> Path | None:
+def report(results: Path, folder: Path) -> Path | None:
     """Returns the report of a study, where it is there."""
     found = [folder / "report.html"]
     if folder.name == "default":

@@ -1,7 +1,8 @@
-"""Results for those who only want to read: what held, and chosen figures, as one Markdown page."""
+"""Results for those who only want to read: chosen figures and what held, a page per study."""
 
 from __future__ import annotations
 
+import datetime
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ _WIDTH = 900  # pixels of a figure on the page
 
 @dataclass(frozen=True)
 class Chosen:
-    """A figure that the page shows.
+    """A figure that a page shows.
 
     Attributes:
         study: Folder of the study's results, such as `keskar2017-reduced`.
@@ -42,51 +43,85 @@ class Chosen:
             raise UserError(f"--figures: received '{text}'; study/experiment/figure is expected.")
         return cls(*parts)
 
+    @property
+    def file(self) -> str:
+        """The name of its image beside the page."""
+        return f"{self.study}-{self.experiment}-{self.figure}.png"
+
     def folder(self, results: Path) -> Path:
         """Returns the folder of its files."""
         return results / "studies" / self.study / self.experiment / "figures"
 
+    def image(self, results: Path) -> Path:
+        """Returns its image among the results."""
+        return self.folder(results) / f"{self.figure}.png"
+
 
 def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
-    """Writes the page, and copies its figures into a folder of its name beside it.
+    """Writes a page per study into a folder beside the index, and the index of all pages there.
+
+    Pages of studies that these results do not have stay as they are: a study may be run anew alone.
+
+    Args:
+        results: The folder of results; its studies with claims or chosen figures get a page.
+        output: The index.
 
     Raises:
         UserError: If a figure is not there, or a table of claims is damaged.
     """
-    images = output.with_suffix("")
-    images.mkdir(parents=True, exist_ok=True)
-    entries = []
+    folder = output.with_suffix("")
+    claims = {path.parent.name: path for path in ledger_page.tables(results)}
     for chosen in figures:
-        place = chosen.folder(results) / f"{chosen.figure}.png"
-        if not place.exists():
-            raise UserError(f"--figures: {place} is missing; run its study first.")
-        name = f"{chosen.study}-{chosen.experiment}-{chosen.figure}.png"
-        with disk.atomic_path(images / name) as temporary:
-            shutil.copyfile(place, temporary)
-        entries.append((chosen, _entry(results, chosen), f"{images.name}/{name}"))
-    disk.write_text(output, build(results, entries))
+        if not chosen.image(results).exists():
+            raise UserError(f"--figures: {chosen.image(results)} is missing; run its study first.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for study in dict.fromkeys([*claims, *(chosen.study for chosen in figures)]):
+        of_study = [chosen for chosen in figures if chosen.study == study]
+        rows = claim_rows.read(claims[study]) if study in claims else []
+        for chosen in of_study:
+            with disk.atomic_path(folder / chosen.file) as temporary:
+                shutil.copyfile(chosen.image(results), temporary)
+        made = max(path.stat().st_mtime for path in (results / "studies" / study).glob("**/*.csv"))
+        text = build(results, study, datetime.date.fromtimestamp(made), of_study, rows)
+        disk.write_text(folder / f"{study}.md", text)
+    disk.write_text(output, _index(folder))
 
 
-def build(results: Path, figures: Sequence[tuple[Chosen, Figure, str]]) -> str:
-    """Returns the page as Markdown."""
-    claims = {path.parent.name: claim_rows.read(path) for path in ledger_page.tables(results)}
-    studies = [*claims, *(chosen.study for chosen, _, _ in figures if chosen.study not in claims)]
-    shown = {
-        study: claim_rows.build(rows, lambda experiment, figure: None)
-        for study, rows in claims.items()
-    }
+def build(
+    results: Path,
+    study: str,
+    made: datetime.date,
+    figures: Sequence[Chosen],
+    rows: Sequence[claim_rows.Row],
+) -> str:
+    """Returns the page of a study as Markdown; `_index` reads its title and first paragraph."""
+    counts = [wording.count(len(figures), "figure")] if figures else []
+    counts += [f"{wording.count(len(rows), 'claim')} ({claim_rows.counts(rows)})"] if rows else []
     parts = [
-        "# What came out",
-        "Real runs of the shipped studies, for those who only want to read. Written by "
-        "`python workflow/run.py results`; nothing on this page is typed by hand.",
+        f"# {_plain(_title(study))}",
+        f"{made}: {', '.join(counts)}",
+        f"```bash\n{_command(study)}\n```",
         *_machine(results),
-        "## Figures",
-        *(_figure(*each) for each in figures),
-        "## What the documents state, and what held",
-        claim_rows.READING,
-        *_ledger(shown),
-        "## Commands",
-        "\n".join(["```bash", *map(_command, dict.fromkeys(studies)), "```"]),
+        *_headline(results, study),
+        *(_figure(chosen, _entry(results, chosen)) for chosen in figures),
+        *([claim_rows.READING] if rows else []),
+        *_ledger(claim_rows.build(rows, lambda experiment, figure: None)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _index(folder: Path) -> str:
+    """Returns the index of the pages in a folder."""
+    pages = []
+    for path in sorted(folder.glob("*.md")):
+        title, _, summary = path.read_text(encoding="utf-8").split("\n")[:3]
+        pages.append(f"- [{title.removeprefix('# ')}]({folder.name}/{path.name}), {summary}")
+    parts = [
+        "# Results",
+        "Real runs of the shipped studies, for those who only want to read: a page per study, with "
+        "the command and the machine. Written by `python workflow/run.py results`; nothing on "
+        "these pages is typed by hand.",
+        "\n".join(pages),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -113,25 +148,31 @@ def _machine(results: Path) -> Iterator[str]:
         yield f"Machine: {'; '.join(found)}."
 
 
-def _figure(chosen: Chosen, figure: Figure, address: str) -> str:
-    title = f"{figure.title}: {chosen.study.removesuffix(_REDUCED)}, {chosen.experiment}"
+def _headline(results: Path, study: str) -> Iterator[str]:
+    """Yields what a study's report begins with."""
+    report = ledger_page.report(results, results / "studies" / study)
+    if report and (text := report.with_suffix(".txt")).exists():
+        yield _plain(text.read_text(encoding="utf-8"))
+
+
+def _figure(chosen: Chosen, figure: Figure) -> str:
+    title = f"{figure.title}: {chosen.experiment}"
     return "\n\n".join(
         [
-            f"### {_plain(title)}",
-            f'<img src="{address}" width="{_WIDTH}" alt="{_quoted(title)}">',
+            f"## {_plain(title)}",
+            f'<img src="{chosen.file}" width="{_WIDTH}" alt="{_quoted(title)}">',
             _plain(figure.found),
         ]
     )
 
 
-def _ledger(studies: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
+def _ledger(shown: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yields a heading and a table for every document."""
     documents: dict[str, list[dict[str, Any]]] = {}
-    for rows in studies.values():
-        for row in rows:
-            documents.setdefault(row["document"], []).append(row)
+    for row in shown:
+        documents.setdefault(row["document"], []).append(row)
     for document, rows in documents.items():
-        yield f"### {_plain(document)}"
+        yield f"## What holds of {_plain(document)}"
         yield f"{wording.count(len(rows), 'claim')}: {claim_rows.counts(rows)}."
         lines = ["| place | claim | verdict | effect, n | p | open |", "|---|---|---|---|---|---|"]
         lines += [_line(row) for row in rows]
@@ -159,6 +200,11 @@ def _plain(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+
+
+def _title(study: str) -> str:
+    name = study.removesuffix(_REDUCED)
+    return name if name == study else f"{name}, reduced form"
 
 
 def _command(study: str) -> str:
