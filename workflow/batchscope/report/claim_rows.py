@@ -20,7 +20,8 @@ READING = (
     "A claim holds where the runs show it: one-sided tests at 5 %, adjusted by Holm's method over "
     "what the document states. It does not where they show its contrary. All else is open. Where a "
     "claim is of several series or cells, all must hold, and the numbers are those of the one that "
-    "decides. Intervals have 90 %, so that each end is a one-sided 95 % bound."
+    "decides. Intervals have 90 %, so that each end is a one-sided 95 % bound. A trend is tested "
+    "by its order (Page's test), and beside it stands its mean slope, whose interval may hold 0."
 )
 
 _SECONDS = wording.Unit(" s")
