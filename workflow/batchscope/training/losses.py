@@ -387,7 +387,7 @@ def together(objectives: Sequence[Objective]) -> Callable[[], list[tuple[float, 
             found.append((tf.stack(sums), tf.stack(hits)))
         return found
 
-    graph = _graph(compute)
+    graph = _graph(compute).get_concrete_function()  # a call need not look for its trace
 
     def evaluate() -> list[tuple[float, float]]:
         return [

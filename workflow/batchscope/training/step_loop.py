@@ -209,8 +209,8 @@ class StepLoop:
         return update
 
     def compile(self) -> None:
-        """Traces the loop, so that no later call pays for it."""
-        self._run.get_concrete_function()
+        """Traces the loop, so that no later call pays for it, nor for the search for its trace."""
+        self._run = self._run.get_concrete_function()
 
     def run(
         self, order: np.ndarray | tf.Tensor, start: int, stop: int, totals: Totals
