@@ -18,7 +18,7 @@ from batchscope import disk
 from batchscope.analysis import memory_line
 from batchscope.store import records
 from batchscope.timing.instruments.sampler import Sampler
-from batchscope.timing.largest import attempts
+from batchscope.timing.largest import attempts, search
 from batchscope.timing.largest.memory_limits import Limits
 from fake_nvml import Nvml
 
@@ -316,14 +316,11 @@ def test_a_real_search(large):
     alone = attempts.attempt(try_batch(large, 1, None), 1, ROOMY)
     assert alone.outcome == "fits", alone.message
     limits = Limits("cpu", round(alone.peak_mb) + 150, 4000.0)
-    found = attempts.find(
-        lambda size: try_batch(large, size, limits.memory_mb),
-        limits,
-        start=64,
-        most=4096,
-        step=32,
-        resolution=0.5,
-    )
+
+    def fits(size: int) -> search.Try:
+        return attempts.attempt(try_batch(large, size, limits.memory_mb), size, limits)
+
+    found = search.search(fits, start=64, most=4096, step=32, resolution=0.5)
     assert found.stopped == "resolved", found.tries[-1].message
     assert 1 < found.largest < found.refused <= 1.5 * found.largest
     for entry in found.tries:

@@ -9,7 +9,6 @@ import torch
 from torch.nn import functional
 
 from batchscope import frameworks
-from batchscope.errors import UserError
 from batchscope.frameworks import layers
 
 
@@ -18,10 +17,7 @@ def start(threads: int, device: str) -> None:
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     if device == "gpu" and not torch.cuda.is_available():
-        raise UserError(
-            "device: received 'gpu', but PyTorch finds no GPU here; an NVIDIA GPU, and PyTorch "
-            "installed on the machine that has it, are expected; or use device: cpu."
-        )
+        raise frameworks.no_gpu("PyTorch")
 
 
 def build(network: layers.Network, dropout: bool = True) -> torch.nn.Sequential:
@@ -70,14 +66,12 @@ class Training(frameworks.Training):
             for name, parameter in self._model.named_parameters():
                 parameter.copy_(torch.from_numpy(weights[_path(name)]))
         self._model.to(self._device).train()
-        parameters = self._model.parameters()
+        given = self._model.parameters(), self.learning_rate
         if self.optimizer == "adam":
-            betas = (frameworks.ADAM["beta_1"], frameworks.ADAM["beta_2"])
-            self._optimizer = torch.optim.Adam(
-                parameters, self.learning_rate, betas, frameworks.ADAM["epsilon"]
-            )
+            beta_1, beta_2, epsilon = frameworks.ADAM.values()
+            self._optimizer = torch.optim.Adam(*given, (beta_1, beta_2), epsilon)
         else:
-            self._optimizer = torch.optim.SGD(parameters, self.learning_rate)
+            self._optimizer = torch.optim.SGD(*given)
 
     def weights(self) -> layers.Arrays:
         """Returns the weights as they are, in Keras's layout."""

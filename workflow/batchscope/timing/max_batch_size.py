@@ -46,15 +46,14 @@ def measure(
     """
     device = sweep.factors["device"]
     limits = memory_limits.now(device, settings["limit_mb"])
-    found = attempts.find(
-        lambda size: command(results, sweep, size, limits.memory_mb, model_file),
-        limits,
-        start=sweep.factors["replicas"],
-        most=settings["most"],
-        step=sweep.factors["replicas"],
-        resolution=settings["resolution"],
-        cores=tensorflow_start.threads_of(sweep.factors["threads"]),
-    )
+    replicas = sweep.factors["replicas"]
+    cores = tensorflow_start.threads_of(sweep.factors["threads"])
+
+    def fits(size: int) -> search.Try:
+        words = command(results, sweep, size, limits.memory_mb, model_file)
+        return attempts.attempt(words, size, limits, cores)
+
+    found = search.search(fits, replicas, settings["most"], replicas, settings["resolution"])
     if found.stopped == search.FAILED:
         last = found.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")

@@ -33,8 +33,7 @@ WARM_UP_SECONDS = 0.5
 MOST_REPEATS = 2
 ORDER_SEED = 0
 
-RunSteps = Callable[[int], float]
-Foreign = Callable[[], Callable[[], float]]
+RunSteps = Callable[[int], float]  # so many steps -> the seconds that they took
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -79,8 +78,6 @@ def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
     The first steps trace, allocate and fill caches: none of them is ever part of a block.
 
     Args:
-        run_steps: Runs so many steps; returns the seconds that they took.
-        block_seconds: Least seconds of a block.
         unit: Steps of one call into the graph: a block has a multiple of them.
     """
     run_steps(unit)  # traces, perhaps for longer than the warm-up takes
@@ -108,7 +105,7 @@ def time_blocks(
     run_steps: dict[Key, RunSteps],
     steps: dict[Key, int],
     blocks: int,
-    foreign: Foreign | None = None,
+    foreign: Callable[[], Callable[[], float]] | None = None,
     around: Callable[[Key], Any] | None = None,
     results: dict[type[BaseException], str] | None = None,
     status: dict[Key, str] | None = None,
@@ -117,7 +114,6 @@ def time_blocks(
     """Times blocks of steps of every batch size, or of whatever is compared, in turns.
 
     Args:
-        run_steps: Batch size -> what runs so many of its steps and returns their seconds.
         steps: Batch size -> steps of a block.
         foreign: Starts a clock; what it returns gives the cores that other processes took since.
         around: Called with the batch size; what it returns surrounds the block.

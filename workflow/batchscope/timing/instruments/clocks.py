@@ -39,10 +39,7 @@ def foreign_cores(before: Clock, after: Clock) -> float:
     """Returns how many cores others kept busy, on average, between two readings.
 
     Others are all processes but this one, its children among them, and, on a virtual machine,
-    the machine's other guests as far as they held up this one.
-
-    Returns:
-        The machine's core-seconds less this process's, over the seconds; at least 0.
+    the machine's other guests as far as they held up this one. At least 0.
     """
     seconds = after.seconds - before.seconds
     if seconds <= 0:

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 SIZES = (512, 1024, 2048)
-# On a GPU, smaller ones are over before its units are filled.
-GPU_SIZES = (*SIZES, 4096, 8192)
-
+GPU_SIZES = (*SIZES, 4096, 8192)  # the smaller ones are over before a GPU's units are filled
 FEWEST, MOST = 3, 7  # blocks of a size
 
 
@@ -114,7 +112,6 @@ def _make_chain(dtype: str) -> Chain:
 
 
 def _time_size(run: Chain, size: int, dtype: str, seconds: float) -> dict[str, Any]:
-    """Times blocks of products of one size; see `matmul_peak`."""
     import tensorflow as tf
 
     matrix = tf.constant(involution(size), dtype)

@@ -28,7 +28,6 @@ class Try:
     """What came of one batch size.
 
     Attributes:
-        outcome: `fits`, `out_of_memory`, `over_limit`, `killed` or `failed`.
         peak_mb: Most memory taken, in MB. Of a child that was ended it is the most that was
             seen, a lower bound; None where nothing was seen.
         baseline_mb: The same before the batch was there: the framework and the model.
@@ -61,7 +60,6 @@ class Result:
         refused: The smallest size that was seen not to fit; None if none was.
         stopped: `resolved`, `most_fits` (the largest size that may be tried), `nothing_fits`,
             or `failed`: the last try failed, and its message says why.
-        tries: Every try, in order.
     """
 
     largest: int
