@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import types
 
 import psutil
 import pytest
 
-from batchscope import project_files
 from batchscope.host import tensorflow_start
 from batchscope.timing.instruments import peak_memory
+from project import python
 
 tensorflow_start.start()
 
@@ -36,13 +34,8 @@ if peak_memory.reset_peak_memory():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_the_peak_of_memory_between_two_resets():
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_RESETS],
-        env={**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", TWO_RESETS)
+    assert done.returncode == 0, done.stderr
     if not done.stdout:
         pytest.skip("this system allows no reset of the peak")
     low, high, after = json.loads(done.stdout)

@@ -20,40 +20,24 @@ Arrays = dict[str, np.ndarray]  # variable's path, such as conv_1/kernel -> valu
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer, by its name in the Keras model.
+    """One layer, by its name in the Keras model; `kernel` and `bias` are their initialisers."""
 
-    Attributes:
-        kind: `conv`, `max_pool`, `flatten`, `dropout` or `dense`.
-        units: Filters of a convolution, units of a dense layer.
-        size: Side of a convolution's kernel, or of a pool, which is its stride too.
-        same: Whether a convolution pads to the size of its input.
-        relu: Whether ReLU follows.
-        rate: Share that dropout drops.
-        kernel: Initialiser of the kernel: `random_normal`, `he_uniform` or `glorot_uniform`.
-        bias: Initialiser of the bias: `random_normal` or `zeros`.
-    """
-
-    kind: str
+    kind: str  # conv, max_pool, flatten, dropout or dense
     name: str
-    units: int = 0
-    size: int = 0
-    same: bool = False
-    relu: bool = False
-    rate: float = 0.0
-    kernel: str = "glorot_uniform"
-    bias: str = "zeros"
+    units: int = 0  # filters of a convolution, units of a dense layer
+    size: int = 0  # side of a convolution's kernel, or of a pool, which is its stride too
+    same: bool = False  # whether a convolution pads to the size of its input
+    relu: bool = False  # whether ReLU follows
+    rate: float = 0.0  # share that dropout drops
+    kernel: str = "glorot_uniform"  # or random_normal, he_uniform
+    bias: str = "zeros"  # or random_normal
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network for images of a shape.
+    """A network for images of a shape; its last layer gives logits."""
 
-    Attributes:
-        input_shape: Height, width, channels.
-        layers: In order; the last one gives logits.
-    """
-
-    input_shape: Shape
+    input_shape: Shape  # height, width, channels
     layers: tuple[Layer, ...]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,10 +38,7 @@ def build(network: layers.Network, dropout: bool = True) -> torch.nn.Sequential:
             parts[layer.name] = torch.nn.Linear(shape[-1], layer.units)
         if layer.relu:
             parts[f"{layer.name}_relu"] = torch.nn.ReLU()
-    model = torch.nn.Sequential()
-    for name, part in parts.items():
-        model.add_module(name, part)
-    return model
+    return torch.nn.Sequential(OrderedDict(parts))
 
 
 class Training(frameworks.Training):

@@ -12,22 +12,14 @@ from batchscope.timing.instruments.units import MEGABYTE
 
 
 class Usage(NamedTuple):
-    """What processes have used so far, and what they hold.
-
-    Args:
-        memory_mb: Resident memory, 10^6 bytes; NaN where it is unknown.
-    """
+    """What processes have used so far, and what they hold."""
 
     cpu_seconds: float
-    memory_mb: float
+    memory_mb: float  # resident, 10^6 bytes; NaN where it is unknown
 
 
 class Family:
-    """A process and its descendants.
-
-    Args:
-        pid: The process. Where it has ended already, or has been waited for, there is none.
-    """
+    """A process and its descendants; none where it has ended already, or has been waited for."""
 
     def __init__(self, pid: int) -> None:
         self._first: psutil.Process | None = None

@@ -62,14 +62,13 @@ class Source:
     Attributes:
         pipeline: `memory` for the loop in the graph, else one of `pipelines.PIPELINES`; None
             for `memory` and `dataset`.
-        delay_seconds: Seconds that the training thread sleeps before every step, one delay per
-            batch; nothing can sleep between the steps of the loop in the graph.
-        folder: Where the pipeline `jpeg` keeps its files.
+        delay_seconds: What the training thread sleeps before every step, one delay per batch;
+            nothing can sleep between the steps of the loop in the graph.
     """
 
     pipeline: str | None = None
     delay_seconds: float = 0.0
-    folder: Path | str | None = None
+    folder: Path | str | None = None  # of the files of the pipeline `jpeg`
 
 
 class Runner(abc.ABC):

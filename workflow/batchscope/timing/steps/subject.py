@@ -14,11 +14,7 @@ import tensorflow as tf
 from batchscope import datasets
 from batchscope.catalogue import incompatible_factors
 from batchscope.catalogue.sweep_names import Sweep
-from batchscope.timing.instruments import flops, peak
-from batchscope.timing.instruments.peak_memory import (
-    reset_tensorflow_peak_memory,
-    tensorflow_peak_memory,
-)
+from batchscope.timing.instruments import flops, peak, peak_memory
 from batchscope.timing.largest import fates
 from batchscope.timing.steps import loops, parts
 from batchscope.timing.steps.subjects import Subject
@@ -122,8 +118,8 @@ class TensorFlowSubject(Subject):
 
     def reset_peak(self) -> bool:
         """Lets `peak_mb` count from now on; returns whether TensorFlow keeps count."""
-        return reset_tensorflow_peak_memory(self.sweep.factors["device"])
+        return peak_memory.reset_tensorflow_peak_memory(self.sweep.factors["device"])
 
     def peak_mb(self) -> float | None:
         """Returns the most that TensorFlow's tensors held at once since, 10^6 bytes."""
-        return tensorflow_peak_memory(self.sweep.factors["device"])
+        return peak_memory.tensorflow_peak_memory(self.sweep.factors["device"])

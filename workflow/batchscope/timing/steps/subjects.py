@@ -79,9 +79,6 @@ def open_subject(
 ) -> Subject:
     """Returns what computes a sweep's steps; TensorFlow, where it is that, must be started.
 
-    Args:
-        model_file: The user's model file, where the model is not built in.
-
     Raises:
         UserError: If the data are missing or fewer than the largest batch, or the framework finds
             no GPU that is asked for.
