@@ -26,7 +26,13 @@ class Nvml:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
         return value() if callable(value) else value
 
-    def install(self, monkeypatch) -> Nvml:
+    def install(self, monkeypatch, visible: str | None = None) -> Nvml:
+        """Puts itself in NVML's place; `visible` is CUDA_VISIBLE_DEVICES."""
+        if visible is None:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        else:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
         def count(by):
             self.open += by
 

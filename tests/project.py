@@ -89,6 +89,15 @@ def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess:
         return subprocess.CompletedProcess(arguments, status, output.read())
 
 
+def python(*words: object, **environment: str) -> subprocess.CompletedProcess:
+    """Runs `python WORDS` in the project's folder, with the library to import."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow"), **environment}
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
 def run(project: Path, *arguments: str) -> str:
     done = snakemake(project, "--cores", "2", *arguments)
     assert done.returncode == 0, done.stdout

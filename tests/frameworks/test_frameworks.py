@@ -13,12 +13,15 @@ import os
 import subprocess
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import project
-from batchscope.catalogue import framework_names
+from batchscope import frameworks
+from batchscope.catalogue import framework_names, sweep_names
+from batchscope.errors import UserError
 from batchscope.frameworks import layers
 from batchscope.host import framework_environments, tensorflow_start
 from costs import first
@@ -29,7 +32,8 @@ import tensorflow as tf
 
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
-from batchscope.timing import time_epoch
+from batchscope.timing.largest import fates
+from batchscope.timing.steps import parts, subjects
 from batchscope.training import losses, models
 
 DATA = Path(os.environ.get("BATCHSCOPE_DATA", "/nonexistent"))
@@ -37,15 +41,6 @@ SHAPES = {"campbell_cnn": ((28, 28, 1), 10), "lheureux_cnn": ((64, 64, 3), 2)}
 BATCH = 64
 # float32 sums in another order; a layout or a constant that is wrong moves far more.
 LOSS, WEIGHTS = 2e-5, 1e-3
-CHECKS = """
-import functools, json, sys
-from batchscope import frameworks
-from batchscope.frameworks import check
-frameworks.start = functools.cache(frameworks.start)
-for words in sys.stdin:
-    check.main(json.loads(words))
-    sys.stdout.flush()
-"""
 
 
 @pytest.fixture(params=list(framework_names.FRAMEWORKS))
@@ -62,16 +57,16 @@ def checks():
 
         @functools.cache
         def process(framework: str) -> subprocess.Popen:
-            command = [framework_environments.python(framework), "-c", CHECKS]
-            pipe = subprocess.PIPE
-            started = subprocess.Popen(
-                command, cwd=project.ROOT / "workflow", stdin=pipe, stdout=pipe, text=True
-            )
+            code = Path(__file__).with_name("two_updates.py")
+            command = [framework_environments.python(framework), code]
+            environment = {**os.environ, "PYTHONPATH": str(project.ROOT / "workflow")}
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            started = subprocess.Popen(command, env=environment, text=True, **pipes)
             return processes.enter_context(started)  # ends with its input
 
-        def found(framework: str, words: list[str]) -> dict[str, float]:
-            print(json.dumps(["--framework", framework, *words]), file=process(framework).stdin)
-            process(framework).stdin.flush()
+        def found(framework: str, **given: object) -> dict[str, float]:
+            given = {"framework": framework, **given}
+            print(json.dumps(given), file=process(framework).stdin, flush=True)
             return json.loads(process(framework).stdout.readline())
 
         yield found
@@ -89,10 +84,8 @@ def batch(request, tmp_path_factory):
         definition |= {"image_size": 64, "per_class": 60}
         definition["split"] = {"train": 0.8, "validation": 0.1, "test": 0.1}
     definition = dataset_definitions.resolve(definition)
-    token, results = (
-        dataset_definitions.token(source, definition),
-        tmp_path_factory.mktemp("results"),
-    )
+    token = dataset_definitions.token(source, definition)
+    results = tmp_path_factory.mktemp("results")
     datasets.prepare(token, definition, results)
     data = datasets.load(results, token)
     rows = np.random.default_rng(0).permutation(len(data.labels("train")))[:BATCH]
@@ -147,10 +140,8 @@ def test_layouts_are_there_and_back(name):
     network = layers.build(name, shape, classes)
     weights = layers.initial_weights(network, 0)
     first = layers.channels_first(network, weights)
-    assert (
-        first["conv_1/kernel"].shape
-        == weights["conv_1/kernel"].shape[::-1][:2] + (weights["conv_1/kernel"].shape[:2])
-    )
+    height, width, inputs, outputs = weights["conv_1/kernel"].shape
+    assert first["conv_1/kernel"].shape == (outputs, inputs, height, width)
     back = layers.channels_last(network, first)
     assert all((back[path] == values).all() for path, values in weights.items())
 
@@ -169,7 +160,7 @@ def keras_updates(name, classes, images, labels, scale, weights, optimizer, rate
         variable.assign(weights[variable.path])
     losses.switch_off_dropout(model)
     per_example = losses.example_losses(model)
-    rule = time_epoch.make_optimizer({"optimizer": optimizer, "replicas": 1})
+    rule = parts.make_optimizer({"optimizer": optimizer, "replicas": 1})
     rule.learning_rate = rate
     given = losses.scaled(tf.constant(images), scale), tf.constant(labels)
 
@@ -193,13 +184,12 @@ def test_an_update_is_that_of_keras(framework, checks, batch, optimizer, rate, t
     assert abs(after - before) > 200 * LOSS * before  # far beyond what rounding does
     given = {"images": images, "labels": labels, "classes": classes, "scale": scale, **weights}
     np.savez(tmp_path / "in.npz", **given)
-    words = ["--arrays", str(tmp_path / "in.npz"), "--output", str(tmp_path / "out.npz")]
-    words += ["--model", name, "--optimizer", optimizer, "--learning-rate", str(rate)]
-    if (framework, optimizer) == ("pytorch", "adam"):
-        # PyTorch adds epsilon to the corrected root, Keras to the uncorrected one; at the first
-        # update the one is the other's times so much.
-        words += ["--epsilon", str(1e-7 / math.sqrt(1 - 0.999))]
-    found = checks(framework, words)
+    files = {"given": str(tmp_path / "in.npz"), "output": str(tmp_path / "out.npz")}
+    # PyTorch adds epsilon to the corrected root, Keras to the uncorrected one; at the first
+    # update the one is the other's times so much.
+    epsilon = 1e-7 / (math.sqrt(1 - 0.999) if framework == "pytorch" else 1)
+    rule = {"optimizer": optimizer, "learning_rate": rate, "epsilon": epsilon}
+    found = checks(framework, model=name, **rule, **files)
     assert found["before"] == pytest.approx(before, rel=LOSS)
     assert found["after"] == pytest.approx(after, rel=LOSS)
     with np.load(tmp_path / "out.npz") as written:
@@ -228,10 +218,6 @@ class Recorded:
 @pytest.fixture
 def subject(tmp_path, monkeypatch):
     """A sweep of 100 training images of 28x28, and the training behind it."""
-    from batchscope import frameworks
-    from batchscope.catalogue import sweep_names
-    from batchscope.timing.steps import subjects
-
     images = np.random.default_rng(0).integers(0, 255, (140, 28, 28, 1)).astype(np.uint8)
     np.savez(tmp_path / "some.npz", images=images, labels=np.arange(140) % 10)
     split = {"train": 10, "validation": 2, "test": 2}  # of each class
@@ -239,12 +225,8 @@ def subject(tmp_path, monkeypatch):
     definition = dataset_definitions.resolve(definition)
     token = dataset_definitions.token("some", definition)
     datasets.prepare(token, definition, tmp_path)
-    started = []
-
-    class Module:
-        Training = Recorded
-
-    monkeypatch.setattr(frameworks, "start", lambda *given: started.append(given) or Module)
+    started, module = [], SimpleNamespace(Training=Recorded)
+    monkeypatch.setattr(frameworks, "start", lambda *given: started.append(given) or module)
     sweep = sweep_names.parse(f"{token}+campbell_cnn+bs=16_32+opt=sgd+dev=cpu+th=1+fw=jax")
     with subjects.open_subject(tmp_path, sweep) as found:
         assert started == [("jax", 1, "cpu")]
@@ -268,8 +250,6 @@ def test_steps_are_of_whole_batches_epoch_after_epoch(subject):
 
 
 def test_a_loss_that_is_not_finite_is_a_result_of_its_batch_size(subject):
-    from batchscope.timing.largest import fates
-
     subject.training.loss = math.nan
     with pytest.raises(fates.NotFinite) as raised:
         subject.runner(16)(1)
@@ -278,10 +258,6 @@ def test_a_loss_that_is_not_finite_is_a_result_of_its_batch_size(subject):
 
 
 def test_a_batch_above_the_training_set_is_refused(subject, tmp_path):
-    from batchscope.catalogue import sweep_names
-    from batchscope.errors import UserError
-    from batchscope.timing.steps import subjects
-
     with pytest.raises(UserError) as raised:
         subjects.open_subject(tmp_path, sweep_names.Sweep(subject.sweep.factors, (16, 101)))
     text = "received 101; at most 100 is expected, the training examples of some."

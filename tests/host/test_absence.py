@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from pathlib import Path
 
@@ -27,6 +28,7 @@ TIMED = {
     "vary": {"batch_size": [1, 2, 4], "device": ["cpu", "gpu"]},
     "timing": ["throughput", "max_batch_size"],
 }
+SWEEP = "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3"
 STUDY = {
     "study": "devices",
     "defaults": {
@@ -51,12 +53,28 @@ def test_a_gpu_is_within_reach_here_or_where_jobs_are_sent(monkeypatch):
     assert absence.gpu_within_reach() and absence.gpu_present()
 
 
-@pytest.fixture
-def study(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch) -> None:
     monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
-    Path("study.yaml").write_text(yaml.safe_dump(STUDY))
+
+
+@pytest.fixture
+def study(no_gpu):
+    return written()
+
+
+def written(**changed: dict):
+    Path("study.yaml").write_text(yaml.safe_dump(STUDY | changed))
     return config.study("study.yaml")
+
+
+def plan() -> str:
+    return status.main("study.yaml", "full", "results")
 
 
 def needs_gpu(name: str) -> bool:
@@ -139,30 +157,25 @@ def test_tables_follow_what_comes_to_be_there(study, monkeypatch):
     assert "left_out" not in within
 
 
-def test_the_plan_of_what_waits_for_a_gpu_alone(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
-    only = {**STUDY, "experiments": {"trained": {**TRAINED, "vary": {"device": ["gpu"]}}}}
-    only["defaults"] = {**STUDY["defaults"], "batch_size": 16}
-    Path("study.yaml").write_text(yaml.safe_dump(only))
-    text = status.main("study.yaml", "full", "results")
+def test_the_plan_of_what_waits_for_a_gpu_alone(no_gpu):
+    only = {"trained": {**TRAINED, "vary": {"device": ["gpu"]}}}
+    written(experiments=only, defaults={**STUDY["defaults"], "batch_size": 16})
+    text = plan()
     assert "All that can be made here exists" in text and "Data to prepare" not in text
     assert "No NVIDIA GPU, for which 2 trainings wait; " in text
 
 
-def test_more_threads_than_cores_wait_where_jobs_run_here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_more_threads_than_cores_wait_where_jobs_run_here(monkeypatch):
     monkeypatch.setenv(absence.VARIABLE, "")
     monkeypatch.setattr(absence, "cores", lambda: 2)
     threads = {
         "trained": {**TRAINED, "vary": {"batch_size": [16], "threads": [1, 2, 1000]}},
         "timed": {"vary": {"batch_size": [1, 2], "threads": ["all", 3]}, "timing": "throughput"},
     }
-    Path("study.yaml").write_text(yaml.safe_dump({**STUDY, "experiments": threads}))
-    text = status.main("study.yaml", "full", "results")
+    found = written(experiments=threads)
+    text = plan()
     assert "Fewer cores than threads, for which 2 trainings and 1 timing wait; " in text
     assert "no cores" in text
-    found = config.study("study.yaml")
     made = snakefile.Jobs(found, "study.yaml", "full", False)
     assert len(made.run_records()) == 4
     assert not any("th=1000" in path for path in made.table_inputs("trained"))
@@ -170,7 +183,7 @@ def test_more_threads_than_cores_wait_where_jobs_run_here(tmp_path, monkeypatch)
     rows = timing_tables.summaries("results", found, "timed")
     assert rows.loc[rows["threads"] == 3, "status"].tolist() == ["no_cores"]
     monkeypatch.setenv(absence.VARIABLE, "true")  # a node decides
-    assert "Fewer cores" not in status.main("study.yaml", "full", "results")
+    assert "Fewer cores" not in plan()
     assert len(made.run_records()) == 6
 
 
@@ -178,14 +191,12 @@ def test_more_threads_than_cores_wait_where_jobs_run_here(tmp_path, monkeypatch)
     "words",
     [
         ["train", "--run", "digits+small_cnn+bs=8+lr=1+opt=sgd+ep=1+seed=0+th=3"],
-        ["time_epoch", "--timing", "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3", "--output", "x"],
-        ["throughput", "--sweep", "digits+small_cnn+bs=8+opt=sgd+dev=cpu+th=3", "--output", "x"],
-        [*("throughput", "--output", "x", "--sweep")]
-        + ["digits+campbell_cnn+bs=8+opt=sgd+dev=cpu+th=3+fw=jax"],
+        ["time_epoch", "--timing", SWEEP, "--output", "x"],
+        ["throughput", "--sweep", SWEEP, "--output", "x"],
+        ["throughput", "--sweep", SWEEP.replace("small", "campbell") + "+fw=jax", "--output", "x"],
     ],
 )
-def test_a_job_refuses_more_threads_than_there_are_cores(words, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_a_job_refuses_more_threads_than_there_are_cores(words, monkeypatch):
     monkeypatch.setattr(absence, "cores", lambda: 2)
     with pytest.raises(SystemExit) as caught:
         door.main(words)
@@ -193,14 +204,10 @@ def test_a_job_refuses_more_threads_than_there_are_cores(words, monkeypatch, tmp
     assert str(caught.value) == f"threads: received 3; {expected}"
 
 
-def test_no_search_for_the_largest_batch_has_its_row(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(absence, "gpu_within_reach", lambda: False)
-    timed = {**TIMED, "timing": ["max_batch_size", "profile"]}
-    Path("study.yaml").write_text(yaml.safe_dump({**STUDY, "experiments": {"timed": timed}}))
+def test_no_search_for_the_largest_batch_has_its_row(no_gpu):
     from batchscope import figures
 
-    found = config.study("study.yaml")
+    found = written(experiments={"timed": {**TIMED, "timing": ["max_batch_size", "profile"]}})
     for table in (timing_tables.summaries, timing_tables.profiles):
         rows = table("results", found, "timed")
         assert set(rows["status"]) == {"no_gpu"} and set(rows["device"]) == {"gpu"}
@@ -225,16 +232,9 @@ def test_its_rows_say_so_and_what_was_trained_is_kept(study):
 def test_what_waits_is_reported_below_a_figure_and_not_over_each_batch_size():
     from batchscope.figures.drawing import canvas
 
-    rows = [
-        {"batch_size": size, "seed": seed, "device": device, "status": status}
-        for size in (16, 32)
-        for seed in (0, 1)
-        for device, status in (
-            ("cpu", "diverged" if size + seed == 16 else "finished"),
-            ("gpu", "no_gpu"),
-        )
-    ]
-    frame = pandas.DataFrame(rows)
+    runs = list(itertools.product((16, 32), (0, 1), ("cpu", "gpu")))
+    frame = pandas.DataFrame(runs, columns=["batch_size", "seed", "device"])
+    frame["status"] = ["diverged", *["no_gpu", "finished"] * 3, "no_gpu"]
     figure, grid = canvas.panels(1, 2)
     both, gpu = grid.flat
     canvas.mark_failures(both, frame)
@@ -287,14 +287,12 @@ def test_studies_plan_a_gpu_beside_the_cpu(
 
 @pytest.mark.parametrize("name", ["batch_size_benchmarking2019", "campbell2023", "hardware"])
 def test_plan_reports_what_of_a_study_waits_for_a_gpu(name, tmp_path, monkeypatch, capsys):
-    import run
-
     monkeypatch.setattr(absence, "gpu_present", lambda: False)
     monkeypatch.setenv(absence.VARIABLE, "")
     words = ["plan", str(STUDIES / f"{name}.yaml"), "--results", str(tmp_path)]
-    run.main(words)
+    door.main(words)
     assert "No NVIDIA GPU, for which " in capsys.readouterr().out
-    run.main([*words, "--gpus"])
+    door.main([*words, "--gpus"])
     assert "GPU, for which" not in capsys.readouterr().out
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,9 +35,7 @@ def test_an_environment_lies_below_the_working_directory(monkeypatch, tmp_path):
     monkeypatch.delenv(framework_environments.VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     assert framework_environments.folder("jax") == Path(".frameworks/jax")
-    assert (
-        framework_environments.python("jax") == tmp_path / ".frameworks" / "jax" / "bin" / "python"
-    )
+    assert framework_environments.python("jax") == tmp_path / ".frameworks/jax/bin/python"
     monkeypatch.setenv(framework_environments.VARIABLE, "/elsewhere")
     assert framework_environments.record("jax") == Path("/elsewhere/jax/installed.json")
 
@@ -152,9 +149,7 @@ def test_pins_are_exact_and_agree_with_the_projects(framework):
 
 def test_the_door_refuses_another_place(place, tmp_path):
     words = ["workflow/run.py", "install_framework", "--framework", "jax", "--output", "x.json"]
-    done = subprocess.run(
-        [sys.executable, *words], cwd=project.ROOT, capture_output=True, text=True
-    )
+    done = project.python(*words)
     assert done.returncode == 1
     assert done.stderr.startswith("--output: received x.json; ")
 
@@ -162,12 +157,7 @@ def test_the_door_refuses_another_place(place, tmp_path):
 def test_a_sweep_of_what_is_not_installed_names_the_command(place, tmp_path):
     sweep = "mnist-c103dbf7+campbell_cnn+bs=32+opt=sgd+dev=cpu+th=1+fw=mxnet"
     words = ["throughput", "--sweep", sweep, "--output", str(tmp_path / "out.json")]
-    done = subprocess.run(
-        [sys.executable, "workflow/run.py", *words, "--model-file"],
-        cwd=project.ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = project.python("workflow/run.py", *words, "--model-file")
     assert done.returncode == 1 and not (tmp_path / "out.json").exists()
     assert done.stderr.strip() == (
         "framework: received 'mxnet', which is not installed; snakemake --cores 1 install_mxnet "

@@ -13,8 +13,8 @@ import pytest
 
 from batchscope.errors import UserError
 from batchscope.host import locks
+from project import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 HOLDING = """
 import sys
 from pathlib import Path
@@ -27,8 +27,13 @@ with locks.held(Path(sys.argv[1]), "do this"):
 
 
 @pytest.fixture
-def holder(tmp_path):
-    command = [sys.executable, "-c", HOLDING, str(tmp_path / "run" / "file")]
+def path(tmp_path) -> Path:
+    return tmp_path / "run" / "file"
+
+
+@pytest.fixture
+def holder(path):
+    command = [sys.executable, "-c", HOLDING, str(path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
     assert process.stdout.readline() == "held\n"
@@ -37,28 +42,25 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_a_second_process_learns_who_holds_it(holder, tmp_path):
-    path = tmp_path / "run" / "file"
+def test_a_second_process_learns_who_holds_it(holder, path):
     with pytest.raises(UserError) as caught, locks.held(path, "do this", 0):
         pass
     assert str(caught.value) == (
-        f"{tmp_path / 'run'}: received a second process that would do this; one at a time is "
+        f"{path.parent}: received a second process that would do this; one at a time is "
         f"expected. Wait until process {holder.pid} on {socket.gethostname()} has ended, or end "
         "it, and run again."
     )
     assert locks.take(path) is None
 
 
-def test_who_is_killed_holds_nothing(holder, tmp_path):
+def test_who_is_killed_holds_nothing(holder, path):
     holder.kill()
-    path = tmp_path / "run" / "file"
     with locks.held(path, "do this"):  # it may take a moment to end
         assert path.read_text().startswith(f"process {os.getpid()} on ")
     assert not path.exists()
 
 
-def test_a_file_that_was_removed_by_its_holder_is_made_again(holder, tmp_path, monkeypatch):
-    path = tmp_path / "run" / "file"
+def test_a_file_that_was_removed_by_its_holder_is_made_again(holder, path):
     opened = []
 
     def lock(descriptor: int, operation: int) -> None:

@@ -17,8 +17,8 @@ from batchscope.host import control_groups
 from batchscope.store import memory_kills
 from batchscope.study import model_files
 from digit_runs import arrays, run_name, with_digits
+from project import ROOT, python
 
-ROOT = Path(__file__).resolve().parents[2]
 MB = 10**6
 
 
@@ -120,7 +120,6 @@ def test_a_scheduler_may_give_more_memory(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, "workflow")
 import run
 from batchscope.host import control_groups
 
@@ -161,14 +160,7 @@ def results(tmp_path_factory, digits) -> Path:
 def killed(groups: Groups, counted: bool, results: Path, run: str, **environment: str):
     words = ("train", "--results", str(results), "--run", run, "--chunk-steps", "2")
     how = "counted" if counted else "not"
-    return subprocess.run(
-        [sys.executable, "-c", KILLED, str(groups.folder), how, *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **environment},
-    )
+    return python("-c", KILLED, groups.folder, how, *words, **environment)
 
 
 @pytest.mark.slow

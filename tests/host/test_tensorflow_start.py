@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from project import python
+
 pytestmark = pytest.mark.slow
 
-WORKFLOW = str(Path(__file__).resolve().parents[2] / "workflow")
+START = """
+from batchscope.host import tensorflow_start
+from batchscope.host.tensorflow_start import start
+
+def print_refusal(**settings):
+    try:
+        start(**settings)
+    except tensorflow_start.UserError as error:
+        print(error)
+"""
 
 
-def run(code: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PYTHONPATH": WORKFLOW}
-    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=300
-    )
+@pytest.fixture(autouse=True)
+def _as_users_start_it(monkeypatch) -> None:
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+
+
+def done(code: str) -> subprocess.CompletedProcess:
+    process = python("-c", START + code)
+    assert process.returncode == 0, process.stderr
+    return process
 
 
 def test_start_leaves_optional_packages_out_and_sets_threads():
-    done = run(
-        """
+    process = done("""
 import sys
-from batchscope.host import tensorflow_start
-tensorflow_start.start(threads=3)
+start(threads=3)
 loaded = [name for name in tensorflow_start.OPTIONAL if name in sys.modules]
 assert not loaded, loaded
 import keras, tensorflow as tf
@@ -37,38 +46,27 @@ assert tf.config.get_visible_devices("GPU") == []
 assert float(tf.reduce_sum(tf.ones(4))) == 4
 import matplotlib, pandas, sklearn
 assert pandas.DataFrame({"a": [1]}).a.sum() == 1
-tensorflow_start.start(threads=3)  # the same settings again are no error
-try:
-    tensorflow_start.start(threads=1)
-except tensorflow_start.UserError as error:
-    print(error)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "start a new process" in done.stdout
-    assert done.stderr == ""  # nothing that TensorFlow says of itself
+start(threads=3)  # the same settings again are no error
+print_refusal(threads=1)
+""")
+    assert "start a new process" in process.stdout
+    assert process.stderr == ""  # nothing that TensorFlow says of itself
 
 
 def test_one_thread_runs_one_operation_at_a_time_and_a_missing_gpu_is_reported():
-    done = run(
-        """
-from batchscope.host import tensorflow_start
-tensorflow_start.start(threads=1)
+    process = done("""
+start(threads=1)
 import tensorflow as tf
 assert tf.config.threading.get_intra_op_parallelism_threads() == 1
 assert tf.config.threading.get_inter_op_parallelism_threads() == 1
-try:
-    tensorflow_start.start(threads=1, device="gpu")
-except tensorflow_start.UserError as error:
-    print(error)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("device: received 'gpu', but TensorFlow finds no GPU")
+print_refusal(threads=1, device="gpu")
+""")
+    assert process.stdout.startswith("device: received 'gpu', but TensorFlow finds no GPU")
 
 
 def test_what_native_code_wrote_before_an_error_is_shown():
-    done = run(
+    process = python(
+        "-c",
         """
 import os
 from batchscope.host import tensorflow_start
@@ -77,47 +75,33 @@ with tensorflow_start.hushed():
 with tensorflow_start.hushed():
     os.write(2, b"kept")
     raise ValueError("why")
-"""
+""",
     )
-    assert done.returncode == 1
-    assert done.stderr.startswith("kept") and "ValueError: why" in done.stderr
+    assert process.returncode == 1
+    assert process.stderr.startswith("kept") and "ValueError: why" in process.stderr
 
 
 def test_replicas_are_logical_devices_of_the_cpu():
-    done = run(
-        """
-from batchscope.host import tensorflow_start
-tensorflow_start.start(replicas=3)
+    process = done("""
+start(replicas=3)
 import tensorflow as tf
 assert len(tf.config.list_logical_devices("CPU")) == 3
-tensorflow_start.start(replicas=3)
-tensorflow_start.start(replicas=2)  # two of the three
-try:
-    tensorflow_start.start(replicas=4)
-except tensorflow_start.UserError as error:
-    print(error)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert "start a new process" in done.stdout
+start(replicas=3)
+start(replicas=2)  # two of the three
+print_refusal(replicas=4)
+""")
+    assert "start a new process" in process.stdout
 
 
 def test_more_replicas_than_gpus_are_refused():
-    done = run(
-        """
-from batchscope.host import tensorflow_start
+    process = done("""
 tensorflow_start.load()
 import tensorflow as tf
 there = tf.config.list_physical_devices
 tf.config.list_physical_devices = lambda kind=None: ["a GPU"] if kind == "GPU" else there(kind)
-try:
-    tensorflow_start.start(device="gpu", replicas=2)
-except tensorflow_start.UserError as error:
-    print(error)
-"""
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (
+print_refusal(device="gpu", replicas=2)
+""")
+    assert process.stdout == (
         "replicas: received 2, but TensorFlow finds 1 GPU here; at most that many are expected "
         "with device: gpu.\n"
     )

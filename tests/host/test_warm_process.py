@@ -18,10 +18,10 @@ from batchscope import disk
 from batchscope.catalogue import run_names
 from batchscope.host import job
 from digit_runs import assert_same_bits, run_name, with_digits
+from project import ROOT, python
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 300  # seconds, for what takes a few where nobody else works
 
 
@@ -74,6 +74,19 @@ def launcher():
     made.kill()
 
 
+@pytest.fixture
+def launch():
+    """Makes launchers, which are killed after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def launched(**options: float) -> Launcher:
+            made = Launcher(**options)
+            stack.callback(made.kill)
+            return made
+
+        yield launched
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory, digits) -> Path:
     return with_digits(digits, tmp_path_factory.mktemp("warm") / "results")
@@ -91,11 +104,8 @@ def test_a_step_has_the_same_bits(launcher, results, tmp_path):
     (tmp_path / "data").symlink_to(results / "data")
     alone = door("train", "--run", run, "--results", str(tmp_path))
     assert alone.wait(timeout=LIMIT) == 0
-    copy = door(
-        *("train", "--run", run, "--results", os.path.relpath(results, results.parent)),
-        cwd=results.parent,  # the copy works where its job does
-        BATCHSCOPE_WARM=str(launcher.folder),
-    )
+    # The copy works where its job does.
+    copy = start(launcher, results.name, "train", "--run", run, cwd=results.parent)
     wait_for(lambda: copies(launcher) != [launcher.warm.pid] or copy.poll() is not None)
     assert len(copies(launcher)) == 2  # it is not the job that trains
     output, errors = copy.communicate(timeout=LIMIT)
@@ -104,41 +114,38 @@ def test_a_step_has_the_same_bits(launcher, results, tmp_path):
     assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
 
 
-def run_steps(made, results, *steps: tuple[str, ...]) -> list[int]:
-    """Runs steps one after the other; returns their exit statuses."""
-    statuses = []
-    for words in steps:
-        given = (*words, "--results", str(results))
-        process = door(*given, BATCHSCOPE_WARM=str(made.folder))
-        process.communicate(timeout=LIMIT)
-        statuses.append(process.returncode)
-    return statuses
+def start(made: Launcher, results: Path | str, *words: str, **options) -> subprocess.Popen:
+    """Starts a step as a job that knows the warm process."""
+    return door(*words, "--results", str(results), BATCHSCOPE_WARM=str(made.folder), **options)
 
 
-def test_a_copy_takes_the_next_step_with_the_same_bits(results, tmp_path):
+def run_step(made: Launcher, results: Path, *words: str) -> int:
+    """Runs a step; returns its exit status."""
+    process = start(made, results, *words)
+    process.communicate(timeout=LIMIT)
+    return process.returncode
+
+
+def test_a_copy_takes_the_next_step_with_the_same_bits(launch, results, tmp_path):
     runs = [
         run_name(epochs=2, seed=21, optimizer="adam", augmentation="random"),
         run_name(epochs=2, seed=22, batch_size=50, evaluate_every=300),
         run_name(epochs=2, seed=21, model="keskar_f1"),
     ]
     (tmp_path / "data").symlink_to(results / "data")
-    fresh, lasting = Launcher(), Launcher(idle=LIMIT)
-    try:
-        seen = set()
-        for run in runs:
-            assert run_steps(fresh, tmp_path, ("train", "--run", run)) == [0]
-            no_idle(fresh)
-            assert run_steps(lasting, results, ("train", "--run", run)) == [0]
-            seen |= {*copies(lasting)} - {lasting.warm.pid}
-            assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
-        assert len(seen) == 1
-        # A step that fails is the last of its copy.
-        missing = ("evaluate", "--run", run_name(epochs=9), "--output", str(results / "no.json"))
-        assert run_steps(lasting, results, missing) == [1]
-        no_idle(lasting)
-    finally:
-        fresh.kill()
-        lasting.kill()
+    fresh, lasting = launch(), launch(idle=LIMIT)
+    seen = set()
+    for run in runs:
+        assert run_step(fresh, tmp_path, "train", "--run", run) == 0
+        no_idle(fresh)
+        assert run_step(lasting, results, "train", "--run", run) == 0
+        seen |= {*copies(lasting)} - {lasting.warm.pid}
+        assert_same_bits(tmp_path / "runs" / run, results / "runs" / run)
+    assert len(seen) == 1
+    # A step that fails is the last of its copy.
+    missing = ("--run", run_name(epochs=9), "--output", str(results / "no.json"))
+    assert run_step(lasting, results, "evaluate", *missing) == 1
+    no_idle(lasting)
 
 
 def test_a_users_code_has_a_process_of_its_own():
@@ -150,11 +157,8 @@ def test_a_users_code_has_a_process_of_its_own():
 
 
 def test_an_error_is_reported_and_fails(launcher, results):
-    process = door(
-        *("evaluate", "--run", run_name(epochs=7), "--results", str(results)),
-        *("--output", str(results / "no.json")),
-        BATCHSCOPE_WARM=str(launcher.folder),
-    )
+    words = ("evaluate", "--run", run_name(epochs=7), "--output", str(results / "no.json"))
+    process = start(launcher, results, *words)
     output, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == 1
     assert output == ""
@@ -165,12 +169,8 @@ def long_training(
     launcher, results, seed: int, shell: bool = False, **factors
 ) -> tuple[subprocess.Popen, Path]:
     run = run_name(batch_size=1, epochs=500, seed=seed, **factors)
-    process = door(
-        *("train", "--run", run, "--results", str(results)),
-        *("--chunk-steps", "20", "--checkpoint-seconds", "0"),
-        shell=shell,
-        BATCHSCOPE_WARM=str(launcher.folder),
-    )
+    words = ("train", "--run", run, "--chunk-steps", "20", "--checkpoint-seconds", "0")
+    process = start(launcher, results, *words, shell=shell)
     folder = results / "runs" / run
     wait_for(lambda: (folder / "checkpoint.npz").exists())
     return process, folder
@@ -218,17 +218,10 @@ def copies(launcher) -> list[int]:
     return [child.pid for child in psutil.Process(launcher.process.pid).children(recursive=True)]
 
 
-def test_without_the_process_a_job_imports_for_itself(results):
-    made = Launcher()
+def test_without_the_process_a_job_imports_for_itself(launch, results):
+    made = launch()
     end(made.warm)
-    process = door(
-        *("train", "--run", run_name(epochs=1), "--results", str(results)),
-        BATCHSCOPE_WARM=str(made.folder),
-    )
-    try:
-        assert process.wait(timeout=LIMIT) == 0
-    finally:
-        made.kill()
+    assert run_step(made, results, "train", "--run", run_name(epochs=1)) == 0
 
 
 def test_another_python_is_not_served(launcher, results):
@@ -236,13 +229,7 @@ def test_another_python_is_not_served(launcher, results):
         "import sys; sys.prefix = '/another'; from batchscope.host import job;"
         f"print(job.ask(['evaluate', '--run', {run_name(epochs=7)!r}]))"
     )
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "workflow"),
-        "BATCHSCOPE_WARM": str(launcher.folder),
-    }
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
-    assert done.stdout == b"None\n"
+    assert python("-c", code, BATCHSCOPE_WARM=str(launcher.folder)).stdout == "None\n"
 
 
 @pytest.mark.parametrize("factors", [{}, {"threads": 2}], ids=["forked", "a process of its own"])
@@ -274,9 +261,7 @@ def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(
     made = Launcher()
     made.warm.suspend()
     run = run_name(epochs=1, seed=15)
-    process = door(
-        *("train", "--run", run, "--results", str(results)), BATCHSCOPE_WARM=str(made.folder)
-    )
+    process = start(made, results, "train", "--run", run)
     try:
         # It has asked, and waits for the answer.
         wait_for(lambda: psutil.Process(process.pid).net_connections("unix"))
@@ -289,63 +274,55 @@ def test_a_job_that_waits_for_the_import_ends_with_the_process_that_launched_it(
         end(made.warm, process)
 
 
-def test_a_folder_that_was_left_behind_is_swept_by_the_next_and_one_in_use_is_not(launcher):
-    made = Launcher()
+def test_a_folder_that_was_left_behind_is_swept_by_the_next_and_one_in_use_is_not(launcher, launch):
+    made = launch()
     folder = made.folder
     end(made.warm)
     made.kill()
     assert folder.is_dir()
-    again = Launcher()
-    try:
-        assert not folder.exists()
-        assert again.folder.is_dir() and launcher.folder.is_dir()
-    finally:
-        again.kill()
+    again = launch()
+    assert not folder.exists()
+    assert again.folder.is_dir() and launcher.folder.is_dir()
+    again.kill()
     wait_for(lambda: not again.folder.exists())
 
 
 def test_the_process_that_is_copied_has_one_thread(launcher, results):
     """All that steps import has started none: what has threads must not be forked."""
-    assert run_steps(launcher, results, ("train", "--run", run_name(seed=32))) == [0]
+    assert run_step(launcher, results, "train", "--run", run_name(seed=32)) == 0
     # It answers again when all is imported.
-    assert run_steps(launcher, results, ("train", "--run", run_name(seed=33))) == [0]
+    assert run_step(launcher, results, "train", "--run", run_name(seed=33)) == 0
     assert launcher.warm.num_threads() == 1
 
 
-def test_a_timing_has_a_new_copy_to_itself(results):
+def test_a_timing_has_a_new_copy_to_itself(launch, results):
     """Nothing has run in it, whatever copies wait; nothing else runs in it afterwards."""
     run = run_name(seed=31)
     timing = run_names.timing_name(run_names.parse_run(run))
     record = results / "timed.json"
-    made = Launcher(idle=LIMIT)
-    try:
-        assert run_steps(made, results, ("train", "--run", run)) == [0]
-        waiting = copies(made)
-        assert len(waiting) == 2  # the warm process, and the copy that trained
-        words = ("time_epoch", "--timing", timing, "--settings", "bl=3+bsec=0.01")
-        assert run_steps(made, results, (*words, "--output", str(record))) == [0]
-        assert disk.read_json(record)["status"] == "finished"
-        wait_for(lambda: copies(made) == waiting)
-    finally:
-        made.kill()
+    made = launch(idle=LIMIT)
+    assert run_step(made, results, "train", "--run", run) == 0
+    waiting = copies(made)
+    assert len(waiting) == 2  # the warm process, and the copy that trained
+    words = ("time_epoch", "--timing", timing, "--settings", "bl=3+bsec=0.01")
+    assert run_step(made, results, *words, "--output", str(record)) == 0
+    assert disk.read_json(record)["status"] == "finished"
+    wait_for(lambda: copies(made) == waiting)
 
 
-def test_tables_come_out_of_a_copy_that_is_ready_and_never_wait_for_one(results, tmp_path):
+def test_tables_come_out_of_a_copy_that_is_ready_and_never_wait_for_one(launch, results, tmp_path):
     given = ("tabulate", "--config", str(ROOT / "config.yaml"), "--experiment", "minimum")
-    made = Launcher(idle=LIMIT)
+    made = launch(idle=LIMIT)
     made.warm.suspend()  # while it imports TensorFlow
-    try:
-        alone, copied = tmp_path / "alone" / "minimum", tmp_path / "copied" / "minimum"
-        assert run_steps(made, results, (*given, "--output", str(alone))) == [0]
-        made.warm.resume()
-        wait_for((made.folder / job.READY).exists)
-        assert copies(made) == [made.warm.pid]
-        assert run_steps(made, results, (*given, "--output", str(copied))) == [0]
-        assert len(copies(made)) == 2
-        for path in alone.iterdir():
-            assert path.read_bytes() == (copied / path.name).read_bytes()
-    finally:
-        made.kill()
+    alone, copied = tmp_path / "alone" / "minimum", tmp_path / "copied" / "minimum"
+    assert run_step(made, results, *given, "--output", str(alone)) == 0
+    made.warm.resume()
+    wait_for((made.folder / job.READY).exists)
+    assert copies(made) == [made.warm.pid]
+    assert run_step(made, results, *given, "--output", str(copied)) == 0
+    assert len(copies(made)) == 2
+    for path in alone.iterdir():
+        assert path.read_bytes() == (copied / path.name).read_bytes()
 
 
 def test_what_is_timed_has_a_process_of_its_own():

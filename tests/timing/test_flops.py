@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from batchscope import project_files
 from batchscope.host import tensorflow_start
 
 tensorflow_start.start()
@@ -24,6 +20,7 @@ from keras import layers
 from batchscope.timing.instruments import flops, peak
 from batchscope.training import models, networks
 from costs import first
+from project import python
 
 CONV = {"padding": "same", "activation": "relu"}
 
@@ -283,8 +280,7 @@ def test_the_transformer_is_counted_whole():
 
 
 BESIDE_NUMPY = """
-import json, statistics, sys, time
-sys.path.insert(0, sys.argv[1])
+import json, statistics, time
 from batchscope.host import tensorflow_start
 tensorflow_start.start(1)
 import numpy as np
@@ -307,15 +303,9 @@ print(json.dumps(pairs))
 
 @pytest.mark.slow
 def test_the_peak_is_about_numpy_s_own():
-    library = str(project_files.WORKFLOW)
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    done = subprocess.run(
-        [sys.executable, "-c", BESIDE_NUMPY, library],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **threads},
-    )
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    done = python("-c", BESIDE_NUMPY, **dict.fromkeys(threads, "1"))
+    assert done.returncode == 0, done.stderr
     # One quiet moment of three is enough: others may use the machine.
     ratios = [found / numpy for found, numpy in json.loads(done.stdout)]
     assert any(1 / 3 < ratio < 3 for ratio in ratios), ratios

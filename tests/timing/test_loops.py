@@ -222,16 +222,13 @@ def test_a_lead_in_is_of_whole_calls_into_the_graph():
     [("dataset", 0.0, False), ("prefetch", 0.0, True), ("dataset", 0.5, True)],
 )
 def test_what_needs_every_step_of_a_lead_in(pipeline, delay, whole):
-    images, labels = digits(8)
-    made = made_loop(
-        "function", linear(3), sgd(), images, labels, 4, pipeline=pipeline, delay_seconds=delay
-    )
+    source = {"pipeline": pipeline, "delay_seconds": delay}
+    made = made_loop("function", linear(3), sgd(), *digits(8), 4, **source)
     assert math.isinf(made.lead_in_seconds) == whole
 
 
 def test_an_epoch_begins_anew_after_its_last_smaller_batch():
-    images, labels = digits(50)
-    runner = made_loop("graph", linear(3), sgd(), images, labels, 16)
+    runner = made_loop("graph", linear(3), sgd(), *digits(50), 16)
     for start, steps in ((0, 3), (3, 1), (4, 2), (6, 11), (17, 4)):
         assert runner.position == start % 4
         runner.run(steps)
@@ -287,11 +284,8 @@ class Clock:
 def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, sleeps, monkeypatch):
     from batchscope.timing.steps import loops
 
-    images, labels = digits(20)
-    made = linear(3), sgd(), images, labels, size
-    runner = made_loop(name, *made, delay_seconds=0.25)
-    clock = Clock()
-    monkeypatch.setattr(loops, "time", clock)
+    runner = made_loop(name, linear(3), sgd(), *digits(20), size, delay_seconds=0.25)
+    monkeypatch.setattr(loops, "time", clock := Clock())
     taken = runner.run(epochs * runner.steps_per_epoch)
     assert taken == epochs * math.ceil(20 / size) * 0.25
     assert len(clock.slept) == sleeps
@@ -302,9 +296,7 @@ def test_a_delay_adds_epochs_times_batches_times_itself(name, size, epochs, slee
 def test_turns_without_the_delay_sleep_nothing(name, monkeypatch):
     from batchscope.timing.steps import lead_in, loops
 
-    images, labels = digits(20)
-    made = linear(3), sgd(), images, labels, 8
-    runner = made_loop(name, *made, delay_seconds=0.25)
+    runner = made_loop(name, linear(3), sgd(), *digits(20), 8, delay_seconds=0.25)
     monkeypatch.setattr(loops, "time", clock := Clock())
     with_delay = runner.at(8)(runner.steps_per_call)
     without = runner.at(8, delayed=False)(runner.steps_per_call)
@@ -319,11 +311,8 @@ def test_turns_without_the_delay_sleep_nothing(name, monkeypatch):
 @pytest.mark.slow
 def test_an_injected_delay_comes_back_as_the_fixed_cost_of_a_step():
     """With t = a + b B, a delay of d per batch adds d to a, and nothing to b."""
-    import keras
-
     delay, sizes = 0.02, (4, 16, 32, 48, 96)
-    images, labels = digits(96)
-    made = linear(3), keras.optimizers.SGD(1e-6), images, labels, sizes[0]
+    made = linear(3), sgd(1e-6), *digits(96), sizes[0]
     runner = made_loop("function", *made, delay_seconds=delay)
     turns = list(itertools.product(sizes, (False, True)))
     for turn in turns:
@@ -346,16 +335,10 @@ def test_the_documents_first_example_runs():
     random = np.random.default_rng(0)
     images = random.standard_normal((1000, 28, 28, 1)).astype(np.float32)
     labels = random.integers(0, 10, 1000)
-    model = keras.Sequential(
-        [
-            keras.Input((28, 28, 1)),
-            keras.layers.Conv2D(32, (3, 3), activation="relu"),
-            keras.layers.MaxPooling2D((2, 2)),
-            keras.layers.Flatten(),
-            keras.layers.Dense(10, activation="softmax"),
-        ]
-    )
-    optimizer = keras.optimizers.Adam()
+    layers = keras.layers
+    parts = [keras.Input((28, 28, 1)), layers.Conv2D(32, (3, 3), activation="relu")]
+    parts += [layers.MaxPooling2D((2, 2)), layers.Flatten(), layers.Dense(10, activation="softmax")]
+    model, optimizer = keras.Sequential(parts), keras.optimizers.Adam()
     runner = made_loop("eager", model, optimizer, images, labels, 16, 1.0)
     for size, steps in ((16, 63), (128, 8)):
         runner.set_batch_size(size)

@@ -43,8 +43,7 @@ def sampled(samples: int = 3, **given) -> tuple[Sampler, dict[str, np.ndarray]]:
 
 
 def test_nvml_readings_have_their_units(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-bb33,0")
-    nvml = Nvml().install(monkeypatch)
+    nvml = Nvml().install(monkeypatch, "GPU-bb33,0")
     running, found = sampled(gpu=0)
     assert running.gpu_device == {"name": "NVIDIA Test", "uuid": UUIDS[2]}
     assert {handle for _, handle in nvml.asked} == {"handle 2"}
@@ -65,7 +64,6 @@ def test_nvml_readings_have_their_units(monkeypatch):
     ],
 )
 def test_what_nvml_does_not_support_is_unknown_alone(monkeypatch, name, columns):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     nvml = Nvml(missing=[name]).install(monkeypatch)
     found = sampled(samples=5, gpu=1)[1]
     for column in samples.GPU_COLUMNS:
@@ -78,7 +76,6 @@ def test_what_nvml_does_not_support_is_unknown_alone(monkeypatch, name, columns)
 
 
 def test_a_passing_failure_of_nvml_costs_its_samples_alone(monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     nvml = Nvml(failing=["energy", "power"]).install(monkeypatch)
     with Sampler(interval=60, gpu=0) as running:
         nvml.failing.clear()
@@ -89,8 +86,7 @@ def test_a_passing_failure_of_nvml_costs_its_samples_alone(monkeypatch):
 
 
 def test_a_mig_device_is_found_by_its_uuid(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-5f")
-    nvml = Nvml(missing=["rates"]).install(monkeypatch)
+    nvml = Nvml(missing=["rates"]).install(monkeypatch, "MIG-5f")
     running, found = sampled(gpu=0)
     assert running.gpu_device["uuid"] == "MIG-5f"
     assert {handle for _, handle in nvml.asked} == {"handle MIG-5f"}
@@ -98,8 +94,7 @@ def test_a_mig_device_is_found_by_its_uuid(monkeypatch):
 
 
 def test_a_gpu_that_is_not_there_stops_nothing(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    nvml = Nvml().install(monkeypatch)
+    nvml = Nvml().install(monkeypatch, "0")
     running, found = sampled(gpu=1)
     assert "received 1" in running.gpu_device["problem"] and nvml.open == 0
 

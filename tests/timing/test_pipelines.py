@@ -14,11 +14,16 @@ from batchscope.errors import UserError
 __all__ = ["_tensorflow"]  # a fixture
 
 
+def made(pipeline: str, images, labels, batch_size: int, folder=None):
+    from batchscope.timing.steps import pipelines
+
+    examples = pipelines.examples(pipeline, images, labels, SCALE, folder)
+    return pipelines.batches(pipeline, examples, batch_size)
+
+
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_every_pipeline_yields_the_batches_of_plain_slicing(pipeline, tmp_path):
     import tensorflow as tf
-
-    from batchscope.timing.steps import pipelines
 
     count, size = 300, 128  # enough for parallel maps to overtake each other
     images, labels = digits(count, 10)
@@ -26,14 +31,12 @@ def test_every_pipeline_yields_the_batches_of_plain_slicing(pipeline, tmp_path):
         ramp = np.add.outer(np.arange(8), np.arange(8))[None, :, :, None]
         images = ((ramp + np.arange(count)[:, None, None, None] // 10) % 17).clip(0, 16)
         images = np.sort(images, axis=2).astype(np.uint8)
-    folder = tmp_path / "jpeg"
-    made = pipelines.make(pipeline, images, labels, SCALE, size, folder)
-    assert made.element_spec[0].dtype == tf.float32
-    assert made.element_spec[0].shape.as_list() == [None, 8, 8, 1]
+    batches = made(pipeline, images, labels, size, tmp_path / "jpeg")
+    assert batches.element_spec[0].dtype == tf.float32
+    assert batches.element_spec[0].shape.as_list() == [None, 8, 8, 1]
     tolerance = 0.08 if pipeline == "jpeg" else 0
-    for found, expected in itertools.islice(
-        zip(made, endless(images, labels, size), strict=False), 7
-    ):
+    pairs = zip(batches, endless(images, labels, size), strict=False)
+    for found, expected in itertools.islice(pairs, 7):
         np.testing.assert_allclose(found[0], expected[0], atol=tolerance)
         assert found[1].numpy().tolist() == expected[1].numpy().tolist()
 
@@ -56,8 +59,7 @@ def read_ahead(pipeline: str, monkeypatch, wanted: int = 0) -> tuple[int, int, i
         return tf.ensure_shape(found, images.shape)
 
     monkeypatch.setattr(pipelines.losses, "scaled", counted)
-    images, labels = digits(64)
-    batches = iter(pipelines.make(pipeline, images, labels, SCALE, 8))
+    batches = iter(made(pipeline, *digits(64), 8))
     before = mapped[0]
     next(batches)
     time.sleep(0.3)
@@ -94,12 +96,14 @@ def test_jpeg_files_are_written_once_and_never_half(tmp_path):
     images, _ = digits(5)
     folder = tmp_path / "some" / "jpeg"
     files = pipelines.encode(images, SCALE, folder)
-    assert [path.name for path in sorted(folder.iterdir())] == [
-        f"000000{index}.jpg" for index in range(5)
-    ]
-    times = [path.stat().st_mtime_ns for path in sorted(folder.iterdir())]
+
+    def written() -> list[tuple[str, int]]:
+        return [(path.name, path.stat().st_mtime_ns) for path in sorted(folder.iterdir())]
+
+    once = written()
+    assert [name for name, _ in once] == [f"000000{index}.jpg" for index in range(5)]
     assert pipelines.encode(images, SCALE, folder) == files
-    assert [path.stat().st_mtime_ns for path in sorted(folder.iterdir())] == times
+    assert written() == once
     assert [path.name for path in folder.parent.iterdir()] == ["jpeg"]
     with pytest.raises(UserError, match="received 5 files; .* the 4 JPEG files"):
         pipelines.encode(images[:4], SCALE, folder)

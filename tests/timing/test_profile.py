@@ -257,8 +257,5 @@ def test_the_record_of_a_profile(results, tmp_path, monkeypatch, kind, where):
     assert status == "finished"
     assert found["utilisation"]["process_cores"] > 0
     assert found["memory_peak_mb"] >= found["utilisation"]["memory_peak_mb"] > 50
-    assert [name for name, _ in itertools.groupby(found["samples"]["phase"]) if name] == [
-        profile.PLAIN,
-        profile.PROFILED,
-        profile.PLAIN,
-    ]
+    phases = [name for name, _ in itertools.groupby(found["samples"]["phase"]) if name]
+    assert phases == [profile.PLAIN, profile.PROFILED, profile.PLAIN]

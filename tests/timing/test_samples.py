@@ -97,9 +97,8 @@ def test_utilisation_of_the_gpu_leaves_out_what_came_before_the_phase():
     short = {name: values[:7] for name, values in given.items()}
     assert samples.summary(short, 1)["gpu_settled"] is False
     assert samples.summary(short, 1)["gpu_percent_mean"] == 30
-    np.testing.assert_allclose(
-        samples.seconds_into_phase(given), [*np.arange(0, 1.01, 0.25), *np.arange(0.25, 2.01, 0.25)]
-    )
+    into = [*np.arange(0, 1.01, 0.25), *np.arange(0.25, 2.01, 0.25)]
+    np.testing.assert_allclose(samples.seconds_into_phase(given), into)
 
 
 @pytest.mark.parametrize("phase", [0, 5, -1, None])

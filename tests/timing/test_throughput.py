@@ -13,34 +13,39 @@ from batchscope.catalogue import measure_settings, sweep_names
 from batchscope.timing import throughput
 from digit_runs import door, run_name, with_digits
 
+ONE, EIGHT = throughput.Turn(1), throughput.Turn(8)
+
 
 class Machine:
     """A machine that takes `seconds` per step, and notes what it was asked to run."""
 
-    def __init__(self, seconds: dict[int, float], first: float = 0.0) -> None:
+    def __init__(self, seconds: dict[throughput.Turn, float], first: float = 0.0) -> None:
         self.seconds, self.first = seconds, first
-        self.calls: list[tuple[int, int]] = []
+        self.calls: list[tuple[throughput.Turn, int]] = []
 
-    def runner(self, size: int):
+    def runner(self, turn: throughput.Turn):
         def run(steps: int) -> float:
-            self.calls.append((size, steps))
+            self.calls.append((turn, steps))
             late = self.first if len(self.calls) == 1 else 0.0
-            return steps * self.seconds[size] + late
+            return steps * self.seconds[turn] + late
 
         return run
 
+    def runners(self) -> dict:
+        return {turn: self.runner(turn) for turn in self.seconds}
+
 
 def test_every_round_has_every_size_once_in_an_order_of_its_own():
-    sizes = list(range(1, 31))
-    found = list(throughput.rounds(sizes, 6))
-    assert [sorted(order) for order in found] == [sizes] * 6
+    turns = [throughput.Turn(size) for size in range(1, 31)]
+    found = list(throughput.rounds(turns, 6))
+    assert [sorted(order) for order in found] == [turns] * 6
     assert len({tuple(order) for order in found}) == 6
-    assert found == list(throughput.rounds(sizes, 6))
+    assert found == list(throughput.rounds(turns, 6))
 
 
 def test_both_turns_of_a_size_follow_each_other_in_either_order():
     turns = [throughput.Turn(size, delayed) for delayed in (True, False) for size in range(1, 31)]
-    found = list(throughput.rounds(turns, 6, lambda turn: turn.batch_size))
+    found = list(throughput.rounds(turns, 6))
     assert [sorted(order) for order in found] == [sorted(turns)] * 6
     for order in found:
         pairs = list(zip(order[::2], order[1::2], strict=True))
@@ -51,8 +56,8 @@ def test_both_turns_of_a_size_follow_each_other_in_either_order():
 
 @pytest.mark.parametrize("seconds", [1e-5, 3e-3, 0.2, 2.0])
 def test_a_block_takes_at_least_what_is_asked(seconds):
-    machine = Machine({8: seconds}, first=5.0)
-    steps = throughput.calibrate(machine.runner(8), block_seconds=0.25)
+    machine = Machine({EIGHT: seconds}, first=5.0)
+    steps = throughput.calibrate(machine.runner(EIGHT), block_seconds=0.25)
     assert steps * seconds >= 0.25
     # No more than twice too long, beyond what one step takes.
     assert steps * seconds <= max(0.5, seconds) * 1.2
@@ -60,31 +65,30 @@ def test_a_block_takes_at_least_what_is_asked(seconds):
 
 
 def test_blocks_are_whole_calls():
-    machine = Machine({8: 1e-3})
-    steps = throughput.calibrate(machine.runner(8), block_seconds=0.25, unit=32)
+    machine = Machine({EIGHT: 1e-3})
+    steps = throughput.calibrate(machine.runner(EIGHT), block_seconds=0.25, unit=32)
     assert steps % 32 == 0 and steps >= 250
     assert all(count % 32 == 0 for _, count in machine.calls)
 
 
 def test_blocks_are_timed_in_turns():
-    machine = Machine({1: 0.1, 8: 0.3})
-    runners = {size: machine.runner(size) for size in (1, 8)}
-    found = throughput.time_blocks(runners, {1: 5, 8: 2}, blocks=4)
-    assert [round(block["seconds_per_step"], 9) for block in found[1]] == [0.1] * 4
-    assert [round(block["seconds"], 9) for block in found[8]] == [0.6] * 4
+    machine = Machine({ONE: 0.1, EIGHT: 0.3})
+    found = throughput.time_blocks(machine.runners(), {ONE: 5, EIGHT: 2}, blocks=4)
+    assert [round(block["seconds_per_step"], 9) for block in found[ONE]] == [0.1] * 4
+    assert [round(block["seconds"], 9) for block in found[EIGHT]] == [0.6] * 4
     rounds = [machine.calls[index : index + 2] for index in range(0, 8, 2)]
-    assert all(Counter(each) == Counter([(1, 5), (8, 2)]) for each in rounds)
+    assert all(Counter(each) == Counter([(ONE, 5), (EIGHT, 2)]) for each in rounds)
 
 
 def test_a_disturbed_block_is_repeated_and_flagged_where_that_does_not_help():
-    machine = Machine({8: 0.1})
+    machine = Machine({EIGHT: 0.1})
     others = iter([0.9, 0.0, 0.9, 0.8, 0.7, 0.1, 0.0])
 
     def foreign():
         value = next(others)
         return lambda: value
 
-    found = throughput.time_blocks({8: machine.runner(8)}, {8: 1}, 4, foreign)[8]
+    found = throughput.time_blocks(machine.runners(), {EIGHT: 1}, 4, foreign)[EIGHT]
     assert [block["repeats"] for block in found] == [1, 2, 0, 0]
     assert [block["disturbed"] for block in found] == [False, True, False, False]
     assert [block["foreign_cores"] for block in found] == [0.0, 0.7, 0.1, 0.0]
@@ -94,15 +98,13 @@ def test_a_disturbed_block_is_repeated_and_flagged_where_that_does_not_help():
 def test_blocks_are_surrounded():
     turns = []
 
-    @contextlib.contextmanager
-    def turn(size):
-        turns.append(size)
-        yield
+    def around(turn):
+        turns.append(turn)
+        return contextlib.nullcontext()
 
-    machine = Machine({1: 0.1, 8: 0.3})
-    runners = {size: machine.runner(size) for size in (1, 8)}
-    throughput.time_blocks(runners, {1: 1, 8: 1}, 3, around=turn)
-    assert turns == [size for size, _ in machine.calls]
+    machine = Machine({ONE: 0.1, EIGHT: 0.3})
+    throughput.time_blocks(machine.runners(), {ONE: 1, EIGHT: 1}, 3, around=around)
+    assert turns == [turn for turn, _ in machine.calls]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from batchscope.catalogue import dataset_definitions, run_names
 from batchscope.timing import time_epoch as epoch
 from digit_runs import DIGITS, door, run_name
 
@@ -94,14 +95,18 @@ def build(input_shape, classes):
 """
 
 
-def time_epoch(results, dataset: str, definition: dict, model: str = "small_cnn", *more) -> dict:
-    from batchscope.catalogue import run_names
-
+def prepare(results, dataset: str, definition: dict) -> None:
     words = ("--dataset", dataset, "--definition", json.dumps(definition))
     assert door("prepare_data", "--results", str(results), *words).wait(120) == 0
-    timing = run_names.timing_name(
-        run_names.parse_run(run_name(dataset=dataset, model=model, batch_size=32))
-    )
+
+
+def timing_name(**factors) -> str:
+    return run_names.timing_name(run_names.parse_run(run_name(**factors)))
+
+
+def time_epoch(results, dataset: str, definition: dict, model: str = "small_cnn", *more) -> dict:
+    prepare(results, dataset, definition)
+    timing = timing_name(dataset=dataset, model=model, batch_size=32)
     output = results / "time.json"
     words = ("--timing", timing, "--machine", "here", "--output", str(output))
     settings = ("--settings", "bl=3+bsec=0.05")
@@ -125,12 +130,9 @@ def test_a_timing_of_the_digits(tmp_path):
 @pytest.mark.slow
 def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
     """A time per step of fewer images would overstate the examples per second."""
-    from batchscope.catalogue import run_names
-
     dataset = run_name().split("+")[0]
-    words = ("--dataset", dataset, "--definition", json.dumps(DIGITS))
-    assert door("prepare_data", "--results", str(tmp_path), *words).wait(120) == 0
-    timing = run_names.timing_name(run_names.parse_run(run_name(batch_size=1088)))
+    prepare(tmp_path, dataset, DIGITS)
+    timing = timing_name(batch_size=1088)
     sweep = f"{dataset}+small_cnn+bs=4_1088+opt=sgd+dev=cpu+th=1"
     for step, word, name in (("time_epoch", "--timing", timing), ("throughput", "--sweep", sweep)):
         output = tmp_path / f"{step}.json"
@@ -144,7 +146,6 @@ def test_a_batch_above_the_training_set_is_not_timed(tmp_path):
 
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_is_not_timed(tmp_path):
-    from batchscope.catalogue import dataset_definitions
     from batchscope.study import model_files
 
     model = tmp_path / "linear.py"
@@ -153,20 +154,10 @@ def test_a_loss_that_is_not_finite_is_not_timed(tmp_path):
     images = np.full((300, 8, 8, 1), 3e38, np.float32)  # finite, but no sum of two is
     labels = np.arange(300) % 10
     np.savez(tmp_path / "huge.npz", images=images, labels=labels)
-    definition = dataset_definitions.resolve(
-        {
-            "source": "npz",
-            "path": str(tmp_path / "huge.npz"),
-            "split": {"train": 0.6, "validation": 0.2, "test": 0.2},
-        }
-    )
-    found = time_epoch(
-        tmp_path,
-        dataset_definitions.token("huge", definition),
-        definition,
-        token,
-        "--model-file",
-        str(model),
-    )
+    split = {"train": 0.6, "validation": 0.2, "test": 0.2}
+    definition = {"source": "npz", "path": str(tmp_path / "huge.npz"), "split": split}
+    definition = dataset_definitions.resolve(definition)
+    dataset = dataset_definitions.token("huge", definition)
+    found = time_epoch(tmp_path, dataset, definition, token, "--model-file", str(model))
     assert found["status"] == "diverged"
     assert set(found["values"].values()) == {None}

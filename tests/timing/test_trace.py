@@ -8,6 +8,10 @@ from batchscope.timing.instruments import trace
 from handmade_trace import Space, shares
 
 
+def counts(summary) -> list[tuple[str, int]]:
+    return [(op["op"], op["count"]) for op in summary["ops"]]
+
+
 @pytest.mark.parametrize(
     ("spans", "expected"),
     [
@@ -80,33 +84,23 @@ def test_graph_on_two_threads():
     assert found["compute_thread_seconds"] == pytest.approx(65e-6)
     assert found["executor_seconds"] == pytest.approx(40e-6)  # 100-190, less compute
     assert found["compute_on"] == "cpu"
-    assert [(op["op"], op["count"]) for op in found["ops"]] == [
-        ("Conv2D", 1),
-        ("MatMul", 2),
-        ("_MklNativeFusedConv2D", 1),
-    ]
+    assert counts(found) == [("Conv2D", 1), ("MatMul", 2), ("_MklNativeFusedConv2D", 1)]
     assert [op["seconds"] for op in found["ops"]] == pytest.approx([30e-6, 25e-6, 10e-6])
 
 
 def test_eager_calls_count_by_their_kernels():
-    found = (
-        Space()
-        .line(
-            "python",
-            [
-                (trace.WINDOW, 0, 100),
-                ("EagerExecute", 0, 40),
-                ("EagerLocalExecute: Conv2D", 5, 35),
-                ("EagerKernelExecute", 10, 30),
-                ("KernelAndDeviceFunc::Run", 15, 25),
-                ("EagerLocalExecute: ReadVariableOp", 40, 60),
-                ("KernelAndDeviceFunc::Run", 45, 55),
-                ("EagerLocalExecute: __inference_f_1", 60, 100),
-                ("KernelAndDeviceFunc::Run", 65, 95),
-            ],
-        )
-        .summary()
-    )
+    events = [
+        (trace.WINDOW, 0, 100),
+        ("EagerExecute", 0, 40),
+        ("EagerLocalExecute: Conv2D", 5, 35),
+        ("EagerKernelExecute", 10, 30),
+        ("KernelAndDeviceFunc::Run", 15, 25),
+        ("EagerLocalExecute: ReadVariableOp", 40, 60),
+        ("KernelAndDeviceFunc::Run", 45, 55),
+        ("EagerLocalExecute: __inference_f_1", 60, 100),
+        ("KernelAndDeviceFunc::Run", 65, 95),
+    ]
+    found = Space().line("python", events).summary()
     assert shares(found) == pytest.approx((0.10, 0.0, 0.90))
     assert found["executor_seconds"] == pytest.approx(40e-6)
     assert found["ops"] == [{"op": "Conv2D", "count": 1, "seconds": pytest.approx(10e-6)}]
@@ -168,10 +162,7 @@ def test_waits_within_a_graph_are_input():
 
 def test_functions_of_the_pipeline_are_no_compute_on_a_shared_thread():
     space = Space()
-    space.line(
-        "a thread",
-        [("InstantiatedCapturedFunction::RunAsync", 0, 2, {"id": -7})],
-    )
+    space.line("a thread", [("InstantiatedCapturedFunction::RunAsync", 0, 2, {"id": -7})])
     space.line(
         "tf_Compute/1",
         [
@@ -191,14 +182,9 @@ def test_functions_of_the_pipeline_are_no_compute_on_a_shared_thread():
 def test_kernels_of_a_gpu():
     space = Space()
     gpu = "/device:GPU:0"
-    space.line(
-        "python",
-        [
-            (trace.WINDOW, 0, 100),
-            ("launch:Conv2D", 0, 95),  # of the host: it launches the kernel
-            ("EagerLocalExecute: IteratorGetNext", 60, 90),
-        ],
-    )
+    # The host's op launches the kernel.
+    host = [("launch:Conv2D", 0, 95), ("EagerLocalExecute: IteratorGetNext", 60, 90)]
+    space.line("python", [(trace.WINDOW, 0, 100), *host])
     op = {"tf_op": "model/conv/Conv2D:Conv2D"}
     space.line(
         "Stream #14(Compute,MemcpyH2D)",
@@ -219,11 +205,7 @@ def test_kernels_of_a_gpu():
     assert shares(found) == pytest.approx((0.45, 0.20, 0.35))
     assert found["compute_thread_seconds"] == pytest.approx(55e-6)
     assert found["compute_on"] == "gpu"
-    assert [(op["op"], op["count"]) for op in found["ops"]] == [
-        ("Conv2D", 2),
-        ("MatMul", 1),
-        ("redzone_checker", 1),
-    ]
+    assert counts(found) == [("Conv2D", 2), ("MatMul", 1), ("redzone_checker", 1)]
 
 
 def test_only_the_recorded_steps_count():
@@ -232,7 +214,7 @@ def test_only_the_recorded_steps_count():
     found = space.summary()
     assert found["seconds"] == pytest.approx(100e-6)
     assert shares(found) == pytest.approx((0.2, 0.0, 0.8))
-    assert [(op["op"], op["count"]) for op in found["ops"]] == [("MatMul", 2)]
+    assert counts(found) == [("MatMul", 2)]
 
 
 def test_times_since_1970_keep_their_picoseconds():

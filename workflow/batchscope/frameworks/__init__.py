@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from batchscope.errors import UserError
 from batchscope.frameworks.layers import Arrays, Network
 from batchscope.host import tensorflow_start
 
@@ -95,7 +96,7 @@ class Training(abc.ABC):
         try:
             yield
         except self.memory_error as error:
-            if refused(error, self.memory_words):
+            if any(word in str(error) for word in self.memory_words):
                 raise MemoryError(str(error)) from error
             raise
 
@@ -124,29 +125,17 @@ class Training(abc.ABC):
         return None
 
 
-def refused(error: Exception, words: Sequence[str]) -> bool:
-    """Whether an error says in some words that memory was refused."""
-    return any(word in str(error) for word in words)
-
-
 def start(framework: str, threads: int, device: str) -> Any:
-    """Sets a framework up and imports it; before anything else imports it.
+    """Sets a framework up and returns its module, before anything else imports it.
 
     Args:
-        framework: One of `MODULES`.
         threads: Threads that it may use; 0 for as many as this process has cores.
-
-    Returns:
-        Its module, with the class `Training`.
 
     Raises:
         UserError: If it finds no GPU, where one is asked for.
     """
     threads = tensorflow_start.threads_of(threads)
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = str(threads)
-    if device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    tensorflow_start.limit(threads, device)
     if framework == "mxnet":
         # Threads of the engine run operations side by side, each with OpenMP's threads besides.
         os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"
@@ -156,14 +145,16 @@ def start(framework: str, threads: int, device: str) -> Any:
         os.environ["JAX_PLATFORMS"] = "cpu" if device == "cpu" else "cuda"
         # As TensorFlow is set up: memory is taken as it is needed.
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    if framework in CONFINED:
-        _confine(threads)
+    if framework in CONFINED and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     module = importlib.import_module(MODULES[framework])
     module.start(threads, device)
     return module
 
 
-def _confine(threads: int) -> None:
-    """Leaves this process, and all threads that it starts, so many of its cores."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+def no_gpu(title: str) -> UserError:
+    """Returns the error of a framework that finds no GPU, where one is asked for."""
+    return UserError(
+        f"device: received 'gpu', but {title} finds no GPU here; an NVIDIA GPU, and {title} "
+        "installed on the machine that has it, are expected; or use device: cpu."
+    )

@@ -11,26 +11,21 @@ from jax import lax
 from jax import numpy as jnp
 
 from batchscope import frameworks
-from batchscope.errors import UserError
 from batchscope.frameworks import layers
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
+Weights = dict[str, jax.Array]  # variable's path -> values
+
+
 class State(NamedTuple):
-    """What a step takes over and gives back.
+    """What a step takes over and gives back; the means are Adam's, and empty for sgd."""
 
-    Args:
-        weights: Variable's path -> values.
-        first: Adam's mean of the gradients; empty for sgd.
-        second: Adam's mean of their squares; empty for sgd.
-        step: Updates so far, int32.
-    """
-
-    weights: dict[str, jax.Array]
-    first: dict[str, jax.Array]
-    second: dict[str, jax.Array]
-    step: jax.Array
+    weights: Weights
+    first: Weights  # mean of the gradients
+    second: Weights  # mean of their squares
+    step: jax.Array  # updates so far, int32
 
 
 def start(threads: int, device: str) -> None:
@@ -39,14 +34,11 @@ def start(threads: int, device: str) -> None:
         try:
             jax.devices("gpu")
         except RuntimeError:
-            raise UserError(
-                "device: received 'gpu', but JAX finds no GPU here; an NVIDIA GPU, and JAX "
-                "installed on the machine that has it, are expected; or use device: cpu."
-            ) from None
+            raise frameworks.no_gpu("JAX") from None
 
 
 def logits(
-    network: layers.Network, weights: dict[str, jax.Array], images: jax.Array, key: Any = None
+    network: layers.Network, weights: Weights, images: jax.Array, key: Any = None
 ) -> jax.Array:
     """Returns the logits of NHWC images; dropout drops nothing where there is no key."""
     values = images
@@ -101,10 +93,8 @@ class Training(frameworks.Training):
         """Begins anew from the initial weights."""
         weights = {path: jnp.array(values) for path, values in self.initial.items()}
 
-        def zeros() -> dict[str, jax.Array]:
-            if self.optimizer != "adam":
-                return {}
-            return {path: jnp.zeros_like(values) for path, values in weights.items()}
+        def zeros() -> Weights:
+            return jax.tree.map(jnp.zeros_like, weights) if self.optimizer == "adam" else {}
 
         self._state = State(weights, zeros(), zeros(), jnp.zeros((), jnp.int32))
 
@@ -136,7 +126,7 @@ class Training(frameworks.Training):
         batch_labels = jnp.take(labels, batch)
         key = jax.random.fold_in(jax.random.key(frameworks.SEED), state.step)
 
-        def loss_of(weights: dict[str, jax.Array]) -> jax.Array:
+        def loss_of(weights: Weights) -> jax.Array:
             outputs = logits(self.network, weights, batch_images, key if self.dropout else None)
             return mean_loss(self.network, outputs, batch_labels)
 
@@ -144,19 +134,19 @@ class Training(frameworks.Training):
         rule = self._adam if self.optimizer == "adam" else self._sgd
         return rule(state, gradients), loss
 
-    def _sgd(self, state: State, gradients: dict[str, jax.Array]) -> State:
+    def _sgd(self, state: State, gradients: Weights) -> State:
         moved = jax.tree.map(
             lambda weight, slope: weight - self.learning_rate * slope, state.weights, gradients
         )
         return state._replace(weights=moved, step=state.step + 1)
 
-    def _adam(self, state: State, gradients: dict[str, jax.Array]) -> State:
+    def _adam(self, state: State, gradients: Weights) -> State:
         """Returns the state after an update of Adam, as Keras writes it.
 
         Kingma and Ba 2015 (arXiv 1412.6980), the form before their section 2.1: the bias is
         taken out of the rate, and epsilon added to the uncorrected root.
         """
-        beta_1, beta_2 = frameworks.ADAM["beta_1"], frameworks.ADAM["beta_2"]
+        beta_1, beta_2, epsilon = frameworks.ADAM.values()
         step = state.step + 1
         rate = self.learning_rate * jnp.sqrt(1 - beta_2**step) / (1 - beta_1**step)
         mix = jax.tree.map
@@ -167,7 +157,7 @@ class Training(frameworks.Training):
             lambda mean, slope: mean + (slope**2 - mean) * (1 - beta_2), state.second, gradients
         )
         moved = mix(
-            lambda weight, m, v: weight - rate * m / (jnp.sqrt(v) + frameworks.ADAM["epsilon"]),
+            lambda weight, m, v: weight - rate * m / (jnp.sqrt(v) + epsilon),
             state.weights,
             first,
             second,

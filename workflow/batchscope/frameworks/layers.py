@@ -20,41 +20,24 @@ Arrays = dict[str, np.ndarray]  # variable's path, such as conv_1/kernel -> valu
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer.
+    """One layer, by its name in the Keras model; `kernel` and `bias` are their initialisers."""
 
-    Attributes:
-        kind: `conv`, `max_pool`, `flatten`, `dropout` or `dense`.
-        name: Its name in the Keras model.
-        units: Filters of a convolution, units of a dense layer.
-        size: Side of a convolution's kernel, or of a pool, which is its stride too.
-        same: Whether a convolution pads to the size of its input.
-        relu: Whether ReLU follows.
-        rate: Share that dropout drops.
-        kernel: Initialiser of the kernel: `random_normal`, `he_uniform` or `glorot_uniform`.
-        bias: Initialiser of the bias: `random_normal` or `zeros`.
-    """
-
-    kind: str
+    kind: str  # conv, max_pool, flatten, dropout or dense
     name: str
-    units: int = 0
-    size: int = 0
-    same: bool = False
-    relu: bool = False
-    rate: float = 0.0
-    kernel: str = "glorot_uniform"
-    bias: str = "zeros"
+    units: int = 0  # filters of a convolution, units of a dense layer
+    size: int = 0  # side of a convolution's kernel, or of a pool, which is its stride too
+    same: bool = False  # whether a convolution pads to the size of its input
+    relu: bool = False  # whether ReLU follows
+    rate: float = 0.0  # share that dropout drops
+    kernel: str = "glorot_uniform"  # or random_normal, he_uniform
+    bias: str = "zeros"  # or random_normal
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network for images of a shape.
+    """A network for images of a shape; its last layer gives logits."""
 
-    Attributes:
-        input_shape: Height, width, channels.
-        layers: In order; the last one gives logits.
-    """
-
-    input_shape: Shape
+    input_shape: Shape  # height, width, channels
     layers: tuple[Layer, ...]
 
     @property
@@ -110,34 +93,30 @@ def _output_shape(layer: Layer, shape: Shape) -> Shape:
 def campbell_cnn(input_shape: Shape, classes: int) -> Network:
     """Returns the network of `batchscope.training.networks.campbell_cnn`."""
     normal = {"kernel": "random_normal", "bias": "random_normal"}
-    return Network(
-        input_shape,
-        (
-            Layer("conv", "conv_1", 16, 4, relu=True, **normal),
-            Layer("max_pool", "pool_1", size=2),
-            Layer("conv", "conv_2", 32, 4, relu=True, **normal),
-            Layer("max_pool", "pool_2", size=2),
-            Layer("flatten", "flatten"),
-            Layer("dropout", "dropout_1", rate=0.25),
-            Layer("dense", "dense_1", 500, relu=True, **normal),
-            Layer("dropout", "dropout_2", rate=0.5),
-            Layer("dense", "output", classes, **normal),
-        ),
+    layers = (
+        Layer("conv", "conv_1", 16, 4, relu=True, **normal),
+        Layer("max_pool", "pool_1", size=2),
+        Layer("conv", "conv_2", 32, 4, relu=True, **normal),
+        Layer("max_pool", "pool_2", size=2),
+        Layer("flatten", "flatten"),
+        Layer("dropout", "dropout_1", rate=0.25),
+        Layer("dense", "dense_1", 500, relu=True, **normal),
+        Layer("dropout", "dropout_2", rate=0.5),
+        Layer("dense", "output", classes, **normal),
     )
+    return Network(input_shape, layers)
 
 
 def lheureux_cnn(input_shape: Shape, classes: int) -> Network:
     """Returns the network of `batchscope.training.networks.lheureux_cnn`."""
-    return Network(
-        input_shape,
-        (
-            Layer("conv", "conv_1", 32, 3, same=True, relu=True, kernel="he_uniform"),
-            Layer("max_pool", "pool_1", size=2),
-            Layer("flatten", "flatten"),
-            Layer("dense", "dense_1", 128, relu=True, kernel="he_uniform"),
-            Layer("dense", "output", 1 if classes == 2 else classes),
-        ),
+    layers = (
+        Layer("conv", "conv_1", 32, 3, same=True, relu=True, kernel="he_uniform"),
+        Layer("max_pool", "pool_1", size=2),
+        Layer("flatten", "flatten"),
+        Layer("dense", "dense_1", 128, relu=True, kernel="he_uniform"),
+        Layer("dense", "output", 1 if classes == 2 else classes),
     )
+    return Network(input_shape, layers)
 
 
 NETWORKS = {"campbell_cnn": campbell_cnn, "lheureux_cnn": lheureux_cnn}
@@ -165,12 +144,12 @@ def initial_weights(network: Network, seed: int) -> Arrays:
     Bengio 2010).
     """
     generator = np.random.default_rng(seed)
-    initialisers = {layer.name: layer for layer in network.layers}
+    named = {layer.name: layer for layer in network.layers}
     weights = {}
     for path, shape in network.shapes().items():
-        layer, _, what = path.partition("/")
-        kind = getattr(initialisers[layer], what)
-        weights[path] = _draw(generator, kind, shape).astype(np.float32)
+        layer, what = path.split("/")
+        initialiser = getattr(named[layer], what)
+        weights[path] = _draw(generator, initialiser, shape).astype(np.float32)
     return weights
 
 
@@ -190,13 +169,13 @@ def channels_first(network: Network, weights: Arrays) -> Arrays:
     flattened = network.flattened()
     found = {}
     for path, values in weights.items():
-        layer = path.partition("/")[0]
+        shape = flattened.get(path.partition("/")[0])
         if values.ndim == 4:
             values = values.transpose(3, 2, 0, 1)
+        elif values.ndim == 2 and shape:
+            # Its rows are flattened (height, width, channels).
+            values = values.reshape(*shape, -1).transpose(3, 2, 0, 1).reshape(values.shape[::-1])
         elif values.ndim == 2:
-            if layer in flattened:
-                height_width_channels = values.reshape(*flattened[layer], -1)
-                values = height_width_channels.transpose(2, 0, 1, 3).reshape(values.shape)
             values = values.T
         found[path] = np.ascontiguousarray(values)
     return found
@@ -207,14 +186,14 @@ def channels_last(network: Network, weights: Arrays) -> Arrays:
     flattened = network.flattened()
     found = {}
     for path, values in weights.items():
-        layer = path.partition("/")[0]
+        shape = flattened.get(path.partition("/")[0])
         if values.ndim == 4:
             values = values.transpose(2, 3, 1, 0)
+        elif values.ndim == 2 and shape:
+            height, width, channels = shape
+            parts = values.reshape(-1, channels, height, width)
+            values = parts.transpose(2, 3, 1, 0).reshape(values.shape[::-1])
         elif values.ndim == 2:
             values = values.T
-            if layer in flattened:
-                height, width, channels = flattened[layer]
-                channels_height_width = values.reshape(channels, height, width, -1)
-                values = channels_height_width.transpose(1, 2, 0, 3).reshape(values.shape)
         found[path] = np.ascontiguousarray(values)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +10,6 @@ import torch
 from torch.nn import functional
 
 from batchscope import frameworks
-from batchscope.errors import UserError
 from batchscope.frameworks import layers
 
 
@@ -18,10 +18,7 @@ def start(threads: int, device: str) -> None:
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     if device == "gpu" and not torch.cuda.is_available():
-        raise UserError(
-            "device: received 'gpu', but PyTorch finds no GPU here; an NVIDIA GPU, and PyTorch "
-            "installed on the machine that has it, are expected; or use device: cpu."
-        )
+        raise frameworks.no_gpu("PyTorch")
 
 
 def build(network: layers.Network, dropout: bool = True) -> torch.nn.Sequential:
@@ -41,10 +38,7 @@ def build(network: layers.Network, dropout: bool = True) -> torch.nn.Sequential:
             parts[layer.name] = torch.nn.Linear(shape[-1], layer.units)
         if layer.relu:
             parts[f"{layer.name}_relu"] = torch.nn.ReLU()
-    model = torch.nn.Sequential()
-    for name, part in parts.items():
-        model.add_module(name, part)
-    return model
+    return torch.nn.Sequential(OrderedDict(parts))
 
 
 class Training(frameworks.Training):
@@ -70,14 +64,12 @@ class Training(frameworks.Training):
             for name, parameter in self._model.named_parameters():
                 parameter.copy_(torch.from_numpy(weights[_path(name)]))
         self._model.to(self._device).train()
-        parameters = self._model.parameters()
+        given = self._model.parameters(), self.learning_rate
         if self.optimizer == "adam":
-            betas = (frameworks.ADAM["beta_1"], frameworks.ADAM["beta_2"])
-            self._optimizer = torch.optim.Adam(
-                parameters, self.learning_rate, betas, frameworks.ADAM["epsilon"]
-            )
+            beta_1, beta_2, epsilon = frameworks.ADAM.values()
+            self._optimizer = torch.optim.Adam(*given, (beta_1, beta_2), epsilon)
         else:
-            self._optimizer = torch.optim.SGD(parameters, self.learning_rate)
+            self._optimizer = torch.optim.SGD(*given)
 
     def weights(self) -> layers.Arrays:
         """Returns the weights as they are, in Keras's layout."""

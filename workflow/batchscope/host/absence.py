@@ -36,19 +36,12 @@ def counted(status: str, count: int) -> str:
 
 @dataclass(frozen=True)
 class Absence:
-    """Something that is not here.
+    """Something that is not here."""
 
-    Attributes:
-        status: What stands as the status of what needs it.
-        title: What is wrong, for people.
-        mend: What to do about it, for people.
-        command: The command that does, where there is one.
-    """
-
-    status: str
-    title: str
-    mend: str
-    command: str = ""
+    status: str  # of what needs it
+    title: str  # what is wrong, for people
+    mend: str  # what to do about it, for people
+    command: str = ""  # that does it, where there is one
 
 
 GPU = Absence(

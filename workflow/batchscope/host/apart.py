@@ -9,15 +9,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
 
 from batchscope.host import passing
 
 
 def run(main: Callable[[list[str]], None], arguments: list[str]) -> int:
-    """Runs a step in a copy of this process, passes signals on, and returns how it ended.
-
-    The copy ends with this process.
+    """Runs a step in a copy of this process, which ends with this one; passes signals on.
 
     Returns:
         The exit status; -n where signal n ended the copy.
@@ -27,7 +24,7 @@ def run(main: Callable[[list[str]], None], arguments: list[str]) -> int:
     if pid == 0:
         os.close(writer)
         threading.Thread(target=_end_with, args=(reader,), daemon=True).start()
-        run_and_end(main, arguments)
+        os._exit(outcome(main, arguments))  # the interpreter's own end is the copied process's
     os.close(reader)
     with passing.passing_on(lambda signum: os.kill(pid, signum)):
         _, status = os.waitpid(pid, 0)
@@ -35,21 +32,8 @@ def run(main: Callable[[list[str]], None], arguments: list[str]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def run_and_end(main: Callable[[list[str]], None], arguments: list[str]) -> NoReturn:
-    """Runs a step in this process, a copy, and ends it.
-
-    Args:
-        main: Runs a step, given its arguments; it may end in `sys.exit`.
-    """
-    os._exit(outcome(main, arguments))  # the interpreter's own end belongs to the process copied
-
-
 def outcome(main: Callable[[list[str]], None], arguments: list[str]) -> int:
-    """Runs a step, says what it ended with, and returns its exit status.
-
-    Args:
-        main: Runs a step, given its arguments; it may end in `sys.exit`.
-    """
+    """Runs a step, which may end in `sys.exit`, and reports its error; returns its exit status."""
     status = 1
     try:
         main(arguments)

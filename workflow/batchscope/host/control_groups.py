@@ -20,19 +20,14 @@ from typing import NamedTuple
 OWN = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
-_MEGABYTE = 10**6
 
 
 @dataclass(frozen=True)
 class Group:
-    """One control group.
-
-    Attributes:
-        version: 1 or 2.
-    """
+    """One control group."""
 
     folder: Path
-    version: int
+    version: int  # 1 or 2
 
     def limit(self) -> int | None:
         """Returns the bytes that its processes may have together; None for no limit."""
@@ -76,15 +71,10 @@ def own() -> list[Group]:
 
 
 class Counts(NamedTuple):
-    """What the kernel has counted so far.
+    """What the kernel has counted so far."""
 
-    Attributes:
-        kills: Processes that it killed for memory; None where it does not say.
-        refusals: Control group -> times that its limit was met.
-    """
-
-    kills: int | None
-    refusals: dict[Group, int]
+    kills: int | None  # for memory; None where it does not say
+    refusals: dict[Group, int]  # control group -> times that its limit was met
 
 
 def count() -> Counts:
@@ -96,10 +86,9 @@ def count() -> Counts:
 
 
 def limit_met(before: Counts) -> float | None:
-    """Returns the limit at which the kernel killed a process since then, in MB.
+    """Returns the limit at which the kernel killed a process since then, in MB; None if at none.
 
-    Returns:
-        That of a control group, or the machine's memory; None where nothing was killed.
+    That of a control group, or the machine's memory.
     """
     now = count()
     if before.kills is None or now.kills is None or now.kills <= before.kills:
@@ -109,13 +98,14 @@ def limit_met(before: Counts) -> float | None:
 
 
 def limit_mb(groups: list[Group] | None = None) -> float:
-    """Returns the smallest limit of groups, this process's own if none are given, in MB.
+    """Returns the smallest limit of groups, or else the machine's memory, in MB.
 
-    Where they have none, it is the machine's memory.
+    Args:
+        groups: This process's own where None.
     """
     limits = [group.limit() for group in (own() if groups is None else groups)]
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([total, *(limit for limit in limits if limit is not None)]) / _MEGABYTE
+    return min([total, *(limit for limit in limits if limit is not None)]) / 10**6
 
 
 def _groups(text: str, root: Path) -> Iterator[Group]:

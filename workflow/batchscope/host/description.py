@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Callable
@@ -21,10 +22,8 @@ def versions() -> dict[str, str]:
     """Returns the versions of Python and of the packages that numbers depend on."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -45,19 +44,15 @@ def describe() -> dict[str, Any]:
 def load() -> dict[str, float | None]:
     """Returns how busy the machine is: 1-minute load average and CPU frequency in MHz."""
     frequency = psutil.cpu_freq()
-    return {
-        "load_average": os.getloadavg()[0],
-        "cpu_mhz": frequency.current if frequency else None,
-    }
+    mhz = frequency.current if frequency else None
+    return {"load_average": os.getloadavg()[0], "cpu_mhz": mhz}
 
 
 def _cpu() -> str:
-    try:
+    with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
     return platform.processor() or platform.machine()
 
 
@@ -72,30 +67,20 @@ def _gpus() -> dict[str, list]:
 
     A list has an item for each GPU; None is what a driver does not report.
     """
-    import pynvml
+    import pynvml as nvml
 
     def query(ask: Callable[..., Any], *arguments: Any) -> Any:
-        try:
+        with contextlib.suppress(nvml.NVMLError):
             return ask(*arguments)
-        except pynvml.NVMLError:
-            return None
 
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return {"gpu": []}
-    try:
-        handles = [
-            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
-        ]
-        found = {"gpu": [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]}
+    with contextlib.suppress(nvml.NVMLError), contextlib.ExitStack() as opened:
+        nvml.nvmlInit()
+        opened.callback(nvml.nvmlShutdown)
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        found = {"gpu": [str(nvml.nvmlDeviceGetName(handle)) for handle in handles]}
         if handles:
-            sm = pynvml.NVML_CLOCK_SM
-            cores, clock = pynvml.nvmlDeviceGetNumGpuCores, pynvml.nvmlDeviceGetMaxClockInfo
-            found["gpu_cores"] = [query(cores, handle) for handle in handles]
+            sm, clock = nvml.NVML_CLOCK_SM, nvml.nvmlDeviceGetMaxClockInfo
+            found["gpu_cores"] = [query(nvml.nvmlDeviceGetNumGpuCores, each) for each in handles]
             found["gpu_max_mhz"] = [query(clock, handle, sm) for handle in handles]
         return found
-    except pynvml.NVMLError:
-        return {"gpu": []}
-    finally:
-        pynvml.nvmlShutdown()
+    return {"gpu": []}

@@ -50,11 +50,7 @@ def install(framework: str) -> None:
 
 
 def pip_command(framework: str, gpu: bool) -> list[str]:
-    """Returns the command that puts a framework's pins into its environment.
-
-    Args:
-        framework: One of `environments.FRAMEWORKS`.
-    """
+    """Returns the command that puts a framework's pins into its environment."""
     found = framework_names.FRAMEWORKS[framework]
     command = [str(framework_environments.python(framework)), "-m", "pip", "install"]
     command += ["--disable-pip-version-check", "--no-input", "--retries", str(_RETRIES)]

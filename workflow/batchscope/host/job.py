@@ -7,6 +7,7 @@ other side.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -53,9 +54,6 @@ def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
 
     A training that the kernel killed for memory is started once more, to record that.
 
-    Args:
-        words: The step and its arguments, as on the command line.
-
     Returns:
         The exit status, or None where the step is to be run here, and its words then.
     """
@@ -80,15 +78,14 @@ def in_a_copy(words: list[str]) -> tuple[int | None, list[str]]:
 
 
 def ask(words: list[str], copy: bytes = ANY) -> int | None:
-    """Lets a copy of the warm process run a step; returns how that ended.
+    """Lets a copy of the warm process run a step; returns its exit status.
 
     Args:
-        words: The step and its arguments, as on the command line.
         copy: `ANY`, or `NEW` for one in which nothing has run.
 
     Returns:
-        The exit status, -n where signal n ended the copy, or None where there is no such process,
-        or the step is none that it takes: run the step here.
+        -n where signal n ended the copy; None where there is no such process, or the step is none
+        that it takes: run the step here.
     """
     folder = os.environ.get(VARIABLE)
     if not folder:
@@ -99,14 +96,8 @@ def ask(words: list[str], copy: bytes = ANY) -> int | None:
         try:
             connection.connect(os.path.join(folder, SOCKET))
             connection.sendall(copy)
-            request = json.dumps(
-                {
-                    "arguments": words,
-                    "folder": os.getcwd(),
-                    "environment": dict(os.environ),
-                    "python": sys.prefix,
-                }
-            ).encode()
+            here = {"folder": os.getcwd(), "environment": dict(os.environ), "python": sys.prefix}
+            request = json.dumps({"arguments": words, **here}).encode()
             size = struct.pack("!I", len(request))
             socket.send_fds(connection, [size], [sys.stdout.fileno(), sys.stderr.fileno()])
             connection.sendall(request)
@@ -123,14 +114,9 @@ def ask(words: list[str], copy: bytes = ANY) -> int | None:
 def receive(connection: socket.socket, size: int) -> bytes:
     """Returns so many bytes of a connection, or fewer where it ends before."""
     parts = b""
-    while len(parts) < size:
-        try:
-            part = connection.recv(size - len(parts))
-        except ConnectionError:
-            break
-        if not part:
-            break
-        parts += part
+    with contextlib.suppress(ConnectionError):
+        while len(parts) < size and (part := connection.recv(size - len(parts))):
+            parts += part
     return parts
 
 

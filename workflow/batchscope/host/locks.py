@@ -20,8 +20,7 @@ def take(path: Path | str, lock: Callable[[int, int], object] = fcntl.lockf) -> 
     """Locks a file, made where there is none; returns its descriptor, or None where it is held.
 
     Args:
-        lock: `fcntl.lockf`, the lock that most shared file systems pass from node to node, or
-            `fcntl.flock`.
+        lock: `fcntl.lockf`, which most shared file systems pass between nodes, or `fcntl.flock`.
 
     Raises:
         OSError: If the file cannot be made, or its file system has no locks.
@@ -47,10 +46,10 @@ def take(path: Path | str, lock: Callable[[int, int], object] = fcntl.lockf) -> 
 def held(path: Path, what: str, seconds: float = SECONDS) -> Iterator[None]:
     """Holds a file inside the block, and removes it afterwards.
 
-    Where the file system has no locks, that is reported, and the block runs without one.
+    Where the file system has no locks, that is reported, and the block runs without one. The
+    file's folder is made as needed.
 
     Args:
-        path: The file; its folder is made as needed.
         what: What only one process at a time may do, for the messages.
 
     Raises:

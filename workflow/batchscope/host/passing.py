@@ -9,11 +9,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def passing_on(send: Callable[[int], object]) -> Iterator[None]:
-    """Sends the signals on that ask this process to stop inside the block.
-
-    Args:
-        send: Sends a signal, by its number; it may be too late for it.
-    """
+    """Hands the signals that ask this process to stop to `send`, for which it may be too late."""
 
     def handle(signum: int, _: object) -> None:
         with contextlib.suppress(OSError):

@@ -13,12 +13,11 @@ from types import ModuleType
 
 from batchscope import wording
 from batchscope.errors import UserError
+from batchscope.host import absence
 
 # Packages that Keras imports only where they are installed, for features that nothing here
 # uses. Importing them takes about as long as TensorFlow itself.
 OPTIONAL = ("sklearn", "matplotlib", "pandas")
-
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextlib.contextmanager
@@ -82,18 +81,21 @@ def _uncollected() -> Iterator[None]:
 
 def threads_of(threads: int) -> int:
     """Returns the number of threads behind a factor's value: 0 is every core of this process."""
-    if threads:
-        return threads
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return threads or absence.cores()
+
+
+def limit(threads: int, device: str) -> None:
+    """Leaves a library so many threads, and a GPU where that is the device; before its import."""
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(threads)
+    if device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def load(threads: int = 1, device: str = "cpu") -> None:
     """Imports TensorFlow and Keras; nothing of them runs yet, no thread is started."""
     quiet()
-    for variable in _THREAD_VARIABLES:
-        os.environ[variable] = str(threads)
-    if device == "cpu":
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    limit(threads, device)
     if "keras" not in sys.modules:
         with without(*OPTIONAL), hushed(), _uncollected():
             import keras  # noqa: F401
@@ -111,10 +113,8 @@ def start(threads: int = 1, device: str = "cpu", replicas: int = 1) -> None:
 
     Args:
         threads: Threads that one operation may use; 0 for as many as this process has cores.
-            With one thread, operations run one after the other too, so that sums always have
-            the same order.
-        replicas: Devices that a training is divided among: so many GPUs, or logical devices
-            of the CPU.
+            With one, operations run one after the other too: sums always have the same order.
+        replicas: Devices that a training is divided among: GPUs, or logical devices of the CPU.
 
     Raises:
         UserError: If TensorFlow is already running with other settings, or finds fewer GPUs
@@ -140,7 +140,11 @@ def _use(tf: ModuleType, device: str, replicas: int) -> None:
     gpus = tf.config.list_physical_devices("GPU")
     if device == "cpu":
         tf.config.set_visible_devices([], "GPU")
-        _divide(tf, replicas)
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        there = tf.config.get_logical_device_configuration(cpu) or [None]
+        if len(there) < replicas:
+            parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+            tf.config.set_logical_device_configuration(cpu, parts)
         return
     if not gpus:
         raise UserError(
@@ -148,19 +152,10 @@ def _use(tf: ModuleType, device: str, replicas: int) -> None:
             "tensorflow[and-cuda] on a machine with an NVIDIA GPU, or use device: cpu."
         )
     if len(gpus) < replicas:
+        found = wording.count(len(gpus), "GPU")
         raise UserError(
-            f"replicas: received {replicas}, but TensorFlow finds "
-            f"{wording.count(len(gpus), 'GPU')} here; at most that many are "
-            "expected with device: gpu."
+            f"replicas: received {replicas}, but TensorFlow finds {found} here; at most that many "
+            "are expected with device: gpu."
         )
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
-
-
-def _divide(tf: ModuleType, replicas: int) -> None:
-    """Makes at least so many logical devices of the CPU."""
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    there = tf.config.get_logical_device_configuration(cpu) or [None]
-    if len(there) < replicas:
-        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
-        tf.config.set_logical_device_configuration(cpu, parts)

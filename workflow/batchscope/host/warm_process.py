@@ -61,44 +61,33 @@ _kept: list[subprocess.Popen] = []
 
 @dataclass(frozen=True)
 class Door:
-    """The steps, as this process is given them.
+    """The steps, as this process is given them; the modules are those of batchscope.
 
     Attributes:
-        modules: What steps have in common, to import after TensorFlow: modules of batchscope.
+        modules: What steps have in common, to import after TensorFlow.
         last_modules: What tables, figures and report have in common, to import once the first
             step has its copy.
-        takes: Whether a step may run in a copy of this process, given its arguments.
-        leaves_nothing: Whether another step may follow it in the same process.
     """
 
     main: Callable[[list[str]], None]
     modules: tuple[str, ...]
     last_modules: tuple[str, ...]
-    takes: Callable[[list[str]], bool]
-    leaves_nothing: Callable[[list[str]], bool]
+    takes: Callable[[list[str]], bool]  # whether a step may run in a copy of this process
+    leaves_nothing: Callable[[list[str]], bool]  # whether another may follow it there
 
 
 @dataclass
 class _Copy:
-    """A copy of this process.
+    """A copy of this process."""
 
-    Attributes:
-        link: A job's connection goes to it this way; a word comes back when its step is over.
-        job: The connection of the job whose step it runs; None while it waits for one.
-        since: When it began to wait.
-    """
-
+    # A job's connection goes to it this way; a word comes back when its step is over.
     link: socket.socket
-    job: socket.socket | None
-    since: float = 0.0
+    job: socket.socket | None  # the connection whose step it runs; None while it waits for one
+    since: float = 0.0  # when it began to wait
 
 
 def launch(code: Path, idle: float = IDLE_SECONDS) -> None:
-    """Starts the process and lets jobs know, through the environment, where it listens.
-
-    Args:
-        idle: Seconds after which a copy without a step ends.
-    """
+    """Starts the process and lets jobs know, through the environment, where it listens."""
     folder = lifetime.claim()
     os.environ[VARIABLE] = str(folder)
     program = "import run; from batchscope.host import warm_process; warm_process.serve(run.door())"
@@ -176,7 +165,9 @@ def _answer(listener: socket.socket, door: Door, idle: float) -> None:
             if asked == ANY and not complete:  # never beside a timing
                 _import(door.last_modules)
                 complete = True
-        _end_idle(copies, idle)
+        for copy in copies.values():
+            if copy.job is None and time.monotonic() - copy.since > idle:
+                copy.link.close()
 
 
 def _asked(connection: socket.socket) -> bytes:
@@ -209,10 +200,7 @@ def _hand_on(connection: socket.socket, copies: dict[int, _Copy]) -> bool:
 
 
 def _fork(
-    connection: socket.socket,
-    copies: dict[int, _Copy],
-    own: tuple[socket.socket, ...],
-    door: Door,
+    connection: socket.socket, copies: dict[int, _Copy], own: tuple[socket.socket, ...], door: Door
 ) -> None:
     """Makes a copy of this process for a job."""
     link, end = socket.socketpair()
@@ -225,12 +213,6 @@ def _fork(
         _work(end, connection, door)
     end.close()
     copies[pid] = _Copy(link, connection)
-
-
-def _end_idle(copies: dict[int, _Copy], idle: float) -> None:
-    for copy in copies.values():
-        if copy.job is None and time.monotonic() - copy.since > idle:
-            copy.link.close()
 
 
 def _report_ends(copies: dict[int, _Copy]) -> None:
@@ -267,8 +249,7 @@ def _work(link: socket.socket, connection: socket.socket, door: Door) -> NoRetur
             if again:
                 link.sendall(_FREE)
                 _, files, _, _ = socket.recv_fds(link, 1, 1)
-                again = bool(files)
-                if again:
+                if again := bool(files):
                     connection = socket.socket(fileno=files[0])
     except BaseException:
         traceback.print_exc()
@@ -308,9 +289,6 @@ def _obey(connection: socket.socket, over: threading.Event, signalled: threading
     """Passes on the signals of the job's own process; ends this one when that is gone.
 
     Standard input is the pipe from Snakemake: it closes when that is gone.
-
-    Args:
-        signalled: Is set when a signal was passed on.
     """
     while True:
         ready, _, _ = select.select([connection, 0], [], [])

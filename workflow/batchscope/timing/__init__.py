@@ -28,15 +28,11 @@ from batchscope.store import records
 
 @dataclass(frozen=True)
 class Timed:
-    """What a timing found.
-
-    Attributes:
-        details: What the record holds; `device` and `threads` among it.
-        values: Column of runs.csv -> number; what is left out, or None, has no value.
-    """
+    """What a timing found."""
 
     status: str
-    details: dict[str, Any]
+    details: dict[str, Any]  # of the record; `device` and `threads` among them
+    # Column of runs.csv -> number; what is left out, or None, has no value.
     values: dict[str, float | None] = field(default_factory=dict)
 
 

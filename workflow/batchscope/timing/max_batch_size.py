@@ -17,21 +17,6 @@ from batchscope.timing import Timed
 from batchscope.timing.largest import attempts, memory_limits, search
 
 
-def command(
-    results: Path | str,
-    sweep: Sweep,
-    batch_size: int,
-    memory_mb: float | None,
-    model_file: Path | str | None,
-) -> list[str]:
-    """Returns the command line that tries one batch size."""
-    words = [sys.executable, str(project_files.DOOR), "try_batch", "--results", str(results)]
-    words += ["--sweep", sweep.name, "--batch-size", str(batch_size)]
-    if memory_mb is not None:
-        words += ["--memory-mb", json.dumps(memory_mb)]
-    return [*words, *(["--model-file", str(model_file)] if model_file else [])]
-
-
 def measure(
     results: Path | str,
     sweep: Sweep,
@@ -46,15 +31,20 @@ def measure(
     """
     device = sweep.factors["device"]
     limits = memory_limits.now(device, settings["limit_mb"])
-    found = attempts.find(
-        lambda size: command(results, sweep, size, limits.memory_mb, model_file),
-        limits,
-        start=sweep.factors["replicas"],
-        most=settings["most"],
-        step=sweep.factors["replicas"],
-        resolution=settings["resolution"],
-        cores=tensorflow_start.threads_of(sweep.factors["threads"]),
-    )
+    replicas = sweep.factors["replicas"]
+    cores = tensorflow_start.threads_of(sweep.factors["threads"])
+
+    command = [sys.executable, str(project_files.DOOR), "try_batch", "--results", str(results)]
+    command += ["--sweep", sweep.name]
+    if limits.memory_mb is not None:
+        command += ["--memory-mb", json.dumps(limits.memory_mb)]
+    if model_file:
+        command += ["--model-file", str(model_file)]
+
+    def fits(size: int) -> search.Try:
+        return attempts.attempt([*command, "--batch-size", str(size)], size, limits, cores)
+
+    found = search.search(fits, replicas, settings["most"], replicas, settings["resolution"])
     if found.stopped == search.FAILED:
         last = found.tries[-1]
         raise UserError(f"max_batch_size: batch size {last.batch_size}: {last.message}")

@@ -6,7 +6,6 @@ What is taken from it is in `trace`. How busy CPU and GPU are is sampled over th
 from __future__ import annotations
 
 import contextlib
-import math
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -23,9 +22,9 @@ from batchscope.timing.instruments.peak_memory import peak_memory
 from batchscope.timing.instruments.sampler import as_lists
 from batchscope.timing.largest import fates
 from batchscope.timing.steps import lead_in
-
-RunSteps = Callable[[int, int], float]  # the steps [start, stop) -> the seconds they took
-Around = Callable[[str], AbstractContextManager[Any]]
+from batchscope.timing.steps.subjects import open_subject
+from batchscope.timing.throughput import whole
+from batchscope.timing.time_epoch import RunSteps
 
 # What the samples of the steps are called, without the profiler and with it.
 PLAIN, PROFILED = "plain", "profiled"
@@ -52,8 +51,7 @@ def read(folder: Path | str) -> dict[str, Any]:
     Raises:
         UserError: If there is no profile, or no event of it took any time.
     """
-    path = newest(folder)
-    return trace.summarise(private_interfaces.profile(path.read_bytes()))
+    return trace.summarise(private_interfaces.profile(newest(folder).read_bytes()))
 
 
 def record(
@@ -62,7 +60,7 @@ def record(
     steps: int,
     per_step: bool = False,
     prelude: Callable[[], object] | None = None,
-    around: Around | None = None,
+    around: Callable[[str], AbstractContextManager[Any]] | None = None,
 ) -> dict[str, float]:
     """Profiles training steps, and times them with and without the profiler.
 
@@ -77,11 +75,9 @@ def record(
     (20 kB); a hundred steps or so are enough.
 
     Args:
-        run_steps: Runs the steps [start, stop) of an epoch, waits for their end, and returns
-            the seconds that they took.
+        run_steps: Waits for the end of the steps that it runs.
         folder: Gets plugins/profile/<time>/<host>.xplane.pb, which TensorBoard's profile plug-in
             shows.
-        steps: Steps to profile, at least 1.
         per_step: Whether to call `run_steps` for every step by itself, as a step of the trace;
             a loop in the graph takes all of them in one call, and has no steps in the trace.
         prelude: Runs untimed what is to precede the steps: a pipeline has batches ready after
@@ -147,36 +143,31 @@ def measure(
 
     It lies in the folder that is named as the record, without its suffix.
     """
-    from batchscope.timing.steps.subject import Subject
-    from batchscope.timing.throughput import whole
-
     folder = Path(output).with_suffix("")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (batch_size,) = sweep.batch_sizes
     per_step = sweep.factors["loop"] in ("eager", "function")
     status, found = records.FINISHED, {}
-    with Subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
+    with open_subject(results, sweep, model_file) as subject, subject.sampler() as sampler:
         counted = subject.reset_peak()
         try:
             run = subject.runner(batch_size)
-            steps = math.ceil(settings["steps"] / subject.unit) * subject.unit
             found = record(
                 lambda start, stop: run(stop - start),
                 folder,
-                steps,
+                whole(settings["steps"], subject.unit),
                 per_step,
                 lambda: run(whole(lead_in.STEPS, subject.unit)),
                 sampler.phase,
             )
             # The process has had no other batch size: its peaks are this one's.
-            found["memory_peak_mb"] = peak_memory().megabytes
+            found["memory_peak_mb"] = peak_memory()
             found["tensorflow_peak_mb"] = subject.peak_mb() if counted else None
             found |= read(folder)
             found["executor_share"] = found["executor_seconds"] / found["seconds"]
-        except tuple(kinds := fates.known()) as error:
-            status = fates.word(error, kinds)
-        threads = subject.threads
+        except tuple(subject.fates) as error:
+            status = fates.word(error, subject.fates)
     series, plain = sampler.series(), (PLAIN, None)
     # The machine's clock ticks too slowly to measure the others of a few steps.
     found["foreign_cores"] = samples.summary(series)["foreign_cores"]
@@ -184,7 +175,7 @@ def measure(
         found["utilisation"] = samples.summary(series, sampler.phases.index(plain))
     details = {
         "device": sweep.factors["device"],
-        "threads": threads,
+        "threads": subject.threads,
         **found,
         "samples": as_lists(sampler, "phase"),
         "gpu_device": sampler.gpu_device,

@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,9 +34,7 @@ WARM_UP_SECONDS = 0.5
 MOST_REPEATS = 2
 ORDER_SEED = 0
 
-RunSteps = Callable[[int], float]
-Foreign = Callable[[], Callable[[], float]]
-Key = TypeVar("Key", bound=Hashable)
+RunSteps = Callable[[int], float]  # so many steps -> the seconds that they took
 
 
 class Turn(NamedTuple):
@@ -51,19 +50,15 @@ def turns(sweep: Sweep) -> list[Turn]:
     return [Turn(size, delayed) for delayed in (True, *without) for size in sweep.batch_sizes]
 
 
-def rounds(
-    timed: Iterable[Key], blocks: int, group: Callable[[Key], Hashable] | None = None
-) -> Iterator[list[Key]]:
-    """Yields what is timed in a new random order for every block, from a fixed generator.
+def rounds(timed: Iterable[Turn], blocks: int) -> Iterator[list[Turn]]:
+    """Yields the turns in a new random order for every block, from a fixed generator.
 
-    Args:
-        group: What is alike for those that follow each other at once, in random order; None
-            where each stands for itself.
+    Those of one batch size follow each other at once, in random order.
     """
     generator = np.random.default_rng(ORDER_SEED)
-    groups: dict[Hashable, list[Key]] = {}
-    for each in timed:
-        groups.setdefault(group(each) if group else each, []).append(each)
+    groups: dict[int, list[Turn]] = defaultdict(list)
+    for turn in timed:
+        groups[turn.batch_size].append(turn)
     given = list(groups.values())
     for _ in range(blocks):
         yield [
@@ -79,8 +74,6 @@ def calibrate(run_steps: RunSteps, block_seconds: float, unit: int = 1) -> int:
     The first steps trace, allocate and fill caches: none of them is ever part of a block.
 
     Args:
-        run_steps: Runs so many steps; returns the seconds that they took.
-        block_seconds: Least seconds of a block.
         unit: Steps of one call into the graph: a block has a multiple of them.
     """
     run_steps(unit)  # traces, perhaps for longer than the warm-up takes
@@ -105,33 +98,30 @@ def whole(steps: float, unit: int) -> int:
 
 
 def time_blocks(
-    run_steps: dict[Key, RunSteps],
-    steps: dict[Key, int],
+    run_steps: dict[Turn, RunSteps],
+    steps: dict[Turn, int],
     blocks: int,
-    foreign: Foreign | None = None,
-    around: Callable[[Key], Any] | None = None,
+    foreign: Callable[[], Callable[[], float]] | None = None,
+    around: Callable[[Turn], Any] | None = None,
     results: dict[type[BaseException], str] | None = None,
-    status: dict[Key, str] | None = None,
-    group: Callable[[Key], Hashable] | None = None,
-) -> dict[Key, list[dict[str, Any]]]:
-    """Times blocks of steps of every batch size, or of whatever is compared, in turns.
+    status: dict[Turn, str] | None = None,
+) -> dict[Turn, list[dict[str, Any]]]:
+    """Times blocks of steps of every batch size in turns.
 
     Args:
-        run_steps: Batch size -> what runs so many of its steps and returns their seconds.
-        steps: Batch size -> steps of a block.
+        steps: Turn -> steps of a block.
         foreign: Starts a clock; what it returns gives the cores that other processes took since.
-        around: Called with the batch size; what it returns surrounds the block.
-        results: Errors that end a batch size and not the others, each with its status word.
-        status: Gets the status of the batch sizes that ended so; their blocks are dropped.
-        group: What is alike for those that follow each other at once; see `rounds`.
+        around: Called with the turn; what it returns surrounds the block.
+        results: Errors that end a turn and not the others, each with its status word.
+        status: Gets the status of the turns that ended so; their blocks are dropped.
 
     Returns:
-        Batch size -> its blocks in order, one per round, each with `seconds` and
-        `seconds_per_step`, `foreign_cores`, `disturbed` and `repeats`.
+        Turn -> its blocks in order, one per round, each with `seconds` and `seconds_per_step`,
+        `foreign_cores`, `disturbed` and `repeats`.
     """
-    found: dict[Key, list[dict[str, Any]]] = {turn: [] for turn in run_steps}
+    found: dict[Turn, list[dict[str, Any]]] = {turn: [] for turn in run_steps}
     results, status = results or {}, {} if status is None else status
-    for order in rounds(run_steps, blocks, group):
+    for order in rounds(run_steps, blocks):
         for turn in order:
             if turn not in found:
                 continue
@@ -176,14 +166,13 @@ def measure(
         ceiling, counted = subject.ceiling(), subject.counted()
         runners, steps, status = _prepare(subject, settings)
         found = time_blocks(
-            {turn: runners[turn] for turn in steps},
+            runners,
             steps,
             settings["blocks"],
             _others,
             functools.partial(_phase, sampler),
             subject.fates,
             status,
-            lambda turn: turn.batch_size,
         )
     series = sampler.series()
     phases = {size: index for index, (_, size) in enumerate(sampler.phases)}
@@ -235,9 +224,9 @@ def _prepare(
     status: dict[Turn, str] = {}
     for turn in turns(subject.sweep):
         try:
-            runners[turn] = subject.runner(*turn)
-            steps[turn] = calibrate(runners[turn], settings["block_seconds"], subject.unit)
-            status[turn] = records.FINISHED
+            run = subject.runner(*turn)
+            steps[turn] = calibrate(run, settings["block_seconds"], subject.unit)
+            runners[turn], status[turn] = run, records.FINISHED
         except tuple(subject.fates) as error:
             status[turn] = fates.word(error, subject.fates)
     if settings["iterations"]:

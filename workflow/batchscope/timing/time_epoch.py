@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope.catalogue import incompatible_factors, run_factors
+from batchscope.catalogue import incompatible_factors
 from batchscope.catalogue.run_names import Configuration
 from batchscope.store import records
 from batchscope.timing import Timed
@@ -27,7 +27,7 @@ WARM_UP_SECONDS = 0.5
 # Small enough that no model diverges within a timing: a step's time does not depend on it.
 LEARNING_RATE = 1e-6
 
-RunSteps = Callable[[int, int], float]
+RunSteps = Callable[[int, int], float]  # the steps [start, stop) -> the seconds they took
 
 
 def examples_in(pieces: list[tuple[int, int]], batch_size: int, examples: int) -> int:
@@ -38,16 +38,14 @@ def examples_in(pieces: list[tuple[int, int]], batch_size: int, examples: int) -
 def time_blocks(
     run_steps: RunSteps, examples: int, batch_size: int, blocks: int, block_seconds: float
 ) -> list[dict[str, float]]:
-    """Times blocks of steps after a warm-up, each of which gives the time of an epoch.
+    """Times blocks of at least `block_seconds`, each of which gives the time of an epoch.
 
     A step has a fixed cost, so that no time per example gives what the last, smaller batch of an
     epoch takes. A block is whole epochs where these are short; of a longer epoch it is steps of
     whole batches and the last step, timed apart and added up with the numbers that an epoch has.
 
     Args:
-        run_steps: Runs the steps [start, stop) of an epoch; returns the seconds they took.
         examples: Examples in an epoch, at least `batch_size`.
-        block_seconds: Least seconds that a block should take.
 
     Returns:
         Per block: steps, examples, seconds and seconds_per_epoch.
@@ -114,13 +112,12 @@ def measure(
         UserError: If the data are missing, or are fewer than a batch.
     """
     from batchscope import datasets
-    from batchscope.training import augmentations, models, replicas, step_loop
+    from batchscope.timing.steps import parts
+    from batchscope.training import augmentations, replicas, step_loop
 
     factors = configuration.factors
     data = datasets.load(results, factors["dataset"])
-    scope = replicas.scope(factors)
-    given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    model = models.build(*given, factors["precision"], kind=data.kind)
+    model = parts.make_model(factors, data, model_file)
     images, labels = augmentations.extended(
         factors["augmentation"], data.images("train"), data.labels("train")
     )
@@ -149,42 +146,18 @@ def measure(
     return Timed(status, details, values)
 
 
-def make_optimizer(factors: dict[str, Any]) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of a timing, on the devices that its batches are divided among.
-
-    Neither a step's time nor its memory depends on the rate, which is small enough that no
-    model diverges, nor on what would follow from the batch size.
-    """
-    from batchscope.training import optimizers, replicas
-
-    births = {name: factor.birth for name, factor in run_factors.FACTORS.items()}
-    given = {**births, "batch_size": 1, **factors, "learning_rate": LEARNING_RATE}
-    with replicas.scope(factors):
-        return optimizers.make_optimizer(given)
-
-
 def _blocks(
     factors: dict[str, Any],
     settings: dict[str, Any],
     data: step_loop.Examples,
     model: keras.Model,
 ) -> list[dict[str, float]]:
-    from batchscope.training import augmentations, replicas, step_loop
-    from batchscope.training.update_methods import Method
+    from batchscope.timing.steps import parts
+    from batchscope.training import replicas, step_loop
 
-    optimizer = make_optimizer(factors)
-    steps = replicas.make_loop(
-        factors,
-        model,
-        optimizer,
-        data,
-        step_loop.Batches(
-            factors["batch_size"],
-            augment=augmentations.layer(factors["augmentation"], 0),
-            method=Method.of(factors),
-            piece=factors["micro_batch_size"],
-        ),
-    )
+    optimizer = parts.make_optimizer(factors)
+    batches = parts.make_batches(factors, factors["batch_size"])
+    steps = replicas.make_loop(factors, model, optimizer, data, batches)
     steps.compile()
     order = step_loop.epoch_order(0, 0, steps.examples)
 
@@ -194,10 +167,5 @@ def _blocks(
             raise fates.NotFinite(f"The loss is not finite after step {done}.")
         return seconds
 
-    return time_blocks(
-        run_steps,
-        steps.examples,
-        factors["batch_size"],
-        settings["blocks"],
-        settings["block_seconds"],
-    )
+    blocks = settings["blocks"], settings["block_seconds"]
+    return time_blocks(run_steps, steps.examples, factors["batch_size"], *blocks)

@@ -44,7 +44,6 @@ def measure(
                 if found["status"] == records.FINISHED
             }
             time.sleep(settings["pause_seconds"])
-        examples = subject.examples
     series = sampler.series()
     phases = {size: index for index, (name, size) in enumerate(sampler.phases) if name == TRAINING}
     sizes = []
@@ -53,12 +52,12 @@ def measure(
         entry = {"batch_size": size, "utilisation": used, **found, **trained.get(size, {})}
         if used and used["gpu_energy_joules"] is not None:
             joules, images = used["gpu_energy_joules"], entry["steps"] * size
-            entry["joules_per_epoch"] = joules_per_epoch(joules, images, examples)
+            entry["joules_per_epoch"] = joules_per_epoch(joules, images, subject.examples)
         sizes.append(entry)
     details = {
         "device": sweep.factors["device"],
         "threads": subject.threads,
-        "train_examples": examples,
+        "train_examples": subject.examples,
         "sizes": sizes,
         "samples": as_lists(sampler, TRAINING),
         "gpu_device": sampler.gpu_device,
@@ -67,12 +66,7 @@ def measure(
 
 
 def joules_per_epoch(joules: float, images: int, examples: int) -> float:
-    """Returns the energy of an epoch, J.
-
-    Args:
-        joules: Energy over a training, or a part of one.
-        images: Images that it trained on.
-    """
+    """Returns the energy of an epoch, J, from that of training on so many images."""
     return joules * examples / images
 
 
@@ -93,7 +87,7 @@ def _prepare(subject: Subject) -> dict[int, dict[str, Any]]:
         found[size] = {
             "status": records.FINISHED,
             "steps_per_call": steps,
-            "memory_peak_mb": peak_memory().megabytes if resident else None,
+            "memory_peak_mb": peak_memory() if resident else None,
             "tensorflow_peak_mb": subject.peak_mb() if counted else None,
         }
     return found

@@ -11,17 +11,11 @@ _NOT_BUSY = {"idle", "iowait", "guest", "guest_nice"}  # user and nice contain t
 
 
 class Clock(NamedTuple):
-    """Time that has passed and CPU time that was used, at one moment.
-
-    Args:
-        process: Core-seconds so far of all threads of the process in question: this one without
-            its children, or one that is watched with its descendants.
-        machine: Core-seconds of the whole machine so far, what a hypervisor took included.
-    """
+    """Time that has passed, and core-seconds that were used so far, at one moment."""
 
     seconds: float
-    process: float
-    machine: float
+    process: float  # of this one without its children, or one that is watched with its descendants
+    machine: float  # what a hypervisor took included
 
 
 def cpu_times() -> Clock:
@@ -39,10 +33,7 @@ def foreign_cores(before: Clock, after: Clock) -> float:
     """Returns how many cores others kept busy, on average, between two readings.
 
     Others are all processes but this one, its children among them, and, on a virtual machine,
-    the machine's other guests as far as they held up this one.
-
-    Returns:
-        The machine's core-seconds less this process's, over the seconds; at least 0.
+    the machine's other guests as far as they held up this one. At least 0.
     """
     seconds = after.seconds - before.seconds
     if seconds <= 0:

@@ -45,24 +45,17 @@ _WITHOUT_PRODUCTS = (
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations per example, 2 per multiply-add.
-
-    Attributes:
-        forward_products: Of the products of the forward pass.
-        training_products: Of the products of the forward and the backward pass.
-        not_counted: Layers that may have products and are in neither: `name (class)`.
-    """
+    """Floating-point operations of products per example, 2 per multiply-add."""
 
     forward_products: int
-    training_products: int
-    not_counted: tuple[str, ...]
+    training_products: int  # of the forward and the backward pass
+    not_counted: tuple[str, ...]  # layers that may have products and are in neither: name (class)
 
 
 def per_image(model: keras.Model) -> Flops:
-    """Returns the operations that one image adds to a training step.
+    """Returns the operations that one image adds to a training step of a built classifier.
 
-    Args:
-        model: A built classifier; one that has no graph of layers (a subclass) is not counted.
+    One that has no graph of layers (a subclass) is not counted.
     """
     found = list(_products(model, False) if _has_graph(model) else [(_name(model), 0, 0)])
     return Flops(

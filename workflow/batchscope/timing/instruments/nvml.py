@@ -16,16 +16,14 @@ from batchscope.timing.instruments.units import MEGABYTE
 
 
 def physical_gpu(visible: str | None, gpu: int, uuids: list[str]) -> int | str | None:
-    """Returns which of the machine's GPUs a process sees under an index.
+    """Returns which of the machine's GPUs a process sees under an index; None if there is none.
 
     Args:
         visible: CUDA_VISIBLE_DEVICES: indices, or UUIDs or their unambiguous beginnings, up to
             the first that is none; None where it is not set.
-        gpu: Index among the GPUs that the process sees.
 
     Returns:
-        Index of the GPU on the machine; the UUID of a MIG device where that is what is named;
-        None where the process sees no such GPU.
+        Index of the GPU on the machine, or the UUID of a MIG device.
     """
     if visible is None:
         return gpu if gpu < len(uuids) else None
@@ -46,10 +44,7 @@ def physical_gpu(visible: str | None, gpu: int, uuids: list[str]) -> int | str |
 
 
 class Gpu:
-    """One GPU through NVML; what it does not support is NaN and not asked for again.
-
-    Args:
-        gpu: Index among the GPUs that the process sees.
+    """One GPU, by its index among those that the process sees; what it does not support is NaN.
 
     Raises:
         LookupError: If the process sees no such GPU.
@@ -57,20 +52,27 @@ class Gpu:
     """
 
     def __init__(self, gpu: int) -> None:
-        import pynvml
+        import pynvml as nvml
 
-        self._nvml = pynvml
-        pynvml.nvmlInit()
+        self._nvml = nvml
+        nvml.nvmlInit()
         try:
-            self._handle, self.name, self.uuid = self._find(gpu)
+            handle, self.name, self.uuid = self._find(gpu)
         except BaseException:
-            pynvml.nvmlShutdown()
+            nvml.nvmlShutdown()
             raise
+
+        def utilisation() -> tuple[float, ...]:
+            rates = nvml.nvmlDeviceGetUtilizationRates(handle)
+            return float(rates.gpu), float(rates.memory)
+
         self._queries: dict[tuple[str, ...], Callable[[], tuple[float, ...]]] = {
-            ("gpu_percent", "gpu_bandwidth_percent"): self._utilisation,
-            ("gpu_memory_mb",): self._memory,
-            ("gpu_power_watts",): self._power,
-            ("gpu_energy_joules",): self._energy,
+            ("gpu_percent", "gpu_bandwidth_percent"): utilisation,
+            ("gpu_memory_mb",): lambda: (nvml.nvmlDeviceGetMemoryInfo(handle).used / MEGABYTE,),
+            ("gpu_power_watts",): lambda: (nvml.nvmlDeviceGetPowerUsage(handle) / 1000,),
+            ("gpu_energy_joules",): lambda: (
+                nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
+            ),
         }
 
     def _find(self, gpu: int) -> tuple[Any, str, str]:
@@ -85,9 +87,10 @@ class Gpu:
                 f"CUDA_VISIBLE_DEVICES is {visible!r}, and the machine has {len(uuids)}."
             )
         if isinstance(found, str):
-            handle = nvml.nvmlDeviceGetHandleByUUID(found)
-            return handle, str(nvml.nvmlDeviceGetName(handle)), found
-        return handles[found], str(nvml.nvmlDeviceGetName(handles[found])), uuids[found]
+            handle, uuid = nvml.nvmlDeviceGetHandleByUUID(found), found
+        else:
+            handle, uuid = handles[found], uuids[found]
+        return handle, str(nvml.nvmlDeviceGetName(handle)), uuid
 
     def read(self) -> list[float]:
         """Returns the values of `samples.GPU_COLUMNS` now, NaN where unknown."""
@@ -101,19 +104,6 @@ class Gpu:
                 # A passing refusal, such as a timeout, costs one sample and not the training.
                 continue
         return list(found.values())
-
-    def _utilisation(self) -> tuple[float, ...]:
-        rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
-        return float(rates.gpu), float(rates.memory)
-
-    def _memory(self) -> tuple[float, ...]:
-        return (self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used / MEGABYTE,)
-
-    def _power(self) -> tuple[float, ...]:
-        return (self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,)
-
-    def _energy(self) -> tuple[float, ...]:
-        return (self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1000,)
 
     def close(self) -> None:
         """Gives NVML back."""

@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 SIZES = (512, 1024, 2048)
-# On a GPU, smaller ones are over before its units are filled.
-GPU_SIZES = (*SIZES, 4096, 8192)
-
+GPU_SIZES = (*SIZES, 4096, 8192)  # the smaller ones are over before a GPU's units are filled
+DTYPE = "float32"
 FEWEST, MOST = 3, 7  # blocks of a size
 
 
-def matmul_peak(
-    seconds: float = 1.0, sizes: Sequence[int] | None = None, dtype: str = "float32"
-) -> dict[str, Any]:
+def matmul_peak(seconds: float = 1.0, sizes: Sequence[int] | None = None) -> dict[str, Any]:
     """Measures the peak of square matrix products on this process's threads and device.
 
     Args:
@@ -58,17 +55,17 @@ def matmul_peak(
     if not sizes or min(sizes) < 2:
         raise ValueError(f"sizes: received {sizes}; one or more numbers from 2 on are expected.")
     tried: list[dict[str, Any]] = []
-    run = _make_chain(dtype)
+    run = _make_chain(DTYPE)
     for size in sizes:
         best = max((each["flops_per_second"] for each in tried), default=math.inf)
         if FEWEST * product_flops(size) / best > seconds:
             continue
-        tried.append(_time_size(run, size, dtype, seconds / len(sizes)))
+        tried.append(_time_size(run, size, seconds / len(sizes)))
     highest = max(tried, key=lambda each: each["flops_per_second"])
     return {
         **{name: value for name, value in highest.items() if name not in ("products", "seconds")},
         "sizes": tried,
-        "dtype": dtype,
+        "dtype": DTYPE,
         "threads": tf.config.threading.get_intra_op_parallelism_threads(),
         "device": "gpu" if on_gpu else "cpu",
         "tensor_float_32": bool(tf.config.experimental.tensor_float_32_execution_enabled()),
@@ -113,12 +110,11 @@ def _make_chain(dtype: str) -> Chain:
     return chain
 
 
-def _time_size(run: Chain, size: int, dtype: str, seconds: float) -> dict[str, Any]:
-    """Times blocks of products of one size; see `matmul_peak`."""
+def _time_size(run: Chain, size: int, seconds: float) -> dict[str, Any]:
     import tensorflow as tf
 
-    matrix = tf.constant(involution(size), dtype)
-    start = tf.constant(np.random.default_rng(0).standard_normal((size, size)), dtype)
+    matrix = tf.constant(involution(size), DTYPE)
+    start = tf.constant(np.random.default_rng(0).standard_normal((size, size)), DTYPE)
 
     def block(products: int) -> float:
         count = tf.constant(products)

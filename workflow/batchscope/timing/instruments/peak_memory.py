@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 from batchscope.timing.instruments.units import KIBIBYTE, MEGABYTE
 
@@ -16,66 +15,44 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
 
 
-class PeakMemory(NamedTuple):
-    """Peak resident memory of this process.
-
-    Args:
-        megabytes: 10^6 bytes.
-        source: `VmHWM` or `ru_maxrss`.
-        since: `reset` or `start`, of the process.
-    """
-
-    megabytes: float
-    source: str
-    since: str
-
-
-_was_reset = False
-
-
 def reset_peak_memory() -> bool:
-    """Lets `peak_memory` count from now on.
-
-    Returns:
-        Whether the system allows it; if not, the peak stays that of the whole process.
-    """
-    global _was_reset
+    """Lets `peak_memory` count from now on; returns whether the system allows it."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
         return False
-    _was_reset = True
     return True
 
 
-def peak_memory() -> PeakMemory:
-    """Returns the peak resident memory since the last reset, as the kernel has kept it.
+def peak_memory() -> float:
+    """Returns the peak resident memory since the last reset, 10^6 bytes, as the kernel kept it.
 
     A peak between two samples is part of it. From /proc/self/status on Linux; elsewhere from
     getrusage, which knows no reset.
     """
     try:
-        lines = _STATUS.read_text(encoding="utf-8").splitlines()
-        kibibytes = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
+        return status_mb("VmHWM")
+    except OSError:
         import resource
 
         largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        unit = 1 if sys.platform == "darwin" else KIBIBYTE
-        return PeakMemory(largest * unit / MEGABYTE, "ru_maxrss", "start")
-    since = "reset" if _was_reset else "start"
-    return PeakMemory(kibibytes * KIBIBYTE / MEGABYTE, "VmHWM", since)
+        return largest * (1 if sys.platform == "darwin" else KIBIBYTE) / MEGABYTE
+
+
+def status_mb(key: str) -> float:
+    """Returns an entry of /proc/self/status in 10^6 bytes; there it is in kB.
+
+    Raises:
+        OSError: If there is none.
+    """
+    for line in _STATUS.read_text(encoding="utf-8").splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * KIBIBYTE / MEGABYTE
+    raise OSError(f"{_STATUS}: received no {key}; a Linux kernel is expected.")
 
 
 def reset_tensorflow_peak_memory(device: str) -> bool:
-    """Lets `tensorflow_peak_memory` count from now on.
-
-    Args:
-        device: `cpu`, `gpu`, or one of several, such as `GPU:1`.
-
-    Returns:
-        Whether TensorFlow keeps count on the device.
-    """
+    """Lets `tensorflow_peak_memory` count from now on; returns whether TensorFlow keeps count."""
     import tensorflow as tf
 
     try:

@@ -12,22 +12,14 @@ from batchscope.timing.instruments.units import MEGABYTE
 
 
 class Usage(NamedTuple):
-    """What processes have used so far, and what they hold.
-
-    Args:
-        memory_mb: Resident memory, 10^6 bytes; NaN where it is unknown.
-    """
+    """What processes have used so far, and what they hold."""
 
     cpu_seconds: float
-    memory_mb: float
+    memory_mb: float  # resident, 10^6 bytes; NaN where it is unknown
 
 
 class Family:
-    """A process and its descendants.
-
-    Args:
-        pid: The process. Where it has ended already, or has been waited for, there is none.
-    """
+    """A process and its descendants; none where it has ended already, or has been waited for."""
 
     def __init__(self, pid: int) -> None:
         self._first: psutil.Process | None = None
@@ -51,7 +43,8 @@ class Family:
         Memory that forked processes share is counted once, by their proportional shares.
         """
         members = self.members()
-        seconds, known, sizes = 0.0, False, {}
+        seconds, known = 0.0, False
+        sizes: dict[int, tuple[int, int]] = {}  # of the address space, and the share of memory
         for member in members:
             with contextlib.suppress(psutil.Error):
                 times = member.cpu_times()
@@ -79,9 +72,6 @@ def _is_starting(process: psutil.Process, sizes: dict[int, tuple[int, int]]) -> 
     """Returns whether a process still uses its parent's memory, between vfork and exec.
 
     Its share is the parent's, whole. The parent waits meanwhile, in the state of a disk's sleep.
-
-    Args:
-        sizes: Of every process the size of its address space, and its share of memory.
     """
     parent = process.ppid()
     if parent not in sizes or sizes[parent][0] != sizes[process.pid][0]:

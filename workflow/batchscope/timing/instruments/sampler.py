@@ -129,14 +129,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def phase(self, name: str, value: Any = None) -> Iterator[int]:
-        """Gives the samples of the block to a phase.
-
-        Args:
-            name: What distinguishes phases, such as `batch_size`.
-
-        Yields:
-            Index of the phase.
-        """
+        """Gives the samples of the block to a phase, such as `batch_size`, 32; yields its index."""
         label = (name, value)
         if label not in self.phases:
             self.phases.append(label)

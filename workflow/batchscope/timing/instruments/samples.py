@@ -75,12 +75,11 @@ def seconds_into_phase(series: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def share_at_zero(values: np.ndarray, weights: np.ndarray, threshold: float) -> float | None:
-    """Returns the share of the known values below a threshold; None where none is known.
+    """Returns the share of the time with known values below a threshold; None where none is known.
 
     Args:
         values: Shape (samples,), NaN where unknown.
         weights: Seconds that each stands for, shape (samples,).
-        threshold: Least value that counts as more than zero.
     """
     known = np.isfinite(values) & (weights > 0)
     if not known.any():
@@ -110,13 +109,7 @@ def spread(values: np.ndarray, weights: np.ndarray) -> dict[str, float | None]:
 def _quantiles(
     values: np.ndarray, weights: np.ndarray, shares: tuple[float, ...]
 ) -> Iterator[float]:
-    """Yields weighted quantiles, as NumPy's `inverted_cdf` does, for NumPy before 2 too.
-
-    Args:
-        values: Shape (samples,).
-        weights: Positive, shape (samples,).
-        shares: Between 0 and 1.
-    """
+    """Yields weighted quantiles, as NumPy's `inverted_cdf` does, for NumPy before 2 too."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     for share in shares:
@@ -126,10 +119,7 @@ def _quantiles(
 def bridged(seconds: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Returns values with the unknown ones between two known filled in on a straight line.
 
-    Args:
-        seconds: Shape (samples,), rising.
-        values: Shape (samples,), NaN where unknown; before the first and after the last known
-            they stay so.
+    Before the first known one and after the last they stay NaN.
     """
     known = np.isfinite(values)
     if not known.any():
@@ -146,7 +136,6 @@ def energy(
     rule; where a reading failed, on a straight line between its neighbours.
 
     Args:
-        series: Column -> values, as `Sampler.series` gives it.
         phase: Index of the phase; None for all of the samples.
 
     Returns:
@@ -191,23 +180,25 @@ def summary(series: Mapping[str, np.ndarray], phase: int | None = None) -> dict[
     settled = bool((late & gpu_known).any()) if gpu_known.any() else None
     gpu_weights = np.where(late, weights, 0.0) if settled else weights
 
+    joules, seconds, source = energy(series, phase)
     found: dict[str, Any] = {"samples": int(chosen.sum()), "seconds": float(weights.sum())}
     for column in UTILISATIONS:
         used = gpu_weights if column in GPU_COLUMNS else weights
         values = spread(series[column], used)
         found[column] = values.pop("median")
         found.update({f"{column}_{name}": value for name, value in values.items()})
-    found["process_zero_share"] = share_at_zero(series["process_cores"], weights, IDLE_CORES)
-    found["gpu_zero_share"] = share_at_zero(series["gpu_percent"], gpu_weights, IDLE_PERCENT)
-    found["gpu_settled"] = settled
     foreign = spread(series["foreign_cores"], weights)["mean"]
-    found["foreign_cores"] = None if foreign is None else max(0.0, foreign)
-    found["memory_peak_mb"] = _largest(series["memory_mb"][chosen])
-    found["gpu_memory_peak_mb"] = _largest(series["gpu_memory_mb"][chosen])
-    joules, seconds, source = energy(series, phase)
-    found["gpu_energy_joules"], found["gpu_energy_source"] = joules, source
-    found["gpu_power_watts"] = None if joules is None else joules / seconds
-    return found
+    return found | {
+        "process_zero_share": share_at_zero(series["process_cores"], weights, IDLE_CORES),
+        "gpu_zero_share": share_at_zero(series["gpu_percent"], gpu_weights, IDLE_PERCENT),
+        "gpu_settled": settled,
+        "foreign_cores": None if foreign is None else max(0.0, foreign),
+        "memory_peak_mb": _largest(series["memory_mb"][chosen]),
+        "gpu_memory_peak_mb": _largest(series["gpu_memory_mb"][chosen]),
+        "gpu_energy_joules": joules,
+        "gpu_energy_source": source,
+        "gpu_power_watts": None if joules is None else joules / seconds,
+    }
 
 
 def _largest(values: np.ndarray) -> float | None:

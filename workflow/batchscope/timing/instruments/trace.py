@@ -55,16 +55,11 @@ Spans = Sequence[tuple[int, int]] | np.ndarray
 WINDOW = "batchscope_steps"
 TOP = 10
 
-INPUT_OPS = frozenset(
-    {
-        "IteratorGetNext",
-        "IteratorGetNextAsOptional",
-        "IteratorGetNextSync",
-        "MakeIterator",
-        "MultiDeviceIteratorGetNextFromShard",
-    }
-)
 # fmt: off
+INPUT_OPS = frozenset({
+    "IteratorGetNext", "IteratorGetNextAsOptional", "IteratorGetNextSync", "MakeIterator",
+    "MultiDeviceIteratorGetNextFromShard",
+})
 # They run other ops, which leave events of their own, or Python.
 CALLS = frozenset({
     "Case", "EagerPyFunc", "For", "If", "PartitionedCall", "PyFunc", "PyFuncStateless",
@@ -151,12 +146,9 @@ def clip(spans: Spans, start: int, stop: int) -> np.ndarray:
 
 
 def parts(total: int, compute: Spans, waits: Spans, executor: Spans) -> dict[str, int]:
-    """Divides a time into the parts that add up to it.
+    """Divides a time, within which all spans lie, into the parts that add up to it.
 
     Args:
-        total: The length of the time; all spans lie within it, in the same unit.
-        compute: When compute ops run.
-        waits: When training waits for data.
         executor: When an executor runs a graph or an eager op.
 
     Returns:
@@ -281,10 +273,9 @@ def _add_thread(result: Activity, line: Line, pipeline_runs: set[int | None]) ->
 
 
 def window(found: Iterable[Line]) -> tuple[int, int]:
-    """Returns start and stop of the recorded steps, in picoseconds.
+    """Returns start and stop of the recorded steps, in picoseconds: those of the event `WINDOW`.
 
-    They are those of the event `WINDOW`; a trace without one is taken from its first event to
-    its last.
+    A trace without one is taken from its first event to its last.
 
     Raises:
         UserError: If no event of the trace took any time.
@@ -304,11 +295,9 @@ def summarise(space: XSpace) -> dict[str, Any]:
         compute_share, input_share, host_share: Its parts as the module defines them; they
             add up to 1.
         compute_seconds, input_seconds, host_seconds: The same in seconds.
-        executor_seconds: The part of host in which an executor runs, but no op that was
-            recorded.
+        executor_seconds: The part of host in which an executor runs, but no recorded op.
         compute_thread_seconds: Seconds of compute, added up over threads or streams.
-        pipeline_seconds: Seconds in which any stage of the pipeline runs, training waiting or
-            not.
+        pipeline_seconds: When any stage of the pipeline runs, training waiting or not.
         compute_on: "gpu" where kernels of a GPU were counted, "cpu" otherwise.
         ops: The ten types of compute ops with the most seconds, each with op, count and
             seconds (added up over threads or streams). A kernel of a GPU whose op is

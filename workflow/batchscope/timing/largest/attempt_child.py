@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchscope.timing.instruments.peak_memory import peak_memory
-from batchscope.timing.instruments.units import KIBIBYTE, MEGABYTE
+from batchscope.timing.instruments.peak_memory import peak_memory, status_mb
+from batchscope.timing.instruments.units import MEGABYTE
+from batchscope.timing.largest import fates
 from batchscope.timing.largest.search import FITS, OUT_OF_MEMORY
-from batchscope.timing.steps import refusals
-from batchscope.timing.time_epoch import make_optimizer
 
 if TYPE_CHECKING:
     from batchscope.datasets import Dataset
@@ -49,7 +48,6 @@ def run(
         batch_size: Examples in the batch; the data set's images are repeated where it has fewer.
         memory_mb: The limit. On a CPU, memory beyond it and `slack_mb` is refused by the
             operating system; on a GPU, TensorFlow's allocator has so much. None for no limit.
-        model_file: The user's model file, where the model is not built in.
     """
     _give_way()
     # Where memory is refused, TensorFlow may crash; its last warnings then say why.
@@ -75,7 +73,7 @@ def run(
     except Exception as error:
         _lift_fence()  # the answer itself takes memory
         # The text may begin with a heading; the type alone may be all that there is.
-        refused = refusals.refusal(f"{error}\n{type(error).__name__}: {error}")
+        refused = fates.refusal(f"{error}\n{type(error).__name__}: {error}")
         if refused is None:
             raise
         reply |= {"outcome": OUT_OF_MEMORY, "message": refused}
@@ -96,27 +94,20 @@ def _prepared(
 ) -> Callable[[int], None]:
     """Builds the model; returns what trains it on one batch of a size."""
     from batchscope import datasets
-    from batchscope.training import augmentations, models, replicas, step_loop
-    from batchscope.training.update_methods import Method
+    from batchscope.timing.steps import parts
+    from batchscope.training import replicas, step_loop
 
     data = datasets.load(results, factors["dataset"])
-    scope = replicas.scope(factors)
-    given = (factors["model"], data.input_shape, data.classes, 0, model_file, scope)
-    model = models.build(*given, factors["precision"], kind=data.kind)
+    model = parts.make_model(factors, data, model_file)
 
     def train(batch_size: int) -> None:
-        optimizer = make_optimizer(factors)
+        optimizer = parts.make_optimizer(factors)
         steps = replicas.make_loop(
             factors,
             model,
             optimizer,
             step_loop.Examples(*_batch(data, batch_size), data.scale),
-            step_loop.Batches(
-                batch_size,
-                augment=augmentations.layer(factors["augmentation"], 0),
-                method=Method.of(factors),
-                piece=factors["micro_batch_size"],
-            ),
+            parts.make_batches(factors, batch_size),
         )
         order = np.arange(batch_size, dtype=np.int32)
         for _ in range(STEPS):
@@ -132,18 +123,10 @@ def _batch(data: Dataset, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
     return data.images("train")[rows], labels[rows]
 
 
-def _status_mb(key: str) -> float:
-    """Returns an entry of /proc/self/status in MB; there it is in kB."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * KIBIBYTE / MEGABYTE
-    raise OSError(f"/proc/self/status: received no {key}; a Linux kernel is expected.")
-
-
 def _peak_mb(on_gpu: bool) -> float:
     """Returns the most memory so far: TensorFlow's on a GPU, else what was resident."""
     if not on_gpu:
-        return peak_memory().megabytes
+        return peak_memory()
     import tensorflow as tf
 
     devices = [device.name.rpartition("device:")[2] for device in tf.config.list_logical_devices()]
@@ -157,9 +140,9 @@ def _fence(memory_mb: float, slack_mb: float) -> None:
     RLIMIT_DATA counts what is reserved, threads' stacks among it, so that the count starts at
     what is reserved now.
     """
-    left = max(0.0, memory_mb - _status_mb("VmRSS")) + slack_mb
+    left = max(0.0, memory_mb - status_mb("VmRSS")) + slack_mb
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = int((_status_mb("VmData") + left) * MEGABYTE)
+    soft = int((status_mb("VmData") + left) * MEGABYTE)
     if hard == resource.RLIM_INFINITY or soft < hard:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 

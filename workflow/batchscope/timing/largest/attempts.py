@@ -14,55 +14,18 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import IO, Any
 
 from batchscope.timing.instruments import samples
 from batchscope.timing.instruments.processes import Family
 from batchscope.timing.instruments.sampler import Sampler, as_lists
+from batchscope.timing.largest import fates
 from batchscope.timing.largest.memory_limits import Limits
-from batchscope.timing.largest.search import (
-    FAILED,
-    FITS,
-    KILLED,
-    OUT_OF_MEMORY,
-    OVER_LIMIT,
-    RESOLUTION,
-    Result,
-    Try,
-    search,
-)
-from batchscope.timing.steps import refusals
+from batchscope.timing.largest.search import FAILED, FITS, KILLED, OUT_OF_MEMORY, OVER_LIMIT, Try
 
 POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 1800.0
-
-
-def find(
-    command: Callable[[int], Sequence[str]],
-    limits: Limits,
-    start: int = 1,
-    most: int | None = None,
-    step: int = 1,
-    resolution: float = RESOLUTION,
-    cores: int = 1,
-) -> Result:
-    """Searches with a child process for every try.
-
-    Args:
-        command: Batch size -> the command line whose process calls `attempt_child.run`, with
-            `limits.memory_mb`.
-        limits: See `memory_limits.now`.
-        start: As `search` takes it.
-        most: As `search` takes it.
-        step: As `search` takes it.
-        resolution: As `search` takes it.
-    """
-
-    def fits(size: int) -> Try:
-        return attempt(command(size), size, limits, cores)
-
-    return search(fits, start, most, step, resolution)
 
 
 def attempt(
@@ -75,9 +38,9 @@ def attempt(
     """Runs one child, samples what it uses, and returns how it ended.
 
     Args:
-        batch_size: The size that it tries.
-        limits: Its limits; it is ended where its resident memory, with that of its own children,
-            is above `host_mb`.
+        command: The command line; its process calls `attempt_child.run` with `limits.memory_mb`.
+        limits: It is ended where its resident memory, with that of its own children, is above
+            `host_mb`.
         timeout: Seconds after which it is ended as failed.
     """
     begun = time.monotonic()
@@ -105,12 +68,11 @@ def attempt(
     elif outcome == FITS and limits.memory_mb is not None and (peak or 0) > limits.memory_mb:
         outcome = OVER_LIMIT
         message = f"the peak was {peak:.0f} MB; at most {limits.memory_mb:.0f} MB may be taken."
-    baseline = reply.get("baseline_mb") if reply else None
     return Try(
         batch_size,
         outcome,
         peak or None,
-        baseline,
+        reply.get("baseline_mb") if reply else None,
         time.monotonic() - begun,
         message,
         samples.summary(sampler.series()),
@@ -122,11 +84,7 @@ def attempt(
 def _watch(
     process: subprocess.Popen, family: Family, sampler: Sampler, most_mb: float, deadline: float
 ) -> tuple[str | None, float]:
-    """Samples a process until it ends, or is ended with its descendants.
-
-    Returns:
-        Why it was ended, if so, and the peak seen in MB.
-    """
+    """Samples a process until it ends; returns why it was ended, if so, and the peak seen in MB."""
     peak, ended = 0.0, None
     try:
         with sampler:
@@ -163,22 +121,19 @@ def _reply(stdout: str) -> dict[str, Any] | None:
 
 
 def judge(status: int, reply: dict[str, Any] | None, stderr: str) -> tuple[str, str]:
-    """Returns what came of a child that was left to end by itself.
+    """Returns the outcome of a child that ended by itself, and the message of one that did not fit.
 
     Args:
         status: Its exit status; -n where signal n ended it.
         reply: What it printed; None where it did not come to that.
-
-    Returns:
-        Its outcome, and the message of one that did not fit.
     """
     if status == 0 and reply is not None:
         return reply["outcome"], reply.get("message", "")
     if status == -signal.SIGKILL:
         return KILLED, "ended by SIGKILL, as the kernel does where memory runs out."
-    refused = refusals.refusal(stderr)
+    refused = fates.refusal(stderr)
     if status != 0 and refused:
         return OUT_OF_MEMORY, refused
     how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return FAILED, f"{how}: {lines[-1][: refusals.SHOWN] if lines else 'nothing on stderr'}"
+    return FAILED, f"{how}: {lines[-1][: fates.SHOWN] if lines else 'nothing on stderr'}"

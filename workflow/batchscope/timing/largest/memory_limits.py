@@ -14,17 +14,11 @@ FREE_SHARE = 0.9  # of the free memory: the rest is for what else goes on
 
 @dataclass(frozen=True)
 class Limits:
-    """How much memory a try may take.
+    """How much memory a try may take."""
 
-    Attributes:
-        device: `cpu` or `gpu`, whose memory is looked at.
-        asked_mb: What the configuration allows; 0 for all that is free.
-        free_mb: What a process may take of the main memory without harm to the machine.
-    """
-
-    device: str
-    asked_mb: float
-    free_mb: float
+    device: str  # `cpu` or `gpu`, whose memory is looked at
+    asked_mb: float  # what the configuration allows; 0 for all that is free
+    free_mb: float  # what a process may take of the main memory without harm to the machine
 
     @property
     def memory_mb(self) -> float | None:

@@ -17,7 +17,7 @@ FAILED = "failed"  # any other error: it says nothing about memory
 
 # Why a search ended.
 RESOLVED = "resolved"
-MOST_FITS = "most_fits"
+MOST_FITS = "most_fits"  # the largest that may be tried
 NOTHING_FITS = "nothing_fits"
 
 RESOLUTION = 1 / 32
@@ -25,20 +25,16 @@ RESOLUTION = 1 / 32
 
 @dataclass(frozen=True)
 class Try:
-    """What came of one batch size.
+    """What came of one batch size; times and samples include the start of the process.
 
     Attributes:
-        outcome: `fits`, `out_of_memory`, `over_limit`, `killed` or `failed`.
         peak_mb: Most memory taken, in MB. Of a child that was ended it is the most that was
             seen, a lower bound; None where nothing was seen.
         baseline_mb: The same before the batch was there: the framework and the model.
-        seconds: What the try took, start of the process included.
         message: Why the size did not fit.
-        utilisation: Summary of the samples taken meanwhile, as `samples.summary` gives it: of
-            the whole try, the start of the process included.
-        samples: The samples, as `sampler.as_lists` gives them.
-        gpu_device: The GPU that was sampled, as `Sampler.gpu_device` names it; None where none
-            is used.
+        utilisation: Summary of the samples, as `samples.summary` gives it.
+        samples: As `sampler.as_lists` gives them.
+        gpu_device: The GPU that was sampled, as `Sampler.gpu_device` names it, if any.
     """
 
     batch_size: int
@@ -54,19 +50,11 @@ class Try:
 
 @dataclass(frozen=True)
 class Result:
-    """What a search found.
+    """What a search found; where it failed, the message of the last try says why."""
 
-    Attributes:
-        largest: The largest size that was seen to fit; 0 if none was.
-        refused: The smallest size that was seen not to fit; None if none was.
-        stopped: `resolved`, `most_fits` (the largest size that may be tried), `nothing_fits`,
-            or `failed`: the last try failed, and its message says why.
-        tries: Every try, in order.
-    """
-
-    largest: int
-    refused: int | None
-    stopped: str
+    largest: int  # that was seen to fit; 0 if none was
+    refused: int | None  # the smallest that was seen not to fit; None if none was
+    stopped: str  # RESOLVED, MOST_FITS, NOTHING_FITS or FAILED
     tries: tuple[Try, ...]
 
 

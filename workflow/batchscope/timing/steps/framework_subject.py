@@ -7,35 +7,27 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from batchscope import datasets, frameworks
 from batchscope.catalogue import incompatible_factors
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.frameworks import layers
-from batchscope.host import tensorflow_start
 from batchscope.store import records
-from batchscope.timing.instruments.sampler import Sampler
 from batchscope.timing.instruments.units import MEGABYTE
 from batchscope.timing.largest.fates import NotFinite
 from batchscope.timing.steps import lead_in
+from batchscope.timing.steps.subjects import Subject
 from batchscope.timing.time_epoch import LEARNING_RATE
 
-FATES: dict[type[BaseException], str] = {
-    MemoryError: records.OUT_OF_MEMORY,
-    NotFinite: records.DIVERGED,
-}
 
-
-class FrameworkSubject:
-    """A sweep, ready to be timed in the framework that it names; see `subjects.Subject`.
+class FrameworkSubject(Subject):
+    """A sweep, ready to be timed in the framework that it names.
 
     As in TensorFlow's loop in the graph, all batch sizes share the weights and the images, which
     are read in the order 0 to n - 1, whole batches only, epoch after epoch.
 
     Attributes:
-        examples: Training images.
         training: What makes the updates.
 
     Raises:
@@ -43,11 +35,10 @@ class FrameworkSubject:
             batch, or the framework finds no GPU that is asked for.
     """
 
-    unit = 1
-    fates = FATES
+    fates = {MemoryError: records.OUT_OF_MEMORY, NotFinite: records.DIVERGED}
 
     def __init__(self, results: Path | str, sweep: Sweep) -> None:
-        self.sweep = sweep
+        super().__init__(sweep)
         factors = sweep.factors
         data = datasets.load(results, factors["dataset"])
         labels = data.labels("train")
@@ -56,8 +47,6 @@ class FrameworkSubject:
             network = layers.build(factors["model"], data.input_shape, data.classes)
         except ValueError as error:
             raise UserError(f"{sweep.name}: {error}") from None
-        # Before the framework is started, which may leave this process fewer cores.
-        self.threads = tensorflow_start.threads_of(factors["threads"])
         module = frameworks.start(factors["framework"], self.threads, factors["device"])
         self.training: frameworks.Training = module.Training(
             network,
@@ -73,18 +62,8 @@ class FrameworkSubject:
         self._positions: dict[int, int] = {}
         self._current: int | None = None
 
-    def __enter__(self) -> FrameworkSubject:
-        """Returns itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Has nothing to take away."""
-
     def runner(self, batch_size: int, delayed: bool = True) -> Callable[[int], float]:
-        """Returns what runs so many consecutive steps and returns the seconds that they took.
-
-        No framework has a delay that could be left out.
-        """
+        """Returns what runs steps; no framework has a delay that could be left out."""
 
         def run(steps: int) -> float:
             if batch_size != self._current:
@@ -107,18 +86,6 @@ class FrameworkSubject:
             raise NotFinite(f"The loss is not finite within {steps} steps.")
         self._positions[batch_size] = (position + steps) % whole
         return seconds
-
-    def sampler(self, interval: float = 0.1) -> Sampler:
-        """Returns a sampler of this process's cores and GPU, to be entered."""
-        gpu = 0 if self.sweep.factors["device"] == "gpu" else None
-        return Sampler(interval, self.threads, gpu)
-
-    def ceiling(self) -> dict[str, Any] | None:
-        """Returns None: the peak is TensorFlow's alone."""
-        return None
-
-    def counted(self) -> None:
-        """Returns None: operations are counted of Keras's layers alone."""
 
     def reset_peak(self) -> bool:
         """Lets `peak_mb` count from now on; returns whether the allocator keeps count."""

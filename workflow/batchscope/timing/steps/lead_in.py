@@ -15,7 +15,6 @@ def run(run_steps: Callable[[int], float], seconds: float = ENOUGH_SECONDS, unit
     """Runs the steps of a lead-in: `STEPS` or a few more, but none after so many seconds.
 
     Args:
-        run_steps: Runs so many steps; returns the seconds that they took.
         seconds: What is enough; infinite where every step of a lead-in counts.
     """
     done, spent = 0, 0.0

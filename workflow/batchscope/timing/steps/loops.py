@@ -62,18 +62,17 @@ class Source:
     Attributes:
         pipeline: `memory` for the loop in the graph, else one of `pipelines.PIPELINES`; None
             for `memory` and `dataset`.
-        delay_seconds: Seconds that the training thread sleeps before every step, one delay per
-            batch; nothing can sleep between the steps of the loop in the graph.
-        folder: Where the pipeline `jpeg` keeps its files.
+        delay_seconds: What the training thread sleeps before every step, one delay per batch;
+            nothing can sleep between the steps of the loop in the graph.
     """
 
     pipeline: str | None = None
     delay_seconds: float = 0.0
-    folder: Path | str | None = None
+    folder: Path | str | None = None  # of the files of the pipeline `jpeg`
 
 
 class Runner(abc.ABC):
-    """Runs and times consecutive updates, at any batch size.
+    """Runs and times consecutive updates, at any batch size B.
 
     One runner serves all batch sizes of a sweep: they share its trace, its copy of the images
     and its model, whose weights no step's time depends on. Every batch size keeps its own place
@@ -81,8 +80,6 @@ class Runner(abc.ABC):
     pipeline: a timing drops them. Model and optimizer belong to one runner.
 
     Attributes:
-        examples: Examples given, n.
-        batch_size: Examples per update, B.
         whole_batches: Whether an epoch ends with its last whole batch, where it has one, so
             that every step is of B examples.
         steps_per_call: Updates of one call into the graph, where that number is fixed. Other
@@ -108,7 +105,7 @@ class Runner(abc.ABC):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Updates of an epoch: ceil(n / B), or floor where only whole batches count."""
+        """Updates of an epoch of n examples: ceil(n / B), or floor where only whole ones count."""
         if self.whole_batches:
             return max(1, self.examples // self.batch_size)
         return steps_per_epoch(self.examples, self.batch_size)
@@ -170,12 +167,7 @@ class GraphRunner(Runner):
 
     The batch size is a variable of the graph, so that one trace and one copy of the images
     serve all batch sizes; a step takes as long as with a constant, to the 2 % that measuring
-    both in turns could resolve.
-
-    Args:
-        optimizer: An optimizer; it is built for the model's trainable variables.
-        examples: The training set.
-        batches: Its batches; their size is the first of those that are run.
+    both in turns could resolve. The size of `batches` is the first of those that are run.
     """
 
     def __init__(
@@ -229,7 +221,6 @@ class StepRunner(_PipelineRunner):
     """A Python loop over batches, one GradientTape step each, eager or as a tf.function.
 
     Args:
-        optimizer: An optimizer; it is built for the model's trainable variables.
         compiled: Whether the step is a tf.function. It is traced once, for batches of any size.
     """
 
@@ -285,13 +276,9 @@ class FitRunner(_PipelineRunner):
 
     Args:
         model: A built classifier; it is compiled here.
-        optimizer: An optimizer; it is built for the model's trainable variables.
         steps_per_execution: Steps in one call into the graph. What is left of a number of steps
             is run by calls of one step, and a delay is slept before the call that its steps
             share.
-        examples: As `StepRunner` takes them.
-        batches: As `StepRunner` takes them.
-        source: As `StepRunner` takes it.
     """
 
     def __init__(
@@ -312,9 +299,8 @@ class FitRunner(_PipelineRunner):
 
     def _run(self, steps: int) -> tuple[float, float]:
         whole = steps - steps % self.steps_per_call
-        parts = [(whole, self.steps_per_call), (steps - whole, 1)]
         seconds, value = 0.0, 0.0
-        for count, per_call in parts:
+        for count, per_call in ((whole, self.steps_per_call), (steps - whole, 1)):
             if count:
                 clock = self._fit(count, per_call)
                 seconds, value = seconds + clock.seconds, value + clock.loss
@@ -330,14 +316,8 @@ class FitRunner(_PipelineRunner):
         model.train_function = self._functions[per_call]
         clock = _Clock()
         callbacks = [clock, _Delay(self._delay * per_call)] if self._delay else [clock]
-        model.fit(
-            self._batches,
-            steps_per_epoch=steps,
-            epochs=1,
-            verbose=0,
-            callbacks=callbacks,
-            shuffle=False,
-        )
+        options = {"verbose": 0, "callbacks": callbacks, "shuffle": False}
+        model.fit(self._batches, steps_per_epoch=steps, epochs=1, **options)
         return clock
 
 
@@ -389,13 +369,9 @@ def make(
     """Returns the runner of a loop over a pipeline.
 
     Args:
-        loop: One of `LOOPS`.
-        model: A built classifier; the runner's own.
-        optimizer: An optimizer; the runner's own.
-        examples: The training set.
-        batches: Its batches; only the loop in the graph augments them, or uses a batch by another
-            method than `plain`.
-        source: Where they come from.
+        model: A built classifier; the runner's own, as the optimizer is.
+        batches: Only the loop in the graph augments them, or uses a batch by another method than
+            `plain`.
 
     Raises:
         ValueError: If there is no such loop, or it does not go with the pipeline or the delay.

@@ -23,14 +23,12 @@ with the tf.data API" for their order.
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from batchscope import disk
 from batchscope.errors import UserError
 from batchscope.training import losses
 
@@ -45,37 +43,6 @@ _MODES = {1: "L", 3: "RGB"}
 _ROWS = 1024  # images checked at once
 
 
-def make(
-    pipeline: str,
-    images: np.ndarray | tf.Tensor,
-    labels: np.ndarray | tf.Tensor,
-    scale: float,
-    batch_size: int,
-    folder: Path | str | None = None,
-    whole_batches: bool = False,
-) -> tf.data.Dataset:
-    """Returns the batches of a pipeline, epoch after epoch without end.
-
-    Args:
-        pipeline: One of `PIPELINES`.
-        images: Shape (n, height, width, channels), any dtype. A tensor is shared, an array is
-            copied.
-        scale: Factor that turns the images into what the model is trained on.
-        folder: Where `jpeg` keeps its files; see `encode`.
-        whole_batches: Whether an epoch ends with its last whole batch, where it has one.
-
-    Returns:
-        A data set of (images, float32 of shape (b, height, width, channels), labels, int32 of
-        shape (b,)), b the batch size or what is left of an epoch.
-
-    Raises:
-        ValueError: If there is no such pipeline.
-        UserError: If the images cannot be JPEG files, or the folder holds other files.
-    """
-    mapped = examples(pipeline, images, labels, scale, folder)
-    return batches(pipeline, mapped, batch_size, whole_batches)
-
-
 def examples(
     pipeline: str,
     images: np.ndarray | tf.Tensor,
@@ -86,7 +53,17 @@ def examples(
     """Returns a pipeline's mapped examples, one epoch of them.
 
     What depends on no batch size: several batch sizes can share the images, the cache (which
-    is full on return) and the JPEG files. Arguments and errors are those of `make`.
+    is full on return) and the JPEG files.
+
+    Args:
+        images: Shape (n, height, width, channels), any dtype. A tensor is shared, an array is
+            copied.
+        scale: Factor that turns the images into what the model is trained on.
+        folder: Where `jpeg` keeps its files; see `encode`.
+
+    Raises:
+        ValueError: If there is no such pipeline.
+        UserError: If the images cannot be JPEG files, or the folder holds other files.
     """
     if pipeline not in PIPELINES:
         raise ValueError(
@@ -125,11 +102,14 @@ def examples(
 def batches(
     pipeline: str, examples: tf.data.Dataset, batch_size: int, whole_batches: bool = False
 ) -> tf.data.Dataset:
-    """Returns the batches of a pipeline's examples, epoch after epoch without end.
+    """Returns the batches of a pipeline's `examples`, epoch after epoch without end.
 
     Args:
-        examples: What `examples` returned.
-        whole_batches: As `make` takes it.
+        whole_batches: Whether an epoch ends with its last whole batch, where it has one.
+
+    Returns:
+        A data set of (images, float32 of shape (b, height, width, channels), labels, int32 of
+        shape (b,)), b the batch size or what is left of an epoch.
     """
     if whole_batches:
         count = int(examples.cardinality())
@@ -157,13 +137,12 @@ def encode(images: np.ndarray, scale: float, folder: Path | str) -> list[str]:
     is: it belongs to one array of images.
 
     Args:
-        images: Shape (n, height, width, channels), with 1 or 3 channels.
-        scale: Factor that turns the images into what the model is trained on.
+        images: Shape (n, height, width, channels).
         folder: The files' own folder; missing or empty, or made by an earlier call.
 
     Raises:
-        UserError: If the images have other channels or intensities outside [0, 1], or the
-            folder holds another number of files.
+        UserError: If the images have other than 1 or 3 channels, or intensities outside [0, 1],
+            or the folder holds another number of files.
     """
     folder = Path(folder)
     paths = [folder / f"{index:07d}.jpg" for index in range(len(images))]
@@ -198,14 +177,9 @@ def _check(images: np.ndarray, scale: float) -> None:
 def _write(images: np.ndarray, scale: float, folder: Path) -> None:
     from PIL import Image
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
     mode = _MODES[images.shape[-1]]
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
-    try:
+    with disk.atomic_folder(folder) as scratch:
         for index, image in enumerate(images):
             pixels = np.rint(image * np.float64(255 * scale)).clip(0, 255).astype(np.uint8)
             plain = Image.fromarray(pixels[..., 0] if mode == "L" else pixels, mode)
             plain.save(scratch / f"{index:07d}.jpg", quality=JPEG_QUALITY)
-        os.replace(scratch, folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
