@@ -99,9 +99,8 @@ def slope(answer: Answer) -> str:
     found = format_interval(*(100 * end for end in ends)) if points else _estimate(answer.slope)
     if found is None:
         return ""
-    interval = f" [{found.low}, {found.high}]" if found.low else ""
     unit = "points" if points else answer.outcome.unit
-    return f"{found.value}{interval}{f' {unit}' if unit else ''} per doubling"
+    return " ".join(filter(None, [found.bracketed, unit, "per doubling"]))
 
 
 def groups(answers: list[Answer], asked: Collection[Answer] = ()) -> list[dict[str, Any]]:

@@ -16,13 +16,13 @@ import pandas
 
 from batchscope import damage, disk, figures, wording
 from batchscope.analysis import (
-    chosen_rates,
     noise_beside_critical,
     outcome_answers,
     parallel_totals,
     run_series,
     series_differences,
 )
+from batchscope.analysis.chosen_rates import tuned_factor
 from batchscope.catalogue import columns, outcomes, weight_counts
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
@@ -40,6 +40,8 @@ LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in thei
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
 Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 
+# Tables of experiments that time, and of those that train.
+_TIMED, _TRAINED = ("sweeps", "throughput"), ("advice", "critical_batch_size")
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
 
 
@@ -51,14 +53,12 @@ class Figure:
         title: Short title, without a full stop.
         caption: What is drawn, and how it is to be read.
         svg: The SVG file; empty where a smaller PNG stands in its place.
-        source: `data:` address of that PNG, or empty.
-        width: Width in CSS pixels, or None if the image does not say.
-        height: Height in CSS pixels, or None.
-        data: Path of the CSV it was drawn from, for people; may be empty.
-        csv: That CSV; may be empty.
-        columns: Its columns.
-        name: Its name in the registry; may be empty.
-        found: What the runs of this study show in it, in a sentence; may be empty.
+        source: `data:` address of that PNG.
+        width: In CSS pixels, as is the height; None if the image does not say.
+        data: Path of the CSV it was drawn from, for people.
+        csv: That CSV.
+        name: Its name in the registry.
+        found: What the runs of this study show in it, in a sentence.
         texts: The words in it; none where nobody noted them.
         path: The SVG file's own path.
     """
@@ -83,12 +83,10 @@ class Inputs:
     """Everything a report shows besides the plan.
 
     Attributes:
-        config_name: Path of the configuration, as given.
-        config_text: Its text, as written.
+        config_text: The configuration, as written.
         rows: Experiment -> rows of its runs.csv, as text (empty where there is no value).
         answers: Experiment -> what `outcome_answers.answers` says of it.
         contrasts: Experiment -> how its series differ, where there are several.
-        figures: Experiment -> its figures, in order.
         runs: Run -> record of its training, where there is one.
         other_runs: Records of the same runs on other machines.
         timings: Records of the timing jobs.
@@ -105,7 +103,6 @@ class Inputs:
         claims: Rows of claims.csv, as text.
         files: Paths of the tables, for people.
         partial: Whether the report was asked for with only a part of the results.
-        taken: What the study took.
         samples: Data set's token -> a few of its examples.
         models: Model and look of its data -> its layers, as far as they are known.
     """
@@ -147,40 +144,31 @@ def read(
     """
     results = Path(results)
     rows: Rows = {}
-    timed: dict[str, pandas.DataFrame] = {}
-    speeds: dict[str, pandas.DataFrame] = {}
-    advice: dict[str, pandas.DataFrame] = {}
-    critical: dict[str, pandas.DataFrame] = {}
     drawn, files = {}, []
     found: dict[str, pandas.DataFrame] = {}
-    compared: dict[str, series_differences.Contrast] = {}
-    tuned: set[str] = set()
-    for name in study.experiments:
+    tables: dict[str, dict[str, pandas.DataFrame]] = {name: {} for name in (*_TIMED, *_TRAINED)}
+    for name, experiment in study.experiments.items():
         folder = results / "studies" / study.folder_name / name
         path = folder / run_table.RUNS
         if path.exists():
             rows[name] = disk.read_rows(path, "run", "status")
             found[name] = run_series.read(path)
-            if len(found[name]) and (differences := series_differences.contrast(found[name])):
-                compared[name] = differences
-            if chosen_rates.tuned_factor(found[name]):
-                tuned.add(name)
             files.append(_shown(path, results))
-            if study.experiments[name].times.timings:
-                timed[name] = run_series.read(folder / "sweeps.csv")
-                speeds[name] = run_series.read(folder / "throughput.csv")
-            else:
-                advice[name] = run_series.read(folder / "advice.csv")
-                critical[name] = run_series.read(folder / "critical_batch_size.csv")
+            for table in _TIMED if experiment.times.timings else _TRAINED:
+                tables[table][name] = run_series.read(folder / f"{table}.csv")
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)
+    trained = {name: frame for name, frame in found.items() if len(frame)}
+    contrasts = {name: series_differences.contrast(frame) for name, frame in trained.items()}
     stated = results / "studies" / study.folder_name / claim_table.FILE
     if study.claims and stated.exists():
         files.append(_shown(stated, results))
     elif study.claims and not partial:
         raise UserError(f"{stated}: missing; run snakemake to make it.")
-    runs, timings = _read_runs(study, results), _read_timings(study, results)
+    timings = _read_timings(study, results)
+    here, *others = job_files.places(study, results)
+    runs = _read_runs(study, here)
     datasets = {
         token: disk.read_json(path)
         for token in study.datasets
@@ -190,18 +178,18 @@ def read(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
         rows=rows,
-        answers=answers(study, [*found.values()]),
-        contrasts=compared,
+        answers=answers(study, [*trained.values()]),
+        contrasts={name: contrast for name, contrast in contrasts.items() if contrast},
         figures=drawn,
         runs=runs,
-        other_runs=_read_other_runs(study, results),
+        other_runs=[run for place in others for run in _read_runs(study, place).values()],
         timings=timings,
-        sweeps=timed,
-        throughput=speeds,
-        advice=advice,
-        tuned=frozenset(tuned),
-        noise=_noise(found, critical),
-        parallel=_parallel(found),
+        sweeps=tables["sweeps"],
+        throughput=tables["throughput"],
+        advice=tables["advice"],
+        tuned=frozenset(name for name, frame in trained.items() if tuned_factor(frame)),
+        noise=_noise(trained, tables["critical_batch_size"]),
+        parallel=_parallel(trained),
         datasets=datasets,
         missing_runs=_missing_runs(study, results),
         missing_measures=_missing_measures(study, results, rows),
@@ -209,7 +197,12 @@ def read(
         claims=claim_rows.read(stated) if study.claims and stated.exists() else [],
         files=files,
         partial=partial,
-        taken=taken.find(study, results, runs, _made_here(study, timings)),
+        taken=taken.find(
+            study,
+            results,
+            runs,
+            [record for record in timings if record["machine"]["name"] == study.machine],
+        ),
         samples={
             token: samples.few(records.dataset_folder(results, token), record)
             for token, record in datasets.items()
@@ -234,7 +227,7 @@ def _nearest(path: Path | str) -> str:
 def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outcome_answers.Answer]]:
     """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
     by_experiment: dict[str, list[outcome_answers.Answer]] = {}
-    filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
+    filled = [frame.dropna(axis="columns", how="all") for frame in found]
     if filled:
         rows = pandas.concat(filled, ignore_index=True)
         for answer in outcome_answers.answers(rows, _stated(study)):
@@ -244,25 +237,25 @@ def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outco
     return by_experiment
 
 
-def _parallel(found: dict[str, pandas.DataFrame]) -> dict[str, str]:
+def _parallel(trained: dict[str, pandas.DataFrame]) -> dict[str, str]:
     """Returns what experiments with replicas say of total times, with epochs of all experiments."""
-    trained = [frame for frame in found.values() if "stop_reason" in frame and len(frame)]
+    ended = [frame for frame in trained.values() if "stop_reason" in frame]
     sentences = {
-        name: parallel_totals.sentence(frame, pandas.concat(trained))
-        for name, frame in found.items()
-        if len(frame) and "seconds_per_epoch" in frame
+        name: parallel_totals.sentence(frame, pandas.concat(ended))
+        for name, frame in trained.items()
+        if "seconds_per_epoch" in frame
     }
     return {name: text for name, text in sentences.items() if text}
 
 
 def _noise(
-    found: dict[str, pandas.DataFrame], critical: dict[str, pandas.DataFrame]
+    trained: dict[str, pandas.DataFrame], critical: dict[str, pandas.DataFrame]
 ) -> dict[str, str]:
     """Returns what experiments' noise scales are beside critical batch sizes of the others."""
     sentences = {}
-    for name, frame in found.items():
+    for name, frame in trained.items():
         others = [rows for other, rows in critical.items() if other != name and len(rows)]
-        if len(frame) and others:
+        if others:
             sentences[name] = noise_beside_critical.sentence(frame, pandas.concat(others))
     return {name: text for name, text in sentences.items() if text}
 
@@ -370,25 +363,14 @@ def _models(
     return found
 
 
-def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
-    paths = {run: records.run_folder(results, run) / "record.json" for run in study.runs}
+def _read_runs(study: Study, place: job_files.Place) -> dict[str, dict[str, Any]]:
+    """Returns run -> record of its training on a machine, where there is one."""
+    paths = {run: records.run_folder(place.results, run) / "record.json" for run in study.runs}
     return {
-        run: _of_machine(disk.read_json(path, "status"), study.machine)
+        run: _of_machine(disk.read_json(path, "status"), place.machine)
         for run, path in paths.items()
         if path.exists()
     }
-
-
-def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
-    found = []
-    for place in list(job_files.places(study, results))[1:]:
-        paths = [records.run_folder(place.results, run) / "record.json" for run in study.runs]
-        found += [
-            _of_machine(disk.read_json(path, "status"), place.machine)
-            for path in paths
-            if path.exists()
-        ]
-    return found
 
 
 def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
@@ -410,10 +392,6 @@ def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
     described = record.get("machine")
     described = described if isinstance(described, dict) else {}
     return {**record, "machine": {**described, "name": machine}}
-
-
-def _made_here(study: Study, timings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [record for record in timings if record["machine"]["name"] == study.machine]
 
 
 def _missing_runs(study: Study, results: Path) -> dict[str, str]:

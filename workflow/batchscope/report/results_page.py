@@ -168,12 +168,10 @@ def _figure(chosen: Chosen, figure: Figure) -> str:
 
 def _ledger(shown: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yields a heading and a table for every document."""
-    documents: dict[str, list[dict[str, Any]]] = {}
-    for row in shown:
-        documents.setdefault(row["document"], []).append(row)
-    for document, rows in documents.items():
-        yield f"## What holds of {_plain(document)}"
-        yield f"{wording.count(len(rows), 'claim')}: {claim_rows.counts(rows)}."
+    for group in claim_rows.by_document(shown):
+        rows = group["rows"]
+        yield f"## What holds of {_plain(group['document'])}"
+        yield f"{wording.count(len(rows), 'claim')}: {group['counts']}."
         lines = ["| place | claim | verdict | effect, n | p | open |", "|---|---|---|---|---|---|"]
         lines += [_line(row) for row in rows]
         yield "\n".join(lines)
@@ -183,8 +181,7 @@ def _line(row: dict[str, Any]) -> str:
     estimate = row["estimate"]
     effect = ""
     if estimate:
-        interval = f" [{estimate.low}, {estimate.high}]" if estimate.low else ""
-        effect = f"{estimate.value}{interval} {row['effect_is']}; n {row['n']}"
+        effect = f"{estimate.bracketed} {row['effect_is']}; n {row['n']}"
         effect += f" ({row['decides']})" if row["decides"] else ""
         effect += f"; {row['survivors']}" if row["survivors"] else ""
     p = " ".join(filter(None, [row["p_shown"], row["p_of"]]))
