@@ -8,11 +8,10 @@ forbids every request.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Collection
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,9 +160,8 @@ def _runs(rows: Rows, inputs: Inputs) -> str:
     experiments = wording.count(len(rows), "experiment")
     made = sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values())
     if not runs:
-        return (
-            f"{wording.count(len(inputs.timings), 'timing job')} in {experiments}; nothing trained"
-        )
+        timed = wording.count(len(inputs.timings), "timing job")
+        return f"{timed} in {experiments}; nothing trained"
     whose = f"; {'all' if made == len(runs) else made} of them made elsewhere" if made else ""
     return f"{wording.count(len(runs), 'training run')} in {experiments}: {', '.join(parts)}{whose}"
 
@@ -207,24 +205,26 @@ def _experiments(
     cards: list[advice_card.Shown],
 ) -> list[dict[str, Any]]:
     """Returns what the page shows of each experiment; figures are numbered throughout."""
-    shown, drawn = [], 0
-    numbers = {run: number for number, run in enumerate(runs_table.distinct_runs(rows))}
+    shown, position = [], count(1)
+    numbers = runs_table.numbers(rows)
     for name, experiment in study.experiments.items():
         found = inputs.answers.get(name, [])
         of_figures = inputs.figures.get(name, [])
         find = figure_view.Finder(rows[name], [numbers[row["run"]] for row in rows[name]])
         figures = [
-            figure_view.build(drawn + i, one, experiment, stated, rows[name], found, find)
-            for i, one in enumerate(of_figures, 1)
+            figure_view.build(next(position), one, experiment, stated, rows[name], found, find)
+            for one in of_figures
         ]
-        named, question = bool(experiment.figures), experiment.question or ""
+        question = experiment.question or ""
         elsewhere = [
             (each.title or other, figure)
             for other, each in study.experiments.items()
             if other != name
             for figure in inputs.figures.get(other, [])
         ]
-        about = experiment_answer.relevant(question, of_figures, named, elsewhere)
+        about = experiment_answer.relevant(
+            question, of_figures, bool(experiment.figures), elsewhere
+        )
         asked = experiment_answer.asked(found, about)
         own = [each for each in cards if each.experiment == name]
         tuned = name in inputs.tuned and own
@@ -264,20 +264,15 @@ def _experiments(
                 "blocks": figure_view.blocks(figures),
             }
         )
-        drawn += len(figures)
     return shown
 
 
 def _beside(
     study: Study, inputs: Inputs, places_of: dict[tuple[str, str], tuple[str, str]]
 ) -> dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]]:
-    """Returns the numbers of documents, each with its figure here: beside ours, and beside none.
-
-    Empty without any.
-    """
+    """Returns documents' numbers with their figures here: beside ours, and beside none."""
     names = {each.title or name: name for name, each in study.experiments.items()}
-    found: dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]]
-    found = {"here": [], "absent": []}
+    found: dict[str, list[Any]] = {"here": [], "absent": []}
     for row in published_beside.build(study, inputs.figures, inputs.datasets):
         place = places_of.get((names.get(row.experiment, ""), row.figure))
         found["here" if row.here else "absent"].append((row, place))
@@ -327,14 +322,8 @@ def _values(factor: str, values: Collection[str]) -> str:
         return whole.replace("_", ", ").replace("-", " to ")
     if len(values) > 12:
         return f"{len(values)} values"
-    return ", ".join(
-        run_series.value_words(factor, value) for value in sorted(values, key=_sort_key)
-    )
-
-
-def _sort_key(text: str) -> tuple[float, str]:
-    value = parsed(text)
-    return (math.inf if value is None else value, text)
+    ordered = sorted(values, key=lambda text: (parsed(text) is None, parsed(text) or 0, text))
+    return ", ".join(run_series.value_words(factor, value) for value in ordered)
 
 
 def _no_gpu(
