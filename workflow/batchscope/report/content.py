@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import re
@@ -45,93 +46,61 @@ _TIMED, _TRAINED = ("sweeps", "throughput"), ("advice", "critical_batch_size")
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
 
 
+# Fields that are empty unless they are given.
+_map = functools.partial(field, default_factory=dict)
+_list = functools.partial(field, default_factory=list)
+
+
 @dataclass(frozen=True)
 class Figure:
-    """One figure of an experiment, ready to embed.
+    """One figure of an experiment, ready to embed."""
 
-    Attributes:
-        title: Short title, without a full stop.
-        caption: What is drawn, and how it is to be read.
-        svg: The SVG file; empty where a smaller PNG stands in its place.
-        source: `data:` address of that PNG.
-        width: In CSS pixels, as is the height; None if the image does not say.
-        data: Path of the CSV it was drawn from, for people.
-        csv: That CSV.
-        name: Its name in the registry.
-        found: What the runs of this study show in it, in a sentence.
-        texts: The words in it; none where nobody noted them.
-        path: The SVG file's own path.
-    """
-
-    title: str
-    caption: str
-    svg: bytes = b""
-    source: str = ""
-    width: int | None = None
+    title: str  # without a full stop
+    caption: str  # what is drawn, and how it is to be read
+    svg: bytes = b""  # empty where a smaller PNG stands in its place
+    source: str = ""  # `data:` address of that PNG
+    width: int | None = None  # CSS pixels; None if the image does not say
     height: int | None = None
-    data: str = ""
+    data: str = ""  # path of the CSV that it was drawn from, for people
     csv: bytes = b""
     columns: tuple[str, ...] = ()
-    name: str = ""
-    found: str = ""
-    texts: tuple[str, ...] = ()
-    path: Path = Path()
+    name: str = ""  # in the registry
+    found: str = ""  # what the runs of this study show in it, in a sentence
+    texts: tuple[str, ...] = ()  # the words in it; none where nobody noted them
+    path: Path = Path()  # of the SVG
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything a report shows besides the plan.
-
-    Attributes:
-        config_text: The configuration, as written.
-        rows: Experiment -> rows of its runs.csv, as text (empty where there is no value).
-        answers: Experiment -> what `outcome_answers.answers` says of it.
-        contrasts: Experiment -> how its series differ, where there are several.
-        runs: Run -> record of its training, where there is one.
-        other_runs: Records of the same runs on other machines.
-        timings: Records of the timing jobs.
-        sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
-        throughput: Experiment of times -> the same by batch size, as throughput.csv.
-        advice: Experiment of trainings -> which batch sizes to use, as advice.csv.
-        tuned: Experiments of which several learning rates were tried at a batch size.
-        noise: Experiment -> its noise scale beside the critical batch size of another one.
-        parallel: Experiment with replicas -> what it says of total times, in sentences.
-        datasets: Data set's token -> its record, where there is one.
-        missing_runs: Run without a record -> what its job's log says.
-        missing_measures: Measure -> finished run, or sweep, without its record -> the same of it.
-        absent: What is not here -> the trainings and timings that wait for it.
-        claims: Rows of claims.csv, as text.
-        files: Paths of the tables, for people.
-        partial: Whether the report was asked for with only a part of the results.
-        samples: Data set's token -> a few of its examples.
-        models: Model and look of its data -> its layers, as far as they are known.
-    """
+    """Everything a report shows besides the plan."""
 
     config_name: str
-    config_text: str
-    rows: Rows
-    answers: dict[str, list[outcome_answers.Answer]] = field(default_factory=dict)
-    contrasts: dict[str, series_differences.Contrast] = field(default_factory=dict)
-    figures: dict[str, list[Figure]] = field(default_factory=dict)
-    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    other_runs: list[dict[str, Any]] = field(default_factory=list)
-    timings: list[dict[str, Any]] = field(default_factory=list)
-    sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
-    throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
-    advice: dict[str, pandas.DataFrame] = field(default_factory=dict)
-    tuned: frozenset[str] = frozenset()
-    noise: dict[str, str] = field(default_factory=dict)
-    parallel: dict[str, str] = field(default_factory=dict)
-    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
-    missing_runs: dict[str, str] = field(default_factory=dict)
-    missing_measures: dict[str, dict[str, str]] = field(default_factory=dict)
-    absent: dict[Absence, list[job_files.MeasureJob]] = field(default_factory=dict)
-    claims: list[claim_rows.Row] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    partial: bool = False
+    config_text: str  # as written
+    # By experiment.
+    rows: Rows  # as in runs.csv, empty where there is no value
+    answers: dict[str, list[outcome_answers.Answer]] = _map()
+    contrasts: dict[str, series_differences.Contrast] = _map()  # where there are several series
+    figures: dict[str, list[Figure]] = _map()
+    sweeps: dict[str, pandas.DataFrame] = _map()  # of times, as sweeps.csv
+    throughput: dict[str, pandas.DataFrame] = _map()  # of times, as throughput.csv
+    advice: dict[str, pandas.DataFrame] = _map()  # of trainings, as advice.csv
+    tuned: frozenset[str] = frozenset()  # of which several rates were tried at a batch size
+    noise: dict[str, str] = _map()  # noise scale beside another's critical batch size
+    parallel: dict[str, str] = _map()  # what those with replicas say of total times
+    # Records, by run and by data set's token, and what the logs of jobs without one say.
+    runs: dict[str, dict[str, Any]] = _map()
+    other_runs: list[dict[str, Any]] = _list()  # of the same runs, on other machines
+    timings: list[dict[str, Any]] = _list()
+    datasets: dict[str, dict[str, Any]] = _map()
+    missing_runs: dict[str, str] = _map()
+    missing_measures: dict[str, dict[str, str]] = _map()  # measure -> finished run, or sweep
+    absent: dict[Absence, list[job_files.MeasureJob]] = _map()  # what waits for what is not here
+    claims: list[claim_rows.Row] = _list()  # as in claims.csv
+    files: list[str] = _list()  # paths of the tables, for people
+    partial: bool = False  # asked for with only a part of the results
     taken: taken.Taken = field(default_factory=taken.Taken)
-    samples: dict[str, list[samples.Sample]] = field(default_factory=dict)
-    models: dict[Look, list[weight_counts.Summary]] = field(default_factory=dict)
+    samples: dict[str, list[samples.Sample]] = _map()  # by data set's token
+    models: dict[Look, list[weight_counts.Summary]] = _map()  # layers, as far as they are known
 
 
 def read(
@@ -169,6 +138,7 @@ def read(
     timings = _read_timings(study, results)
     here, *others = job_files.places(study, results)
     runs = _read_runs(study, here)
+    own_timings = [each for each in timings if each["machine"]["name"] == here.machine]
     datasets = {
         token: disk.read_json(path)
         for token in study.datasets
@@ -197,12 +167,7 @@ def read(
         claims=claim_rows.read(stated) if study.claims and stated.exists() else [],
         files=files,
         partial=partial,
-        taken=taken.find(
-            study,
-            results,
-            runs,
-            [record for record in timings if record["machine"]["name"] == study.machine],
-        ),
+        taken=taken.find(study, results, runs, own_timings),
         samples={
             token: samples.few(records.dataset_folder(results, token), record)
             for token, record in datasets.items()
@@ -314,10 +279,7 @@ def _figure(folder: Path, entry: dict[str, Any], results: Path) -> Figure:
 
 
 def packed(content: bytes) -> str:
-    """Returns a file as a page carries it: deflated without a header, in base64.
-
-    Nothing of one that is too large for it.
-    """
+    """Returns a file deflated without a header, in base64; nothing of one too large for a page."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = packer.compress(content) + packer.flush() if content else b""
     return base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else ""
@@ -401,16 +363,14 @@ def _missing_runs(study: Study, results: Path) -> dict[str, str]:
         data = records.dataset_folder(results, run.factors["dataset"]) / "record.json"
         record = records.run_folder(results, name) / "record.json"
         if not record.exists():
-            waits_for = [] if data.exists() else [data]
-            found[name] = _last_words(results, record, *waits_for)
+            found[name] = _last_words(results, record, *([] if data.exists() else [data]))
     return found
 
 
 def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, dict[str, str]]:
-    """Returns measure -> finished run of an experiment that asks for it, without its record.
+    """Returns measure -> finished run without its record, or sweep -> what the job's log says.
 
-    With what the job's log says. Of a pair the first run stands for both; of a timing it is the
-    sweep. What waits for what is not here is not among them.
+    Of a pair the first run stands for both. What waits for what is not here is not among them.
     """
     missing: dict[str, dict[str, str]] = {}
     for name, experiment in study.experiments.items():
@@ -424,10 +384,7 @@ def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, dict
 
 
 def _last_words(results: Path, *records_of_jobs: Path) -> str:
-    """Returns the last line and the path of the first log that is there, of jobs by their records.
-
-    Nothing where no job has begun.
-    """
+    """Returns the last line and the path of the jobs' first log; nothing where none has begun."""
     for record in records_of_jobs:
         log = job_files.log_path(results, record)
         if log.exists():
