@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import csv
 import functools
 import json
 import os
@@ -87,6 +88,13 @@ def snakemake(project: Path, *arguments: str) -> subprocess.CompletedProcess:
         print(json.dumps(request), file=server.stdin, flush=True)
         status = int(server.stdout.readline())
         return subprocess.CompletedProcess(arguments, status, output.read())
+
+
+def rows(project: Path, place: str, table: str = "runs") -> list[dict[str, str]]:
+    """Returns the rows of a table below `results/studies`."""
+    path = project / "results" / "studies" / place / f"{table}.csv"
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def run(project: Path, *arguments: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from batchscope import report
 from batchscope.report import content, first_screen, runs_table
 
 
-def test_the_scope_names_model_data_machine_runs_and_time(example):
-    study, results, path, _ = example
-    inputs = report.read(study, results, path, partial=True)
+def test_the_scope_names_model_data_machine_runs_and_time(troubled):
+    study, inputs = troubled
     scope = first_screen.scope(study, runs_table.complete(study, inputs.rows), inputs)
     assert scope.startswith("small_cnn on digits; Example CPU <4> @ 2.4 GHz (8 cores); ")
     assert "30 training runs (1 diverged, 1 missing, 1 out of memory), 2 min of training" in scope
