@@ -103,6 +103,18 @@ def run(project: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def finished(target: Path, config: dict) -> Path:
+    """Returns a copy of the project in which a study was run to its report."""
+    write_config(copy(target), config)
+    run(target)
+    return target
+
+
+def report(project: Path, place: str = "") -> str:
+    """Returns a report as HTML: the default configuration's, or one below `results`."""
+    return (project / "results" / place / "report.html").read_text(encoding="utf-8")
+
+
 def planned(project: Path, *arguments: str) -> dict[str, int]:
     """Returns rule -> jobs that a run would start now; empty for `Nothing to be done`."""
     done = snakemake(project, "-n", "-p", "--cores", "2", *arguments)

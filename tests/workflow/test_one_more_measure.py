@@ -6,7 +6,6 @@ more, its table by one, and the timing `timed_steps` by two; no other file is to
 
 from __future__ import annotations
 
-import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -154,13 +153,7 @@ FILES = {
 def study(**settings) -> dict:
     return {
         "study": "norms",
-        "defaults": {
-            "dataset": "digits",
-            "model": "small_cnn",
-            "optimizer": "sgd",
-            "learning_rate": 0.05,
-            "epochs": 1,
-        },
+        "defaults": {**project.TINY["defaults"], "epochs": 1},
         "experiments": {
             "norms": {
                 "question": "How large are the weights?",
@@ -232,8 +225,7 @@ def test_the_workflow_makes_table_and_figures(copied):
     assert "\ntimed_steps (Images of a step.)\n" in listed
     project.run(copied)
     results = copied / "results"
-    with open(results / "studies" / "norms" / "norms" / "runs.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = project.rows(copied, "norms/norms")
     assert len(rows) == 2
     for row in rows:
         with np.load(results / "runs" / row["run"] / "final.npz") as arrays:
@@ -252,8 +244,7 @@ def test_the_workflow_makes_table_and_figures(copied):
     figures = results / "studies" / "norms" / "norms" / "figures"
     for name in ("weight_norms", "weight_norm_points"):
         assert {path.suffix for path in figures.glob(f"{name}.*")} == {".svg", ".png", ".csv"}
-    page = (results / "report.html").read_text(encoding="utf-8")
-    assert "The norm of the trainable weights, against batch size." in page
+    assert "The norm of the trainable weights, against batch size." in project.report(copied)
     path = copied / "workflow" / "batchscope" / "measures" / "weight_norm.py"
     path.write_text(path.read_text() + "\n# An edit that changes no number.\n")
     assert project.planned(copied) == {}

@@ -37,10 +37,7 @@ SMALLER = {"datasets": {"digits": {"source": "digits", "split": SPLIT}}}
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     """The tiny study, run to its report."""
-    folder = project.copy(tmp_path_factory.mktemp("project"))
-    project.write_config(folder, project.TINY)
-    project.run(folder)
-    return folder
+    return project.finished(tmp_path_factory.mktemp("project"), project.TINY)
 
 
 @pytest.fixture
@@ -59,10 +56,6 @@ def configured(folder: Path, top: dict | None = None, **keys) -> dict[str, int]:
 
 def runs(folder: Path) -> list[dict[str, str]]:
     return project.rows(folder, "tiny/batch_size")
-
-
-def reported(folder: Path) -> str:
-    return (folder / "results" / "report.html").read_text(encoding="utf-8")
 
 
 def trained(count: int) -> dict[str, int]:
@@ -312,7 +305,7 @@ def test_divergence_stays_visible_and_the_study_ends(edited):
     configured(edited, **rates, **ONE)
     project.run(edited)
     assert sorted(row["status"] for row in runs(edited)) == ["diverged", "finished"]
-    assert "no longer finite" in reported(edited)
+    assert "no longer finite" in project.report(edited)
 
 
 def test_a_partial_report(edited):
@@ -320,7 +313,7 @@ def test_a_partial_report(edited):
     assert project.planned(edited, "--config", "partial=true") == TABLES
     project.run(edited, "--config", "partial=true")
     assert sorted(row["status"] for row in runs(edited)) == ["finished"] * 4 + ["missing"] * 2
-    assert "+bs=128+" in reported(edited)
+    assert "+bs=128+" in project.report(edited)
     # And then the whole: the partial report is no excuse to leave anything out.
     assert project.planned(edited) == {**per_seed(2), **TABLES}
     assert project.planned(edited, "--config", "partial=false")["train"] == 2
