@@ -167,12 +167,19 @@ def test_weights_after_an_epoch_that_another_study_reads(edited):
     assert "training" not in "".join(p.read_text() for p in edited.glob("logs/snapshot/*/*.log"))
 
 
-def test_one_more_batch_size_runs_only_the_new_jobs(edited):
-    assert configured(edited, **ONE_MORE) == {**per_seed(2), **TABLES}
+def test_one_more_batch_size_in_a_partial_report_and_then_whole(edited):
+    """Only the new jobs run, and a partial report is no excuse to leave anything out."""
+    new = {**per_seed(2), **TABLES}
+    assert configured(edited, **ONE_MORE) == new
     before = {path: path.stat().st_mtime_ns for path in edited.glob("results/runs/*/record.json")}
+    assert project.planned(edited, "--config", "partial=true") == TABLES
+    project.run(edited, "--config", "partial=true")
+    assert sorted(row["status"] for row in runs(edited)) == ["finished"] * 4 + ["missing"] * 2
+    assert "+bs=128+" in project.report(edited)
+    assert project.planned(edited) == new
+    assert project.planned(edited, "--config", "partial=false")["train"] == 2
     project.run(edited)
-    for path, modified in before.items():
-        assert path.stat().st_mtime_ns == modified
+    assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(list(edited.glob("results/runs/*/record.json"))) == len(before) + 2
     assert project.planned(edited) == {}
 
@@ -306,17 +313,6 @@ def test_divergence_stays_visible_and_the_study_ends(edited):
     project.run(edited)
     assert sorted(row["status"] for row in runs(edited)) == ["diverged", "finished"]
     assert "no longer finite" in project.report(edited)
-
-
-def test_a_partial_report(edited):
-    configured(edited, **ONE_MORE)
-    assert project.planned(edited, "--config", "partial=true") == TABLES
-    project.run(edited, "--config", "partial=true")
-    assert sorted(row["status"] for row in runs(edited)) == ["finished"] * 4 + ["missing"] * 2
-    assert "+bs=128+" in project.report(edited)
-    # And then the whole: the partial report is no excuse to leave anything out.
-    assert project.planned(edited) == {**per_seed(2), **TABLES}
-    assert project.planned(edited, "--config", "partial=false")["train"] == 2
 
 
 def test_snakemakes_own_report(edited):

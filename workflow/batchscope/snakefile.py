@@ -403,6 +403,12 @@ def command(step: str) -> str:
     return " ".join(["python workflow/run.py", entry.name, *words, made])
 
 
+def installing(rule: str) -> str:
+    """The call of the door that installs a framework, by the name of its rule."""
+    words = f"install_framework --framework {rule.removeprefix('install_')}"
+    return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
+
+
 def turn(timing: str) -> Callable[[Any], int]:
     """Returns, as a function of the wildcards, the priority of a timing job.
 
