@@ -19,7 +19,7 @@ from batchscope.catalogue import outcomes, run_names
 from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
-from batchscope.report import content, figure_view, gaps, places, runs_table
+from batchscope.report import content, figure_view, first_screen, gaps, places, runs_table
 from batchscope.store import records
 from batchscope.study import config, planner
 from html_page import Page
@@ -318,3 +318,24 @@ def test_a_figure_says_what_was_measured():
     usual = study(sharpness=None)  # 2,000, or as many as there are
     assert "all 1,087 training examples" in figure_view._measured("sharpness", usual, rows)
     assert "2,000 training examples or all" in figure_view._measured("sharpness", usual, [])
+
+
+def test_the_scope_names_model_data_machine_runs_and_time(troubled):
+    study, inputs = troubled
+    scope = first_screen.scope(study, runs_table.complete(study, inputs.rows), inputs)
+    assert scope.startswith("small_cnn on digits; Example CPU <4> @ 2.4 GHz (8 cores); ")
+    assert "30 training runs (1 diverged, 1 missing, 1 out of memory), 2 min of training" in scope
+
+
+def test_many_models_are_counted_and_gpus_come_first(finished):
+    study, _, path = finished
+    rows = {
+        "gap": [
+            {"run": str(n), "model": f"m{n}", "dataset": "d", "status": "finished"}
+            for n in range(4)
+        ]
+    }
+    machine = {"machine": {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}}
+    inputs = content.Inputs(str(path), "", rows, runs={"0": machine})
+    scope = first_screen.scope(study, rows, inputs)
+    assert scope == "4 models on d; A GPU, A CPU (8 cores); 4 training runs."

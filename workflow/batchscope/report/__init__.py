@@ -307,7 +307,6 @@ def _timing_scope(experiment: Experiment) -> str:
 
 
 def _varied(values: dict[str, Collection[str]]) -> str:
-    """Returns the factors of several values, with these."""
     return "; ".join(
         f"{factor.removeprefix(own_columns.OWN).replace('_', ' ')} {_values(factor, found)}"
         for factor, found in values.items()

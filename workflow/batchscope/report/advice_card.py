@@ -94,7 +94,6 @@ def _titled(
 def _questions(
     study: Study, name: str, sizes: pandas.DataFrame, summary: pandas.DataFrame
 ) -> Iterator[str]:
-    """Yields what more seeds would resolve of an experiment's series."""
     factors = run_series.varying(summary) if len(summary) else []
     for title, row in _titled(study, name, summary):
         own = sizes

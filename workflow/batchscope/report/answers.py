@@ -139,7 +139,6 @@ def across(answers: list[Answer], asked: Collection[Answer] = ()) -> dict[str, A
 
 
 def _cell(answer: Answer) -> dict[str, Any]:
-    """Returns an outcome of a series: its ends, its change per doubling, and its verdict."""
     ends = dict.fromkeys((answer.smallest, answer.largest))
     levels = [(end.batch_size, _estimate(end.interval)) for end in ends]
     return {**_shared(answer), "ends": levels, "p": _p(answer) if answer.test else ""}

@@ -306,7 +306,6 @@ def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:
 def _models(
     study: Study, results: Path, datasets: dict[str, dict[str, Any]]
 ) -> dict[Look, list[weight_counts.Summary]]:
-    """Returns the layers of each model for each look of its data sets."""
     every = [each.factors(study.runs) for each in study.experiments.values()]
     pairs = dict.fromkeys((one["model"], one["dataset"]) for one in chain.from_iterable(every))
     found = {}

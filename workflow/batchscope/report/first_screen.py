@@ -30,7 +30,6 @@ def scope(study: Study, rows: Rows, inputs: Inputs) -> str:
 
 
 def _named(study: Study, rows: Rows, factor: str) -> str:
-    """Returns the models or data sets of a study, or how many there are."""
     found = {row[factor] for group in rows.values() for row in group if row.get(factor)}
     for experiment in study.experiments.values():
         for sweep in experiment.times.sweeps:

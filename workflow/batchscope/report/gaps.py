@@ -112,11 +112,9 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
             message = inputs.missing_runs.get(run) or _message(row)
             made = row.get("machine") == own_columns.ELSEWHERE
             by_status.setdefault((row["status"], made), []).append((run, message))
-    order = list(STATUS_WORDS)
+    order = {status: place for place, status in enumerate(STATUS_WORDS)}
     gaps = []
-    for status, made in sorted(
-        by_status, key=lambda each: (order.index(each[0]) if each[0] in order else 9, each[1])
-    ):
+    for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
         if status == records.FINISHED:
             continue
         word = STATUS_WORDS.get(status, status)

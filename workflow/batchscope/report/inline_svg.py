@@ -67,7 +67,6 @@ def _name(tag: str) -> str:
 
 
 def _copied(element: ElementTree.Element, ids: dict[str, str], find: Find) -> ElementTree.Element:
-    """Returns what of an element may stand on a page."""
     copy = ElementTree.Element(_name(element.tag), _attributes(element, ids, find))
     copy.text, copy.tail = element.text, element.tail
     for child in element:

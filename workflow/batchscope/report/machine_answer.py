@@ -136,7 +136,6 @@ def _knee(row: Row) -> str:
 
 
 def _estimate(row: Row, name: str) -> str:
-    """Returns a time in ms with its interval."""
     values = (float(row.get(f"{name}{end}", math.nan)) for end in ("", "_low", "_high"))
     value, low, high = value_ranges.clipped(name, values)
     return "" if math.isnan(value) else wording.cost(value, low, high)

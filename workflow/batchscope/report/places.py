@@ -105,7 +105,6 @@ def _dataset_value(key: str, value: Any) -> str:
 
 
 def _balance(record: dict[str, Any], splits: list[str]) -> list[tuple[str, list[int]]]:
-    """Returns class -> examples per split."""
     per_split = record.get("class_counts") or {}
     lists = [per_split.get(split) or [] for split in splits]
     labels = record.get("class_names") or []

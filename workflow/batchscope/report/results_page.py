@@ -102,7 +102,6 @@ def build(
 
 
 def _index(folder: Path) -> str:
-    """Returns the index of the pages in a folder."""
     pages = []
     for path in sorted(folder.glob("*.md")):
         title, _, summary = path.read_text(encoding="utf-8").split("\n")[:3]
@@ -135,7 +134,6 @@ def _machine(results: Path) -> Iterator[str]:
 
 
 def _headline(results: Path, study: str) -> Iterator[str]:
-    """Yields what a study's report begins with."""
     report = ledger_page.report(results, results / "studies" / study)
     if report and (text := report.with_suffix(".txt")).exists():
         yield _plain(text.read_text(encoding="utf-8"))
@@ -150,7 +148,6 @@ def _figure(results: Path, chosen: Chosen) -> str:
 
 
 def _ledger(shown: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yields a heading and a table for every document."""
     for group in claim_rows.by_document(shown):
         rows = group["rows"]
         yield f"## What holds of {_plain(group['document'])}"
