@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import csv
 import functools
 import json
 import os
@@ -98,10 +99,29 @@ def python(*words: object, **environment: str) -> subprocess.CompletedProcess:
     )
 
 
+def rows(project: Path, place: str, table: str = "runs") -> list[dict[str, str]]:
+    """Returns the rows of a table below `results/studies`."""
+    path = project / "results" / "studies" / place / f"{table}.csv"
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def run(project: Path, *arguments: str) -> str:
     done = snakemake(project, "--cores", "2", *arguments)
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def finished(target: Path, config: dict) -> Path:
+    """Returns a copy of the project in which a study was run to its report."""
+    write_config(copy(target), config)
+    run(target)
+    return target
+
+
+def report(project: Path, place: str = "") -> str:
+    """Returns a report as HTML: the default configuration's, or one below `results`."""
+    return (project / "results" / place / "report.html").read_text(encoding="utf-8")
 
 
 def planned(project: Path, *arguments: str) -> dict[str, int]:

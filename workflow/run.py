@@ -49,9 +49,8 @@ def prepare_data(arguments: argparse.Namespace) -> None:
 
 def check_models(arguments: argparse.Namespace) -> None:
     from batchscope.store import job_files
-    from batchscope.study import config
 
-    study = config.study(arguments.config, arguments.scale)
+    study = _study(arguments)
     own = job_files.own_models(study, arguments.results)
     _start({"threads": 1, "device": "cpu"})
     from batchscope import datasets
@@ -84,9 +83,8 @@ def train(arguments: argparse.Namespace) -> None:
         status = trainer.record_kill(arguments.run, arguments.results, killed, arguments.model_file)
         print(f"{arguments.run}: {status}. {killed}")
         return
-    limits = trainer.Limits(
-        arguments.chunk_seconds, arguments.chunk_steps, arguments.checkpoint_seconds
-    )
+    chunk = (arguments.chunk_seconds, arguments.chunk_steps)
+    limits = trainer.Limits(*chunk, arguments.checkpoint_seconds)
     status = trainer.train(arguments.run, arguments.results, arguments.model_file, limits)
     print(f"{arguments.run}: {status}")
 
@@ -154,30 +152,24 @@ def install_framework(arguments: argparse.Namespace) -> None:
 
 def tabulate(arguments: argparse.Namespace) -> None:
     from batchscope.store import owners
-    from batchscope.study import config
     from batchscope.tables import run_table
 
-    study = config.study(arguments.config, arguments.scale)
+    study = _study(arguments)
     owners.claim(arguments.output.parent, study.name, arguments.config)
     run_table.write(arguments.results, study, arguments.experiment, arguments.output)
 
 
 def draw(arguments: argparse.Namespace) -> None:
     from batchscope import figures
-    from batchscope.study import config
 
-    study = config.study(arguments.config, arguments.scale)
-    experiment = study.experiments[arguments.experiment]
-    drawn = figures.drawn(experiment)
+    drawn = figures.drawn(_study(arguments).experiments[arguments.experiment])
     figures.write(arguments.tables, drawn, arguments.output, arguments.processes)
 
 
 def claims(arguments: argparse.Namespace) -> None:
-    from batchscope.study import config
     from batchscope.tables import claim_table
 
-    study = config.study(arguments.config, arguments.scale)
-    claim_table.write(study, arguments.output.parent, arguments.output)
+    claim_table.write(_study(arguments), arguments.output.parent, arguments.output)
 
 
 def ledger(arguments: argparse.Namespace) -> None:
@@ -198,10 +190,9 @@ def results(arguments: argparse.Namespace) -> None:
 
 def report(arguments: argparse.Namespace) -> None:
     from batchscope import report
-    from batchscope.study import config
 
-    study = config.study(arguments.config, arguments.scale)
-    report.write(study, arguments.results, arguments.config, arguments.output, arguments.partial)
+    given = (arguments.results, arguments.config, arguments.output, arguments.partial)
+    report.write(_study(arguments), *given)
 
 
 def plan(arguments: argparse.Namespace) -> None:
@@ -213,19 +204,15 @@ def plan(arguments: argparse.Namespace) -> None:
     print(status.main(arguments.config, arguments.scale, arguments.results))
     if arguments.verify:
         from batchscope.datasets import verification
-        from batchscope.study import config
 
-        study = config.study(arguments.config, arguments.scale)
-        print(verification.verify(study, arguments.results))
+        print(verification.verify(_study(arguments), arguments.results))
 
 
 def advice(arguments: argparse.Namespace) -> None:
     from batchscope.report import advice_card
-    from batchscope.study import config
 
     _end_with_the_reader()
-    study = config.study(arguments.config, arguments.scale)
-    print(advice_card.text(study, arguments.results, arguments.config, arguments.seeds))
+    print(advice_card.text(_study(arguments), arguments.results, arguments.config, arguments.seeds))
 
 
 def watch(arguments: argparse.Namespace) -> None:
@@ -278,6 +265,12 @@ OF = {
     **dict.fromkeys(MEASURES, "run"),
     **{name: "timing" if entry.trains else "sweep" for name, entry in TIMINGS.items()},
 }
+
+
+def _study(arguments: argparse.Namespace) -> Any:
+    from batchscope.study import config
+
+    return config.study(arguments.config, arguments.scale)
 
 
 def _start(factors: dict) -> None:
@@ -444,7 +437,10 @@ def _alone(words: list[str]) -> bool:
     if words[0] in {"check_models", *job.OF_TABLES}:
         return False
     if words[0] in TIMINGS:
-        return not TIMINGS[words[0]].forked or _timed(words)["device"] != "cpu"
+        if not TIMINGS[words[0]].forked:
+            return True
+        timed = run_names.configuration(words[words.index("--timing") + 1])
+        return timed.factors["device"] != "cpu"
     run = words[words.index("--run") + 1] if "--run" in words[:-1] else ""
     try:
         factors = run_names.parse_run(run)
@@ -452,11 +448,6 @@ def _alone(words: list[str]) -> bool:
         return True
     wide = factors["threads"] > 1 or factors["device"] != "cpu"
     return words[0] not in WARM or wide or (words[0] == "train" and factors["replicas"] > 1)
-
-
-def _timed(words: list[str]) -> dict[str, Any]:
-    """Returns the factors of what a step times."""
-    return run_names.configuration(words[words.index("--timing") + 1]).factors
 
 
 def _leaves_nothing(words: list[str]) -> bool:

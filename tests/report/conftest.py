@@ -12,6 +12,7 @@ import project
 import report_example
 from batchscope import figures, report
 from batchscope.study import config
+from html_page import Page
 
 ARGUMENTS = (
     "--headless=new",
@@ -48,14 +49,19 @@ def browser(tmp_path_factory):
     found.quit()
 
 
+def written(study, results: Path, path: Path, partial: bool = False) -> Path:
+    """Writes a report beside its results; returns its file."""
+    output = results / "report.html"
+    report.write(study, results, path, output, partial)
+    return output
+
+
 @pytest.fixture(scope="session")
 def page(tmp_path_factory):
     """Returns the file of a report with every trouble and two experiments."""
     folder = tmp_path_factory.mktemp("report")
     study, results, path = report_example.write(folder, experiments=("gap", "second"))
-    output = results / "report.html"
-    report.write(study, results, path, output, partial=True)
-    return output
+    return written(study, results, path, partial=True)
 
 
 @pytest.fixture(scope="session")
@@ -68,9 +74,7 @@ def timing_page(tmp_path_factory):
     for name, experiment in study.experiments.items():
         figures = results / "studies" / study.folder_name / name / "figures"
         report_example.write_figures(figures, experiment.figures)
-    output = results / "report.html"
-    report.write(study, results, path, output, partial=True)
-    return output
+    return written(study, results, path, partial=True)
 
 
 DRAWN = ("accuracy", "sharpness", "loss_curves", "loss_curves_by_updates", "verdict_matrix")
@@ -83,9 +87,7 @@ def drawn(tmp_path_factory):
     study, results, path = report_example.write(folder, troubles=False)
     place = results / "studies" / "example" / "gap"
     figures.write(place, DRAWN, place / "figures")
-    output = results / "report.html"
-    report.write(study, results, path, output)
-    return output
+    return written(study, results, path)
 
 
 @pytest.fixture
@@ -110,12 +112,36 @@ def example(tmp_path_factory):
     """Returns plan, results, configuration and HTML of a study with every trouble."""
     folder = tmp_path_factory.mktemp("report")
     study, results, path = report_example.write(folder)
-    output = results / "report.html"
-    report.write(study, results, path, output, partial=True)
-    return study, results, path, output.read_text(encoding="utf-8")
+    html = written(study, results, path, partial=True).read_text(encoding="utf-8")
+    return study, results, path, html
+
+
+@pytest.fixture(scope="session")
+def shown(example):
+    """Returns that page, parsed."""
+    return Page(example[3])
+
+
+@pytest.fixture(scope="session")
+def troubled(example):
+    """Returns plan and inputs of that study, to read."""
+    study, results, path, _ = example
+    return study, report.read(study, results, path, partial=True)
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """Returns plan, results and configuration of a study without any trouble."""
     return report_example.write(tmp_path_factory.mktemp("finished"), troubles=False)
+
+
+@pytest.fixture(scope="session")
+def whole(finished):
+    """Returns plan and inputs of that study, to read."""
+    return finished[0], report.read(*finished)
+
+
+@pytest.fixture(scope="session")
+def built(whole):
+    """Returns the HTML of its report."""
+    return report.build(*whole)

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pandas
 import pytest
@@ -33,11 +34,10 @@ def test_what_recommends_comes_first_and_series_are_distinguished(example):
     assert shown[0].card.headline == "Use 16 to 256 (small_cnn on digits)."
 
 
-def test_the_report_begins_with_the_card_and_escapes_it(example):
-    study, results, path, _ = example
-    inputs = report.read(study, results, path, partial=True)
+def test_the_report_begins_with_the_card_and_escapes_it(troubled):
+    study, inputs = troubled
     scope = '<script>alert("scope")</script> & digits'
-    inputs.advice["gap"] = made(evidence(scope=scope))
+    inputs = replace(inputs, advice={"gap": made(evidence(scope=scope))})
     html = report.build(study, inputs)
     assert "Use 16 to 256 (&lt;script&gt;alert(" in html and "<script>alert" not in html
     assert html.index('class="summary"') < html.index('id="advice"') < html.index("<main")
@@ -50,11 +50,10 @@ def test_the_report_begins_with_the_card_and_escapes_it(example):
     assert '<a href="#advice">at the top of the report</a>' in html
 
 
-def test_without_advice_the_answers_stand_first(example):
-    study, results, path, _ = example
-    inputs = report.read(study, results, path, partial=True)
-    inputs.advice["gap"] = advice_tables.summary([], ["machine"])
-    html = report.build(study, inputs)
+def test_without_advice_the_answers_stand_first(troubled):
+    study, inputs = troubled
+    without = {"gap": advice_tables.summary([], ["machine"])}
+    html = report.build(study, replace(inputs, advice=without))
     assert 'id="advice"' not in html
     assert html.index('id="short"') < html.index("<main")
 

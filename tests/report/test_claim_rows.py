@@ -29,6 +29,21 @@ def test_only_a_value_ends_where_its_column_does(kind, column, low):
     assert (found.value, found.low, found.high) == ("0.020", low, "0.070")
 
 
+@pytest.mark.parametrize(
+    ("kind", "unit", "effect", "expected"),
+    [
+        ("trend", "share", -0.0132, "−1.32 [−1.44, −1.20] points"),
+        ("value", "share", 0.9346, "93.46 [93.34, 93.58] %"),
+        ("comparison", "%", 1.73, "1.7300 [1.7288, 1.7312] points"),
+        ("value", "s", 1.73, "1.7300 [1.7288, 1.7312] s"),
+    ],
+)
+def test_shares_are_in_per_cent_and_their_differences_in_points(kind, unit, effect, expected):
+    ends = {"effect_low": str(effect - 0.0012), "effect_high": str(effect + 0.0012)}
+    found = row(kind, "", unit=unit, effect=str(effect), effect_is="of it", **ends)
+    assert claim_rows.in_words(found) == f"of it {expected}, 90 % interval"
+
+
 def test_short_times_are_reported_in_milliseconds():
     text = claim_rows.in_words(row("value", "recovered_delay_seconds", unit="s", effect_is="mean"))
     assert text == "mean 20 [\N{MINUS SIGN}30, 70] ms, 90 % interval"

@@ -13,6 +13,7 @@ from batchscope.analysis.advice_words import Card
 from batchscope.report import content, experiment_answer, figure_view
 from batchscope.study.plan import Experiment
 
+EXPERIMENT = Experiment("e", "", "", vary={})
 ROWS = [
     {"run": "a", "batch_size": "8", "learning_rate": "0.1", "seed": "0"},
     {"run": "b", "batch_size": "8", "learning_rate": "0.2", "seed": "0"},
@@ -35,9 +36,16 @@ def test_figures_that_differ_in_their_axis_stand_together():
     assert [[each["n"] for each in block] for block in found] == [[1, 3], [2]]
 
 
-def test_the_first_sentence_of_a_finding_stands_alone():
-    assert experiment_answer.first("One. Two. Three.") == ("One.", "Two. Three.")
-    assert experiment_answer.first("") == ("", "")
+@pytest.mark.parametrize(
+    ("text", "first", "rest"),
+    [
+        ("One. Two. Three.", "One.", "Two. Three."),
+        ("", "", ""),
+        ("Eager: it cost 2 ms. tf.function: 1 ms.", "Eager: it cost 2 ms.", "tf.function: 1 ms."),
+    ],
+)
+def test_the_first_sentence_of_a_finding_stands_alone(text, first, rest):
+    assert experiment_answer.first(text) == (first, rest)
 
 
 def test_an_answer_is_about_what_the_figures_show():
@@ -64,11 +72,6 @@ def test_what_belongs_to_an_answer_has_its_place_in_it():
     assert [text for _, text in sentences] == ["A.", "On 2 GPUs.", "Not on 4."]
 
 
-def test_a_sentence_may_begin_with_a_name():
-    text = "Eager: it cost 2 ms. tf.function: it cost 1 ms."
-    assert experiment_answer.first(text) == ("Eager: it cost 2 ms.", "tf.function: it cost 1 ms.")
-
-
 @pytest.mark.parametrize(
     ("name", "finding", "expected"),
     [
@@ -81,16 +84,14 @@ def test_a_sentence_may_begin_with_a_name():
 def test_a_slope_stands_beside_its_own_outcome_alone(name, finding, expected):
     answer = synthetic.answer("rises", (0.5, 0.4, 0.6), "Best validation loss")
     figure = content.Figure("F", "", name=name, found=finding, columns=(answer.outcome.column,))
-    shown = figure_view.build(1, figure, Experiment("e", "", "", vary={}), [], ROWS, [answer], str)
+    shown = figure_view.build(1, figure, EXPERIMENT, [], ROWS, [answer], str)
     assert shown["finding"].endswith(" per doubling.") == expected
 
 
 def test_a_figure_of_small_texts_takes_the_whole_row():
     def span(name, width):
-        figure = content.Figure("F", "", name=name, width=width)
-        return figure_view.build(1, figure, Experiment("e", "", "", vary={}), [], ROWS, [], str)[
-            "span"
-        ]
+        figure, experiment = content.Figure("F", "", name=name, width=width), EXPERIMENT
+        return figure_view.build(1, figure, experiment, [], ROWS, [], str)["span"]
 
     assert [span("accuracy", width) for width in (558, 700, 900)] == ["narrow", "medium", "wide"]
     assert {span("verdict_matrix", width) for width in (558, 700, 900)} == {"wide"}
@@ -123,9 +124,8 @@ def test_what_is_not_resolved_is_reported_with_its_values():
 
 
 def test_an_advice_answers_with_its_range_the_fastest_size_and_accuracy():
-    card = Card(
-        "Use 32.", "Below 32 it is slow. Accuracy stays within 1 point.", "", "", "More.", ""
-    )
+    limits = "Below 32 it is slow. Accuracy stays within 1 point."
+    card = Card("Use 32.", limits, "", "", "More.", "")
     soonest = content.Figure("F", "", name="fastest_batch_size", found="32 was first. More.")
     assert experiment_answer.advised(card, [soonest]) == [
         *("Use 32. More.", "32 was first.", "Accuracy stays within 1 point.")
@@ -150,19 +150,14 @@ def test_a_table_travels_packed():
 
 
 def stated(verdict, sentence):
-    interval = {"value": "1.2", "low": "1.1", "high": "1.3"}
+    empty = ("unit_shown", "figure", "decides", "missing", "cells", "survivors")
     return {
+        **dict.fromkeys(empty, ""),
         "verdict": verdict,
         "word": verdict.capitalize(),
         "sentence": sentence,
-        "estimate": wording.Estimate(**interval),
+        "estimate": wording.Estimate("1.2", "1.1", "1.3"),
         "effect_is": "ratio",
-        "unit_shown": "",
-        "figure": "",
-        "decides": "",
-        "missing": "",
-        "cells": "",
-        "survivors": "",
     }
 
 

@@ -18,14 +18,8 @@ KNEE = "Knee: batch size of 90 % of the plateau"
 
 def row(**values: object) -> dict[str, object]:
     names = [*timing_columns.FIRST, *timing_columns.COLUMNS["sweeps.csv"]]
-    given = {
-        "machine": "local",
-        "sweep": "s",
-        "model": "small_cnn",
-        "dataset": "digits",
-        "loop": "graph",
-    }
-    return {**dict.fromkeys(names), **given, **values}
+    given = {"machine": "local", "sweep": "s", "model": "small_cnn", "dataset": "digits"}
+    return {**dict.fromkeys(names), **given, "loop": "graph", **values}
 
 
 def answer(
@@ -52,8 +46,12 @@ TIMED = {
 }
 
 
+def timed(throughput: pandas.DataFrame = NOTHING, **changes: object) -> dict[str, list[str]]:
+    return answer(row(**{**TIMED, **changes}), throughput=throughput)
+
+
 def test_numbers_with_units_and_intervals():
-    found = answer(row(**TIMED))
+    found = timed()
     assert found["Highest throughput"] == ["851 examples/s"]
     assert found["Plateau"] == ["900 examples/s; 90 % of it: 810"]
     assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 48 of the sizes timed"]
@@ -68,14 +66,9 @@ def test_measured_numbers_have_three_digits_and_batch_sizes_and_limits_all():
     known = [{"machine": "local", "sweep": "s", "batch_size": size} for size in (1, 2)]
     speeds = zip(known, (21.48, 10334.0), strict=True)
     frame = pandas.DataFrame([{**one, "images_per_second": speed} for one, speed in speeds])
-    found = answer(
-        row(
-            **{**TIMED, "knee_batch_size": 1536, "plateau_images_per_second": 9995.0},
-            **{"memory_mb_per_image": 0.93512, "memory_fixed_mb": 636.61, "half_batch": 1536.4},
-            **{"max_batch_size": 1408, "memory_limit_mb": 2048.0},
-        ),
-        throughput=frame,
-    )
+    memory = {"memory_mb_per_image": 0.93512, "memory_fixed_mb": 636.61, "memory_limit_mb": 2048.0}
+    sizes = {"knee_batch_size": 1536, "half_batch": 1536.4, "max_batch_size": 1408}
+    found = timed(frame, plateau_images_per_second=9995.0, **memory, **sizes)
     assert found["Throughput by batch size"] == ["1: 21.5, 2: 10300 examples/s"]
     assert found["Plateau"] == ["10000 examples/s; 90 % of it: 9000"]
     assert found[KNEE] == ["40.2 [36.6, 44.2] by the fit; 1536 of the sizes timed"]
@@ -86,13 +79,12 @@ def test_measured_numbers_have_three_digits_and_batch_sizes_and_limits_all():
 
 def test_a_knee_that_is_not_there_is_reported():
     none = {name: None for name in TIMED if name.startswith("knee_")}
-    rising = answer(row(**{**TIMED, **none, "still_rising": True}))
+    rising = timed(**none, still_rising=True)
     assert rising[KNEE] == ["not reached: still rising at the largest batch size"]
     assert rising["Plateau"] == ["900 examples/s; 90 % of it: 810, beyond the sizes by the fit"]
-    assert answer(row(**{**TIMED, **none}))[KNEE][0].startswith("not resolved")
-    no_line = {**none, "knee_batch_size": 48}
-    assert answer(row(**{**TIMED, **no_line}))[KNEE] == ["48 of the sizes timed"]
-    by_fit = answer(row(**{**TIMED, "knee_batch_size": None}))[KNEE][0]
+    assert timed(**none)[KNEE][0].startswith("not resolved")
+    assert timed(**{**none, "knee_batch_size": 48})[KNEE] == ["48 of the sizes timed"]
+    by_fit = timed(knee_batch_size=None)[KNEE][0]
     assert by_fit.startswith("40.2 [36.6, 44.2] by the fit; not resolved")
 
 
@@ -100,23 +92,21 @@ def test_too_noisy_to_tell():
     """Nothing that a level of the throughput is read from, and the noise floor itself."""
     empty = {name: None for name in TIMED if name.startswith(("knee_", "plateau", "still"))}
     counted = {"matmul_flops_per_second": 1.27e11, "flops_per_image": 1e7}
-    given = {**TIMED, **empty, **counted, "noise_floor": 8.1, "seconds_per_image": 1e-4}
-    found = answer(row(**given))
+    given = {**empty, **counted, "noise_floor": 8.1, "seconds_per_image": 1e-4}
+    found = timed(**given)
     for label in ("Plateau", KNEE, "Half of a step is fixed cost at batch size", "Ceiling"):
         assert found[label] == ["too noisy to tell"]
     assert found["Noise floor"] == ["710 %"]
-    assert "Ceiling" not in answer(row(**{**given, **dict.fromkeys(counted)}))
+    assert "Ceiling" not in timed(**{**given, **dict.fromkeys(counted)})
     assert "above a noise floor of 20 % no plateau" in machine_answer.READING
 
 
 def test_half_a_step_that_no_batch_size_has():
     label = "Half of a step is fixed cost at batch size"
-    assert answer(row(**TIMED, half_batch=28.43))[label] == ["28.4"]
-    assert label not in answer(row(**TIMED))  # records without a fit
+    assert timed(half_batch=28.43)[label] == ["28.4"]
+    assert label not in timed()  # records without a fit
     for costs in ({"fixed_seconds": -1e-4}, {"fixed_seconds": 0.0}, {"seconds_per_image": -1e-6}):
-        assert answer(row(**{**TIMED, **costs}))[label] == [
-            "none: a cost of the fit is not positive"
-        ]
+        assert timed(**costs)[label] == ["none: a cost of the fit is not positive"]
 
 
 def test_throughput_is_reported_at_some_sizes_from_the_smallest_to_the_largest():
@@ -134,14 +124,11 @@ def test_throughput_is_reported_at_some_sizes_from_the_smallest_to_the_largest()
     assert answer(row(), throughput=frame)[label] == ["1: 10, 2: 20 examples/s"]
 
 
-@pytest.mark.parametrize(
-    ("disturbed", "words"), [(3, "3 of 40"), (30, "30 of 40"), (30, "the machine was not alone")]
-)
+@pytest.mark.parametrize(("disturbed", "words"), [(3, "3 of 40"), (30, "30 of 40")])
 def test_a_machine_that_was_not_alone(disturbed, words):
-    found = answer(row(**{**TIMED, "disturbed_blocks": disturbed}))
-    text = found["Blocks that other processes disturbed"][0]
+    (text,) = timed(disturbed_blocks=disturbed)["Blocks that other processes disturbed"]
     assert words in text
-    assert ("not alone" in text) == (disturbed > 10)
+    assert ("the machine was not alone" in text) == (disturbed > 10)
 
 
 def test_the_largest_batch_is_reported_with_its_bound():

@@ -48,6 +48,11 @@ def door(*words):
     return printed.getvalue()
 
 
+def rows_of(folder):
+    """Returns the rows of the table that a call wrote."""
+    return list(csv.DictReader((folder / "critical_batch_size.csv").read_text().splitlines()))
+
+
 @pytest.fixture(autouse=True)
 def same_signals(monkeypatch):
     """The door, called in this process, leaves its signals alone."""
@@ -92,9 +97,7 @@ def test_the_text_has_the_numbers(from_a_shell):
 
 
 def test_the_table(from_a_shell):
-    rows = list(
-        csv.DictReader(io.StringIO((from_a_shell[1] / "critical_batch_size.csv").read_text()))
-    )
+    rows = rows_of(from_a_shell[1])
     assert tuple(rows[0]) == ("model", *decision_columns.CRITICAL)
     assert [row["model"] for row in rows] == ["small", "small", "wide", "wide"]
     assert rows[0]["target"] == "validation_loss=0.2" and rows[0]["points"] == "6"
@@ -142,8 +145,8 @@ def test_rates_that_were_tried_are_chosen(tmp_path):
     assert "Not chosen, as a run diverged: 0.8 at 8, 16, 32, 64 and 128" in text
     assert "edge:" not in text and "B_crit 40 [40, 40]" in text
     assert text.count("B_crit 40") == 1  # one series
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "out/critical_batch_size.csv").read_text())))
-    assert len(rows) == 1 and float(rows[0]["critical_batch_size"]) == pytest.approx(40)
+    (row,) = rows_of(tmp_path / "out")
+    assert float(row["critical_batch_size"]) == pytest.approx(40)
     edges, _ = made_trainings.tables(rates=(0.1, 0.2), seeds=(0,))
     edges.to_csv(tmp_path / "edges.csv", index=False)
     text = door(tmp_path / "edges.csv", "--target", "validation_loss=0.2")

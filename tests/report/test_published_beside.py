@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+import small_study
 from batchscope import report, wording
 from batchscope.report import content, published_beside
 from batchscope.study import planner
@@ -21,20 +22,20 @@ CSV = b"""learning_rate,batch_size,seed,status,test_accuracy,document
 
 
 def _study(numbers: list[dict], **more):
+    published = {"accuracy": {"figure": "Table  4", "found": "F.", "numbers": numbers}} | more
     experiment = {
         "title": "Ours",
-        "set": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd", "epochs": 2},
         "vary": {"batch_size": [16, 64], "learning_rate": [0.1, 0.2]},
         "seeds": 3,
         "measure": {"evaluate": None, "time_epoch": None},
-        "published": {"accuracy": {"figure": "Table  4", "found": "F.", "numbers": numbers}} | more,
+        "published": published,
     }
-    return planner.make({"study": "s", "experiments": {"gap": experiment}})
+    return planner.make(small_study.config(experiment=experiment))
 
 
 def _rows(study, csv: bytes = CSV, figure: str = "accuracy"):
     shown = content.Figure("Accuracy", "", csv=csv, name=figure)
-    return published_beside.build(study, {"gap": [shown]}, {})
+    return published_beside.build(study, {"a": [shown]}, {})
 
 
 def test_examples_of_a_document_stand_beside_ours():
@@ -72,11 +73,8 @@ def test_times_have_quartiles():
         b"batch_size,seed,status,seconds_per_epoch,seconds_per_epoch_q1,seconds_per_epoch_q3\n"
         b"16,0,finished,2.0,1.9,2.2\n16,1,finished,2.0,1.9,2.2\n"
     )
-    times = {
-        "figure": "F",
-        "found": "F.",
-        "numbers": [{"batch_size": [16], "seconds_per_epoch": [3]}],
-    }
+    numbers = [{"batch_size": [16], "seconds_per_epoch": [3]}]
+    times = {"figure": "F", "found": "F.", "numbers": numbers}
     study = _study([{"batch_size": [16], "test_accuracy": [0.5]}], time=times)
     row = _rows(study, csv, "time")[-1]
     assert row.what == "Time per epoch (s)" and row.published == "3"

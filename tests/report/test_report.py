@@ -13,21 +13,21 @@ import pytest
 
 import costs
 import report_example
+import small_study
 from batchscope import report, wording
 from batchscope.catalogue import outcomes, run_names
 from batchscope.catalogue.weight_counts import Summary
 from batchscope.datasets.samples import Sample
 from batchscope.errors import UserError
-from batchscope.report import content, figure_view, gaps, places, runs_table
+from batchscope.report import content, figure_view, first_screen, gaps, places, runs_table
 from batchscope.store import records
 from batchscope.study import config, planner
 from html_page import Page
 
 
-def test_page_is_well_formed_and_ordered(example):
-    page = Page(example[3])
-    assert page.open == []
-    headings = [tag for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+def test_page_is_well_formed_and_ordered(example, shown):
+    assert shown.open == []
+    headings = [tag for tag, _ in shown.elements if re.fullmatch("h[1-6]", tag)]
     assert headings.count("h1") == 1
     levels = [int(tag[1]) for tag in headings]
     assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
@@ -37,19 +37,17 @@ def test_page_is_well_formed_and_ordered(example):
     assert [title for title in found if title in wanted] == wanted
 
 
-def test_links_stay_inside_and_ids_are_unique(example):
-    page = Page(example[3])
-    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+def test_links_stay_inside_and_ids_are_unique(shown):
+    ids = [attributes["id"] for _, attributes in shown.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    for link in page.all("a"):
+    for link in shown.all("a"):
         assert link["href"][0] == "#" and link["href"][1:] in ids
-    labelled = [a["aria-labelledby"] for _, a in page.elements if "aria-labelledby" in a]
+    labelled = [a["aria-labelledby"] for _, a in shown.elements if "aria-labelledby" in a]
     assert set(labelled) <= set(ids)
 
 
-def test_many_notes_are_folded_under_the_first(finished):
-    study, results, path = finished
-    inputs = report.read(study, results, path)
+def test_many_notes_are_folded_under_the_first(whole):
+    study, inputs = whole
     reduced = "This is the reduced form of the study: smaller than the full one, so its numbers"
     for many, summary in ((2, ""), (3, " And 3 more notes.</summary>")):
         warned = replace(study, reduced=True, warnings=tuple(f"Warning {n}." for n in range(many)))
@@ -58,39 +56,30 @@ def test_many_notes_are_folded_under_the_first(finished):
         assert ("<details>" in box) == bool(summary) and summary in box
 
 
-def test_nothing_can_be_fetched(example):
-    page = Page(example[3])
-    sources = [a[key] for _, a in page.elements for key in ("src", "href") if a.get(key)]
+def test_nothing_can_be_fetched(example, shown):
+    sources = [a[key] for _, a in shown.elements for key in ("src", "href") if a.get(key)]
     assert all(source.startswith(("data:", "#")) for source in sources)
     assert "@import" not in example[3] and not re.search(r"url\((?!#)", example[3])
-    policy = next(a["content"] for a in page.all("meta") if "http-equiv" in a)
-    digest = base64.b64encode(hashlib.sha256(page.scripts[0].encode()).digest()).decode()
+    policy = next(a["content"] for a in shown.all("meta") if "http-equiv" in a)
+    digest = base64.b64encode(hashlib.sha256(shown.scripts[0].encode()).digest()).decode()
     assert "default-src 'none'" in policy and f"script-src 'sha256-{digest}'" in policy
-    assert len(page.scripts) == 1
+    # A page is read without the script: it may not become a library.
+    assert len(shown.scripts) == 1 and 1_000 < len(shown.scripts[0]) < 8_500
 
 
-def test_the_script_stays_small(example):
-    """A page is read without it: it may not become a library."""
-    (script,) = re.findall(r"<script>(.*?)</script>", example[3], re.DOTALL)
-    assert 1_000 < len(script) < 8_500
-
-
-def test_text_of_the_configuration_is_escaped(example):
-    study, _, path, html = example
-    page = Page(html)
+def test_text_of_the_configuration_is_escaped(example, shown):
+    _, _, path, html = example
     assert "<script>alert" not in html and "<b>bold" not in html and "<u>found" not in html
-    assert page.all("b") == page.all("u") == page.all("i") == []
-    assert report_example.QUESTION in page.text and report_example.TITLE in page.text
-    written = path.read_text(encoding="utf-8")
-    shown = re.search(r'<pre class="config"[^>]*><code>(.*?)</code></pre>', html, re.S)[1]
-    assert "".join(Page(f"<p>{shown}</p>").texts) == written
+    assert shown.all("b") == shown.all("u") == shown.all("i") == []
+    assert report_example.QUESTION in shown.text and report_example.TITLE in shown.text
+    config = re.search(r'<pre class="config"[^>]*><code>(.*?)</code></pre>', html, re.S)[1]
+    assert "".join(Page(f"<p>{config}</p>").texts) == path.read_text(encoding="utf-8")
     for hostile in ("NaN at step 190 & <stopped>", "CPU <4>", "cat <666>.jpg", "learn <digits>"):
-        assert hostile in page.text and hostile not in html
+        assert hostile in shown.text and hostile not in html
 
 
-def test_every_run_and_column_is_in_the_table(example):
+def test_every_run_and_column_is_in_the_table(example, shown):
     study, results, _, html = example
-    page = Page(html)
     table = re.search(r'<table class="runs".*?</table>', html, re.S)[0]
     assert table.count("<tr>") == 1 and table.count("<tr data-run=") == 30
     csv_path = results / "studies" / "example" / "gap" / "runs.csv"
@@ -102,13 +91,12 @@ def test_every_run_and_column_is_in_the_table(example):
     assert {"learning_rate", "optimizer"} <= {*others} and "batch_size" in heads
     rows = re.findall(r"<tr data-run=(?:(?!</tr>).)*</tr>", table.partition("<tbody>")[2], re.S)
     assert all(row.count("<td") == len(heads) for row in rows)
-    for run in study.runs:
-        assert run in page.text
+    assert all(run in shown.text for run in study.runs)
 
 
-def test_what_every_study_asks_about_is_shown_first(example):
-    study, results, path, _ = example
-    rows = runs_table.complete(study, report.read(study, results, path, partial=True).rows)
+def test_what_every_study_asks_about_is_shown_first(troubled):
+    study, inputs = troubled
+    rows = runs_table.complete(study, inputs.rows)
     shown = [column.name for column in runs_table.build(rows)[0]["columns"] if column.usual]
     found = shown[shown.index("status") + 1 : -1]  # the run's name is last
     asked = [name for name in found if outcomes.outcome(name)]
@@ -118,29 +106,25 @@ def test_what_every_study_asks_about_is_shown_first(example):
     assert found[len(asked) :] == [name for name in others if name not in asked]
 
 
-def test_exact_numbers_stand_behind_rounded_ones(example):
-    study, results, path, html = example
-    inputs = report.read(study, results, path, partial=True)
-    finished = [row for row in inputs.rows["gap"] if row["status"] == "finished"]
+def test_exact_numbers_stand_behind_rounded_ones(example, troubled):
+    finished = [row for row in troubled[1].rows["gap"] if row["status"] == "finished"]
     for column in ("test_accuracy", "weight_distance", "sharpness_full_0.001"):
-        assert f'title="{finished[0][column]}"' in html
+        assert f'title="{finished[0][column]}"' in example[3]
 
 
-def test_data_and_machine_are_shown(example):
-    study, _, _, html = example
-    page = Page(html)
-    (dataset,) = study.datasets
+def test_data_and_machine_are_shown(example, shown):
+    (dataset,) = example[0].datasets
     for words in (dataset, "ab" * 32, "scikit-learn", "1000", "397", "1 file skipped", "31.2 GiB"):
-        assert words in page.text
-    assert html.count('<th scope="col">local</th>') == 1  # one machine, whatever was made on it
-    assert "29 runs on CPU with 1 thread" in page.text
-    assert "30 timing jobs on CPU with 1 thread" in page.text
-    assert "python 3.11.9, tensorflow 2.21.0" in page.text
+        assert words in shown.text
+    # One machine, whatever was made on it.
+    assert example[3].count('<th scope="col">local</th>') == 1
+    assert "29 runs on CPU with 1 thread" in shown.text
+    assert "30 timing jobs on CPU with 1 thread" in shown.text
+    assert "python 3.11.9, tensorflow 2.21.0" in shown.text
 
 
-def test_examples_and_layers_are_shown(finished):
-    study, results, path = finished
-    inputs = report.read(study, results, path)
+def test_examples_and_layers_are_shown(whole):
+    study, inputs = whole
     assert inputs.samples == dict.fromkeys(study.datasets, [])  # no arrays lie there
     (token,) = study.datasets
     given = {token: [Sample("<b>7</b>", b"RIFF", small=True), Sample("", text="a<b>c")]}
@@ -173,10 +157,9 @@ def test_layers_of_a_users_model_are_those_that_were_stored(finished, tmp_path):
     assert found == (("own-0123abcd", (8, 8, 1), 10), [("only (Dense)", [10], 650)])
 
 
-def test_what_the_study_took_is_reported(finished):
-    study, results, path = finished
-    html = report.build(study, report.read(study, results, path))
-    text = re.search(r"It took 0\.0\d+ core-hours of training; its runs hold [^<]*", html)[0]
+def test_what_the_study_took_is_reported(built):
+    took = r"It took 0\.0\d+ core-hours of training; its runs hold [^<]*"
+    text = re.search(took, built)[0]
     assert text.endswith("what 30 timings and 90 measures took was not noted.")
 
 
@@ -204,13 +187,12 @@ def test_a_machine_with_gpus_says_their_cores_and_clocks():
     ]
 
 
-def test_figures_are_embedded_numbered_and_captioned(example):
-    page = Page(example[3])
-    pictures = page.all("svg")
-    assert len(pictures) == 17 and page.all("img") == []
+def test_figures_are_embedded_numbered_and_captioned(example, shown):
+    pictures = shown.all("svg")
+    assert len(pictures) == 17 and shown.all("img") == []
     assert all(each["viewbox"] == "0 0 504 288" for each in pictures)
     assert example[3].count("--width: 672px; --height: 384px") == 17
-    ids = [each["id"] for tag, each in page.elements if tag == "circle"]
+    ids = [each["id"] for each in shown.all("circle")]
     assert len(ids) == len(set(ids)) == 17  # all files call theirs the same
     assert "stolen by" not in example[3] and "example.invalid" not in example[3]
     numbers = re.findall(r"<strong>Figure (\d+)\.", example[3])
@@ -219,8 +201,7 @@ def test_figures_are_embedded_numbered_and_captioned(example):
     assert "Every <code>point</code> of loss_curves &amp; &lt;i&gt;seeds" in example[3]
 
 
-def test_large_svg_gives_way_to_a_smaller_png(example, tmp_path):
-    study, results, path, _ = example
+def test_large_svg_gives_way_to_a_smaller_png(tmp_path):
     figures = tmp_path / "figures"
     figures.mkdir()
     (figures / "time.svg").write_text(
@@ -229,7 +210,7 @@ def test_large_svg_gives_way_to_a_smaller_png(example, tmp_path):
     (figures / "time.png").write_bytes(b"\x89PNG")
     listing = [{"name": "time", "title": "Time", "caption": ""}]
     (figures / "figures.json").write_text(json.dumps(listing))
-    (figure,) = report.content.read_figures(figures, tmp_path, partial=False)
+    (figure,) = content.read_figures(figures, tmp_path, partial=False)
     assert figure.source.startswith("data:image/png;base64,") and figure.svg == b""
     assert (figure.width, figure.height) == (96, 48)
 
@@ -258,8 +239,7 @@ def test_empty_results_give_a_partial_page(tmp_path):
     study = config.study(path)
     with pytest.raises(UserError, match=r"runs\.csv: missing; run snakemake"):
         report.write(study, tmp_path / "results", path, tmp_path / "report.html")
-    report.write(study, tmp_path / "results", path, tmp_path / "report.html", partial=True)
-    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    page = Page(report.build(study, report.read(study, tmp_path / "results", path, partial=True)))
     assert "30 training runs in 1 experiment: 30 missing" in page.text
     assert "No answer yet" in page.text and "No data set has been prepared" in page.text
 
@@ -323,33 +303,10 @@ def test_five_times_the_runs_cost_at_most_five_times_as_much(tmp_path):
     assert (tmp_path / "100" / "report.html").stat().st_size < 2_500_000
 
 
-@pytest.mark.slow
-def test_drawn_report_of_the_default_study_is_below_five_megabytes(finished, tmp_path):
-    from batchscope import figures
-
-    study, given, path = finished
-    results = shutil.copytree(given, tmp_path / "results")
-    place = results / "studies" / "example" / "gap"
-    figures.write(place, figures.drawn(study.experiments["gap"]), place / "figures")
-    report.write(study, results, path, tmp_path / "report.html")
-    assert (tmp_path / "report.html").stat().st_size < 5_000_000
-
-
-def test_a_figure_says_what_was_measured(tmp_path):
+def test_a_figure_says_what_was_measured():
     def study(**measures):
-        return planner.make(
-            {
-                "study": "s",
-                "experiments": {
-                    "gap": {
-                        "set": {"model": "small_cnn", "dataset": "digits", "optimizer": "sgd"},
-                        "vary": {"batch_size": [16], "learning_rate": [0.1], "epochs": [2]},
-                        "seeds": 1,
-                        "measure": measures,
-                    }
-                },
-            }
-        ).experiments["gap"]
+        asked = {"vary": {"batch_size": [16]}, "seeds": 1, "measure": measures}
+        return planner.make(small_study.config(experiment=asked)).experiments["a"]
 
     few = study(sharpness={"weights": "best", "examples": 500}, weight_distance=None)
     rows = [{"train_examples": "1087"}, {"train_examples": ""}]
@@ -361,3 +318,24 @@ def test_a_figure_says_what_was_measured(tmp_path):
     usual = study(sharpness=None)  # 2,000, or as many as there are
     assert "all 1,087 training examples" in figure_view._measured("sharpness", usual, rows)
     assert "2,000 training examples or all" in figure_view._measured("sharpness", usual, [])
+
+
+def test_the_scope_names_model_data_machine_runs_and_time(troubled):
+    study, inputs = troubled
+    scope = first_screen.scope(study, runs_table.complete(study, inputs.rows), inputs)
+    assert scope.startswith("small_cnn on digits; Example CPU <4> @ 2.4 GHz (8 cores); ")
+    assert "30 training runs (1 diverged, 1 missing, 1 out of memory), 2 min of training" in scope
+
+
+def test_many_models_are_counted_and_gpus_come_first(finished):
+    study, _, path = finished
+    rows = {
+        "gap": [
+            {"run": str(n), "model": f"m{n}", "dataset": "d", "status": "finished"}
+            for n in range(4)
+        ]
+    }
+    machine = {"machine": {"cpu": "A  CPU", "cores": 8, "gpu": ["A GPU", "A GPU"]}}
+    inputs = content.Inputs(str(path), "", rows, runs={"0": machine})
+    scope = first_screen.scope(study, rows, inputs)
+    assert scope == "4 models on d; A GPU, A CPU (8 cores); 4 training runs."

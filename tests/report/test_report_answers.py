@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shutil
 from dataclasses import replace
@@ -15,7 +14,7 @@ import synthetic
 from batchscope import report, wording
 from batchscope.analysis import intervals
 from batchscope.analysis.series_differences import Contrast
-from batchscope.catalogue import decision_columns, outcomes
+from batchscope.catalogue import outcomes
 from batchscope.catalogue.sweep_names import Sweep
 from batchscope.errors import UserError
 from batchscope.report import (
@@ -34,14 +33,11 @@ SWEEP = Sweep({"dataset": "digits", "model": "small_cnn", "optimizer": "sgd"}, b
 FATES = "27 finished, 1 diverged, 1 out of memory, 1 missing"
 
 
-def test_answers_say_what_the_statistics_say(example):
-    study, results, path, html = example
-    found = report.read(study, results, path, partial=True).answers["gap"]
-    page = Page(html)
-    for answer in found:
-        assert answer.outcome.label in page.text and answer.verdict in page.text
-        assert f">{answer.outcome.column}</code>" in html
-        assert all(source.strip() in page.text for source in answer.outcome.source.split(";"))
+def test_answers_say_what_the_statistics_say(example, shown, troubled):
+    for answer in troubled[1].answers["gap"]:
+        assert answer.outcome.label in shown.text and answer.verdict in shown.text
+        assert f">{answer.outcome.column}</code>" in example[3]
+        assert all(source.strip() in shown.text for source in answer.outcome.source.split(";"))
 
 
 def test_verdicts_become_headlines():
@@ -78,19 +74,16 @@ def test_verdicts_become_headlines():
 def test_the_p_of_a_contrary_is_said_to_be_so():
     given = {"test": "page", "p_holm": 1.0, "p_against_holm": 0.012}
     against = synthetic.answer("rises, against what was stated", direction="falls", **given)
-    for answer, p in (
-        (against, "0.012 of the contrary"),
-        (synthetic.answer("not resolved", **given), "1.000"),
-    ):
+    open_ = synthetic.answer("not resolved", **given)
+    for answer, p in ((against, "0.012 of the contrary"), (open_, "1.000")):
         ((row,),) = [table["head"] + table["rest"] for table in answers.groups([answer])]
         assert row["p"] == p
         ((row,),) = [answers.across([answer])["rest"]]
         assert row["cells"][0]["p"] == p
 
 
-def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(finished):
-    study, results, path = finished
-    inputs = report.read(study, results, path)
+def test_a_gpu_that_is_asked_for_and_was_not_there_is_reported(whole):
+    study, inputs = whole
     ((name, experiment),) = study.experiments.items()
     missed = "Nothing ran on a GPU, so what is asked of one stays open."
 
@@ -117,9 +110,8 @@ def test_a_timing_on_a_gpu_answers_for_one():
         assert len(report._no_gpu(timed, [], [{**record, **other}], [])) == 1
 
 
-def test_whole_batches_are_no_number_in_the_scope(finished):
-    study, results, path = finished
-    inputs = report.read(study, results, path)
+def test_whole_batches_are_no_number_in_the_scope(whole):
+    study, inputs = whole
     ((name, rows),) = inputs.rows.items()
     sizes = {name: [{**row, "micro_batch_size": str(16 * (i % 2))} for i, row in enumerate(rows)]}
     page = Page(report.build(study, replace(inputs, rows=sizes)))
@@ -168,96 +160,54 @@ def test_the_headline_stands_beside_the_report(example, tmp_path):
     assert empty == "30 training runs in 1 experiment: 30 missing."
 
 
-def test_headlines_state_no_single_rate_where_rates_are_tuned(finished):
-    study, results, path = finished
-    inputs = replace(report.read(study, results, path), advice={})
-    assert "As the batch size grows" in Page(report.build(study, inputs)).text
+def test_headlines_state_no_single_rate_where_rates_are_tuned(whole, built):
+    study, inputs = whole[0], replace(whole[1], advice={})
+    html = report.build(study, inputs)
+    assert "As the batch size grows" in Page(html).text
     assert "as the batch size grows" in report.headline(study, inputs)
     # Where there is no card, the first screen has the first sentence of every answer.
-    assert 'id="short"' in report.build(study, inputs)
-    assert 'id="short"' not in report.build(study, report.read(study, results, path))
+    assert 'id="short"' in html and 'id="short"' not in built
     tuned = replace(inputs, tuned=frozenset(["gap"]))
     assert "As the batch size grows, at" not in Page(report.build(study, tuned)).text
     assert report.headline(study, tuned).startswith("30 training runs in 1 experiment")
 
 
-def test_resolved_answers_are_reported(finished):
-    study, results, path = finished
-    html = report.build(study, report.read(study, results, path))
-    page = Page(html)
-    assert (
-        "As the batch size grows, at equal epochs (40): test accuracy falls (\N{MINUS SIGN}0."
-        in page.text
-    )
-    assert "6 paired seeds" in page.text
-    assert "Nothing: every run finished" in page.text
-    assert "This report is partial" not in page.text
+def test_resolved_answers_are_reported(built):
+    text = Page(built).text
+    grows = "As the batch size grows, at equal epochs (40): "
+    assert f"{grows}test accuracy falls (\N{MINUS SIGN}0." in text
+    assert "6 paired seeds" in text and "Nothing: every run finished" in text
+    assert "This report is partial" not in text
 
 
-def test_the_ledger_stands_at_the_top_and_below_its_figures(example):
-    study, results, path, html = example
-    rows = report.read(study, results, path, partial=True).claims
+def test_the_ledger_stands_at_the_top_and_below_its_figures(example, shown, troubled):
+    html, rows = example[3], troubled[1].claims
     assert [row["id"] for row in rows] == ["gap_rises", "sharpness_rises", "epochs_are_faster"]
-    page = Page(html)
-    assert "A <b>document</b> 2 cannot be tested here." in page.text
-    (links, texts) = zip(
-        *re.findall(r'<a href="#(figure-\d+)">(Figure \d+)</a>', html), strict=True
-    )
+    assert "A <b>document</b> 2 cannot be tested here." in shown.text
+    links = re.findall(r'<a href="#(figure-\d+)">(Figure \d+)</a>', html)
     assert len(links) == 3
-    for link, label, row in zip(links, texts, rows, strict=True):
+    for (link, label), row in zip(links, rows, strict=True):
         figure = html.partition(f'id="{link}"')[2].partition("</figure>")[0]
         assert f'><span id="gap-{row["figure"]}"></span>' in figure.partition("\n")[0]
         assert escape(row["sentence"]) in figure and escape(row["missing"]) in figure
         assert link == label.lower().replace(" ", "-")
     assert "Figure &lt;i&gt;3&lt;/i&gt;, as published:" in html
-    assert "Measured of: final weights" in page.text
+    assert "Measured of: final weights" in shown.text
 
 
-@pytest.mark.parametrize(
-    ("kind", "unit", "effect", "expected"),
-    [
-        (
-            "trend",
-            "share",
-            "-0.0132",
-            "of it \N{MINUS SIGN}1.32 [\N{MINUS SIGN}1.44, \N{MINUS SIGN}1.20] points, "
-            "90 % interval",
-        ),
-        ("value", "share", "0.9346", "of it 93.46 [93.34, 93.58] %, 90 % interval"),
-        ("comparison", "%", "1.73", "of it 1.7300 [1.7288, 1.7312] points, 90 % interval"),
-        ("value", "s", "1.73", "of it 1.7300 [1.7288, 1.7312] s, 90 % interval"),
-    ],
-)
-def test_the_ledger_reports_shares_in_per_cent_and_their_differences_in_points(
-    kind, unit, effect, expected
-):
-    ends = {"effect_low": float(effect) - 0.0012, "effect_high": float(effect) + 0.0012}
-    row = dict.fromkeys(decision_columns.CLAIMS, "") | {
-        "type": kind,
-        "unit": unit,
-        "effect": effect,
-    }
-    row |= {"effect_is": "of it", **{name: str(end) for name, end in ends.items()}}
-    (shown,) = claim_rows.build([row], lambda *_: None)
-    assert claim_rows.in_words(shown) == expected
-
-
-def test_a_verdict_stands_with_its_effect_and_interval(finished, tmp_path):
+def test_a_verdict_stands_with_its_effect_and_interval(finished, whole, built, tmp_path):
     study, given, path = finished
     results = shutil.copytree(given, tmp_path / "results")
-    inputs = report.read(study, results, path)
+    inputs = whole[1]
     shown = claim_rows.build(inputs.claims, lambda *_: ("Figure 1", "#figure-1"))
     assert [row["word"] for row in shown] == ["Held", "Held", "Held"]
     assert shown[0]["n"] == "6" and shown[0]["p_shown"] == "< 0.001"
     assert claim_rows.in_words(shown[0]).endswith("] per doubling of batch size, 90 % interval")
-    (against,) = claim_rows.build(
-        [{**inputs.claims[0], "verdict": "not held", "p_against_holm": "0.01"}], lambda *_: None
-    )
+    row = {**inputs.claims[0], "verdict": "not held", "p_against_holm": "0.01"}
+    (against,) = claim_rows.build([row], lambda *_: None)
     assert (against["p_shown"], against["p_of"]) == ("0.010", "of the contrary")
     assert claim_rows.counts(inputs.claims) == "3 held"
-    html = report.build(study, inputs)
-    assert '<tr class="held">' in html
-    assert Page(html).open == []
+    assert '<tr class="held">' in built and Page(built).open == []
     (results / "studies" / "example" / "claims.csv").unlink()
     with pytest.raises(UserError, match=r"claims\.csv: missing; run snakemake to make it"):
         report.read(study, results, path)
@@ -283,13 +233,12 @@ def test_the_ledger_of_all_studies_is_by_document_and_links_their_figures(finish
     assert len(links) == 3 and all(f'id="{anchor}"' in own for _, anchor in links)
 
 
-def test_series_stand_beside_the_first_of_them(example):
-    study, results, path, _ = example
-    inputs = report.read(study, results, path, partial=True)
+def test_series_stand_beside_the_first_of_them(troubled):
+    study, inputs = troubled
     assert inputs.contrasts == {}  # one series
     difference = intervals.Interval(-0.25, -0.5, 0.0, 6)
     given = Contrast(256, "no <scaling>", ("linear",), {"test_accuracy": (difference,)})
-    html = report.build(study, dataclasses.replace(inputs, contrasts={"gap": given}))
+    html = report.build(study, replace(inputs, contrasts={"gap": given}))
     page = Page(html)
     assert page.open == []
     assert "Beside no <scaling>, at batch size 256" in page.text and "<scaling>" not in html
@@ -313,9 +262,8 @@ def test_runs_that_missed_their_target_loss_are_reported():
     assert report._targets([{"batch_size": "32", "reached_target": ""}]) == ""
 
 
-def test_a_missed_target_loss_is_a_gap_of_its_own(example):
-    study, results, path, _ = example
-    inputs = report.read(study, results, path, partial=True)
+def test_a_missed_target_loss_is_a_gap_of_its_own(troubled):
+    study, inputs = troubled
     run = list(study.runs)[5]
     rows = {
         name: [row | {"status": "off_target"} if row["run"] == run else row for row in found]
@@ -326,15 +274,13 @@ def test_a_missed_target_loss_is_a_gap_of_its_own(example):
     assert "target_train_loss" in gap.text and not gap.command
 
 
-def test_gaps_are_listed_with_what_mends_them(example):
-    study, results, path, html = example
-    page = Page(html)
-    assert "27 finished, 1 diverged, 1 out of memory, 1 missing" in page.text
-    assert "This report is partial" in page.text
-    for words in ("lower learning_rate", "smaller batch_size", "This command runs what is missing"):
-        assert words in page.text
-    assert "Missing: sharpness" in page.text
-    inputs = report.read(study, results, path, partial=True)
+def test_gaps_are_listed_with_what_mends_them(shown, troubled):
+    study, inputs = troubled
+    for words in (
+        *(FATES, "This report is partial", "Missing: sharpness", "lower learning_rate"),
+        *("smaller batch_size", "This command runs what is missing"),
+    ):
+        assert words in shown.text
     assert inputs.missing_measures == {"sharpness": {list(study.runs)[8]: ""}}
 
 

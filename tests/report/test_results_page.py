@@ -35,19 +35,13 @@ def results(tmp_path):
     folder = CHOSEN.folder(tmp_path)
     folder.mkdir(parents=True)
     (folder / "accuracy.png").write_bytes(b"image")
-    (folder / "accuracy.svg").write_text(
-        '<svg xmlns="http://www.w3.org/2000/svg" width="9pt"></svg>\n'
-    )
+    (folder / "accuracy.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"></svg>\n')
     (folder / "accuracy.csv").write_text("batch_size\n")
-    entry = {
-        "name": "accuracy",
-        "title": "Accuracy",
-        "caption": "",
-        "found": "Mean <b>accuracy</b> was 98 %.",
-    }
+    entry = {"name": "accuracy", "title": "Accuracy", "caption": ""}
+    entry["found"] = "Mean <b>accuracy</b> was 98 %."
     (folder / "figures.json").write_text(json.dumps([entry]))
-    disk.write_rows(tmp_path / "studies" / CHOSEN.study / "claims.csv", list(ROW), [ROW])
     study = tmp_path / "studies" / CHOSEN.study
+    disk.write_rows(study / "claims.csv", list(ROW), [ROW])
     (study / "report.html").write_text("<p>")
     (study / "report.txt").write_text("Use 32 <here>.\n")
     machine = {"cpu": "Some CPU", "usable_cores": 2, "memory_gb": 23.5, "gpu": []}

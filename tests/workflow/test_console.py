@@ -62,8 +62,7 @@ def test_a_failed_job_shows_its_log(failed):
 
 def test_a_partial_report_quotes_it(clone, failed):
     output = project.run(clone, "--config", "partial=true")
-    page = (clone / "results" / "report.html").read_text()
-    assert f"{REASON} (logs/train/" in page
+    assert f"{REASON} (logs/train/" in project.report(clone)
     headline = "2 training runs in 1 experiment: 1 finished, 1 missing."
     assert f"\nresults/report.html: {headline}\n" in output
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,11 +12,8 @@ import jsonschema
 import pytest
 import yaml
 
-import measured_run
-from batchscope import disk
-from batchscope.store import records
 from batchscope.study import config, editor_schema
-from project import ROOT, TINY, copy, planned, write_config
+from project import ROOT
 
 PAGES = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"),
@@ -123,33 +119,6 @@ def test_the_example_of_a_study_is_planned(tmp_path):
     (study,) = (text for text in blocks(ROOT / "README.md", "yaml") if "\nstudy: " in text)
     (tmp_path / "study.yaml").write_text(study, encoding="utf-8")
     assert len(config.study(tmp_path / "study.yaml").runs) == 18
-
-
-@pytest.mark.slow
-def test_the_example_of_a_measure_is_one(results, tmp_path):
-    """The page's two pieces, put where it says, are planned, explained and run."""
-    project = copy(tmp_path)
-    entry, module = blocks(ROOT / "docs" / "extend.md", "python")
-    library = project / "workflow" / "batchscope"
-    (library / "catalogue" / "measures" / "weight_norm.py").write_text(entry, encoding="utf-8")
-    (library / "measures" / "weight_norm.py").write_text(module, encoding="utf-8")
-    experiment = {**TINY["experiments"]["batch_size"], "measure": ["weight_norm"]}
-    write_config(project, {**TINY, "experiments": {"batch_size": experiment}})
-    assert planned(project)["weight_norm"] == 4
-
-    def door(*words: str) -> str:
-        command = [sys.executable, "workflow/run.py", *words]
-        return subprocess.run(
-            command, cwd=project, check=True, capture_output=True, text=True
-        ).stdout
-
-    assert "Figure weight_norm: Norm" in door("explain", "weight_norm")
-    output = tmp_path / "weight_norm.json"
-    run = measured_run.RUN
-    door("weight_norm", "--run", run, "--results", str(results), "--output", str(output))
-    weights, _ = records.read_weights(records.run_folder(results, run) / "final.npz")
-    squares = sum(float((array.astype(float) ** 2).sum()) for array in weights.values())
-    assert disk.read_json(output)["values"]["weight_norm"] == pytest.approx(squares**0.5)
 
 
 def test_every_dependency_has_its_reason():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -39,37 +39,33 @@ DRAWN = {"tabulate": 1, "figures": 1, "report": 1}
 
 
 def rows(folder: Path, table: str) -> list[dict[str, str]]:
-    path = folder / "results" / "studies" / "compared" / "frameworks" / f"{table}.csv"
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return project.rows(folder, "compared/frameworks", table)
 
 
-def statuses(folder: Path, table: str) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for row in rows(folder, table):
-        found.setdefault(row["framework"], set()).add(row["status"])
-    return found
+def check_statuses(folder: Path, there: Collection[str] = ()) -> None:
+    """Holds what is finished, in each table, against the frameworks that are there."""
+    expected = {(name, "not_installed") for name in framework_names.FRAMEWORKS if name not in there}
+    expected |= {(name, "finished") for name in ("tensorflow", *there)}
+    for table in ("throughput", "utilisation", "sweeps"):
+        assert {(row["framework"], row["status"]) for row in rows(folder, table)} == expected
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """The study in a copy of the project, run where no framework is installed."""
-    folder = project.copy(tmp_path_factory.mktemp("project"))
-    project.write_config(folder, STUDY)
+    folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(framework_environments.VARIABLE, str(folder / "none"))
-        project.run(folder)
+        project.finished(folder, STUDY)
         assert project.planned(folder) == {}
     return folder
 
 
 def test_what_is_not_installed_is_shown_and_fails_nothing(folder):
-    expected = {name: {"not_installed"} for name in framework_names.FRAMEWORKS}
-    for table in ("throughput", "utilisation", "sweeps"):
-        assert statuses(folder, table) == {"tensorflow": {"finished"}, **expected}
+    check_statuses(folder)
     assert len(rows(folder, "throughput")) == 4 * 2
     assert len(list((folder / "results" / "timing").rglob("*.json"))) == 2  # nothing is stored
-    page = (folder / "results" / "report.html").read_text(encoding="utf-8")
+    page = project.report(folder)
     for name, framework in framework_names.FRAMEWORKS.items():
         assert f"Not installed: {framework.title}" in page
         assert framework_environments.command(name) in page
@@ -85,12 +81,7 @@ def test_what_is_installed_later_is_timed_then(folder, monkeypatch):
     count = len(there)
     assert project.planned(folder) == {"throughput": count, "utilisation": count, **DRAWN}
     project.run(folder)
-    expected = {
-        name: {"finished" if name in there else "not_installed"}
-        for name in framework_names.FRAMEWORKS
-    }
-    for table in ("throughput", "utilisation", "sweeps"):
-        assert statuses(folder, table) == {"tensorflow": {"finished"}, **expected}
+    check_statuses(folder, there)
     for row in rows(folder, "throughput"):
         if row["status"] == "finished":
             assert float(row["images_per_second"]) > 0 and row["blocks"] == "4"
@@ -100,7 +91,7 @@ def test_what_is_installed_later_is_timed_then(folder, monkeypatch):
         stated = row["framework"] == "tensorflow" and not noisy
         assert bool(row["ceiling_images_per_second"]) == stated
     assert {row["framework"] for row in rows(folder, "samples")} == {"tensorflow", *there}
-    page = (folder / "results" / "report.html").read_text(encoding="utf-8")
+    page = project.report(folder)
     for name in there:
         assert f"Not installed: {framework_names.title(name)}" not in page
         assert framework_names.title(name) in page
@@ -108,4 +99,4 @@ def test_what_is_installed_later_is_timed_then(folder, monkeypatch):
     # Without it again, what was measured stays, and nothing fails.
     monkeypatch.setenv(framework_environments.VARIABLE, str(folder / "none"))
     project.run(folder)
-    assert statuses(folder, "throughput") == {"tensorflow": {"finished"}, **expected}
+    check_statuses(folder, there)

@@ -1,12 +1,13 @@
 """One more measure is an entry and a module: the rest of the project learns of it from the entry.
 
-`weight_norm` is added to a copy of the project by two new files, a figure that draws itself by one
-more, its table by one, and the timing `timed_steps` by two; no other file is touched.
+`weight_norm` of docs/extend.md is added to a copy of the project by two new files, a figure that
+draws itself by one more, its table by one, and the timing `timed_steps` by two; no other file is
+touched.
 """
 
 from __future__ import annotations
 
-import csv
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,33 +19,20 @@ import yaml
 import project
 from batchscope.analysis import run_series
 
-ENTRY = '''"""Norm of the weights: the entry."""
-
-from __future__ import annotations
-
-from batchscope.catalogue.entries import Column, Figure, Measure, Table
-from batchscope.catalogue.parameters import Parameter
-from batchscope.catalogue.shared_settings import WEIGHTS
-
-ENTRY = Measure(
-    name="weight_norm",
-    version="weight_norm-v1",
-    doc="Norm of the trainable weights.",
-    settings=(WEIGHTS, Parameter("power", "p", "int", 2, "Power of the norm.", minimum=1)),
-    columns={"weight_norm": Column("Norm of all trainable weights.", label="Norm of the weights")},
+PAGE = (project.ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
+ENTRY, MODULE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+# What a measure may have besides what the page's has.
+MORE = {
+    "import Column, Figure, Measure": "import Column, Figure, Measure, Table",
+    "from batchscope.catalogue.shared": (
+        "from batchscope.catalogue.parameters import Parameter\nfrom batchscope.catalogue.shared"
+    ),
+    "(WEIGHTS,)": '(WEIGHTS, Parameter("power", "p", "int", 2, "Power of the norm.", minimum=1))',
+    "    figures=(\n": """
     tables={
         "norms": Table("norms.rows", {"layer": Column("Name."), "norm": Column("Its norm.")})
     },
-    data=False,
     figures=(
-        Figure(
-            "weight_norms",
-            "Norm of the weights",
-            "Weights",
-            caption="The norm of the trainable weights, against batch size.",
-            measures=("weight_norm",),
-            columns={"weight_norm": ("Norm of the weights", "norm")},
-        ),
         Figure(
             "weight_norm_points",
             "Norm of the weights, run by run",
@@ -52,28 +40,20 @@ ENTRY = Measure(
             caption="Every run by itself.",
             measures=("weight_norm",),
         ),
+""",
+    "float(np.linalg.norm(norms))})": (
+        'float(np.linalg.norm(norms, settings["power"]))},'
+        ' {"layers": dict(zip(weights, map(float, norms)))})'
     ),
-)
-'''
-MODULE = '''"""Norm of the trainable weights."""
-
-from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-
-from batchscope.measures import FinishedRun, Measured
+}
 
 
-def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the norm of the trainable weights of a run."""
-    trainable, _ = run.weights(settings["weights"])
-    weights = np.concatenate([array.ravel().astype(np.float64) for array in trainable.values()])
-    layers = {name: float(np.linalg.norm(array)) for name, array in trainable.items()}
-    found = {"weight_norm": float(np.linalg.norm(weights, settings["power"]))}
-    return Measured(found, {"layers": layers})
-'''
+def with_more(text: str) -> str:
+    for old, new in MORE.items():
+        text = text.replace(old, new)
+    return text
+
+
 TABLE = '''"""Norms of the weights by layer."""
 
 from __future__ import annotations
@@ -142,8 +122,8 @@ def measure(results, configuration, settings, output, model_file=None) -> Timed:
     return Timed("finished", details, {"step_images": factors["batch_size"]})
 '''
 FILES = {
-    "catalogue/measures/weight_norm.py": ENTRY,
-    "measures/weight_norm.py": MODULE,
+    "catalogue/measures/weight_norm.py": with_more(ENTRY),
+    "measures/weight_norm.py": with_more(MODULE),
     "tables/norms.py": TABLE,
     "figures/weight_norm_points.py": FIGURE,
     "catalogue/timings/timed_steps.py": TIMING_ENTRY,
@@ -151,16 +131,13 @@ FILES = {
 }
 
 
+CAPTION = "Norm of the trained weights against batch size. Every seed is a point."
+
+
 def study(**settings) -> dict:
     return {
         "study": "norms",
-        "defaults": {
-            "dataset": "digits",
-            "model": "small_cnn",
-            "optimizer": "sgd",
-            "learning_rate": 0.05,
-            "epochs": 1,
-        },
+        "defaults": {**project.TINY["defaults"], "epochs": 1},
         "experiments": {
             "norms": {
                 "question": "How large are the weights?",
@@ -190,13 +167,14 @@ def door(folder: Path, *words: str) -> subprocess.CompletedProcess:
 
 def test_it_is_explained(copied):
     lines = door(copied, "explain", "weight_norm").stdout.splitlines()
-    assert lines[:3] == ["### weight_norm", "", "Norm of the trainable weights."]
+    assert lines[:3] == ["### weight_norm", "", "Euclidean norm of the trained weights."]
     assert "| `power` | `p` | `2` | Power of the norm. | a whole number from 1 to 10^9 |" in lines
-    assert lines.count("| `weight_norm` |  | Norm of all trainable weights. |") == 2
-    text = door(copied, "explain", "weight_norms").stdout
-    assert text == ("Figure weight_norms: The norm of the trainable weights, against batch size.\n")
+    assert lines.count("| `weight_norm` |  | Euclidean norm of the weights. |") == 2
+    assert lines[-1] == f"Figure weight_norm: {CAPTION}"
+    text = door(copied, "explain", "weight_norm_points").stdout
+    assert text == "Figure weight_norm_points: Every run by itself.\n"
     whole = door(copied, "explain").stdout
-    assert "### weight_norm\n" in whole and "### weight_norms\n" in whole
+    assert "### weight_norm\n" in whole and "### weight_norm_points\n" in whole
 
 
 def test_it_is_a_step_and_in_the_schema(copied):
@@ -228,12 +206,11 @@ def test_its_settings_are_checked(copied, tmp_path):
 @pytest.mark.slow
 def test_the_workflow_makes_table_and_figures(copied):
     listed = project.snakemake(copied, "-l").stdout
-    assert "\nweight_norm (Norm of the trainable weights.)\n" in listed
+    assert "\nweight_norm (Euclidean norm of the trained weights.)\n" in listed
     assert "\ntimed_steps (Images of a step.)\n" in listed
     project.run(copied)
     results = copied / "results"
-    with open(results / "studies" / "norms" / "norms" / "runs.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = project.rows(copied, "norms/norms")
     assert len(rows) == 2
     for row in rows:
         with np.load(results / "runs" / row["run"] / "final.npz") as arrays:
@@ -250,10 +227,9 @@ def test_the_workflow_makes_table_and_figures(copied):
         [float(row["weight_norm"]) for row in rows]
     )
     figures = results / "studies" / "norms" / "norms" / "figures"
-    for name in ("weight_norms", "weight_norm_points"):
+    for name in ("weight_norm", "weight_norm_points"):
         assert {path.suffix for path in figures.glob(f"{name}.*")} == {".svg", ".png", ".csv"}
-    page = (results / "report.html").read_text(encoding="utf-8")
-    assert "The norm of the trainable weights, against batch size." in page
+    assert CAPTION in project.report(copied)
     path = copied / "workflow" / "batchscope" / "measures" / "weight_norm.py"
     path.write_text(path.read_text() + "\n# An edit that changes no number.\n")
     assert project.planned(copied) == {}

@@ -71,7 +71,7 @@ def test_tables_figures_and_report(finished):
     assert set(margins["verdict"]) <= {"within", "beyond", "not_resolved"}
     drawn = {path.stem for path in (results / "batch_size" / "figures").glob("*.png")}
     assert drawn == {"progress", "best_losses", "accuracy", "batch_size_limits", *DECIDING}
-    page = (results / "report.html").read_text(encoding="utf-8")
+    page = project.report(folder, "studies/mine")
     for name, rows in (("own_runs.csv", 504), ("second.csv", 168)):
         digest = hashlib.sha256((folder / "mine" / name).read_bytes()).hexdigest()
         assert f"<code>mine/{name}</code>: {rows} rows, SHA-256" in page and digest in page
@@ -118,8 +118,7 @@ def test_the_advice_in_the_terminal_and_at_the_top_of_the_report(finished):
     done = subprocess.run(door, cwd=folder, capture_output=True, text=True, check=True).stdout
     assert "trainings made elsewhere" in done and "nan" not in done.lower()
     assert "no seconds were measured (add a column seconds to the file)" in done
-    page = (folder / "results/studies/mine/report.html").read_text(encoding="utf-8")
-    assert "No advice (trainings made elsewhere)" in page
+    assert "No advice (trainings made elsewhere)" in project.report(folder, "studies/mine")
 
 
 def test_an_edited_file_makes_its_own_experiment_anew(finished):

@@ -21,12 +21,7 @@ RULES = Path(__file__).parents[2] / "workflow" / "rules"
 
 
 def made(models=None, **experiment) -> snakefile.Jobs:
-    config = {
-        "study": "s",
-        "defaults": small_study.DEFAULTS,
-        "models": models or {},
-        "experiments": {"a": {"vary": {"batch_size": [16, 32]}, "seeds": 1, **experiment}},
-    }
+    config = small_study.config(models=models or {}, experiment={"seeds": 1, **experiment})
     return snakefile.Jobs(planner.make(config), "config.yaml", "full", False)
 
 
@@ -94,9 +89,8 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
     assert job_files.own_models(study, tmp_path) == {(dataset, token)}
     experiment = study.experiments["a"]
     trainings = [job_files.training_job(tmp_path, run) for run in study.runs]
-    *paths, last = [
-        job.path for job in (*trainings, *job_files.measure_jobs(study, experiment, tmp_path))
-    ]
+    measures = job_files.measure_jobs(study, experiment, tmp_path)
+    *paths, last = [job.path for job in (*trainings, *measures)]
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -104,11 +98,12 @@ def test_own_models_of_which_something_is_missing(tmp_path, monkeypatch):
     last.parent.mkdir(parents=True)
     last.touch()
     assert job_files.own_models(study, tmp_path) == set()
-    assert job_files.own_models(made(vary=vary | {"model": ["small_cnn"]}).study, tmp_path) == set()
     # What waits for a GPU is not made here.
-    assert (
-        job_files.own_models(made(OWN, vary=vary, set={"device": "gpu"}).study, tmp_path) == set()
-    )
+    for other in (
+        made(vary=vary | {"model": ["small_cnn"]}),
+        made(OWN, vary=vary, set={"device": "gpu"}),
+    ):
+        assert job_files.own_models(other.study, tmp_path) == set()
 
 
 @pytest.mark.parametrize("step", ["prepare_data", "train"])
@@ -155,18 +150,13 @@ def every_file(study: snakefile.Jobs) -> list[str]:
     """Every file that a study makes, by what the plan knows of."""
     (experiment,) = study.study.experiments.values()
     measured = job_files.measure_files(study.study, experiment, "results")
-    return [
-        *study.data_records(),
-        *study.run_records(),
-        *map(str, measured),
-        *(
-            str(path.with_suffix(suffix))
-            for path, name in measured.items()
-            for suffix in ENTRIES[name].also_writes
-        ),
-        *study.tables(),
-        *study.figures(),
+    also = [
+        str(path.with_suffix(suffix))
+        for path, name in measured.items()
+        for suffix in ENTRIES[name].also_writes
     ]
+    made = [*study.data_records(), *study.run_records(), *map(str, measured), *also]
+    return [*made, *study.tables(), *study.figures()]
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -39,10 +37,7 @@ DRAWN = {"tabulate": 1, "figures": 1, "report": 1}
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     """The tiny study of times, run to its report."""
-    folder = project.copy(tmp_path_factory.mktemp("project"))
-    project.write_config(folder, TIMED)
-    project.run(folder)
-    return folder
+    return project.finished(tmp_path_factory.mktemp("project"), TIMED)
 
 
 @pytest.fixture
@@ -51,10 +46,15 @@ def edited(finished, tmp_path) -> Path:
     return shutil.copytree(finished, tmp_path / "copy", symlinks=True)
 
 
+def configured(folder: Path, **keys) -> dict[str, int]:
+    """Writes the study with other keys of its experiment; returns what is planned."""
+    machine = {**TIMED["experiments"]["machine"], **keys}
+    project.write_config(folder, {**TIMED, "experiments": {"machine": machine}})
+    return project.planned(folder)
+
+
 def rows(folder: Path, table: str, experiment: str = "machine") -> list[dict[str, str]]:
-    path = folder / "results" / "studies" / "timed" / experiment / f"{table}.csv"
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return project.rows(folder, f"timed/{experiment}", table)
 
 
 def test_the_machine_was_timed(finished):
@@ -99,18 +99,13 @@ def test_a_sampler_stands_around_every_timing(finished):
 
 
 def test_the_report_has_its_answer_and_figures(finished):
-    page = (finished / "results" / "report.html").read_text(encoding="utf-8")
+    page = project.report(finished)
     for words in ("Highest throughput", "Fixed cost of a step", "at least 8", "desktop"):
         assert words in page
     figures = finished / "results" / "studies" / "timed" / "machine" / "figures"
     assert {path.stem for path in figures.glob("*.svg")} == {
-        "throughput",
-        "step_time",
-        "training_time",
-        "utilisation",
-        "utilisation_over_time",
-        "max_batch_size",
-        "profile",
+        *("throughput", "step_time", "training_time", "max_batch_size", "profile"),
+        *("utilisation", "utilisation_over_time"),
     }
 
 
@@ -124,40 +119,37 @@ def test_nothing_edited_nothing_done(finished):
 
 
 def test_one_more_batch_size_times_all_of_them_again(edited):
-    config = copy.deepcopy(TIMED)
-    config["experiments"]["machine"]["vary"]["batch_size"] = [4, 16, 32, 64]
-    project.write_config(edited, config)
     # In turns; the largest that fits does not depend on the list, and a profile is of one size.
-    assert project.planned(edited) == {"throughput": 1, "utilisation": 1, "profile": 1, **DRAWN}
+    assert configured(edited, vary={"batch_size": [4, 16, 32, 64]}) == {
+        "throughput": 1,
+        "utilisation": 1,
+        "profile": 1,
+        **DRAWN,
+    }
 
 
 def test_other_numbers_of_epochs_time_nothing(edited):
-    config = copy.deepcopy(TIMED)
-    config["experiments"]["machine"] |= {"at_epochs": [2], "figures": ["training_time"]}
-    project.write_config(edited, config)
-    assert project.planned(edited) == DRAWN
+    assert configured(edited, at_epochs=[2], figures=["training_time"]) == DRAWN
     project.run(edited)
     assert {row["at_epoch"] for row in rows(edited, "training_times")} == {"2"}
 
 
 def test_another_machine_stands_beside_this_one(edited):
     shutil.copytree(edited / "results", edited / "laptop_results")
-    project.write_config(
-        edited,
-        {**TIMED, "machines": {"laptop": {"results": "laptop_results", "machine": "desktop"}}},
-    )
+    laptop = {"results": "laptop_results", "machine": "desktop"}
+    project.write_config(edited, {**TIMED, "machines": {"laptop": laptop}})
     assert set(project.planned(edited)) == set(DRAWN)
     project.run(edited)
     assert [row["machine"] for row in rows(edited, "sweeps")] == ["desktop", "laptop"]
     assert len(rows(edited, "throughput")) == 6
-    page = (edited / "results" / "report.html").read_text(encoding="utf-8")
+    page = project.report(edited)
     assert page.count('<th scope="col">laptop</th>') == 2  # the answer, and the hardware
 
 
 def test_a_partial_report(edited):
     shutil.rmtree(next((edited / "results" / "timing" / "desktop").glob("*/utilisation")))
     project.run(edited, "--config", "partial=true")
-    page = (edited / "results" / "report.html").read_text(encoding="utf-8")
+    page = project.report(edited)
     assert "Missing: utilisation" in page and "Highest throughput" in page
 
 
@@ -171,10 +163,8 @@ def test_rows_and_tokens_are_timed_as_images_are(tmp_path):
         "tokens": {"dataset": "numpy_docs", "model": "tiny_transformer", "optimizer": "adam"},
     }
     del asked["at_epochs"]
-    folder = project.copy(tmp_path)
     experiments = {name: {**asked, "set": factors} for name, factors in others.items()}
-    project.write_config(folder, {**TIMED, "experiments": experiments})
-    project.run(folder)
+    folder = project.finished(tmp_path, {**TIMED, "experiments": experiments})
     for name in others:
         (speed,) = rows(folder, "throughput", name)
         assert float(speed["images_per_second"]) > 0

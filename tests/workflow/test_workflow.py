@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import csv
 import json
 import os
 import re
@@ -28,16 +27,17 @@ pytestmark = pytest.mark.slow
 
 DRAWN = {"figures": 1, "report": 1}
 TABLES = {"tabulate": 1, **DRAWN}
+EXPERIMENT = project.TINY["experiments"]["batch_size"]
 ONE = {"figures": ["accuracy"]}  # where a study is run again, and not for its figures
+ONE_MORE = {"vary": {"batch_size": [64, 256, 128]}, **ONE}
+SPLIT = {"train": 100, "validation": 30, "test": 30, "seed": 0}
+SMALLER = {"datasets": {"digits": {"source": "digits", "split": SPLIT}}}
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     """The tiny study, run to its report."""
-    folder = project.copy(tmp_path_factory.mktemp("project"))
-    project.write_config(folder, project.TINY)
-    project.run(folder)
-    return folder
+    return project.finished(tmp_path_factory.mktemp("project"), project.TINY)
 
 
 @pytest.fixture
@@ -46,17 +46,16 @@ def edited(finished, tmp_path) -> Path:
     return shutil.copytree(finished, tmp_path / "copy", symlinks=True)
 
 
-def configured(folder: Path, change, **keys) -> dict[str, int]:
-    """Writes the changed study, with further keys of its experiment; returns what is planned."""
-    config = copy.deepcopy(project.TINY)
-    change(config)
-    experiment(config).update(keys)
+def configured(folder: Path, top: dict | None = None, **keys) -> dict[str, int]:
+    """Writes the study with other keys, its own and its experiment's; returns what is planned."""
+    config = copy.deepcopy(project.TINY) | (top or {})
+    config["experiments"]["batch_size"].update(keys)
     project.write_config(folder, config)
     return project.planned(folder)
 
 
-def experiment(config: dict) -> dict:
-    return config["experiments"]["batch_size"]
+def runs(folder: Path) -> list[dict[str, str]]:
+    return project.rows(folder, "tiny/batch_size")
 
 
 def trained(count: int) -> dict[str, int]:
@@ -70,14 +69,12 @@ def per_seed(count: int) -> dict[str, int]:
 def test_the_study_ran(finished):
     study = finished / "results" / "studies" / "tiny" / "batch_size"
     assert (finished / "results" / "report.html").stat().st_size > 50_000
-    rows = (study / "runs.csv").read_text().splitlines()
-    assert len(rows) == 1 + 4
-    assert all(",finished," in row for row in rows[1:])
+    assert [row["status"] for row in runs(finished)] == ["finished"] * 4
     for figure in ("loss_curves", "accuracy", "time", "sharpness", "weight_distance"):
         for suffix in (".svg", ".png", ".csv"):
             assert (study / "figures" / f"{figure}{suffix}").stat().st_size > 100
     noted = (finished / "results" / "job_seconds.csv").read_text().splitlines()
-    assert {line.partition(",")[0] for line in noted} == {*experiment(project.TINY)["measure"]}
+    assert {line.partition(",")[0] for line in noted} == {*EXPERIMENT["measure"]}
     assert all(float(line.rpartition(",")[2]) >= 0 for line in noted)  # to a hundredth
 
 
@@ -90,18 +87,17 @@ def test_the_report_opens_in_a_browser(finished, tmp_path):
         *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
         f"--user-data-dir={tmp_path}",
     )
+    folder = Path(os.environ.get("BATCHSCOPE_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    shot = folder / "tiny_study.png"
     page = (finished / "results" / "report.html").as_uri()
+    shown = ["--dump-dom", f"--screenshot={shot}", "--window-size=1200,2400", page]
     done = subprocess.run(
-        [browser, *options, "--dump-dom", page], capture_output=True, text=True, timeout=120
+        [browser, *options, *shown], capture_output=True, text=True, check=True, timeout=120
     )
     assert "Does the whole pipeline run?" in done.stdout
     drawn = figures.drawn(planned(finished / "config.yaml", "full").experiments["batch_size"])
     assert done.stdout.count("<figure id=") == done.stdout.count("viewBox=") == len(drawn)
-    folder = Path(os.environ.get("BATCHSCOPE_SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-    shot = folder / "tiny_study.png"
-    command = [browser, *options, f"--screenshot={shot}", "--window-size=1200,2400", page]
-    subprocess.run(command, capture_output=True, check=True, timeout=120)
     assert shot.stat().st_size > 20_000
 
 
@@ -118,7 +114,6 @@ def test_the_log_has_commands_to_paste(edited):
 
 
 def test_nothing_edited_nothing_done(finished):
-    assert project.planned(finished) == {}
     assert "Nothing to be done" in project.run(finished)
 
 
@@ -151,18 +146,13 @@ def test_whatever_is_deleted_behind_a_report_is_made_again(edited):
 def test_weights_after_an_epoch_that_another_study_reads(edited):
     """They are kept where they are read; runs without them are trained again, to that epoch."""
 
-    def longer(config):
-        experiment(config).update(set={"epochs": 3}, measure=["evaluate"], seeds=1)
-
-    def early(config):
-        longer(config)
-        experiment(config)["at_epochs"] = [1, 3]
-
-    configured(edited, longer, **ONE)
+    longer = {"set": {"epochs": 3}, "measure": ["evaluate"], "seeds": 1, **ONE}
+    configured(edited, **longer)
     project.run(edited)
     assert not list(edited.glob("results/runs/*/epochs"))
     # After the last epoch they are the final ones.
-    assert configured(edited, early, **ONE) == {"snapshot": 2, "evaluate": 4, **TABLES}
+    early = configured(edited, at_epochs=[1, 3], **longer)
+    assert early == {"snapshot": 2, "evaluate": 4, **TABLES}
     project.run(edited)
     assert project.planned(edited) == {}
     kept = list(edited.glob("results/runs/*/epochs/*"))
@@ -177,52 +167,72 @@ def test_weights_after_an_epoch_that_another_study_reads(edited):
     assert "training" not in "".join(p.read_text() for p in edited.glob("logs/snapshot/*/*.log"))
 
 
-def test_one_more_batch_size_runs_only_the_new_jobs(edited):
-    def change(config):
-        experiment(config)["vary"]["batch_size"].append(128)
-
-    assert configured(edited, change, **ONE) == {**per_seed(2), **TABLES}
+def test_one_more_batch_size_in_a_partial_report_and_then_whole(edited):
+    """Only the new jobs run, and a partial report is no excuse to leave anything out."""
+    new = {**per_seed(2), **TABLES}
+    assert configured(edited, **ONE_MORE) == new
     before = {path: path.stat().st_mtime_ns for path in edited.glob("results/runs/*/record.json")}
+    assert project.planned(edited, "--config", "partial=true") == TABLES
+    project.run(edited, "--config", "partial=true")
+    assert sorted(row["status"] for row in runs(edited)) == ["finished"] * 4 + ["missing"] * 2
+    assert "+bs=128+" in project.report(edited)
+    assert project.planned(edited) == new
+    assert project.planned(edited, "--config", "partial=false")["train"] == 2
     project.run(edited)
-    for path, modified in before.items():
-        assert path.stat().st_mtime_ns == modified
+    assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(list(edited.glob("results/runs/*/record.json"))) == len(before) + 2
     assert project.planned(edited) == {}
 
 
-def test_one_more_seed(edited):
-    def change(config):
-        experiment(config)["seeds"] = 3
-
-    assert configured(edited, change) == {**per_seed(2), **TABLES}
-
-
-def test_a_batch_size_removed(edited):
-    def change(config):
-        experiment(config)["vary"]["batch_size"].remove(256)
-
-    assert configured(edited, change) == TABLES
+NUMBERS = [{"batch_size": [4, 64], "test_accuracy": [0.3, 0.7]}]
+DOCUMENT = {"figure": "Table 4", "found": "It rises.", "numbers": NUMBERS}
+CHANGES = {
+    "one more seed": ({"seeds": 3}, {**per_seed(2), **TABLES}),
+    "a batch size removed": ({"vary": {"batch_size": [64]}}, TABLES),
+    "a document's numbers": ({"published": {"accuracy": DOCUMENT}}, TABLES),
+    "a title": ({"title": "Another"}, DRAWN),
+}
 
 
-def test_a_documents_numbers(edited):
-    def change(config):
-        numbers = [{"batch_size": [4, 64], "test_accuracy": [0.3, 0.7]}]
-        document = {"figure": "Table 4", "found": "It rises.", "numbers": numbers}
-        experiment(config)["published"] = {"accuracy": document}
+@pytest.mark.parametrize(("keys", "expected"), CHANGES.values(), ids=CHANGES)
+def test_an_edited_experiment(edited, keys, expected):
+    assert configured(edited, **keys) == expected
 
-    assert configured(edited, change) == TABLES
+
+EDITS = {
+    "a colour": ("batchscope/figures/drawing/canvas.py", "#0072B2", "#0072B3", DRAWN),
+    "a font size": ("report/batchscope.mplstyle", "\nfont.size: 9", "\nfont.size: 8", DRAWN),
+    "a comment": ("batchscope/training/trainer.py", "annotations\n", "annotations  # now\n", {}),
+    **{
+        f"the version of {step}": (
+            *(f"batchscope/catalogue/{place}.py", f'"{VERSIONS[step]}"', f'"{VERSIONS[step]}0"'),
+            {**jobs, **TABLES},
+        )
+        for step, place, jobs in (
+            ("sharpness", "measures/sharpness", {"sharpness": 4}),
+            ("train", "versions", trained(4)),
+            ("time_epoch", "timings/time_epoch", {"time_epoch": 4}),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize(("file", "old", "new", "expected"), EDITS.values(), ids=EDITS)
+def test_an_edited_file(edited, file, old, new, expected):
+    path = edited / "workflow" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    assert project.planned(edited) == expected
 
 
 def test_what_a_document_states_is_tested_and_put_into_the_ledger(edited):
     test = {"type": "trend", "experiment": "batch_size", "column": "test_accuracy"}
     claim = {"id": "falls", "document": "D", "place": "Figure 1", "sentence": "It falls."}
-
-    def change(config):
-        config["claims"] = [{**claim, "test": {**test, "direction": "falls"}}]
-
-    assert configured(edited, change, **ONE) == {"claims": 1, **DRAWN}
+    claims = [{**claim, "test": {**test, "direction": "falls"}}]
+    assert configured(edited, {"claims": claims}, **ONE) == {"claims": 1, **DRAWN}
     project.run(edited)
-    (row,) = csv.DictReader((edited / "results/studies/tiny/claims.csv").read_text().splitlines())
+    (row,) = project.rows(edited, "tiny", "claims")
     assert (row["verdict"], row["n"]) == ("cannot be tested here", "2")
     assert project.planned(edited, "ledger") == {"ledger": 1}
     project.run(edited, "ledger")
@@ -230,55 +240,9 @@ def test_what_a_document_states_is_tested_and_put_into_the_ledger(edited):
     assert project.planned(edited) == {}
 
 
-def test_a_title(edited):
-    def change(config):
-        experiment(config)["title"] = "Another"
-
-    assert configured(edited, change) == DRAWN
-
-
-def test_a_colour(edited):
-    palette = edited / "workflow" / "batchscope" / "figures" / "drawing" / "canvas.py"
-    text = palette.read_text()
-    assert "#0072B2" in text
-    palette.write_text(text.replace("#0072B2", "#0072B3"))
-    assert project.planned(edited) == DRAWN
-
-
-def test_a_font_size(edited):
-    style = edited / "workflow" / "report" / "batchscope.mplstyle"
-    style.write_text(style.read_text() + "\nfont.size: 9\n")
-    assert project.planned(edited) == DRAWN
-
-
-def test_a_comment_in_the_training_module(edited):
-    module = edited / "workflow" / "batchscope" / "training" / "trainer.py"
-    module.write_text(module.read_text() + "\n# A remark.\n")
-    assert project.planned(edited) == {}
-
-
-@pytest.mark.parametrize(
-    ("step", "place", "expected"),
-    [
-        ("sharpness", "measures/sharpness.py", {"sharpness": 4, **TABLES}),
-        ("train", "versions.py", {**trained(4), **TABLES}),
-        ("time_epoch", "timings/time_epoch.py", {"time_epoch": 4, **TABLES}),
-    ],
-)
-def test_a_bumped_version(edited, step, place, expected):
-    module = edited / "workflow" / "batchscope" / "catalogue" / place
-    text = module.read_text()
-    bumped = VERSIONS[step] + "0"
-    assert f'"{VERSIONS[step]}"' in text
-    module.write_text(text.replace(f'"{VERSIONS[step]}"', f'"{bumped}"'))
-    assert project.planned(edited) == expected
-
-
 def test_a_second_experiment_over_the_same_runs(edited):
-    def change(config):
-        config["experiments"]["again"] = copy.deepcopy(experiment(config))
-
-    assert configured(edited, change) == {"tabulate": 1, "figures": 2, "report": 1}
+    both = {name: copy.deepcopy(EXPERIMENT) for name in ("batch_size", "again")}
+    assert configured(edited, {"experiments": both}) == {"tabulate": 1, "figures": 2, "report": 1}
 
 
 def test_a_fresh_clone_over_existing_results(finished, tmp_path):
@@ -292,17 +256,9 @@ def test_a_fresh_clone_over_existing_results(finished, tmp_path):
 
 
 def test_a_data_sets_size_changed(edited):
-    def change(config):
-        config["datasets"] = {
-            "digits": {
-                "source": "digits",
-                "split": {"train": 100, "validation": 30, "test": 30, "seed": 0},
-            }
-        }
-
     untouched = {path: path.stat().st_mtime_ns for path in edited.glob("results/*/*/record.json")}
     expected = {"prepare_data": 1, **per_seed(4), **TABLES}
-    assert configured(edited, change) == expected
+    assert configured(edited, SMALLER) == expected
     project.run(edited, "data")
     assert {path: path.stat().st_mtime_ns for path in untouched} == untouched
     assert len(list(edited.glob("results/data/*/record.json"))) == 2
@@ -312,17 +268,13 @@ def test_a_users_own_model(edited):
     model = edited / "my_model.py"
     shutil.copy(project.ROOT / "tests" / "data" / "noisy_model.py", model)
 
-    def change(config):
-        config["models"] = {"mine": "my_model.py"}
-        experiment(config)["set"] = {"model": "mine"}
-        experiment(config)["vary"]["batch_size"] = [128]
-        experiment(config)["seeds"] = 1
-
-    assert configured(edited, change, **ONE) == {**per_seed(1), **TABLES}
+    own = {"set": {"model": "mine"}, "vary": {"batch_size": [128]}, "seeds": 1}
+    assert configured(edited, {"models": {"mine": "my_model.py"}}, **own, **ONE) == {
+        **per_seed(1),
+        **TABLES,
+    }
     project.run(edited)
-    table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
-    assert ",mine," in table.splitlines()[1]
-    assert ",finished," in table.splitlines()[1]
+    assert [(row["model"], row["status"]) for row in runs(edited)] == [("mine", "finished")]
     assert project.planned(edited) == {}
 
 
@@ -338,13 +290,9 @@ def test_own_models_are_built_before_their_data_are_prepared(edited):
     for name, text in texts.items():
         (edited / f"{name}.py").write_text(text)
 
-    def change(config):
-        split = {"train": 100, "validation": 30, "test": 30, "seed": 0}
-        config["datasets"] = {"digits": {"source": "digits", "split": split}}
-        config["models"] = {name: f"{name}.py" for name in texts}
-        experiment(config)["vary"] = {"batch_size": [64], "model": [*texts, "small_cnn"]}
-
-    planned = configured(edited, change)
+    models = {name: f"{name}.py" for name in texts}
+    vary = {"batch_size": [64], "model": [*texts, "small_cnn"]}
+    planned = configured(edited, {**SMALLER, "models": models}, vary=vary)
     assert planned["prepare_data"] == 1
     before = set(edited.glob("results/**/*"))
     done = project.snakemake(edited, "--cores", "2")
@@ -360,31 +308,11 @@ def test_own_models_are_built_before_their_data_are_prepared(edited):
 
 
 def test_divergence_stays_visible_and_the_study_ends(edited):
-    def change(config):
-        experiment(config)["vary"]["learning_rate"] = [0.05, 1e6]
-        experiment(config)["vary"]["batch_size"] = [64]
-        experiment(config)["seeds"] = 1
-
-    configured(edited, change, **ONE)
+    rates = {"vary": {"batch_size": [64], "learning_rate": [0.05, 1e6]}, "seeds": 1}
+    configured(edited, **rates, **ONE)
     project.run(edited)
-    table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
-    assert [row["status"] for row in csv.DictReader(table.splitlines())].count("diverged") == 1
-    assert "no longer finite" in (edited / "results" / "report.html").read_text()
-
-
-def test_a_partial_report(edited):
-    def change(config):
-        experiment(config)["vary"]["batch_size"].append(128)
-
-    configured(edited, change, **ONE)
-    assert project.planned(edited, "--config", "partial=true") == TABLES
-    project.run(edited, "--config", "partial=true")
-    table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
-    assert (table.count(",missing,"), table.count(",finished,")) == (2, 4)
-    assert "+bs=128+" in (edited / "results" / "report.html").read_text()
-    # And then the whole: the partial report is no excuse to leave anything out.
-    assert project.planned(edited) == {**per_seed(2), **TABLES}
-    assert project.planned(edited, "--config", "partial=false")["train"] == 2
+    assert sorted(row["status"] for row in runs(edited)) == ["diverged", "finished"]
+    assert "no longer finite" in project.report(edited)
 
 
 def test_snakemakes_own_report(edited):
@@ -403,13 +331,8 @@ def test_snakemakes_own_report(edited):
 
 def test_killed_unlocked_and_finished(edited):
     """kill -9 of everything while trainings run; what was finished is not done again."""
-
-    def change(config):
-        experiment(config)["set"] = {"epochs": 400}
-        experiment(config)["measure"] = ["evaluate"]
-        experiment(config)["at_epochs"] = [1]  # its weights are there while a training runs
-
-    configured(edited, change, **ONE)
+    # The weights of an epoch are there while a training runs.
+    configured(edited, set={"epochs": 400}, measure=["evaluate"], at_epochs=[1], **ONE)
     command = [sys.executable, "-m", "snakemake", "--cores", "2"]
     process = subprocess.Popen(
         command, cwd=edited, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -428,16 +351,14 @@ def test_killed_unlocked_and_finished(edited):
     project.run(edited)
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert project.planned(edited) == {}
-    table = (edited / "results" / "studies" / "tiny" / "batch_size" / "runs.csv").read_text()
-    assert table.count(",finished,") == 4
+    assert [row["status"] for row in runs(edited)] == ["finished"] * 4
 
 
 def test_when_snakemake_alone_is_killed_its_jobs_end(tmp_path):
     """Trainings with several threads, which have processes of their own, behind shells."""
     folder = project.copy(tmp_path / "project")
-    config = copy.deepcopy(project.TINY)
-    experiment(config)["set"] = {"epochs": 100_000, "threads": 2}
-    project.write_config(folder, config)
+    long = {**EXPERIMENT, "set": {"epochs": 100_000, "threads": 2}}
+    project.write_config(folder, {**project.TINY, "experiments": {"batch_size": long}})
     command = [sys.executable, "-m", "snakemake", "--cores", "2", "runs"]
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

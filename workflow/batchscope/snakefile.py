@@ -18,7 +18,6 @@ from typing import Any
 
 from batchscope import figures, project_files
 from batchscope.catalogue import (
-    budget_kinds,
     kept_epochs,
     measure_settings,
     run_names,
@@ -48,12 +47,9 @@ def activate(gpus: bool) -> None:
     """Lets jobs find the Python that runs Snakemake, whether or not its venv is activated.
 
     A rule's conda environment still comes before it.
-
-    Args:
-        gpus: Whether Snakemake was given GPUs: jobs may find one that is not here. Where it was
-            not, what this process inherited stays: a job on a cluster's node has it from the
-            process that sent it.
     """
+    # Jobs may find a GPU that is not here. Where Snakemake was given none, what this process
+    # inherited stays: a job on a cluster's node has it from the process that sent it.
     if gpus:
         os.environ[absence.VARIABLE] = "true"
     folder = os.path.dirname(sys.executable)
@@ -63,11 +59,7 @@ def activate(gpus: bool) -> None:
 
 
 def deserves_a_line(record: logging.LogRecord) -> bool:
-    """Filters Snakemake's log: weights that are there before their `snapshot` are no surprise.
-
-    A training keeps the weights of the epochs that are read; Snakemake warns, once for each, that
-    an output of a job that has not run yet has appeared.
-    """
+    """Filters Snakemake's log: that a training kept weights before their `snapshot` is expected."""
     return "rule snapshot were not present when the DAG was created" not in record.getMessage()
 
 
@@ -78,18 +70,12 @@ def prepare() -> None:
 
 @dataclass(frozen=True)
 class Jobs:
-    """A study as the rules see it.
-
-    Attributes:
-        config_path: The configuration file, as it was given.
-        scale: `full` or `reduced`.
-        partial: Whether to report on whatever exists, and to compute nothing.
-    """
+    """A study as the rules see it."""
 
     study: plan.Study
-    config_path: str
-    scale: str
-    partial: bool
+    config_path: str  # as it was given
+    scale: str  # `full` or `reduced`
+    partial: bool  # whether to report on whatever exists, and to compute nothing
 
     @classmethod
     def of(cls, configfiles: list[Any], given: dict[str, Any]) -> Jobs:
@@ -100,19 +86,15 @@ class Jobs:
             given: What Snakemake made of them and of `--config`.
         """
         try:
-            return cls._of([str(path) for path in configfiles], given)
+            path = command_line.one_file(list(map(str, configfiles)) or [DEFAULT_CONFIG])
+            raw = configuration.read(path)
+            options = configuration.check_overrides({**raw, **given}, raw)
+            recorded = functools.partial(records.training_images, RESULTS)
+            study = configuration.study(path, options["scale"], recorded)
+            made = cls(study, path, options["scale"], options["partial"])
+            owners.check(made.folder, study.name, path)
         except UserError as error:
             sys.exit(str(error))  # an exception would add a traceback of the Snakefile
-
-    @classmethod
-    def _of(cls, configfiles: list[str], given: dict[str, Any]) -> Jobs:
-        path = command_line.one_file(configfiles or [DEFAULT_CONFIG])
-        raw = configuration.read(path)
-        options = configuration.check_overrides({**raw, **given}, raw)
-        recorded = functools.partial(records.training_images, RESULTS)
-        study = configuration.study(path, options["scale"], recorded)
-        made = cls(study, path, options["scale"], options["partial"])
-        owners.check(made.folder, study.name, path)
         for line in (*study.warnings, *status.absence_lines(job_files.absent(study, RESULTS))):
             print(line, file=sys.stderr)
         return made
@@ -183,17 +165,11 @@ class Jobs:
         """
         found = self.study.experiments[experiment]
         followed: dict[str, Any] = {"at_epochs": found.at_epochs, "machines": self.study.machines}
-        # Left out where there are none, so that no older table is made again.
-        if found.trainings.margins:
-            followed["margins"] = found.trainings.margins
-        if found.trainings.budgets:
-            followed["budgets"] = found.trainings.budgets
-        if found.trainings.slower != budget_kinds.SLOWER:
-            followed["slower"] = found.trainings.slower
-        if found.trainings.seeds_planned is not None:
-            followed["seeds_planned"] = found.trainings.seeds_planned
-        if found.trainings.beside:
-            followed["beside"] = found.trainings.beside
+        usual = plan.Trainings()
+        for name in ("margins", "budgets", "slower", "seeds_planned", "beside"):
+            # Left out where there are none, so that no older table is made again.
+            if (value := getattr(found.trainings, name)) != getattr(usual, name):
+                followed[name] = value
         if found.numbers:
             followed["published"] = {
                 figure: [found.published[figure]["figure"], *map(asdict, series)]
@@ -285,10 +261,8 @@ class Jobs:
         if not self.partial:
             if deleted := self._deleted_data():
                 names = ", ".join(Path(path).parent.name for path in deleted)
-                print(
-                    f"{names}: deleted; made alone now, the rest by the same command.",
-                    file=sys.stderr,
-                )
+                text = f"{names}: deleted; made alone now, the rest by the same command."
+                print(text, file=sys.stderr)
                 return deleted
             behind += [*self._needed_data(), *self._every_record()]
         # All of them would be as many inputs of one job, which a dry-run of a large grid pays for.
@@ -314,14 +288,10 @@ class Jobs:
         """Logs of what a partial report lacks: it quotes them."""
         if not self.partial:
             return []
-        trainings = (job_files.training_job(RESULTS, run) for run in self.study.runs)
-        measures = (
-            job
-            for experiment in self.study.experiments.values()
-            for job in job_files.measure_jobs(self.study, experiment, RESULTS)
-        )
-        wanted = [job.path for job in (*trainings, *measures)]
-        wanted += map(Path, self.data_records())
+        jobs = [job_files.training_job(RESULTS, run) for run in self.study.runs]
+        for experiment in self.study.experiments.values():
+            jobs += job_files.measure_jobs(self.study, experiment, RESULTS)
+        wanted = [*(job.path for job in jobs), *map(Path, self.data_records())]
         logs = {job_files.log_path(RESULTS, path) for path in wanted if not path.exists()}
         return sorted(log.as_posix() for log in logs if log.exists())
 
@@ -345,8 +315,7 @@ class Jobs:
     def shared(self, value_of: Callable[[str], Any], wildcard: str = "run") -> Any:
         """Returns what is the same for every run, or else a function of the wildcards.
 
-        Snakemake calls a function several times per job, which is a third of a dry-run's time
-        in a large study; most studies have one model, no GPU and one number of threads.
+        Snakemake calls a function several times per job: a third of a large study's dry-run.
         """
         values = [value_of(run) for run in self.study.runs]
         if values and all(value == values[0] for value in values):
@@ -434,11 +403,17 @@ def command(step: str) -> str:
     return " ".join(["python workflow/run.py", entry.name, *words, made])
 
 
+def installing(rule: str) -> str:
+    """The call of the door that installs a framework, by the name of its rule."""
+    words = f"install_framework --framework {rule.removeprefix('install_')}"
+    return f"python workflow/run.py {words} --output {{output:q}} > {{log:q}} 2>&1"
+
+
 def turn(timing: str) -> Callable[[Any], int]:
     """Returns, as a function of the wildcards, the priority of a timing job.
 
-    Jobs take turns: the first of every configuration stand before the second of any. All stand
-    before other jobs: without that, those that ask for the whole machine run last.
+    The first jobs of every configuration stand before the second of any, and all before other jobs:
+    without that, those that ask for the whole machine run last.
     """
 
     def priority(wildcards: Any) -> int:
@@ -474,11 +449,7 @@ def sweep_gpus(name: str) -> int:
 
 
 def sweep_threads(name: str) -> int:
-    """Threads that a cluster is asked for; below zero, it is asked for none in particular.
-
-    A sweep on all threads has a node for itself, and a number would limit it to so many of the
-    node's cores.
-    """
+    """Threads that a cluster is asked for; no number of them (-1) where a sweep uses the node's."""
     return sweep_names.parse(name).factors["threads"] or -1
 
 

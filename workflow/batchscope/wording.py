@@ -29,6 +29,11 @@ class Estimate(NamedTuple):
     low: str = ""
     high: str = ""
 
+    @property
+    def bracketed(self) -> str:
+        """`55 [52, 57]`, or the value alone where there is no interval."""
+        return f"{self.value} [{self.low}, {self.high}]" if self.low else self.value
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -134,8 +139,7 @@ def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> 
 
 def bracketed(value: float, low: float, high: float) -> str:
     """Returns `55 [52, 57]`, or the value alone where there is no interval."""
-    rounded = estimate(value, low, high)
-    return f"{rounded.value} [{rounded.low}, {rounded.high}]" if rounded.low else rounded.value
+    return estimate(value, low, high).bracketed
 
 
 def estimated(

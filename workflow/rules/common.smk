@@ -7,6 +7,7 @@ sys.path.insert(0, f"{workflow.basedir}/workflow")
 
 from batchscope.host import framework_environments as environments
 from batchscope import snakefile as jobs
+from batchscope.catalogue.framework_names import FRAMEWORKS
 from batchscope.catalogue.measures import MEASURES
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.catalogue.versions import VERSIONS

@@ -1,53 +1,24 @@
 """Frameworks that are timed beside TensorFlow: an environment for each, made on demand."""
 
+for FRAMEWORK in FRAMEWORKS.values():
 
-# A cluster's nodes may reach no package index.
-localrules:
-    install_pytorch,
-    install_mxnet,
-    install_jax,
+    rule:
+        name:
+            f"install_{FRAMEWORK.name}"
+        input:
+            f"envs/{FRAMEWORK.name}.lock",
+        output:
+            environments.record(FRAMEWORK.name),
+        log:
+            f"logs/install_framework/{FRAMEWORK.name}.log",
+        # A cluster's nodes may reach no package index.
+        localrule: True
+        conda:
+            "../../envs/batchscope.yaml"
+        shell:
+            # Evaluated anew when a job runs, and FRAMEWORK is the last of all by then.
+            jobs.installing(locals().get("rule", f"install_{FRAMEWORK.name}"))
 
-
-rule install_pytorch:
-    """Installs PyTorch into an environment of its own."""
-    input:
-        "envs/pytorch.lock",
-    output:
-        environments.record("pytorch"),
-    log:
-        "logs/install_framework/pytorch.log",
-    conda:
-        "../../envs/batchscope.yaml"
-    shell:
-        "python workflow/run.py install_framework --framework pytorch"
-        " --output {output:q} > {log:q} 2>&1"
-
-
-rule install_mxnet:
-    """Installs MXNet into an environment of its own."""
-    input:
-        "envs/mxnet.lock",
-    output:
-        environments.record("mxnet"),
-    log:
-        "logs/install_framework/mxnet.log",
-    conda:
-        "../../envs/batchscope.yaml"
-    shell:
-        "python workflow/run.py install_framework --framework mxnet"
-        " --output {output:q} > {log:q} 2>&1"
-
-
-rule install_jax:
-    """Installs JAX into an environment of its own."""
-    input:
-        "envs/jax.lock",
-    output:
-        environments.record("jax"),
-    log:
-        "logs/install_framework/jax.log",
-    conda:
-        "../../envs/batchscope.yaml"
-    shell:
-        "python workflow/run.py install_framework --framework jax"
-        " --output {output:q} > {log:q} 2>&1"
+    workflow.get_rule(f"install_{FRAMEWORK.name}").docstring = (
+        f"Installs {FRAMEWORK.title} into an environment of its own."
+    )

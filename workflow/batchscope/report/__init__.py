@@ -8,16 +8,16 @@ forbids every request.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from batchscope import disk, project_files, wording
+from batchscope import disk, wording
 from batchscope.analysis import run_series, seeds_wanted
 from batchscope.catalogue import own_columns, run_factors, sweep_names
 from batchscope.host import absence
@@ -35,23 +35,16 @@ from batchscope.report import (
     published_beside,
     runs_table,
 )
-from batchscope.report.content import Figure, Inputs, Rows, read
+from batchscope.report.content import Inputs, Rows, read
 from batchscope.report.text import moment, parsed, plain
 from batchscope.store import records, status
 
 if TYPE_CHECKING:
-    from batchscope.analysis.outcome_answers import Answer
     from batchscope.study.plan import Experiment, Study
 
 _MATRIX = "verdict_matrix"  # stands beside the advice
 _GPU = re.compile(r"\bGPUs?\b")
 _MANY_SERIES = 3  # more are columns of one table
-
-__all__ = ["Figure", "Inputs", "TEMPLATE_FILES", "build", "read", "write"]
-
-TEMPLATE_FILES = tuple(
-    project_files.TEMPLATES / name for name in ("report.html.j2", "report.css", "report.js")
-)
 
 
 def write(
@@ -72,13 +65,9 @@ def write(
 
 
 def build(study: Study, inputs: Inputs) -> str:
-    """Returns the report as HTML.
-
-    Every text is escaped by the template, except for our own style sheet and script.
-    """
+    """Returns the report as HTML; `page.render` escapes every text."""
     rows = runs_table.complete(study, inputs.rows)
     table, print_rule = runs_table.build(rows)
-    found = gaps.find(study, rows, inputs)
     script = page.asset("report.js")
     places_of = _places_of_figures(study, inputs)
     stated = claim_rows.build(
@@ -97,7 +86,7 @@ def build(study: Study, inputs: Inputs) -> str:
         took=first_screen.took(inputs.taken),
         notes=_notes(study, rows, inputs),
         experiments=experiments,
-        ledger=_ledger(stated),
+        ledger=claim_rows.by_document(stated),
         reading_claims=claim_rows.READING,
         beside=_beside(study, inputs, places_of),
         reading_beside=published_beside.READING,
@@ -105,7 +94,7 @@ def build(study: Study, inputs: Inputs) -> str:
         reading_differences=answers.DIFFERENCES,
         table=table,
         files=inputs.files,
-        gaps=found,
+        gaps=gaps.find(study, rows, inputs),
         datasets=[
             places.dataset(token, inputs.datasets[token], inputs.samples.get(token, ()))
             for token in study.datasets
@@ -139,35 +128,20 @@ def headline(study: Study, inputs: Inputs) -> str:
     """Returns a report in one sentence: its advice or first verdicts, and how many runs it has."""
     runs = _runs(runs_table.complete(study, inputs.rows), inputs)
     cards = advice_card.cards(study, inputs.advice)
-    if cards and cards[0].found:
-        return _in_short(cards[0], runs)
+    # What recommends something goes first, of whichever experiment it is.
+    first = [shown for shown in cards if shown.found][:1]
     for name, experiment in study.experiments.items():
-        for shown in cards:
-            if shown.experiment == name:
-                return _in_short(shown, runs)
-        if clause := answers.in_short(_spoken(inputs, name)):
-            return f"{_led(experiment.title or name)} {clause} ({runs})."
+        if chosen := first or [shown for shown in cards if shown.experiment == name]:
+            title, card = chosen[0].title, chosen[0].card
+            text = " ".join(filter(None, [card.headline, card.budgets]))
+        else:
+            # Where rates are tuned, single ones are no answer: advice and matrix have the best.
+            found = [] if name in inputs.tuned else inputs.answers.get(name, [])
+            title, text = experiment.title or name, answers.in_short(found)
+        if text:
+            led = title if title.endswith(("?", "!", ".")) else f"{title}:"
+            return f"{led} {text.removesuffix('.')} ({runs})."
     return f"{runs}."
-
-
-def _in_short(shown: advice_card.Shown, runs: str) -> str:
-    """Returns a card's first sentence and what other budgets say, before the runs."""
-    text = " ".join(filter(None, [shown.card.headline, shown.card.budgets]))
-    return f"{_led(shown.title)} {text.removesuffix('.')} ({runs})."
-
-
-def _led(title: str) -> str:
-    """Returns a title as what follows it in a line needs it: a question has its own mark."""
-    return title if title.endswith(("?", "!", ".")) else f"{title}:"
-
-
-def _spoken(inputs: Inputs, name: str) -> list[Answer]:
-    """Returns the answers that headlines state.
-
-    None where rates are tuned: single rates are no answer there, which advice and matrix give at
-    the best ones.
-    """
-    return [] if name in inputs.tuned else inputs.answers.get(name, [])
 
 
 def _summary(rows: Rows, inputs: Inputs) -> str:
@@ -186,9 +160,8 @@ def _runs(rows: Rows, inputs: Inputs) -> str:
     experiments = wording.count(len(rows), "experiment")
     made = sum(row.get("machine") == own_columns.ELSEWHERE for row in runs.values())
     if not runs:
-        return (
-            f"{wording.count(len(inputs.timings), 'timing job')} in {experiments}; nothing trained"
-        )
+        timed = wording.count(len(inputs.timings), "timing job")
+        return f"{timed} in {experiments}; nothing trained"
     whose = f"; {'all' if made == len(runs) else made} of them made elsewhere" if made else ""
     return f"{wording.count(len(runs), 'training run')} in {experiments}: {', '.join(parts)}{whose}"
 
@@ -232,24 +205,26 @@ def _experiments(
     cards: list[advice_card.Shown],
 ) -> list[dict[str, Any]]:
     """Returns what the page shows of each experiment; figures are numbered throughout."""
-    shown, drawn = [], 0
-    numbers = {run: number for number, run in enumerate(runs_table.distinct_runs(rows))}
+    shown, position = [], count(1)
+    numbers = runs_table.numbers(rows)
     for name, experiment in study.experiments.items():
         found = inputs.answers.get(name, [])
         of_figures = inputs.figures.get(name, [])
         find = figure_view.Finder(rows[name], [numbers[row["run"]] for row in rows[name]])
         figures = [
-            figure_view.build(drawn + i, one, experiment, stated, rows[name], found, find)
-            for i, one in enumerate(of_figures, 1)
+            figure_view.build(next(position), one, experiment, stated, rows[name], found, find)
+            for one in of_figures
         ]
-        named, question = bool(experiment.figures), experiment.question or ""
+        question = experiment.question or ""
         elsewhere = [
             (each.title or other, figure)
             for other, each in study.experiments.items()
             if other != name
             for figure in inputs.figures.get(other, [])
         ]
-        about = experiment_answer.relevant(question, of_figures, named, elsewhere)
+        about = experiment_answer.relevant(
+            question, of_figures, bool(experiment.figures), elsewhere
+        )
         asked = experiment_answer.asked(found, about)
         own = [each for each in cards if each.experiment == name]
         tuned = name in inputs.tuned and own
@@ -274,7 +249,9 @@ def _experiments(
                 "question": experiment.question,
                 "scope": _scope(experiment, rows[name]),
                 "own": experiment.own,
-                "machine_answer": _machine_answer(inputs, name),
+                "machine_answer": machine_answer.build(inputs.sweeps[name], inputs.throughput[name])
+                if name in inputs.sweeps
+                else None,
                 "sentences": experiment_answer.sentences(
                     reported, about, spoken, more, decided, compared
                 ),
@@ -287,53 +264,65 @@ def _experiments(
                 "blocks": figure_view.blocks(figures),
             }
         )
-        drawn += len(figures)
     return shown
 
 
 def _beside(
     study: Study, inputs: Inputs, places_of: dict[tuple[str, str], tuple[str, str]]
 ) -> dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]]:
-    """Returns the numbers of documents, each with its figure here: beside ours, and beside none.
-
-    Empty without any.
-    """
+    """Returns documents' numbers with their figures here: beside ours, and beside none."""
     names = {each.title or name: name for name, each in study.experiments.items()}
-    found: dict[str, list[tuple[published_beside.Row, tuple[str, str] | None]]]
-    found = {"here": [], "absent": []}
+    found: dict[str, list[Any]] = {"here": [], "absent": []}
     for row in published_beside.build(study, inputs.figures, inputs.datasets):
         place = places_of.get((names.get(row.experiment, ""), row.figure))
         found["here" if row.here else "absent"].append((row, place))
     return found if any(found.values()) else {}
 
 
-def _ledger(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns what was stated beforehand and what became of it, by document."""
-    documents = dict.fromkeys(row["document"] for row in stated)
-    found = []
-    for document in documents:
-        rows = [row for row in stated if row["document"] == document]
-        found.append({"document": document, "rows": rows, "counts": claim_rows.counts(rows)})
-    return found
-
-
 def _scope(experiment: Experiment, rows: list[dict[str, str]]) -> str:
     """Returns what was varied, in one sentence."""
     if experiment.times.timings:
         return _timing_scope(experiment)
-    varied = []
     further = dict.fromkeys(name for row in rows for name in row if own_columns.is_own(name))
-    for factor in (*run_factors.FACTORS, *further):
-        values = sorted({row.get(factor, "") for row in rows} - {""}, key=_sort_key)
-        if len(values) > 1:
-            shown = _values(factor, values, run_series.value_words)
-            name = factor.removeprefix(own_columns.OWN).replace("_", " ")
-            varied.append(f"{name} {shown}")
-    text = f"{wording.count(len(rows), 'run')}: {'; '.join(varied) or 'nothing varied'}."
+    names = (*run_factors.FACTORS, *further)
+    varied = _varied({name: {row.get(name, "") for row in rows} - {""} for name in names})
+    text = f"{wording.count(len(rows), 'run')}: {varied or 'nothing varied'}."
     what = "target" if experiment.own.path else "training loss"
     seeds = experiment.own.seeds or len(experiment.trainings.seeds)
     planned = seeds_wanted.beside_the_plan(seeds, experiment.trainings.seeds_planned)
     return " ".join(filter(None, [text, planned, _targets(rows, what)]))
+
+
+def _timing_scope(experiment: Experiment) -> str:
+    sweeps = experiment.times.sweeps
+    sizes = {plain(size) for sweep in sweeps for size in sweep.batch_sizes}
+    names = dict.fromkeys(chain.from_iterable(sweep.factors for sweep in sweeps))
+    factors = {
+        name: {plain(sweep.factors[name]) for sweep in sweeps if name in sweep.factors}
+        for name in names
+    }
+    timings = wording.listed(name.replace("_", " ") for name in experiment.times.timings)
+    varied = _varied({"batch_size": sizes, **factors})
+    return f"Timed alone on the machine, nothing trained to an end: {timings}; {varied}."
+
+
+def _varied(values: dict[str, Collection[str]]) -> str:
+    return "; ".join(
+        f"{factor.removeprefix(own_columns.OWN).replace('_', ' ')} {_values(factor, found)}"
+        for factor, found in values.items()
+        if len(found) > 1
+    )
+
+
+def _values(factor: str, values: Collection[str]) -> str:
+    """Returns the values of a factor; of whole numbers in succession a range: `0 to 5, 8`."""
+    if factor in ("batch_size", "seed"):
+        whole = sweep_names.format_sizes(sorted(map(int, values)))
+        return whole.replace("_", ", ").replace("-", " to ")
+    if len(values) > 12:
+        return f"{len(values)} values"
+    ordered = sorted(values, key=lambda text: (parsed(text) is None, parsed(text) or 0, text))
+    return ", ".join(run_series.value_words(factor, value) for value in ordered)
 
 
 def _no_gpu(
@@ -363,39 +352,6 @@ def _distinguishing(rows: list[dict[str, str]]) -> list[str]:
     return [word for name, found in values.items() if len(found) > 1 for word in (name, *found)]
 
 
-def _values(factor: str, values: Iterable[Any], word: Callable[[str, Any], str]) -> str:
-    """Returns the values of a factor; of whole numbers in succession a range: `0 to 5, 8`."""
-    if factor in ("batch_size", "seed"):
-        whole = sweep_names.format_sizes(map(int, values))
-        return whole.replace("_", ", ").replace("-", " to ")
-    words = [word(factor, value) for value in values]
-    return ", ".join(words) if len(words) <= 12 else f"{len(words)} values"
-
-
-def _timing_scope(experiment: Experiment) -> str:
-    values: dict[str, dict[Any, None]] = {"batch_size": {}}
-    for sweep in experiment.times.sweeps:
-        values["batch_size"].update(dict.fromkeys(sweep.batch_sizes))
-        for factor, value in sweep.factors.items():
-            values.setdefault(factor, {})[value] = None
-    varied = []
-    for factor, found in values.items():
-        if len(found) > 1:
-            shown = _values(factor, sorted(found), _timing_word)
-            varied.append(f"{factor.replace('_', ' ')} {shown}")
-    timings = wording.listed(name.replace("_", " ") for name in experiment.times.timings)
-    return f"Timed alone on the machine, nothing trained to an end: {timings}; {'; '.join(varied)}."
-
-
-def _timing_word(factor: str, value: Any) -> str:
-    return run_series.value_words(factor, value if isinstance(value, str) else plain(value))
-
-
-def _machine_answer(inputs: Inputs, name: str) -> dict[str, Any] | None:
-    frame = inputs.sweeps.get(name)
-    return None if frame is None else machine_answer.build(frame, inputs.throughput[name])
-
-
 def _targets(rows: list[dict[str, str]], what: str = "training loss") -> str:
     """Returns how many runs reached the target at which they were to be compared."""
     by_size: dict[int, list[str]] = {}
@@ -412,11 +368,6 @@ def _targets(rows: list[dict[str, str]], what: str = "training loss") -> str:
     rest = "; the other runs are left out." if missed else "."
     reached = "was reached" if what == "target" else "reached its target"
     return f"The {what} {reached} in {counts}{rest}"
-
-
-def _sort_key(text: str) -> tuple[float, str]:
-    value = parsed(text)
-    return (math.inf if value is None else value, text)
 
 
 def _no_answer(

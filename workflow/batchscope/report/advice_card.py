@@ -14,6 +14,7 @@ from batchscope.analysis import advice_tables, advice_words, run_series
 from batchscope.analysis.advice import TOO_FEW
 from batchscope.analysis.advice_words import Card
 from batchscope.errors import UserError
+from batchscope.report import gaps
 
 if TYPE_CHECKING:
     from batchscope.study.plan import Study
@@ -23,13 +24,7 @@ TABLE, SIZES = "advice.csv", "advice_sizes.csv"
 
 @dataclass(frozen=True)
 class Shown:
-    """A card and what it is of.
-
-    Attributes:
-        experiment: Name of the experiment.
-        title: Its heading, and the series in words where it has several.
-        found: Whether it recommends something.
-    """
+    """A card and what it is of: an experiment, or one of its series; `found` if it recommends."""
 
     experiment: str
     title: str
@@ -48,10 +43,7 @@ def cards(study: Study, tables: dict[str, pandas.DataFrame]) -> list[Shown]:
 
 
 def text(study: Study, results: Path | str, config: str, seeds: bool = False) -> str:
-    """Returns the advice of a study as the terminal shows it, from tables that exist.
-
-    Args:
-        seeds: Whether to list what more seeds would resolve, and what they cost.
+    """Returns the advice of a study for the terminal; with `seeds`, what more would resolve.
 
     Raises:
         UserError: If a table is missing; with the command that makes it.
@@ -61,7 +53,7 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
         name for name, each in study.experiments.items() if each.trainings.runs or each.own.path
     ]
     tables = {name: _read(folder / name / TABLE, study, config) for name in trained}
-    parts = [_card_text(shown) for shown in cards(study, tables)]
+    parts = [f"{shown.title}\n{advice_words.text(shown.card)}" for shown in cards(study, tables)]
     if seeds:
         for name in trained:
             sizes = _read(folder / name / SIZES, study, config)
@@ -80,16 +72,9 @@ def text(study: Study, results: Path | str, config: str, seeds: bool = False) ->
 
 def _read(path: Path, study: Study, config: str) -> pandas.DataFrame:
     if not path.exists():
-        chosen = "" if config == "config.yaml" else f" --configfile {config}"
-        scale = " --config scale=reduced" if study.reduced else ""
-        raise UserError(
-            f"{path}: missing; it is expected. Make it by: snakemake --cores all{chosen}{scale}"
-        )
+        command = gaps.snakemake(study, config, how="--cores all")
+        raise UserError(f"{path}: missing; it is expected. Make it by: {command}")
     return run_series.read(path)
-
-
-def _card_text(shown: Shown) -> str:
-    return f"{shown.title}\n{advice_words.text(shown.card)}"
 
 
 def _titled(
@@ -109,7 +94,6 @@ def _titled(
 def _questions(
     study: Study, name: str, sizes: pandas.DataFrame, summary: pandas.DataFrame
 ) -> Iterator[str]:
-    """Yields what more seeds would resolve of an experiment's series."""
     factors = run_series.varying(summary) if len(summary) else []
     for title, row in _titled(study, name, summary):
         own = sizes

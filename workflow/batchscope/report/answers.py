@@ -40,10 +40,7 @@ _TESTS = {"page": "Page", "paired_t": "Paired t"}
 
 
 def headlines(answers: list[Answer]) -> list[tuple[str, str]]:
-    """Returns pairs of a verdict and its outcomes, best first.
-
-    What has one batch size alone is left out.
-    """
+    """Returns pairs of a verdict and its outcomes, best first; none of one batch size alone."""
     found = _by_verdict(answers, slope)
     return [
         (wording.capital(verdict), "; ".join(outcomes) + ".") for verdict, outcomes in found.items()
@@ -99,17 +96,14 @@ def slope(answer: Answer) -> str:
     found = format_interval(*(100 * end for end in ends)) if points else _estimate(answer.slope)
     if found is None:
         return ""
-    interval = f" [{found.low}, {found.high}]" if found.low else ""
     unit = "points" if points else answer.outcome.unit
-    return f"{found.value}{interval}{f' {unit}' if unit else ''} per doubling"
+    return " ".join(filter(None, [found.bracketed, unit, "per doubling"]))
 
 
 def groups(answers: list[Answer], asked: Collection[Answer] = ()) -> list[dict[str, Any]]:
     """Returns one table per series; batch sizes stand in its head, exceptions in its cells.
 
-    Args:
-        answers: All of an experiment.
-        asked: Those that its question is about: their rows come first, as `head`.
+    The rows of what the experiment's question is about, `asked`, come first, as `head`.
     """
     by_series: dict[str, list[Answer]] = {}
     for answer in answers:
@@ -119,17 +113,12 @@ def groups(answers: list[Answer], asked: Collection[Answer] = ()) -> list[dict[s
     for series, group in by_series.items():
         smallest = min(answer.smallest.batch_size for answer in group)
         largest = max(answer.largest.batch_size for answer in group)
-        head, rest = (
-            [
-                _row(answer, smallest, largest, references)
-                for answer in group
-                if (answer.outcome in questions) == chosen
-            ]
-            for chosen in (True, False)
-        )
-        ends = {"smallest": smallest, "largest": largest}
-        title = wording.capital(series)
-        tables.append({"title": title, "held": group[0].held, **ends, "head": head, "rest": rest})
+        table = {"title": wording.capital(series), "held": group[0].held}
+        table |= {"smallest": smallest, "largest": largest, "head": [], "rest": []}
+        for answer in group:
+            row = _row(answer, smallest, largest, references)
+            table["head" if answer.outcome in questions else "rest"].append(row)
+        tables.append(table)
     return tables
 
 
@@ -150,12 +139,15 @@ def across(answers: list[Answer], asked: Collection[Answer] = ()) -> dict[str, A
 
 
 def _cell(answer: Answer) -> dict[str, Any]:
-    """Returns an outcome of a series: its ends, its change per doubling, and its verdict."""
     ends = dict.fromkeys((answer.smallest, answer.largest))
+    levels = [(end.batch_size, _estimate(end.interval)) for end in ends]
+    return {**_shared(answer), "ends": levels, "p": _p(answer) if answer.test else ""}
+
+
+def _shared(answer: Answer) -> dict[str, Any]:
+    """Returns what every table has of an answer."""
     return {
-        "ends": [(end.batch_size, _estimate(end.interval)) for end in ends],
         "slope": _estimate(answer.slope),
-        "p": _p(answer) if answer.test else "",
         "verdict": answer.verdict,
         "resolved": _resolved(answer),
         "note": answer.note,
@@ -169,11 +161,8 @@ def contrast(found: Contrast | None) -> dict[str, Any] | None:
     rows = []
     for column, intervals in found.differences.items():
         cells = [
-            {
-                "difference": _estimate(interval),
-                "seeds": wording.count(interval.n, "paired seed"),
-            }
-            for interval in intervals
+            {"difference": _estimate(each), "seeds": wording.count(each.n, "paired seed")}
+            for each in intervals
         ]
         rows.append({"title": outcomes.outcome(column).label, "column": column, "cells": cells})
     return {
@@ -195,6 +184,7 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
     low, high, asked = answer.smallest, answer.largest, answer.outcome
     cited = [part.strip() for part in asked.source.split(";") if part.strip()]
     return {
+        **_shared(answer),
         "title": asked.label,
         "column": asked.column,
         "unit": asked.unit,
@@ -202,15 +192,11 @@ def _row(answer: Answer, smallest: int, largest: int, references: list[str]) -> 
         "smallest_at": low.batch_size if low.batch_size != smallest else None,
         "largest": _level(high.interval, asked.column),
         "largest_at": high.batch_size if high.batch_size != largest else None,
-        "slope": _estimate(answer.slope),
         "seeds": wording.count(answer.pairs, "paired seed"),
         "expected": asked.direction,
         "references": [references.index(part) + 1 for part in cited],
         "p": _p(answer),
         "raw_p": _raw_p(answer) if answer.test else "",
-        "verdict": answer.verdict,
-        "resolved": _resolved(answer),
-        "note": answer.note,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,21 @@ def build(rows: Iterable[Row], link: Link) -> list[dict[str, Any]]:
     return [_shown(row, link) for row in rows]
 
 
+def by_document(shown: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns each document with its rows, from `build`, and how many of them have each verdict."""
+    documents: dict[str, list[dict[str, Any]]] = {}
+    for row in shown:
+        documents.setdefault(row["document"], []).append(row)
+    return [
+        {"document": document, "rows": rows, "counts": counts(rows)}
+        for document, rows in documents.items()
+    ]
+
+
 def counts(rows: Iterable[Row]) -> str:
     """Returns how many claims have each verdict: `3 held, 1 not resolved`."""
-    verdicts = [row["verdict"] for row in rows]
-    pairs = [(verdict, verdicts.count(verdict)) for verdict in ledger.VERDICTS]
-    return ", ".join(f"{count} {verdict}" for verdict, count in pairs if count)
+    found = Counter(row["verdict"] for row in rows)
+    return ", ".join(f"{found[each]} {each}" for each in ledger.VERDICTS if found[each])
 
 
 def _shown(row: Row, link: Link) -> dict[str, Any]:
@@ -53,8 +64,9 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         unit = wording.Unit(" ms", 1000.0)
     numbers = [None if number is None else unit.times * number for number in found]
     against = row["verdict"] == ledger.NOT_HELD
+    parts = int(row["parts"] or 0)
+    among = f"which decides among {parts}" if parts > 1 else ""
     p = row["p_against_holm" if against else "p_holm"]
-    figure = link(row["experiment"], row["figure"]) if row["figure"] else None
     return {
         **row,
         "word": wording.capital(row["verdict"]),
@@ -63,19 +75,11 @@ def _shown(row: Row, link: Link) -> dict[str, Any]:
         "estimate": format_interval(*numbers),
         "effect_is": row["effect_is"] + (f" ({unit.suffix.strip()})" if unit.suffix else ""),
         "unit_shown": unit.suffix.strip(),
-        "decides": _decides(row),
+        "decides": ", ".join(filter(None, [row["part"], among])),
         "p_shown": format_p(parsed(p)) if p else "",
         "p_of": "of the contrary" if against else "",
-        "figure_link": figure,
+        "figure_link": link(row["experiment"], row["figure"]) if row["figure"] else None,
     }
-
-
-def _decides(row: Row) -> str:
-    """Returns which of several parts the numbers are of."""
-    parts = int(row["parts"] or 0)
-    if parts < 2:
-        return row["part"]
-    return ", ".join(filter(None, [row["part"], f"which decides among {parts}"]))
 
 
 def in_words(shown: dict[str, Any]) -> str:
@@ -87,15 +91,14 @@ def in_words(shown: dict[str, Any]) -> str:
     estimate = shown["estimate"]
     parts = [shown["missing"]]
     if estimate:
-        interval = f" [{estimate.low}, {estimate.high}]" if estimate.low else ""
         of = f", {shown['decides']}" if shown["decides"] else ""
         unit = shown["unit_shown"]
         what = shown["effect_is"].removesuffix(f" ({unit})")
-        number = f"{estimate.value}{interval}{f' {unit}' if unit else ''}"
-        level = ", 90 % interval" if interval else ""
+        number = f"{estimate.bracketed} {unit}".rstrip()
+        level = ", 90 % interval" if estimate.low else ""
         if shown["cells"] and not shown["decides"]:
             level += f", {shown['cells']}"
-        per = what.startswith("per ")
-        parts.insert(0, (f"{number} {what}" if per else f"{what} {number}") + level + of)
+        stated = f"{number} {what}" if what.startswith("per ") else f"{what} {number}"
+        parts.insert(0, stated + level + of)
         parts.insert(1, shown["survivors"])
     return "; ".join(filter(None, parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import re
@@ -16,13 +17,13 @@ import pandas
 
 from batchscope import damage, disk, figures, wording
 from batchscope.analysis import (
-    chosen_rates,
     noise_beside_critical,
     outcome_answers,
     parallel_totals,
     run_series,
     series_differences,
 )
+from batchscope.analysis.chosen_rates import tuned_factor
 from batchscope.catalogue import columns, outcomes, weight_counts
 from batchscope.catalogue.timings import TIMINGS
 from batchscope.datasets import samples
@@ -40,101 +41,66 @@ LARGE_TABLE_BYTES = 100_000  # deflated; a figure's data above this stay in thei
 Rows = dict[str, list[dict[str, str]]]  # experiment -> rows of text
 Look = tuple[str, tuple[int, ...], int]  # a model's token, shape of an example, classes
 
+# Tables of experiments that time, and of those that train.
+_TIMED, _TRAINED = ("sweeps", "throughput"), ("advice", "critical_batch_size")
 _LAST_LINE = 400  # most characters that are quoted of a log's last line
+
+
+# Fields that are empty unless they are given.
+_map = functools.partial(field, default_factory=dict)
+_list = functools.partial(field, default_factory=list)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of an experiment, ready to embed.
+    """One figure of an experiment, ready to embed."""
 
-    Attributes:
-        title: Short title, without a full stop.
-        caption: What is drawn, and how it is to be read.
-        svg: The SVG file; empty where a smaller PNG stands in its place.
-        source: `data:` address of that PNG, or empty.
-        width: Width in CSS pixels, or None if the image does not say.
-        height: Height in CSS pixels, or None.
-        data: Path of the CSV it was drawn from, for people; may be empty.
-        csv: That CSV; may be empty.
-        columns: Its columns.
-        name: Its name in the registry; may be empty.
-        found: What the runs of this study show in it, in a sentence; may be empty.
-        texts: The words in it; none where nobody noted them.
-        path: The SVG file's own path.
-    """
-
-    title: str
-    caption: str
-    svg: bytes = b""
-    source: str = ""
-    width: int | None = None
+    title: str  # without a full stop
+    caption: str  # what is drawn, and how it is to be read
+    svg: bytes = b""  # empty where a smaller PNG stands in its place
+    source: str = ""  # `data:` address of that PNG
+    width: int | None = None  # CSS pixels; None if the image does not say
     height: int | None = None
-    data: str = ""
+    data: str = ""  # path of the CSV that it was drawn from, for people
     csv: bytes = b""
     columns: tuple[str, ...] = ()
-    name: str = ""
-    found: str = ""
-    texts: tuple[str, ...] = ()
-    path: Path = Path()
+    name: str = ""  # in the registry
+    found: str = ""  # what the runs of this study show in it, in a sentence
+    texts: tuple[str, ...] = ()  # the words in it; none where nobody noted them
+    path: Path = Path()  # of the SVG
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything a report shows besides the plan.
-
-    Attributes:
-        config_name: Path of the configuration, as given.
-        config_text: Its text, as written.
-        rows: Experiment -> rows of its runs.csv, as text (empty where there is no value).
-        answers: Experiment -> what `outcome_answers.answers` says of it.
-        contrasts: Experiment -> how its series differ, where there are several.
-        figures: Experiment -> its figures, in order.
-        runs: Run -> record of its training, where there is one.
-        other_runs: Records of the same runs on other machines.
-        timings: Records of the timing jobs.
-        sweeps: Experiment of times -> what its configurations do, as sweeps.csv.
-        throughput: Experiment of times -> the same by batch size, as throughput.csv.
-        advice: Experiment of trainings -> which batch sizes to use, as advice.csv.
-        tuned: Experiments of which several learning rates were tried at a batch size.
-        noise: Experiment -> its noise scale beside the critical batch size of another one.
-        parallel: Experiment with replicas -> what it says of total times, in sentences.
-        datasets: Data set's token -> its record, where there is one.
-        missing_runs: Run without a record -> what its job's log says.
-        missing_measures: Measure -> finished run, or sweep, without its record -> the same of it.
-        absent: What is not here -> the trainings and timings that wait for it.
-        claims: Rows of claims.csv, as text.
-        files: Paths of the tables, for people.
-        partial: Whether the report was asked for with only a part of the results.
-        taken: What the study took.
-        samples: Data set's token -> a few of its examples.
-        models: Model and look of its data -> its layers, as far as they are known.
-    """
+    """Everything a report shows besides the plan."""
 
     config_name: str
-    config_text: str
-    rows: Rows
-    answers: dict[str, list[outcome_answers.Answer]] = field(default_factory=dict)
-    contrasts: dict[str, series_differences.Contrast] = field(default_factory=dict)
-    figures: dict[str, list[Figure]] = field(default_factory=dict)
-    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    other_runs: list[dict[str, Any]] = field(default_factory=list)
-    timings: list[dict[str, Any]] = field(default_factory=list)
-    sweeps: dict[str, pandas.DataFrame] = field(default_factory=dict)
-    throughput: dict[str, pandas.DataFrame] = field(default_factory=dict)
-    advice: dict[str, pandas.DataFrame] = field(default_factory=dict)
-    tuned: frozenset[str] = frozenset()
-    noise: dict[str, str] = field(default_factory=dict)
-    parallel: dict[str, str] = field(default_factory=dict)
-    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
-    missing_runs: dict[str, str] = field(default_factory=dict)
-    missing_measures: dict[str, dict[str, str]] = field(default_factory=dict)
-    absent: dict[Absence, list[job_files.MeasureJob]] = field(default_factory=dict)
-    claims: list[claim_rows.Row] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    partial: bool = False
+    config_text: str  # as written
+    # By experiment.
+    rows: Rows  # as in runs.csv, empty where there is no value
+    answers: dict[str, list[outcome_answers.Answer]] = _map()
+    contrasts: dict[str, series_differences.Contrast] = _map()  # where there are several series
+    figures: dict[str, list[Figure]] = _map()
+    sweeps: dict[str, pandas.DataFrame] = _map()  # of times, as sweeps.csv
+    throughput: dict[str, pandas.DataFrame] = _map()  # of times, as throughput.csv
+    advice: dict[str, pandas.DataFrame] = _map()  # of trainings, as advice.csv
+    tuned: frozenset[str] = frozenset()  # of which several rates were tried at a batch size
+    noise: dict[str, str] = _map()  # noise scale beside another's critical batch size
+    parallel: dict[str, str] = _map()  # what those with replicas say of total times
+    # Records, by run and by data set's token, and what the logs of jobs without one say.
+    runs: dict[str, dict[str, Any]] = _map()
+    other_runs: list[dict[str, Any]] = _list()  # of the same runs, on other machines
+    timings: list[dict[str, Any]] = _list()
+    datasets: dict[str, dict[str, Any]] = _map()
+    missing_runs: dict[str, str] = _map()
+    missing_measures: dict[str, dict[str, str]] = _map()  # measure -> finished run, or sweep
+    absent: dict[Absence, list[job_files.MeasureJob]] = _map()  # what waits for what is not here
+    claims: list[claim_rows.Row] = _list()  # as in claims.csv
+    files: list[str] = _list()  # paths of the tables, for people
+    partial: bool = False  # asked for with only a part of the results
     taken: taken.Taken = field(default_factory=taken.Taken)
-    samples: dict[str, list[samples.Sample]] = field(default_factory=dict)
-    models: dict[Look, list[weight_counts.Summary]] = field(default_factory=dict)
+    samples: dict[str, list[samples.Sample]] = _map()  # by data set's token
+    models: dict[Look, list[weight_counts.Summary]] = _map()  # layers, as far as they are known
 
 
 def read(
@@ -147,40 +113,32 @@ def read(
     """
     results = Path(results)
     rows: Rows = {}
-    timed: dict[str, pandas.DataFrame] = {}
-    speeds: dict[str, pandas.DataFrame] = {}
-    advice: dict[str, pandas.DataFrame] = {}
-    critical: dict[str, pandas.DataFrame] = {}
     drawn, files = {}, []
     found: dict[str, pandas.DataFrame] = {}
-    compared: dict[str, series_differences.Contrast] = {}
-    tuned: set[str] = set()
-    for name in study.experiments:
+    tables: dict[str, dict[str, pandas.DataFrame]] = {name: {} for name in (*_TIMED, *_TRAINED)}
+    for name, experiment in study.experiments.items():
         folder = results / "studies" / study.folder_name / name
         path = folder / run_table.RUNS
         if path.exists():
             rows[name] = disk.read_rows(path, "run", "status")
             found[name] = run_series.read(path)
-            if len(found[name]) and (differences := series_differences.contrast(found[name])):
-                compared[name] = differences
-            if chosen_rates.tuned_factor(found[name]):
-                tuned.add(name)
             files.append(_shown(path, results))
-            if study.experiments[name].times.timings:
-                timed[name] = run_series.read(folder / "sweeps.csv")
-                speeds[name] = run_series.read(folder / "throughput.csv")
-            else:
-                advice[name] = run_series.read(folder / "advice.csv")
-                critical[name] = run_series.read(folder / "critical_batch_size.csv")
+            for table in _TIMED if experiment.times.timings else _TRAINED:
+                tables[table][name] = run_series.read(folder / f"{table}.csv")
         elif not partial:
             raise UserError(f"{path}: missing; run snakemake to make it.")
         drawn[name] = read_figures(folder / "figures", results, partial)
+    trained = {name: frame for name, frame in found.items() if len(frame)}
+    contrasts = {name: series_differences.contrast(frame) for name, frame in trained.items()}
     stated = results / "studies" / study.folder_name / claim_table.FILE
     if study.claims and stated.exists():
         files.append(_shown(stated, results))
     elif study.claims and not partial:
         raise UserError(f"{stated}: missing; run snakemake to make it.")
-    runs, timings = _read_runs(study, results), _read_timings(study, results)
+    timings = _read_timings(study, results)
+    here, *others = job_files.places(study, results)
+    runs = _read_runs(study, here)
+    own_timings = [each for each in timings if each["machine"]["name"] == here.machine]
     datasets = {
         token: disk.read_json(path)
         for token in study.datasets
@@ -190,18 +148,18 @@ def read(
         config_name=_nearest(config_path),
         config_text=Path(config_path).read_text(encoding="utf-8"),
         rows=rows,
-        answers=answers(study, [*found.values()]),
-        contrasts=compared,
+        answers=answers(study, [*trained.values()]),
+        contrasts={name: contrast for name, contrast in contrasts.items() if contrast},
         figures=drawn,
         runs=runs,
-        other_runs=_read_other_runs(study, results),
+        other_runs=[run for place in others for run in _read_runs(study, place).values()],
         timings=timings,
-        sweeps=timed,
-        throughput=speeds,
-        advice=advice,
-        tuned=frozenset(tuned),
-        noise=_noise(found, critical),
-        parallel=_parallel(found),
+        sweeps=tables["sweeps"],
+        throughput=tables["throughput"],
+        advice=tables["advice"],
+        tuned=frozenset(name for name, frame in trained.items() if tuned_factor(frame)),
+        noise=_noise(trained, tables["critical_batch_size"]),
+        parallel=_parallel(trained),
         datasets=datasets,
         missing_runs=_missing_runs(study, results),
         missing_measures=_missing_measures(study, results, rows),
@@ -209,7 +167,7 @@ def read(
         claims=claim_rows.read(stated) if study.claims and stated.exists() else [],
         files=files,
         partial=partial,
-        taken=taken.find(study, results, runs, _made_here(study, timings)),
+        taken=taken.find(study, results, runs, own_timings),
         samples={
             token: samples.few(records.dataset_folder(results, token), record)
             for token, record in datasets.items()
@@ -234,7 +192,7 @@ def _nearest(path: Path | str) -> str:
 def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outcome_answers.Answer]]:
     """Returns every experiment's answers; Holm's adjustment runs over all of the study's."""
     by_experiment: dict[str, list[outcome_answers.Answer]] = {}
-    filled = [frame.dropna(axis="columns", how="all") for frame in found if len(frame)]
+    filled = [frame.dropna(axis="columns", how="all") for frame in found]
     if filled:
         rows = pandas.concat(filled, ignore_index=True)
         for answer in outcome_answers.answers(rows, _stated(study)):
@@ -244,25 +202,25 @@ def answers(study: Study, found: list[pandas.DataFrame]) -> dict[str, list[outco
     return by_experiment
 
 
-def _parallel(found: dict[str, pandas.DataFrame]) -> dict[str, str]:
+def _parallel(trained: dict[str, pandas.DataFrame]) -> dict[str, str]:
     """Returns what experiments with replicas say of total times, with epochs of all experiments."""
-    trained = [frame for frame in found.values() if "stop_reason" in frame and len(frame)]
+    ended = [frame for frame in trained.values() if "stop_reason" in frame]
     sentences = {
-        name: parallel_totals.sentence(frame, pandas.concat(trained))
-        for name, frame in found.items()
-        if len(frame) and "seconds_per_epoch" in frame
+        name: parallel_totals.sentence(frame, pandas.concat(ended))
+        for name, frame in trained.items()
+        if "seconds_per_epoch" in frame
     }
     return {name: text for name, text in sentences.items() if text}
 
 
 def _noise(
-    found: dict[str, pandas.DataFrame], critical: dict[str, pandas.DataFrame]
+    trained: dict[str, pandas.DataFrame], critical: dict[str, pandas.DataFrame]
 ) -> dict[str, str]:
     """Returns what experiments' noise scales are beside critical batch sizes of the others."""
     sentences = {}
-    for name, frame in found.items():
+    for name, frame in trained.items():
         others = [rows for other, rows in critical.items() if other != name and len(rows)]
-        if len(frame) and others:
+        if others:
             sentences[name] = noise_beside_critical.sentence(frame, pandas.concat(others))
     return {name: text for name, text in sentences.items() if text}
 
@@ -321,10 +279,7 @@ def _figure(folder: Path, entry: dict[str, Any], results: Path) -> Figure:
 
 
 def packed(content: bytes) -> str:
-    """Returns a file as a page carries it: deflated without a header, in base64.
-
-    Nothing of one that is too large for it.
-    """
+    """Returns a file deflated without a header, in base64; nothing of one too large for a page."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = packer.compress(content) + packer.flush() if content else b""
     return base64.b64encode(packed).decode() if len(packed) <= LARGE_TABLE_BYTES else ""
@@ -351,7 +306,6 @@ def _picture(path: Path) -> tuple[bytes, str, int | None, int | None]:
 def _models(
     study: Study, results: Path, datasets: dict[str, dict[str, Any]]
 ) -> dict[Look, list[weight_counts.Summary]]:
-    """Returns the layers of each model for each look of its data sets."""
     every = [each.factors(study.runs) for each in study.experiments.values()]
     pairs = dict.fromkeys((one["model"], one["dataset"]) for one in chain.from_iterable(every))
     found = {}
@@ -370,25 +324,14 @@ def _models(
     return found
 
 
-def _read_runs(study: Study, results: Path) -> dict[str, dict[str, Any]]:
-    paths = {run: records.run_folder(results, run) / "record.json" for run in study.runs}
+def _read_runs(study: Study, place: job_files.Place) -> dict[str, dict[str, Any]]:
+    """Returns run -> record of its training on a machine, where there is one."""
+    paths = {run: records.run_folder(place.results, run) / "record.json" for run in study.runs}
     return {
-        run: _of_machine(disk.read_json(path, "status"), study.machine)
+        run: _of_machine(disk.read_json(path, "status"), place.machine)
         for run, path in paths.items()
         if path.exists()
     }
-
-
-def _read_other_runs(study: Study, results: Path) -> list[dict[str, Any]]:
-    found = []
-    for place in list(job_files.places(study, results))[1:]:
-        paths = [records.run_folder(place.results, run) / "record.json" for run in study.runs]
-        found += [
-            _of_machine(disk.read_json(path, "status"), place.machine)
-            for path in paths
-            if path.exists()
-        ]
-    return found
 
 
 def _read_timings(study: Study, results: Path) -> list[dict[str, Any]]:
@@ -412,10 +355,6 @@ def _of_machine(record: dict[str, Any], machine: str) -> dict[str, Any]:
     return {**record, "machine": {**described, "name": machine}}
 
 
-def _made_here(study: Study, timings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [record for record in timings if record["machine"]["name"] == study.machine]
-
-
 def _missing_runs(study: Study, results: Path) -> dict[str, str]:
     """Returns run without a record -> what its job's log says, or that of its data."""
     found = {}
@@ -423,16 +362,14 @@ def _missing_runs(study: Study, results: Path) -> dict[str, str]:
         data = records.dataset_folder(results, run.factors["dataset"]) / "record.json"
         record = records.run_folder(results, name) / "record.json"
         if not record.exists():
-            waits_for = [] if data.exists() else [data]
-            found[name] = _last_words(results, record, *waits_for)
+            found[name] = _last_words(results, record, *([] if data.exists() else [data]))
     return found
 
 
 def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, dict[str, str]]:
-    """Returns measure -> finished run of an experiment that asks for it, without its record.
+    """Returns measure -> finished run without its record, or sweep -> what the job's log says.
 
-    With what the job's log says. Of a pair the first run stands for both; of a timing it is the
-    sweep. What waits for what is not here is not among them.
+    Of a pair the first run stands for both. What waits for what is not here is not among them.
     """
     missing: dict[str, dict[str, str]] = {}
     for name, experiment in study.experiments.items():
@@ -446,10 +383,7 @@ def _missing_measures(study: Study, results: Path, rows: Rows) -> dict[str, dict
 
 
 def _last_words(results: Path, *records_of_jobs: Path) -> str:
-    """Returns the last line and the path of the first log that is there, of jobs by their records.
-
-    Nothing where no job has begun.
-    """
+    """Returns the last line and the path of the jobs' first log; nothing where none has begun."""
     for record in records_of_jobs:
         log = job_files.log_path(results, record)
         if log.exists():

@@ -48,11 +48,9 @@ def relevant(
 ) -> list[Figure]:
     """Returns the figures that answer a question, each with what of its finding answers it.
 
-    Those of the topics that the question asks for, in its order. Without one, those first in whose
+    Those of the topics that the question asks for, in its order; of one topic also those of the
+    study's other experiments, which come with these' titles. Without a topic, those first in whose
     names most of its words stand, with their first sentences.
-
-    Args:
-        elsewhere: Figures of the study's other experiments, with the titles of these.
     """
     found = []
     for topic in topics.asked(question):
@@ -82,11 +80,7 @@ def _shown(topic: topics.Topic, figures: Sequence[tuple[str, Figure]]) -> list[F
 
 
 def _matching(finding: str, pattern: str) -> str:
-    """Returns the sentences of a finding that state something, each with its series; or the first.
-
-    Args:
-        pattern: Regular expression of what such a sentence has; empty for the first sentence.
-    """
+    """Returns the sentences of a finding that match, each with its series; the first of any."""
     if not pattern:
         return first(finding)[0]
     found: dict[str, str] = {}
@@ -112,10 +106,7 @@ def _stems(text: str) -> set[str]:
 
 
 def asked(found: list[Answer], figures: Sequence[Figure]) -> list[Answer]:
-    """Returns the answers about outcomes that a figure shows, in the order of the figures.
-
-    All of them where no figure shows any.
-    """
+    """Returns the answers about outcomes of figures, in their order; all if they show none."""
     order = list(dict.fromkeys(column for figure in figures for column in figure.columns))
     shown = [answer for answer in found if answer.outcome.column in order]
     return sorted(shown, key=lambda each: order.index(each.outcome.column)) or found
@@ -173,12 +164,8 @@ def decided(
 ) -> list[dict[str, Any]]:
     """Returns what documents state of a question and the runs decide, each of something new in it.
 
-    First what has the words of the question that few others have.
-
-    Args:
-        stated: Rows of the ledger, as `claim_rows.build` returns them.
-        question: What shares no word with it answers it not.
-        figures: Those that its question asks for: what is stated of them comes first.
+    First what the figures show that its question asks for, then what has the words of the question
+    that few others have; what shares no word with the question does not answer it.
     """
     names = {figure.name for figure in figures}
     # Names of what is compared, which have a capital letter, are in many of them.
@@ -198,10 +185,7 @@ def decided(
 
 
 def _resolved(found: list[Answer]) -> str:
-    """Returns the verdict on the first of a figure's outcomes where it is a direction.
-
-    With what was held equal, without which no direction is reported.
-    """
+    """Returns the verdict on a figure's first outcome where it is a direction, and its budget."""
     verdict = found[0].verdict if found else ""
     if not verdict.startswith((RISES, FALLS)):
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,11 @@ from batchscope.report.text import marked
 if TYPE_CHECKING:
     from batchscope.study.plan import Experiment
 
-# Figures of weights after every epoch, whichever the measure reads.
-_OF_EPOCHS = tuple(name for name, entry in FIGURES.items() if entry.module == "epoch_distance")
-_EVERY_EPOCH = (*_OF_EPOCHS, *figure_names.EPOCH_FIGURES)
+# Figures of every epoch, whose measures are of no weights in particular.
+_EVERY_EPOCH = (
+    *(name for name, entry in FIGURES.items() if entry.module == "epoch_distance"),
+    *figure_names.EPOCH_FIGURES,
+)
 _SMALL_TEXTS = ("verdict_matrix",)  # never beside another, where they would be smaller still
 # CSS pixels up to which two stand in a row of a usual screen, and of a wide one.
 _NARROW, _MEDIUM = 560, 760
@@ -45,15 +48,11 @@ class Finder:
         if "seed" not in names:
             return None
         if names not in self._found:
-            self._found[names] = self._by(names)
+            found = self._found[names] = {}
+            for row, number in self._rows:
+                values = tuple(row.get(name, "").replace(" ", "_") for name in names)
+                found[values] = number if found.get(values, number) == number else None
         return self._found[names].get(tuple(factors[name] for name in names)), factors["seed"]
-
-    def _by(self, names: tuple[str, ...]) -> dict[tuple[str, ...], int | None]:
-        found: dict[tuple[str, ...], int | None] = {}
-        for row, number in self._rows:
-            values = tuple(row.get(name, "").replace(" ", "_") for name in names)
-            found[values] = number if found.get(values, number) == number else None
-        return found
 
 
 def build(
@@ -65,18 +64,13 @@ def build(
     all_answers: list[Answer],
     find: Finder,
 ) -> dict[str, Any]:
-    """Returns what the page shows of a figure.
-
-    Args:
-        stated: What documents state, from `claim_rows.build`.
-    """
-    claims = [
-        row
-        for row in stated
-        if (row["experiment"], row["figure"]) == (experiment.name, figure.name)
-    ]
+    """Returns what the page shows of a figure; `stated` is from `claim_rows.build`."""
+    place = experiment.name, figure.name
+    claims = [row for row in stated if (row["experiment"], row["figure"]) == place]
     finding, more = experiment_answer.first(figure.found)
     entry = FIGURES.get(figure.name)
+    width = math.inf if figure.width is None or figure.name in _SMALL_TEXTS else figure.width
+    span = "wide" if width > _MEDIUM else "medium" if width > _NARROW else "narrow"
     return {
         "anchor": f"{experiment.name}-{figure.name}",
         "published": experiment.published.get(figure.name),
@@ -93,7 +87,7 @@ def build(
         "source": figure.source,
         "width": figure.width,
         "height": figure.height,
-        "span": "wide" if figure.name in _SMALL_TEXTS else _span(figure.width),
+        "span": span,
         "data": figure.data,
         "table": packed(figure.csv),
         "of": entry.module if entry else figure.name,
@@ -114,12 +108,6 @@ def _picture(figure: Figure, position: int, find: Finder) -> Markup | None:
         return None
     with damage.reading(figure.path, "an SVG image", figure.path.parent):
         return inline_svg.read(figure.svg, f"f{position}", find)
-
-
-def _span(width: int | None) -> str:
-    if width is None or width > _MEDIUM:
-        return "wide"
-    return "narrow" if width <= _NARROW else "medium"
 
 
 def _with_slope(finding: str, figure: Figure, all_answers: list[Answer]) -> str:

@@ -22,11 +22,7 @@ _MOST_NAMED = 3
 
 
 def scope(study: Study, rows: Rows, inputs: Inputs) -> str:
-    """Returns `small_cnn on digits; Some CPU; 144 training runs, 3 min of training`.
-
-    Args:
-        rows: Every planned run, from `runs_table.complete`.
-    """
+    """Returns `small_cnn on digits; Some CPU; 144 training runs, 3 min of training`."""
     models, data = _named(study, rows, "model"), _named(study, rows, "dataset")
     parts = [f"{models} on {data}" if models and data else models or data, _machine(inputs)]
     parts.append(_amount(rows, inputs))
@@ -34,7 +30,6 @@ def scope(study: Study, rows: Rows, inputs: Inputs) -> str:
 
 
 def _named(study: Study, rows: Rows, factor: str) -> str:
-    """Returns the models or data sets of a study, or how many there are."""
     found = {row[factor] for group in rows.values() for row in group if row.get(factor)}
     for experiment in study.experiments.values():
         for sweep in experiment.times.sweeps:
@@ -78,13 +73,7 @@ def _amount(rows: Rows, inputs: Inputs) -> str:
 
 
 def took(found: taken.Taken) -> str:
-    """Returns `It took 1.2 core-hours of training and 0.4 core-hours of measures; ...`.
-
-    Empty where nothing is there, or nothing of it is known.
-
-    Args:
-        found: From `taken.find`.
-    """
+    """Returns `It took 1.2 core-hours of training ...`; empty where nothing is known of it."""
     alone = found.timings * found.cores
     kinds = {
         "training": found.training,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchscope import wording
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from batchscope.study.plan import Study
 
 DEFAULT_CONFIG = "config.yaml"
-CORES = 8  # as in the README's commands
+_HERE = "--cores 8"  # as in the README's commands
 STATUS_WORDS = {
     records.FINISHED: "finished",
     records.DIVERGED: "diverged",
@@ -64,8 +64,6 @@ _MISSING_MEASURE = (
     "These runs finished, but this measure of them was not made yet, or its job failed: then the "
     "last line of its log stands here. This command makes what is missing:"
 )
-
-
 _MISSING_TIMING = (
     "These timings were not made yet, or their job failed: then the last line of its log stands "
     "here. This command makes what is missing:"
@@ -114,11 +112,9 @@ def find(study: Study, rows: Rows, inputs: Inputs) -> list[Gap]:
             message = inputs.missing_runs.get(run) or _message(row)
             made = row.get("machine") == own_columns.ELSEWHERE
             by_status.setdefault((row["status"], made), []).append((run, message))
-    order = list(STATUS_WORDS)
+    order = {status: place for place, status in enumerate(STATUS_WORDS)}
     gaps = []
-    for status, made in sorted(
-        by_status, key=lambda each: (order.index(each[0]) if each[0] in order else 9, each[1])
-    ):
+    for status, made in sorted(by_status, key=lambda each: (order.get(each[0], 9), each[1])):
         if status == records.FINISHED:
             continue
         word = STATUS_WORDS.get(status, status)
@@ -148,33 +144,21 @@ def _message(row: dict[str, str]) -> str:
     return f"{message} (epochs_run {row['epochs_run']})".strip()
 
 
-def snakemake(study: Study, config_name: str, target: str = "", how: str = "") -> str:
-    """Returns the command that runs a study, or one file of it.
-
-    Args:
-        target: The file; empty for the whole study.
-        how: Arguments that say where it runs; empty for some cores of this machine.
-    """
-    parts = ["snakemake", target, how or f"--cores {CORES}"]
+def snakemake(study: Study, config_name: str, target: str = "", how: str = _HERE) -> str:
+    """Returns the command that runs a study, or one file of it; `how` says where it runs."""
+    parts = ["snakemake", target, how]
     if config_name != DEFAULT_CONFIG:
-        parts.append(f"--configfile {_quoted(config_name)}")
+        parts.append(f"--configfile {shlex.quote(config_name)}")
     if study.reduced:
         parts.append("--config scale=reduced")
     return " ".join(part for part in parts if part)
-
-
-def _quoted(path: str) -> str:
-    """Returns a path as a shell takes it."""
-    if re.fullmatch(r"[\w./+=@%-]+", path):
-        return path
-    return "'" + path.replace("'", "'\"'\"'") + "'"
 
 
 def commands(study: Study, config_name: str) -> list[tuple[str, str]]:
     """Returns pairs of words and the command that they announce."""
     plan = "python workflow/run.py plan"
     if config_name != DEFAULT_CONFIG:
-        plan += f" {_quoted(config_name)}"
+        plan += f" {shlex.quote(config_name)}"
     found = [
         ("What would run, how long it takes and the disk that it needs:", plan),
         ("The whole study, up to this page:", snakemake(study, config_name)),

@@ -33,10 +33,7 @@ Find = Callable[[str], tuple[int | None, str] | None]
 
 
 def read(content: bytes, prefix: str, find: Find) -> Markup:
-    """Returns an SVG file as an element of a page.
-
-    Args:
-        prefix: What its ids begin with: another one for every picture of a page.
+    """Returns an SVG file as an element of a page, where its ids begin with the prefix.
 
     Raises:
         ValueError: If it is no SVG.
@@ -70,7 +67,6 @@ def _name(tag: str) -> str:
 
 
 def _copied(element: ElementTree.Element, ids: dict[str, str], find: Find) -> ElementTree.Element:
-    """Returns what of an element may stand on a page."""
     copy = ElementTree.Element(_name(element.tag), _attributes(element, ids, find))
     copy.text, copy.tail = element.text, element.tail
     for child in element:
@@ -94,7 +90,11 @@ def _attributes(element: ElementTree.Element, ids: dict[str, str], find: Find) -
             elif value.startswith(_IMAGE):
                 kept["href"] = value
         elif name == "data-run":
-            kept |= _run(value, find)
+            number, seed = find(value) or (None, None)
+            if number is not None:
+                kept["data-run"] = str(number)
+            elif seed is not None:
+                kept["data-seed"] = seed
         elif name == "data-value":
             kept["data-value"] = value
         elif name.startswith("on") or (name in _DROPPED and _name(element.tag) == "svg"):
@@ -106,26 +106,12 @@ def _attributes(element: ElementTree.Element, ids: dict[str, str], find: Find) -
     return kept
 
 
-def _run(text: str, find: Find) -> dict[str, str]:
-    found = find(text)
-    if found is None:
-        return {}
-    number, seed = found
-    return {"data-seed": seed} if number is None else {"data-run": str(number)}
-
-
 def _hoist(group: ElementTree.Element) -> None:
     """Says a style that all marks of a group share once, of the group."""
     marks = [child for child in group if child.tag in _INHERITED and "id" not in child.attrib]
     styles = {child.attrib.get("style", "") for child in marks}
-    if (
-        len(marks) > 1
-        and len(marks) == len(group)
-        and len(styles) == 1
-        and "style" not in group.attrib
-    ):
-        (style,) = styles
-        if style and group.tag == "g":
-            group.set("style", style)
-            for child in marks:
-                del child.attrib["style"]
+    alike = len(marks) == len(group) > 1 and len(styles) == 1 and "style" not in group.attrib
+    if alike and group.tag == "g" and (style := styles.pop()):
+        group.set("style", style)
+        for child in marks:
+            del child.attrib["style"]

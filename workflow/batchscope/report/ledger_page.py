@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -32,22 +31,17 @@ def tables(results: Path | str) -> list[Path]:
 
 def build(results: Path | str, home: Path | str) -> str:
     """Returns the page as HTML."""
-    documents: dict[str, list[dict[str, Any]]] = {}
+    every = []
     for path in tables(results):
         link = functools.partial(_linked, report(Path(results), path.parent), Path(home))
-        for row in claim_rows.build(claim_rows.read(path), link):
-            study = path.parent.name
-            documents.setdefault(row["document"], []).append({**row, "study": study})
-    every = [row for rows in documents.values() for row in rows]
+        shown = claim_rows.build(claim_rows.read(path), link)
+        every += [{**row, "study": path.parent.name} for row in shown]
     text = f"{wording.count(len(every), 'claim')}: {claim_rows.counts(every)}." if every else _NONE
     return page.render(
         "ledger.html.j2",
         title="What held",
         summary=text,
-        ledger=[
-            {"document": document, "rows": rows, "counts": claim_rows.counts(rows)}
-            for document, rows in documents.items()
-        ],
+        ledger=claim_rows.by_document(every),
         reading_claims=claim_rows.READING,
         policy=page.policy(),
         style=Markup("\n" + page.asset("report.css")),

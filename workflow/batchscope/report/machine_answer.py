@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -76,8 +77,8 @@ def build(frame: pandas.DataFrame, throughput: pandas.DataFrame) -> dict[str, An
 def _by_size(throughput: pandas.DataFrame, row: Row) -> dict[int, float]:
     """Returns batch size -> examples/s of a configuration, where it was timed, in order of size."""
     same = throughput["machine"].eq(row["machine"]) & throughput["sweep"].eq(row["sweep"])
-    known = throughput[same].dropna(subset="images_per_second").sort_values("batch_size")
-    return dict(zip(known["batch_size"], known["images_per_second"], strict=True))
+    known = throughput[same].set_index("batch_size")["images_per_second"]
+    return known.dropna().sort_index().to_dict()
 
 
 def _throughput(row: Row) -> str:
@@ -87,19 +88,23 @@ def _throughput(row: Row) -> str:
         return ""
     last, parts = len(sizes) - 1, _MOST_SIZES - 1
     places = dict.fromkeys(round(last * part / parts) for part in range(parts + 1))
-    entries = [f"{sizes[place]}: {_number(row['by_size'][sizes[place]])}" for place in places]
+    entries = [
+        f"{sizes[place]}: {wording.number(row['by_size'][sizes[place]])}" for place in places
+    ]
     return f"{', '.join(entries)} examples/s"
 
 
 def _highest(row: Row) -> str:
-    return _with_unit(row.get("highest_images_per_second"), "examples/s")
+    highest = row.get("highest_images_per_second")
+    return "" if highest is None else f"{wording.number(highest)} examples/s"
 
 
 def _plateau(row: Row) -> str:
     plateau = row.get("plateau_images_per_second")
     if plateau is None:
         return _noisy(row)
-    share = f"{_with_unit(plateau, 'examples/s')}; {_SHARE} of it: {_number(_SHARE_OF * plateau)}"
+    knee = wording.number(_SHARE_OF * plateau)
+    share = f"{wording.number(plateau)} examples/s; {_SHARE} of it: {knee}"
     return f"{share}, beyond the sizes by the fit" if _rises(row) else share
 
 
@@ -122,8 +127,7 @@ def _knee(row: Row) -> str:
     timed = row.get("knee_batch_size")
     parts = []
     if fitted is not None:
-        interval = f" [{fitted.low}, {fitted.high}]" if fitted.low else ""
-        parts.append(f"{fitted.value}{interval} by the fit")
+        parts.append(f"{fitted.bracketed} by the fit")
     if timed is not None:
         parts.append(f"{wording.batch_size(timed)} of the sizes timed")
     elif row.get("plateau_images_per_second") is not None:
@@ -131,16 +135,7 @@ def _knee(row: Row) -> str:
     return "; ".join(parts)
 
 
-def _fixed(row: Row) -> str:
-    return _estimate(row, "fixed_seconds")
-
-
-def _per_image(row: Row) -> str:
-    return _estimate(row, "seconds_per_image")
-
-
 def _estimate(row: Row, name: str) -> str:
-    """Returns a time in ms with its interval."""
     values = (float(row.get(f"{name}{end}", math.nan)) for end in ("", "_low", "_high"))
     value, low, high = value_ranges.clipped(name, values)
     return "" if math.isnan(value) else wording.cost(value, low, high)
@@ -154,10 +149,6 @@ def _half(row: Row) -> str:
         return _noisy(row)
     costs = [row.get(name, math.nan) for name in ("fixed_seconds", "seconds_per_image")]
     return "none: a cost of the fit is not positive" if any(cost <= 0 for cost in costs) else ""
-
-
-def _steps(row: Row) -> str:
-    return str(row.get("step_verdict", ""))
 
 
 def _noise(row: Row) -> str:
@@ -190,7 +181,7 @@ def _ceiling(row: Row) -> str:
     low = wording.number(lowest / 1e9)
     others = f" (the highest measured; the lowest: {low})" if lowest < peak else ""
     return (
-        f"{_with_unit(ceiling, 'examples/s')} ({wording.number(peak / 1e9)} GFLOP/s{others} over "
+        f"{wording.number(ceiling)} examples/s ({wording.number(peak / 1e9)} GFLOP/s{others} over "
         f"{wording.number(flops / 1e6)} MFLOP per example){reached}"
     )
 
@@ -219,21 +210,13 @@ _ROWS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("Highest throughput", _highest),
     ("Plateau", _plateau),
     (f"Knee: batch size of {_SHARE} of the plateau", _knee),
-    ("Fixed cost of a step", _fixed),
-    ("Cost per example", _per_image),
+    ("Fixed cost of a step", functools.partial(_estimate, name="fixed_seconds")),
+    ("Cost per example", functools.partial(_estimate, name="seconds_per_image")),
     ("Half of a step is fixed cost at batch size", _half),
-    ("Steps in the batch size", _steps),
+    ("Steps in the batch size", lambda row: str(row.get("step_verdict", ""))),
     ("Ceiling", _ceiling),
     ("Noise floor", _noise),
     ("Blocks that other processes disturbed", _disturbed),
     ("Memory", _memory),
     ("Largest batch size", _largest),
 )
-
-
-def _number(value: Any) -> str:
-    return "" if value is None else wording.number(float(value))
-
-
-def _with_unit(value: Any, unit: str) -> str:
-    return "" if value is None else f"{_number(value)} {unit}"

@@ -24,10 +24,7 @@ def text(scalings: Sequence[Scaling]) -> str:
 
 
 def write(scalings: Sequence[Scaling], folder: Path) -> list[Path]:
-    """Writes critical_batch_size.csv, .svg and .png; returns their paths.
-
-    An open end of an interval is empty.
-    """
+    """Writes critical_batch_size.csv, .svg and .png; returns their paths."""
     from batchscope.figures.drawing import canvas, to_target
 
     panels = [
@@ -122,20 +119,18 @@ def _table(scaling: Scaling) -> Iterator[str]:
 
 
 def _seconds_lines(scaling: Scaling) -> Iterator[str]:
-    if "seconds" in scaling.measured:
-        ratios = scaling.ratios()
-        best = scaling.measured_fastest
-        if best is not None:
-            yield f"  fastest as measured: {best}; seconds over its own, paired by seed:"
-            parts = []
-            for ratio, size in zip(ratios, scaling.batch_sizes, strict=True):
-                if size != best and math.isfinite(ratio.mean):
-                    ends = f" [{ratio.low:.2f}, {ratio.high:.2f}]" if ratio.n > 1 else ""
-                    parts.append(f"{size}: {ratio.mean:.2f}{ends}")
-            yield f"    {', '.join(parts)}"
-    if scaling.step is None and scaling.cost is not None:
-        yield f"  no fastest size in closed form: {target_words.NO_LINE}"
+    best = scaling.measured_fastest
+    if best is not None:
+        yield f"  fastest as measured: {best}; seconds over its own, paired by seed:"
+        parts = []
+        for ratio, size in zip(scaling.ratios(), scaling.batch_sizes, strict=True):
+            if size != best and math.isfinite(ratio.mean):
+                ends = f" [{ratio.low:.2f}, {ratio.high:.2f}]" if ratio.n > 1 else ""
+                parts.append(f"{size}: {ratio.mean:.2f}{ends}")
+        yield f"    {', '.join(parts)}"
     if scaling.step is None:
+        if scaling.cost is not None:
+            yield f"  no fastest size in closed form: {target_words.NO_LINE}"
         return
     fixed, per_image = (wording.number(1e3 * each) for each in scaling.step)
     half = wording.number(scaling.step[0] / scaling.step[1])
@@ -152,8 +147,7 @@ def _seconds_lines(scaling: Scaling) -> Iterator[str]:
 
 
 def _aligned(lines: list[list[str]]) -> Iterator[str]:
-    frame = pandas.DataFrame(lines)
-    widths = [int(frame[column].str.len().max()) for column in frame]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         *numbers, words = line
         cells = [text.rjust(width) for text, width in zip(numbers, widths, strict=False)]

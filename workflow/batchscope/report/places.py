@@ -56,9 +56,8 @@ def dataset(token: str, record: dict[str, Any], samples: Iterable[Sample] = ()) 
             sizes = [row[position] for _, row in balance]
             pairs.append((f"Per class, {split}", f"{min(sizes)} to {max(sizes)}"))
         balance = []
-    skipped = [
-        (plain(item.get("file")), plain(item.get("reason"))) for item in record.get("skipped") or ()
-    ]
+    items = record.get("skipped") or ()
+    skipped = [(plain(item.get("file")), plain(item.get("reason"))) for item in items]
     return {
         "name": run_names.split_token(token)[0],
         "pairs": pairs,
@@ -106,45 +105,40 @@ def _dataset_value(key: str, value: Any) -> str:
 
 
 def _balance(record: dict[str, Any], splits: list[str]) -> list[tuple[str, list[int]]]:
-    """Returns class -> examples per split."""
     per_split = record.get("class_counts") or {}
     lists = [per_split.get(split) or [] for split in splits]
     labels = record.get("class_names") or []
     length = max((len(counts) for counts in lists), default=0)
+    labels = [*map(str, labels[:length]), *map(str, range(len(labels), length))]
     return [
-        (
-            str(labels[index]) if index < len(labels) else str(index),
-            [counts[index] if index < len(counts) else 0 for counts in lists],
-        )
-        for index in range(length)
+        (label, [counts[index] if index < len(counts) else 0 for counts in lists])
+        for index, label in enumerate(labels)
     ]
 
 
 def machines(inputs: Inputs) -> dict[str, Any]:
-    """Returns the table of machines: one column per distinct machine and set of versions.
-
-    Its last rows say what was made on it, with which devices and threads.
-    """
+    """Returns the table of machines with what was made on them: a column per set of versions."""
     columns: dict[str, dict[str, Any]] = {}
     for use, noun, found in (
         ("Trainings", "run", [*inputs.runs.values(), *inputs.other_runs]),
         ("Times", "timing job", inputs.timings),
     ):
         for record in found:
-            machine, versions = _machine(record.get("machine")), record.get("versions") or {}
+            machine, versions = record.get("machine"), record.get("versions") or {}
+            machine = machine if isinstance(machine, dict) else {"name": machine}
             key = json.dumps([machine, versions], sort_keys=True)
             column = columns.setdefault(key, {"machine": machine, "versions": versions, "uses": {}})
             how = (plain(record.get("device")), record.get("threads"))
             column["uses"].setdefault((use, noun), Counter())[how] += 1
+    order = {key: place for place, key in enumerate(_MACHINE_LABELS)}
     keys = dict.fromkeys(key for column in columns.values() for key in column["machine"])
-    known = [key for key in _MACHINE_LABELS if key in keys]
+    keys.pop("name", None)
     rows = [
         (
             _MACHINE_LABELS.get(key, key),
             [_machine_value(key, column["machine"].get(key)) for column in columns.values()],
         )
-        for key in [*known, *(key for key in keys if key not in (*known, "name"))]
-        if key != "name"
+        for key in sorted(keys, key=lambda key: order.get(key, len(order)))
     ]
     for use in dict.fromkeys(use for column in columns.values() for use in column["uses"]):
         rows.append((use[0], [_uses(column["uses"], use) for column in columns.values()]))
@@ -152,10 +146,6 @@ def machines(inputs: Inputs) -> dict[str, Any]:
         rows.append(("Versions", [_versions(column["versions"]) for column in columns.values()]))
     titles = [plain(column["machine"].get("name")) for column in columns.values()]
     return {"titles": titles, "rows": rows}
-
-
-def _machine(machine: Any) -> dict[str, Any]:
-    return machine if isinstance(machine, dict) else {"name": machine}
 
 
 def _uses(uses: dict[tuple[str, str], Counter], use: tuple[str, str]) -> str:
@@ -174,11 +164,8 @@ def _uses(uses: dict[tuple[str, str], Counter], use: tuple[str, str]) -> str:
 def _threads(threads: Any) -> str:
     if threads == 0:
         return "all threads"
-    return (
-        wording.count(threads, "thread")
-        if isinstance(threads, int)
-        else f"{plain(threads)} threads"
-    )
+    known = isinstance(threads, int)
+    return wording.count(threads, "thread") if known else f"{plain(threads)} threads"
 
 
 def _versions(versions: Any) -> str:

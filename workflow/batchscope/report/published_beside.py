@@ -27,15 +27,11 @@ READING = (
 
 
 class Row(NamedTuple):
-    """One number of a document and ours.
+    """One number of a document and ours; the number of its examples has no experiment.
 
     Attributes:
-        experiment: The experiment's title; empty of a data set.
         where: What the document calls the place.
-        figure: The figure here; empty of a data set.
         what: What the number is of, with its unit and the series.
-        batch_size: The batch size; empty of a data set.
-        published: As published.
         here: Ours; None where there is none.
         note: How many seeds stand behind ours, or why there is none.
     """
@@ -55,9 +51,7 @@ def build(
 ) -> list[Row]:
     """Returns every number of a study's documents, in their order; examples first.
 
-    Args:
-        figures: Experiment -> its figures, whose tables hold ours.
-        datasets: Data set's token -> its record, where there is one.
+    Ours are read from the tables of the figures and from the records of the data sets.
     """
     used = [
         _examples(token, *stated, datasets.get(token, {}))
@@ -75,8 +69,7 @@ def _examples(token: str, published: int, place: str, record: dict[str, Any]) ->
     counts = record.get("counts")
     here = Estimate(f"{sum(counts.values()):,}") if counts else None
     parts = ", ".join(f"{split} {count:,}" for split, count in (counts or {}).items())
-    name = run_names.split_token(token)[0]
-    what = f"Examples of {name}"
+    what = f"Examples of {run_names.split_token(token)[0]}"
     return Row("", place, "", what, "", f"{published:,}", here, parts or "not prepared here")
 
 
@@ -85,7 +78,9 @@ def _of_experiment(experiment: Experiment, figures: dict[str, Figure]) -> Iterab
         where = " ".join(experiment.published[name]["figure"].split())
         frame = _own(figures[name]) if name in figures else pandas.DataFrame()
         for one in series:
-            factors = {factor: _plain(factor, value) for factor, value in one.factors.items()}
+            factors = dict(one.factors)
+            for token in {"dataset", "model"} & factors.keys():
+                factors[token] = run_names.split_token(factors[token])[0]
             chosen = _matching(frame, factors)
             words = run_series.describe(factors)
             for column, numbers in one.columns.items():
@@ -104,10 +99,6 @@ def _own(figure: Figure) -> pandas.DataFrame:
         return pandas.DataFrame()
     frame = run_series.read(io.StringIO(figure.csv.decode()))
     return frame[frame["document"].isna()] if "document" in frame else frame
-
-
-def _plain(factor: str, value: Any) -> Any:
-    return run_names.split_token(str(value))[0] if factor in ("dataset", "model") else value
 
 
 def _matching(frame: pandas.DataFrame, factors: dict[str, Any]) -> pandas.DataFrame:

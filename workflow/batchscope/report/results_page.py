@@ -13,7 +13,6 @@ from typing import Any
 from batchscope import disk, wording
 from batchscope.errors import UserError
 from batchscope.report import claim_rows, content, ledger_page
-from batchscope.report.content import Figure
 
 _REDUCED = "-reduced"
 _WIDTH = 900  # pixels of a figure on the page
@@ -21,13 +20,9 @@ _WIDTH = 900  # pixels of a figure on the page
 
 @dataclass(frozen=True)
 class Chosen:
-    """A figure that a page shows.
+    """A figure that a page shows."""
 
-    Attributes:
-        study: Folder of the study's results, such as `keskar2017-reduced`.
-    """
-
-    study: str
+    study: str  # the folder of its results, such as `keskar2017-reduced`
     experiment: str
     figure: str
 
@@ -49,7 +44,7 @@ class Chosen:
         return f"{self.study}-{self.experiment}-{self.figure}.png"
 
     def folder(self, results: Path) -> Path:
-        """Returns the folder of its files."""
+        """The folder of its files."""
         return results / "studies" / self.study / self.experiment / "figures"
 
     def image(self, results: Path) -> Path:
@@ -61,10 +56,6 @@ def write(results: Path, output: Path, figures: Sequence[Chosen]) -> None:
     """Writes a page per study into a folder beside the index, and the index of all pages there.
 
     Pages of studies that these results do not have stay as they are: a study may be run anew alone.
-
-    Args:
-        results: The folder of results; its studies with claims or chosen figures get a page.
-        output: The index.
 
     Raises:
         UserError: If a figure is not there, or a table of claims is damaged.
@@ -103,7 +94,7 @@ def build(
         f"```bash\n{_command(study)}\n```",
         *_machine(results),
         *_headline(results, study),
-        *(_figure(chosen, _entry(results, chosen)) for chosen in figures),
+        *(_figure(results, chosen) for chosen in figures),
         *([claim_rows.READING] if rows else []),
         *_ledger(claim_rows.build(rows, lambda experiment, figure: None)),
     ]
@@ -111,7 +102,6 @@ def build(
 
 
 def _index(folder: Path) -> str:
-    """Returns the index of the pages in a folder."""
     pages = []
     for path in sorted(folder.glob("*.md")):
         title, _, summary = path.read_text(encoding="utf-8").split("\n")[:3]
@@ -126,11 +116,6 @@ def _index(folder: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _entry(results: Path, chosen: Chosen) -> Figure:
-    listed = content.read_figures(chosen.folder(results), results, partial=False)
-    return next(figure for figure in listed if figure.name == chosen.figure)
-
-
 def _machine(results: Path) -> Iterator[str]:
     """Yields what the machines are that the runs and timings were made on."""
     found: dict[str, None] = {}
@@ -139,41 +124,34 @@ def _machine(results: Path) -> Iterator[str]:
             record = disk.read_json(path)
             machine, versions = record.get("machine"), record.get("versions")
             if machine and versions:
-                text = f"{machine['cpu']}, {wording.count(machine['usable_cores'], 'core')}, "
-                text += f"{machine['memory_gb']:.0f} GB of memory, "
-                text += f"{wording.listed(machine['gpu']) if machine['gpu'] else 'no GPU'}; "
-                text += ", ".join(f"{name} {version}" for name, version in versions.items())
-                found[text] = None
+                cores = wording.count(machine["usable_cores"], "core")
+                gpus = wording.listed(machine["gpu"]) or "no GPU"
+                used = ", ".join(f"{name} {version}" for name, version in versions.items())
+                memory = f"{machine['memory_gb']:.0f} GB of memory"
+                found[f"{machine['cpu']}, {cores}, {memory}, {gpus}; {used}"] = None
     if found:
         yield f"Machine: {'; '.join(found)}."
 
 
 def _headline(results: Path, study: str) -> Iterator[str]:
-    """Yields what a study's report begins with."""
     report = ledger_page.report(results, results / "studies" / study)
     if report and (text := report.with_suffix(".txt")).exists():
         yield _plain(text.read_text(encoding="utf-8"))
 
 
-def _figure(chosen: Chosen, figure: Figure) -> str:
+def _figure(results: Path, chosen: Chosen) -> str:
+    listed = content.read_figures(chosen.folder(results), results, partial=False)
+    figure = next(figure for figure in listed if figure.name == chosen.figure)
     title = f"{figure.title}: {chosen.experiment}"
-    return "\n\n".join(
-        [
-            f"## {_plain(title)}",
-            f'<img src="{chosen.file}" width="{_WIDTH}" alt="{_quoted(title)}">',
-            _plain(figure.found),
-        ]
-    )
+    image = f'<img src="{chosen.file}" width="{_WIDTH}" alt="{_quoted(title)}">'
+    return "\n\n".join([f"## {_plain(title)}", image, _plain(figure.found)])
 
 
 def _ledger(shown: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yields a heading and a table for every document."""
-    documents: dict[str, list[dict[str, Any]]] = {}
-    for row in shown:
-        documents.setdefault(row["document"], []).append(row)
-    for document, rows in documents.items():
-        yield f"## What holds of {_plain(document)}"
-        yield f"{wording.count(len(rows), 'claim')}: {claim_rows.counts(rows)}."
+    for group in claim_rows.by_document(shown):
+        rows = group["rows"]
+        yield f"## What holds of {_plain(group['document'])}"
+        yield f"{wording.count(len(rows), 'claim')}: {group['counts']}."
         lines = ["| place | claim | verdict | effect, n | p | open |", "|---|---|---|---|---|---|"]
         lines += [_line(row) for row in rows]
         yield "\n".join(lines)
@@ -183,8 +161,7 @@ def _line(row: dict[str, Any]) -> str:
     estimate = row["estimate"]
     effect = ""
     if estimate:
-        interval = f" [{estimate.low}, {estimate.high}]" if estimate.low else ""
-        effect = f"{estimate.value}{interval} {row['effect_is']}; n {row['n']}"
+        effect = f"{estimate.bracketed} {row['effect_is']}; n {row['n']}"
         effect += f" ({row['decides']})" if row["decides"] else ""
         effect += f"; {row['survivors']}" if row["survivors"] else ""
     p = " ".join(filter(None, [row["p_shown"], row["p_of"]]))

@@ -43,10 +43,9 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A column.
+    """A column of runs.csv.
 
     Attributes:
-        name: Its name in runs.csv.
         label: The name, with places where it may break.
         kind: `number` or `text`: how it is sorted and aligned.
         doc: What it holds, with its unit; may be empty.
@@ -115,17 +114,15 @@ def distinct(rows: Rows) -> dict[str, dict[str, str]]:
 
     Under the run's name; behind it, for another machine's, the machine's.
     """
-    machines = {row.get("machine") for group in rows.values() for row in group}
-    found = {}
-    for row in (row for group in rows.values() for row in group):
-        where = f" ({row['machine']})" if len(machines) > 1 else ""
-        found[f"{row['run']}{where}"] = row
-    return found
+    every = [row for group in rows.values() for row in group]
+    several = len({row.get("machine") for row in every}) > 1
+    return {row["run"] + (f" ({row['machine']})" if several else ""): row for row in every}
 
 
-def distinct_runs(rows: Rows) -> list[str]:
-    """Returns the names of all runs, each once: their places are their numbers on the page."""
-    return list(dict.fromkeys(row["run"] for group in rows.values() for row in group))
+def numbers(rows: Rows) -> dict[str, int]:
+    """Returns run -> its number on the page."""
+    runs = dict.fromkeys(row["run"] for group in rows.values() for row in group)
+    return {run: number for number, run in enumerate(runs)}
 
 
 def build(rows: Rows) -> tuple[dict[str, Any], str]:
@@ -137,28 +134,22 @@ def build(rows: Rows) -> tuple[dict[str, Any], str]:
     everything = [row for group in rows.values() for row in group]
     shared = _shared(everything)
     shown = [column for column in _columns(everything) if column.name not in shared]
-    numbers = {run: number for number, run in enumerate(distinct_runs(rows))}
+    number_of, runs = numbers(rows), len(distinct(rows))
+    repeated = "A run that several experiments share has a row for each of them: "
+    repeated += f"{len(everything):,} rows of {wording.count(runs, 'run')}."
     table = {
         "columns": shown,
         "rows": [
-            (numbers[row["run"]], row.get("seed", ""), [_cell(row, column) for column in shown])
+            (number_of[row["run"]], row.get("seed", ""), [_cell(row, column) for column in shown])
             for row in everything
         ],
         "same": [(name, value) for name, value in _same(everything) if _informative(name, value)],
         "selects": _selects(everything, shown),
         "shared": [(name, _given(text)) for name, text in shared.items() if text],
         "empty": [name for name, text in shared.items() if not text],
-        "shared_by_experiments": _repeated(len(distinct(rows)), len(everything)),
+        "shared_by_experiments": repeated if runs < len(everything) else "",
     }
     return table, _aligned_rule(shown) + _print_rule(shown)
-
-
-def _repeated(runs: int, rows: int) -> str:
-    """Returns why there are more rows than runs; empty where there are not."""
-    if runs == rows:
-        return ""
-    several = "a run that several experiments share has a row for each of them"
-    return wording.capital(f"{several}: {rows:,} rows of {wording.count(runs, 'run')}.")
 
 
 def _shared(rows: list[dict[str, str]]) -> dict[str, str]:
@@ -190,10 +181,7 @@ def _columns(rows: list[dict[str, str]]) -> list[Column]:
 
 
 def _usual(present: list[str]) -> list[str]:
-    """Returns the outcomes that are shown at first; the others wait in the list of columns.
-
-    What every study asks about, then the other losses and accuracies of the final weights.
-    """
+    """Returns what every study asks about, then other losses and accuracies of final weights."""
     evaluated = [name for name, column in MEASURES["evaluate"].columns.items() if column.label]
     asked = [name for name in present if outcomes.outcome(name)]
     return [*asked, *(name for name in evaluated if name not in asked)]
@@ -233,12 +221,12 @@ def _cell(row: dict[str, str], column: Column) -> Cell:
 
 def _same(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
     """Returns what was given and has one value in all rows (where there is any)."""
-    same = []
-    for name in _GIVEN_COLUMNS:
-        values = {row.get(name, "") for row in rows} - {""}
-        if len(values) == 1 and name != "batch_size":
-            same.append((name, _given(values.pop())))
-    return same
+    values = {name: {row.get(name, "") for row in rows} - {""} for name in _GIVEN_COLUMNS}
+    return [
+        (name, _given(found.pop()))
+        for name, found in values.items()
+        if len(found) == 1 and name != "batch_size"
+    ]
 
 
 def _informative(name: str, value: str) -> bool:
@@ -252,12 +240,12 @@ def _informative(name: str, value: str) -> bool:
 def _selects(rows: list[dict[str, str]], columns: list[Column]) -> list[dict[str, Any]]:
     """Returns the drop-down filters: status, and experiment where there are several."""
     selects = []
-    for name, label in (("status", "Status"), ("experiment", "Experiment")):
+    for name in ("status", "experiment"):
         counts = Counter(row.get(name, "") for row in rows)
         positions = [index for index, column in enumerate(columns) if column.name == name]
         if positions and (name == "status" or len(counts) > 1):
-            options = list(counts.items())
-            selects.append({"label": label, "column": positions[0], "options": options})
+            options = [*counts.items()]
+            selects.append({"label": name.title(), "column": positions[0], "options": options})
     return selects
 
 
@@ -265,9 +253,8 @@ def _aligned_rule(columns: list[Column]) -> str:
     """Returns one rule for all columns of numbers, so that no cell of theirs needs a class."""
     places = [index for index, column in enumerate(columns, 1) if column.kind == "number"]
     cells = ", ".join(f".runs td:nth-child({index})" for index in places)
-    return (
-        f"{cells} {{ text-align: right; font-variant-numeric: tabular-nums; }}\n" if cells else ""
-    )
+    style = "text-align: right; font-variant-numeric: tabular-nums;"
+    return f"{cells} {{ {style} }}\n" if cells else ""
 
 
 def _print_rule(columns: list[Column]) -> str:

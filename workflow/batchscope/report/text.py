@@ -19,8 +19,7 @@ _ALIGNED_SPAN = 100  # ratio of largest to smallest value up to which decimals a
 def common_decimals(values: Sequence[float]) -> int | None:
     """Returns the decimals that show a column's largest value to four digits.
 
-    None where one number of decimals does not suit: whole numbers, values far apart, or very
-    large or small ones.
+    None of whole numbers, values far apart, or very large or small ones.
     """
     sizes = [abs(value) for value in values if value and math.isfinite(value)]
     if not sizes or all(value == int(value) for value in sizes):
@@ -29,19 +28,12 @@ def common_decimals(values: Sequence[float]) -> int | None:
     decimals = 3 - math.floor(math.log10(largest))
     if largest > _ALIGNED_SPAN * min(sizes) or not 0 <= decimals <= 6:
         return None
-    return min(decimals, max(_decimals(value, decimals) for value in sizes))
-
-
-def _decimals(value: float, most: int) -> int:
-    """Returns the decimals that a number needs, at most so many."""
-    return next((count for count in range(most) if round(value, count) == value), most)
+    enough = (few for few in range(decimals) if all(round(size, few) == size for size in sizes))
+    return next(enough, decimals)
 
 
 def format_interval(value: float | None, low: float | None, high: float | None) -> Estimate | None:
-    """Returns a value and its interval, as `wording.estimate` rounds them.
-
-    None where there is no value.
-    """
+    """Returns a value and its interval as `wording.estimate` does; None where there is no value."""
     return wording.estimate(value, low, high) if is_number(value) else None
 
 

@@ -10,7 +10,6 @@ class Topic(NamedTuple):
     """Something that a question may ask for; words are regular expressions.
 
     Attributes:
-        asked: Words of a question.
         figures: Names of the figures that show it, the best first.
         pattern: Regular expression of the sentence of their findings; empty for the first one.
         elsewhere: Whether another experiment's figure shows it where there is none of its own.
