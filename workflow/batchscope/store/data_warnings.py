@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, wording
+from batchscope import wording
 from batchscope.catalogue import run_names
 from batchscope.store import records
 
@@ -14,13 +14,9 @@ _NAMED = 3  # files or classes named in a warning; all are counted
 
 
 def read(results: Path | str, token: str) -> list[str]:
-    """Returns the warnings about a prepared data set; none where none is prepared.
-
-    Raises:
-        UserError: If its record is damaged.
-    """
-    path = records.dataset_folder(results, token) / "record.json"
-    return list(warnings(token, disk.read_json(path))) if path.exists() else []
+    """Returns the warnings about a prepared data set; none where none is prepared."""
+    record = records.data_record(results, token)
+    return [] if record is None else list(warnings(token, record))
 
 
 def warnings(token: str, record: dict[str, Any]) -> Iterator[str]:

@@ -50,8 +50,6 @@ def find(
     studies share; all that was made elsewhere, or before times were noted, is unknown.
 
     Args:
-        study: The plan.
-        results: Folder of the results.
         trained: Run -> record of its training, where there is one.
         timed: Records of the timings on this machine.
     """
@@ -66,7 +64,7 @@ def find(
         sums["training"] += seconds * factors["threads"]
         sums[_GPU] += seconds * _gpus(factors)
     history = estimates.MeasureHistory(results)
-    for job in _every(study, results):
+    for job in job_files.every_job(study, results).values():
         if not job.path.exists():
             continue
         seconds = history.seconds(job.kind)
@@ -78,25 +76,10 @@ def find(
         # A measure reads one GPU, whichever number its run was trained on.
         gpus = _gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
         sums[_GPU] += seconds * gpus
-    return Taken(
-        sums["training"],
-        sums["measure"],
-        sums["timing"],
-        _cores([*trained.values(), *timed]),
-        sums[_GPU],
-        _bytes(records.run_folder(results, run) for run in study.runs),
-        tuple(unknown),
-    )
-
-
-def _every(study: plan.Study, results: Path) -> list[MeasureJob]:
-    """Returns the measures and timings that can be made here, each once."""
-    every = {
-        job.path: job
-        for experiment in study.experiments.values()
-        for job in job_files.measure_jobs(study, experiment, results)
-    }
-    return list(every.values())
+    cores = _cores([*trained.values(), *timed])
+    run_bytes = _bytes(records.run_folder(results, run) for run in study.runs)
+    times = (sums[noun] for noun in ("training", "measure", "timing"))
+    return Taken(*times, cores, sums[_GPU], run_bytes, tuple(unknown))
 
 
 def _gpus(factors: dict[str, Any]) -> int:
