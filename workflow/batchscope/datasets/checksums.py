@@ -53,11 +53,10 @@ def _known(path: Path) -> dict[str, Any]:
 
 
 def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:
-    return {file: [expected, *_state(folder / file)] for file, expected in sha256.items()}
-
-
-def _state(path: Path) -> tuple[int, int, int]:
-    """Returns a file's bytes, and when its content and its inode changed, in nanoseconds."""
-    with damage.reading(path, "a prepared array", delete=path.parent):
-        found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    """Returns file -> SHA-256, bytes, and when its content and its inode changed, in ns."""
+    states = {}
+    for file, expected in sha256.items():
+        with damage.reading(folder / file, "a prepared array", delete=folder):
+            found = (folder / file).stat()
+        states[file] = [expected, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    return states

@@ -14,18 +14,11 @@ from batchscope.errors import UserError
 
 @dataclass(frozen=True)
 class Request:
-    """A data set to be read.
+    """A data set to be read."""
 
-    Attributes:
-        where: Place in the configuration, for errors: `datasets.digits`.
-        definition: See `batchscope.datasets`.
-        scratch: Folder for files that are needed until the data set is written.
-        downloads: Folder where downloads are kept.
-    """
-
-    where: str
-    definition: dict[str, Any]
-    scratch: Path
+    where: str  # place in the configuration, for errors: `datasets.digits`
+    definition: dict[str, Any]  # see `batchscope.datasets`
+    scratch: Path  # folder for files that are needed until the data set is written
     downloads: Path
 
     @property
@@ -45,11 +38,7 @@ class Request:
         return str(text).lower() if text else None
 
     def path(self) -> Path | None:
-        """Returns the user's file or folder, or None.
-
-        Raises:
-            UserError: If it does not exist.
-        """
+        """Returns the user's file or folder, or None; raises `UserError` if it does not exist."""
         text = self.definition.get("path")
         if not text:
             return None
@@ -69,29 +58,18 @@ class Request:
             raise UserError(f"{self.where}.path: missing; {what} is expected.")
         return path
 
-    def scale(self, usual: float, of_source: float | None) -> float:
-        """Returns the factor of the definition, else the source's, else the usual one."""
-        value = self.definition.get("scale")
-        if value is not None:
-            return float(value)
-        return usual if of_source is None else of_source
-
 
 @dataclass(frozen=True)
 class OnDisk:
-    """Images of one size in a file without a header, read by row numbers.
+    """Images of bytes in a file without a header, read by row numbers.
 
     The file is mapped for one read at a time, so that a data set larger than the memory never
     fills it.
-
-    Attributes:
-        shape: Number, height, width, channels.
-        dtype: Type of a number in the file.
     """
 
     path: Path
-    shape: tuple[int, int, int, int]
-    dtype: np.dtype = np.dtype(np.uint8)
+    shape: tuple[int, int, int, int]  # number, height, width, channels
+    dtype = np.dtype(np.uint8)
 
     def __len__(self) -> int:
         """Returns the number of images."""
@@ -133,8 +111,3 @@ class Raw:
     stratified: bool = True
     skipped: list[dict[str, str]] = field(default_factory=list)
     kind: str = dataset_definitions.IMAGES
-
-    @property
-    def drawn(self) -> tuple[str, ...]:
-        """The splits, besides train, that are drawn from `images`."""
-        return tuple(split for split in ("validation", "test") if split not in self.given)

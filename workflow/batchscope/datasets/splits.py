@@ -8,18 +8,20 @@ order, so that classes do not follow one another.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
+from batchscope.store import records
 
-PARTS = ("train", "validation", "test")
+PARTS = records.SPLITS
 _ORDER = 10**6  # follows the seed of the final order of train; no class has this index
 
 
-def sizes(where: str, members: int, split: dict[str, Any], drawn: tuple[str, ...]) -> list[int]:
+def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
     """Returns how many of a group's members go to train, validation and test.
 
     A part that is not drawn, because the source itself fixes it, gets none. Its fraction goes
@@ -36,13 +38,10 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: tuple[str, ...
     numbers = {part: _number(where, split, part) for part in drawn}
     fractions = all(number < 1 for number in numbers.values())
     rest = (1 if fractions else members) - sum(numbers.values())
-    if split.get("train") is None:
-        train = rest
-    else:
-        train = _number(where, split, "train")
-        if fractions:
-            fixed = [split.get(part) or 0 for part in PARTS[1:] if part not in drawn]
-            train = min(train + sum(fixed), rest)
+    train = rest if split.get("train") is None else _number(where, split, "train")
+    if fractions:
+        fixed = [split.get(part) or 0 for part in PARTS[1:] if part not in drawn]
+        train = min(train + sum(fixed), rest)
     parts = {"validation": 0, "test": 0, **numbers, "train": train}
     counts = [int(count) for count in dataset_definitions.split_counts(parts, members)]
     if sum(counts) > members or counts[0] < 1:
@@ -69,8 +68,6 @@ def divided(
     """Returns validation and test, divided from the examples that a source gives as its test set.
 
     Args:
-        images: The source's test set, shape (n, height, width, channels).
-        labels: Its classes, shape (n,).
         split: `validation`, how many are drawn to validate with, and `seed`.
 
     Raises:
@@ -93,7 +90,7 @@ def assign(
     labels: np.ndarray,
     classes: int,
     split: dict[str, Any],
-    drawn: tuple[str, ...],
+    drawn: Collection[str],
     stratified: bool,
 ) -> dict[str, np.ndarray]:
     """Returns the row numbers of train and of each drawn part, in their final order.

@@ -43,8 +43,7 @@ class Eigenvalue:
     """What the search for an eigenvalue found.
 
     Attributes:
-        value: The estimate lambda = v . H v of the best vector v, of length 1; None if there
-            is none.
+        value: lambda = v . H v of the best vector v, of length 1; None if there is none.
         error: ||H v - lambda v||: an eigenvalue lies no further from lambda than that.
         converged: Whether the error is below `TOLERANCE` times |lambda|.
     """
@@ -147,11 +146,7 @@ def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
 def measure(
     times: Times, size: int, settings: dict[str, Any]
 ) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures eigenvalue and trace of a symmetric matrix.
-
-    Args:
-        times: v -> H v, both float64 of shape (size,).
-        settings: `iterations`, `probes`.
+    """Measures eigenvalue and trace of a symmetric matrix, v -> H v, both of shape (size,).
 
     Returns:
         Column -> value (None where a product with H is not finite), and the details.
@@ -179,8 +174,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the curvature of a run's training loss.
 
     Raises:
-        UserError: If the run's weights or its data are missing, or the model cannot be
-            differentiated twice.
+        UserError: If the model cannot be differentiated twice.
     """
     loss, described = sharpness.objective(run, settings)
     try:

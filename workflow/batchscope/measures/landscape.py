@@ -13,6 +13,7 @@ section 4.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -46,10 +47,7 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
 
     A filter is all that makes one feature map or one neuron's input: the last axis counts the
     filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
-
-    Args:
-        weights: Variable's path (`conv_1/kernel`) -> array.
-        seed: Fixes the draw, together with the shapes: a number, or several.
+    The seed and the shapes fix the draw.
     """
     random = np.random.default_rng(seed)
     return {key: _filters(array, random) for key, array in weights.items()}
@@ -89,11 +87,7 @@ def axis(points: int, span: float) -> np.ndarray:
 
 
 def rise(losses: np.ndarray) -> float:
-    """Returns (f(-r) + f(r)) / 2 - f(0), r the point of the axis nearest half its span.
-
-    Args:
-        losses: f along a line, shape (points,).
-    """
+    """Returns (f(-r) + f(r)) / 2 - f(0), r the point of the line's axis nearest half its span."""
     middle, r = len(losses) // 2, _rise_offset(len(losses))
     with np.errstate(invalid="ignore"):  # a loss may be infinite
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
@@ -157,17 +151,13 @@ class Kept:
 
     def load(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         """Returns losses, shape (rows, points), and which rows are done, shape (rows,)."""
-        nothing = np.full(shape, np.nan), np.zeros(shape[0], bool)
-        if self.path is None or not self.path.exists():
-            return nothing
-        try:
-            arrays = disk.read_arrays(self.path, "key", "losses", "done")
-        except UserError:
-            return nothing
-        key, losses, done = str(arrays["key"]), arrays["losses"], arrays["done"]
-        if key != self.key or losses.shape != shape or done.shape != shape[:1]:
-            return nothing
-        return losses, done
+        with contextlib.suppress(UserError):
+            arrays = disk.read_arrays(self.path, "key", "losses", "done") if self.path else {}
+            losses, done = arrays.get("losses"), arrays.get("done")
+            fit = np.shape(losses) == shape and np.shape(done) == shape[:1]
+            if fit and str(arrays["key"]) == self.key:
+                return losses, done
+        return np.full(shape, np.nan), np.zeros(shape[0], bool)
 
     def save(self, losses: np.ndarray, done: np.ndarray) -> None:
         """Writes the rows atomically, unless that was done a moment ago."""
@@ -180,13 +170,9 @@ class Kept:
 def measure(
     plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Kept | None = None
 ) -> tuple[dict[str, float | None], dict[str, Any], Arrays]:
-    """Computes every surface and line of the settings.
+    """Computes every surface and line of the settings around the minimiser `weights`.
 
-    Args:
-        plane: Two directions -> a function (a, b) -> the loss.
-        weights: The minimiser: variable's path -> array.
-        settings: `points`, `span`, `pairs`, `lines`.
-        kept: Where finished rows are kept; nowhere where None.
+    Finished rows are `kept`, and those that already are not computed again.
 
     Returns:
         Column -> value (None where there is no line or its loss is not finite), the details of
@@ -213,11 +199,8 @@ def measure(
     arrays = members(losses, settings)
     rises = [rise(arrays[f"line:{line}"]) for line in range(settings["lines"])]
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
-    return (
-        {"landscape_rise": mean},
-        {**_describe(weights, settings, losses), "rises": rises},
-        arrays,
-    )
+    details = {**_describe(weights, settings, losses), "rises": rises}
+    return {"landscape_rise": mean}, details, arrays
 
 
 def _describe(weights: Arrays, settings: dict[str, Any], losses: np.ndarray) -> dict[str, Any]:
@@ -277,14 +260,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the landscape around a run's weights.
 
     Finished rows are kept in the run's scratch file: a job that was killed goes on from there, to
-    the same numbers.
-
-    Returns:
-        What `measure` returns, with the loss at the weights, the subset, the chunk size and the
-        statistics of batch normalisation among the details.
-
-    Raises:
-        UserError: If the run's weights or its data are missing, or a setting makes no grid.
+    the same numbers. It raises what `axis` and `measure` do.
     """
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.measures import batch_norm

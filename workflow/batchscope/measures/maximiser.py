@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,14 +35,10 @@ class NotFinite(ArithmeticError):
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where L-BFGS-B stopped.
-
-    Attributes:
-        evaluations: Function evaluations, as SciPy counts them.
-    """
+    """Where L-BFGS-B stopped."""
 
     iterations: int
-    evaluations: int
+    evaluations: int  # of the function, as SciPy counts them
     message: str
 
 
@@ -61,8 +57,7 @@ def minimise_in_box(
     Args:
         function: Point, shape (n,), -> value and gradient, float64 of shape (n,).
         width: Half the box's edges, shape (n,), all positive.
-        iterations: Most iterations.
-        iterated: Called with their number after each iteration.
+        iterated: Called after each iteration with their number so far.
     """
     n, m = len(start), CORRECTIONS
     point = np.clip(start, -width, width)
@@ -108,7 +103,6 @@ class Search:
     Attributes:
         start: `zero`, `gradient_sign`, `random_corner` or `random_interior`.
         maximum: Largest finite value met, from this start alone.
-        iterations: Iterations of L-BFGS-B.
         evaluations: Function evaluations, as SciPy counts them.
         message: The optimiser's closing message, or what ended the search.
         share_at_bound: Share of the coordinates of the largest point that lie at the bound.
@@ -124,10 +118,6 @@ class Search:
     share_at_bound: float
     objective_scale: float
     non_finite: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the attributes, for a record."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -151,7 +141,7 @@ class _Climb:
     """The negated, scaled function of one search, with the largest point that it met.
 
     Args:
-        first: Value and gradient there, which are not computed again.
+        first: Value and gradient at the start, which are not computed again.
     """
 
     def __init__(

@@ -151,9 +151,8 @@ class Objective:
     model's layers add (`model.losses`) are part of f.
 
     Args:
-        images: Examples, shape (n, *input_shape), any dtype.
+        images: Examples, shape (n, *input_shape), any dtype; times `scale` as trained on.
         labels: Integer classes, shape (n,), or (n, length) where each position has one.
-        scale: Factor that turns the images into what the model was trained on.
         chunk: Examples per forward pass; by the examples' size where None.
         batch_statistics: Normalise by the statistics of each chunk in place of the moving
             ones. The model's dropout layers are switched off for good, and its moving
@@ -196,12 +195,7 @@ class Objective:
         self._assign = _graph(self._assign_in_graph, vector)
 
     def place(self, images: np.ndarray, labels: np.ndarray) -> None:
-        """Puts the examples on the device, once: every later call only computes.
-
-        Args:
-            images: Examples of the same shape and dtype, shape (n, *input_shape).
-            labels: Their classes, of the same shape.
-        """
+        """Puts examples of the same shape and dtype on the device; later calls only compute."""
         self.examples = len(images)
         self.predictions = np.size(labels)
         self.evaluations = 0  # of loss and gradient
@@ -335,12 +329,9 @@ class Objective:
         return loss / self.examples, gradient / self.examples
 
     def chunk_gradient(self, index: int) -> np.ndarray:
-        """Returns the gradient of one chunk's mean loss at the current weights.
+        """Returns the gradient of one chunk's mean loss at the current weights, float32 (size,).
 
-        With `chunk=1`, the gradient of example `index`.
-
-        Returns:
-            float32, shape (size,); penalties are part of it, as of the mean over all chunks.
+        With `chunk=1`, that of example `index`. Penalties are part of it, as of the mean over all.
         """
         images, labels = self._chunks[index]
         gradient = self._sum_and_gradient(images, labels)[1].numpy()
@@ -350,13 +341,8 @@ class Objective:
         """Returns H v, H the Hessian of the mean loss at the current weights.
 
         By differentiating twice in reverse (Pearlmutter 1994). Where the loss has a kink
-        (ReLU, a maximum), H is that of the smooth piece that the weights lie on.
-
-        Args:
-            direction: v, float64 of shape (size,); rounded to float32.
-
-        Returns:
-            float64, shape (size,).
+        (ReLU, a maximum), H is that of the smooth piece that the weights lie on. Both vectors are
+        float64 of shape (size,), v rounded to float32.
 
         Raises:
             LookupError: If an operation of the model has no second derivative in TensorFlow.

@@ -162,12 +162,10 @@ def _compute(
     batch: tf.Tensor,
     replica: tf.Tensor,
 ) -> _Part:
-    """Runs the model forward and back on a replica's shard; sets no variable.
+    """Runs the model forward and back on a replica's shard of `size` examples; sets no variable.
 
     Args:
         images: The shard's examples as the model takes them; any one example if it is empty.
-        size: Examples of the shard, maybe 0.
-        replica: The replica's number, from 0.
     """
     share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
     present = tf.cast(size > 0, tf.float32)
@@ -205,15 +203,8 @@ def _compute(
 class ReplicaLoop(StepLoop):
     """The updates of one epoch, every batch divided among the current strategy's replicas.
 
-    To be made inside `scope`. The whole loop is one graph, as `StepLoop`'s: a call runs many
-    updates on all devices.
-
-    Args:
-        model: As `StepLoop` takes it, made inside `scope` too.
-        optimizer: As `StepLoop` takes it, made inside `scope` too.
-        examples: As `StepLoop` takes them; every GPU gets a copy.
-        batches: As `StepLoop` takes them.
-        update_norms: As `StepLoop` takes it.
+    To be made inside `scope`, as its model and optimizer. The whole loop is one graph, as
+    `StepLoop`'s: a call runs many updates on all devices. Every GPU gets a copy of the examples.
     """
 
     def _make_update(
@@ -283,11 +274,9 @@ def _move(
 ) -> None:
     """Sets the variables that are not trained to what the replicas made of them together."""
     for variable, value in zip(variables, state, strict=True):
-        if value is None:
-            continue
-        if tf.as_dtype(variable.dtype).is_floating:
+        if value is not None and tf.as_dtype(variable.dtype).is_floating:
             variable.value.assign_add(_sum(strategy, value))
-        else:
+        elif value is not None:
             variable.value.assign(_first(strategy, value))
 
 
@@ -303,11 +292,7 @@ def make_loop(
 
     Args:
         factors: Factors of a run or a timing; `replicas` and `device` are read.
-        model: As `StepLoop` takes it; made inside `scope(factors)`, like the optimizer.
-        optimizer: As `StepLoop` takes it.
-        examples: As `StepLoop` takes them.
-        batches: As `StepLoop` takes them.
-        update_norms: As `StepLoop` takes it.
+        model: Made inside `scope(factors)`, like the optimizer.
 
     Raises:
         ValueError: If a batch that is divided is to be augmented, cut into pieces, or used more

@@ -78,8 +78,7 @@ class Carried:
     ) -> Progress | None:
         """Takes up a checkpoint, and sets the variables to its own.
 
-        Returns:
-            How far the training came; None where there is no such checkpoint.
+        Returns how far the training came; None where there is no such checkpoint.
         """
         loaded = checkpoint.load(path, key, variables)
         if loaded is None:
@@ -87,15 +86,7 @@ class Carried:
         progress, groups = Progress(**loaded[0]), loaded[1]
         self.best = groups.get("best", {})
         self.norms = list(groups.get("updates", {}).values())
-        self.epoch_start = groups.get("epoch_start") or self._known_epoch_start(progress, model)
+        self.epoch_start = groups.get("epoch_start", self._initial)
+        if progress.step == 0:
+            self.epoch_start = models.weights(model)[0]
         return progress
-
-    def _known_epoch_start(self, progress: Progress, model: keras.Model) -> dict[str, np.ndarray]:
-        """Returns the weights at the epoch's start where a checkpoint need not repeat them."""
-        return models.weights(model)[0] if progress.step == 0 else self._initial
-
-
-def load_progress(path: Path, key: str) -> Progress | None:
-    """Returns how far a checkpoint came, without its weights; None where there is none."""
-    loaded = checkpoint.load(path, key, [])
-    return None if loaded is None else Progress(**loaded[0])

@@ -28,6 +28,7 @@ from batchscope.store import job_files, records
 from batchscope.store.progress import Reporter
 from batchscope.training import (
     augmentations,
+    checkpoint,
     distances,
     losses,
     models,
@@ -36,7 +37,7 @@ from batchscope.training import (
     run_files,
     trajectory,
 )
-from batchscope.training.resumption import Carried, Progress, load_progress
+from batchscope.training.resumption import Carried, Progress
 from batchscope.training.step_loop import (
     Batches,
     Examples,
@@ -45,10 +46,6 @@ from batchscope.training.step_loop import (
     steps_per_epoch,
 )
 from batchscope.training.update_methods import Method
-
-# A Python signal handler only runs between calls into the graph.
-CHUNK_SECONDS = 5.0
-CHECKPOINT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -61,16 +58,16 @@ class Limits:
         checkpoint_seconds: Seconds between two checkpoints.
     """
 
-    chunk_seconds: float = CHUNK_SECONDS
+    # A Python signal handler only runs between calls into the graph.
+    chunk_seconds: float = 5.0
     chunk_steps: int | None = None
-    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    checkpoint_seconds: float = 30.0
 
 
 class Training:
     """A run's model, optimizer, data and progress.
 
     Args:
-        model_file: The user's own model file, where the run's model is one.
         folder: Where its files lie; the run's own folder if left out.
 
     Raises:
@@ -117,6 +114,9 @@ class Training:
         self.stopping = False
         self._validated = (-1, (math.nan, math.nan))  # updates, and loss and accuracy after them
         self._chunk = 1  # steps per call, until it is known how long they take
+        self.checkpoint = self.folder / "checkpoint.npz"
+        self.epochs = self.folder / "epochs"  # weights after epochs before the last
+        self._key = f"{VERSIONS['train']} {run}"
         self._checkpointed = time.monotonic()
 
     def _place(self) -> None:
@@ -152,20 +152,6 @@ class Training:
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
         self.loop.compile()
-
-    @property
-    def checkpoint(self) -> Path:
-        """The file of its checkpoint."""
-        return self.folder / "checkpoint.npz"
-
-    @property
-    def epochs(self) -> Path:
-        """The folder of weights after epochs before the last."""
-        return self.folder / "epochs"
-
-    @property
-    def _key(self) -> str:
-        return f"{VERSIONS['train']} {self.run}"
 
     def stop_on_signals(self) -> None:
         """Lets SIGTERM and SIGINT stop the training at its next checkpoint."""
@@ -238,7 +224,8 @@ class Training:
 
     def resume_progress(self) -> None:
         """Takes up how far the last checkpoint came, without its weights."""
-        self.progress = load_progress(self.checkpoint, self._key) or self.progress
+        if loaded := checkpoint.load(self.checkpoint, self._key, []):
+            self.progress = Progress(**loaded[0])
 
     def _train_epoch(self) -> bool:
         """Runs the rest of an epoch; returns whether every loss was finite."""
@@ -295,9 +282,9 @@ class Training:
         progress.history.append(row)
         progress.epoch += 1
         progress.step, progress.loss, progress.hits, progress.epoch_seconds = 0, 0.0, 0, 0.0
-        if _better(row[self.factors["monitor"]], progress.best_value, self.factors["monitor"]):
-            progress.best_value = row[self.factors["monitor"]]
-            progress.best_epoch = progress.epoch
+        monitor = self.factors["monitor"]
+        if _better(row[monitor], progress.best_value, monitor):
+            progress.best_value, progress.best_epoch = row[monitor], progress.epoch
             self.carried.best = records.weight_members(trainable, state)
         if progress.epoch in run_files.keep_wanted(self, over=False):
             path = self.epochs / f"{progress.epoch}.npz"
@@ -306,7 +293,6 @@ class Training:
 
     @property
     def _updates(self) -> int:
-        """Updates made so far."""
         return self.progress.epoch * self.steps + self.progress.step
 
     def _validate(self) -> tuple[float, float]:
@@ -348,10 +334,6 @@ class Training:
         if self.stopping:
             raise Interrupted
 
-    def write(self, status: str, reason: str, message: str) -> None:
-        """Writes weights, history and record of a run that is over; the record last."""
-        run_files.write(self, status, reason, message)
-
 
 def train(
     run: str, results: Path, model_file: str | None = None, limits: Limits | None = None
@@ -371,21 +353,16 @@ def train(
 
 
 def record_kill(run: str, results: Path, message: str, model_file: str | None = None) -> str:
-    """Records a run whose training the kernel killed for memory; returns its status.
-
-    Args:
-        model_file: The user's own model file, where the run's model is one.
-    """
+    """Records a run whose training the kernel killed for memory; returns its status."""
     with _alone(run, results):
         training = Training(run, results, model_file)
         with training.reporter.running():  # takes over what the killed one reported of its progress
             training.resume_progress()
-            training.write(records.OUT_OF_MEMORY, "out_of_memory", message)
+            run_files.write(training, records.OUT_OF_MEMORY, "out_of_memory", message)
     return records.OUT_OF_MEMORY
 
 
 def _alone(run: str, results: Path) -> contextlib.AbstractContextManager[None]:
-    """Lets one process at a time into a run's folder."""
     return locks.held(records.run_folder(results, run) / "training.lock", "train this run")
 
 
@@ -396,7 +373,7 @@ def _train(training: Training) -> str:
             status, reason, message = training.fit()
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
-    training.write(status, reason, message)
+    run_files.write(training, status, reason, message)
     return status
 
 
