@@ -17,7 +17,7 @@ def numbered(
     Args:
         labels: Place in the file, for errors, and the labels of the training part: shape (n,),
             (n, 1), or (n, classes) where each row has one 1 and else zeros.
-        others: The same of each other part, whose classes must be those of the training part.
+        others: The same of each other part.
 
     Returns:
         Classes, int32 of shape (n,); those of the others; the name of each class.

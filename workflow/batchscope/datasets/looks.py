@@ -14,19 +14,12 @@ from batchscope.errors import UserError
 
 
 class Look(NamedTuple):
-    """What a model is built for.
+    """What a model is built for."""
 
-    Attributes:
-        input_shape: Height, width, channels; features; or length of a sequence.
-        classes: Number of classes.
-        kind: What the examples are, of `dataset_definitions.KINDS`.
-        largest: Largest token of sequences with one class each, which `classes` do not give.
-    """
-
-    input_shape: tuple[int, ...]
+    input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
     classes: int
-    kind: str = dataset_definitions.IMAGES
-    largest: int = 1
+    kind: str = dataset_definitions.IMAGES  # of `dataset_definitions.KINDS`
+    largest: int = 1  # token of sequences with one class each, which `classes` do not give
 
 
 def known(definition: dict[str, Any]) -> Look | None:

@@ -92,22 +92,16 @@ class Raw:
             float32; rows of numbers of shape (n, features), float64 and not yet standardised; or
             tokens of shape (n, length), int32.
         labels: Their classes, integers of shape (n,); of tokens one for each position, (n, length).
-        source: Where they come from, for people.
-        source_sha256: SHA-256 of each file that was read, by its name.
-        given: Splits that the source itself fixes: name -> (images, labels).
-        scale: Factor for the images, where it is not the usual one.
-        stratified: Whether the split is drawn class by class.
-        skipped: Files that could not be read: maps of `file` and `reason`.
-        kind: What the examples are, of `dataset_definitions.KINDS`.
     """
 
     images: Images
     labels: np.ndarray
     class_names: list[str]
-    source: str
-    source_sha256: dict[str, str] = field(default_factory=dict)
+    source: str  # where they come from, for people
+    source_sha256: dict[str, str] = field(default_factory=dict)  # of each file that was read
+    # Splits that the source itself fixes: images and labels.
     given: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    scale: float | None = None
-    stratified: bool = True
-    skipped: list[dict[str, str]] = field(default_factory=list)
-    kind: str = dataset_definitions.IMAGES
+    scale: float | None = None  # of the images, where it is not the usual one
+    stratified: bool = True  # whether the split is drawn class by class
+    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
+    kind: str = dataset_definitions.IMAGES  # one of `dataset_definitions.KINDS`

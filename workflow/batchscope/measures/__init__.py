@@ -31,17 +31,12 @@ from batchscope.store import records
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measure found.
+    """What a measure found."""
 
-    Attributes:
-        values: Column of runs.csv -> number; what is left out, or None, has no value.
-        details: What else the record holds.
-        arrays: Those of the npz beside the record, of a measure that writes one.
-    """
-
+    # Column of runs.csv -> number; what is left out, or None, has no value.
     values: dict[str, float | None] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)  # what else the record holds
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # of a measure that writes an npz
 
 
 def finite(values: dict[str, float]) -> dict[str, float | None]:

@@ -40,17 +40,11 @@ Times = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Eigenvalue:
-    """What the search for an eigenvalue found.
+    """What the search for an eigenvalue found."""
 
-    Attributes:
-        value: lambda = v . H v of the best vector v, of length 1; None if there is none.
-        error: ||H v - lambda v||: an eigenvalue lies no further from lambda than that.
-        converged: Whether the error is below `TOLERANCE` times |lambda|.
-    """
-
-    value: float | None
-    error: float | None
-    converged: bool
+    value: float | None  # lambda = v . H v of the best vector v, of length 1
+    error: float | None  # ||H v - lambda v||, from lambda to an eigenvalue at most
+    converged: bool  # whether the error is below `TOLERANCE` times |lambda|
     products: int
     message: str
 

@@ -118,11 +118,7 @@ def rows(settings: dict[str, Any]) -> list[Row]:
 
 
 def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
-    """Returns the arrays of the npz: `axis`, `surface:0` ..., `line:0` ...
-
-    Args:
-        losses: Loss of every row, shape (rows, points), in the order of `rows`.
-    """
+    """Returns the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
     points, pairs = settings["points"], settings["pairs"]
     surfaces = losses[: pairs * points].reshape(pairs, points, points)
     found = {"axis": axis(points, settings["span"])}
@@ -138,11 +134,9 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Finished rows on disk, from which a killed job goes on.
+    """Finished rows on disk, from which a killed job goes on, where there is a `path`.
 
-    Args:
-        path: The file; None to keep nothing.
-        key: What the rows belong to; rows of anything else are not used.
+    Rows of anything else than `key` are not used.
     """
 
     def __init__(self, path: Path | None, key: str) -> None:
@@ -175,8 +169,7 @@ def measure(
     Finished rows are `kept`, and those that already are not computed again.
 
     Returns:
-        Column -> value (None where there is no line or its loss is not finite), the details of
-        the record, and the arrays of the npz.
+        As `Measured`: None where there is no line or its loss is not finite.
 
     Raises:
         UserError: If there is nothing to compute, or 0 would not be on the grid.

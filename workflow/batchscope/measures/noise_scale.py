@@ -34,19 +34,12 @@ Gradient = Callable[[int], np.ndarray]
 
 
 class NoiseScale(NamedTuple):
-    """An estimate; NaN where gradients are not finite.
+    """An estimate; NaN where gradients are not finite."""
 
-    Attributes:
-        norm_squared: |G|^2, unbiased, of any sign.
-        variance: tr Sigma of single examples, at least 0.
-        scale: Their ratio in examples; NaN where |G|^2 is not above zero.
-        error: Its standard error in examples; NaN where it or one that leaves out an example is.
-    """
-
-    norm_squared: float
-    variance: float
-    scale: float
-    error: float
+    norm_squared: float  # |G|^2, unbiased, of any sign
+    variance: float  # tr Sigma of single examples, at least 0
+    scale: float  # their ratio in examples; NaN where |G|^2 is not above zero
+    error: float  # its standard error; NaN where it or one that leaves out an example is
 
 
 def products(gradient: Gradient, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -42,21 +42,13 @@ def unrecorded(factors: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """One file that a measure writes; or a training, its record.
-
-    Attributes:
-        measure: The measure, or `train`.
-        runs: The run it is of, or both; of a time, one of the runs that share it; of a sweep
-            none.
-        sweep: What a timing is of.
-        repeat: Which of a timing's jobs of the same configuration it is, from 1 on.
-    """
+    """One file that a measure writes; or a training, its record."""
 
     path: Path
-    measure: str
-    runs: tuple[str, ...] = ()
-    sweep: sweep_names.Sweep | None = None
-    repeat: int = 1
+    measure: str  # or `train`
+    runs: tuple[str, ...] = ()  # of a time, one of those that share it; of a sweep none
+    sweep: sweep_names.Sweep | None = None  # what a timing is of
+    repeat: int = 1  # which of a timing's jobs of the same configuration it is
 
     @property
     def noun(self) -> str:
@@ -80,8 +72,7 @@ def training_job(results: Path | str, run: str) -> MeasureJob:
 def log_path(results: Path | str, output: Path | str) -> Path:
     """Returns the log of the job that writes a record, of data, a training, a measure or a timing.
 
-    Args:
-        results: The results folder; `logs` lies beside it.
+    The folder `logs` lies beside the results.
     """
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == "record.json":

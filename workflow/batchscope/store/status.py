@@ -50,38 +50,25 @@ class Overview:
 
     Times are seconds of one core, or for timings of the whole machine, and with the bytes they are
     sums of what is known.
-
-    Attributes:
-        experiments: In the order of the file.
-        missing_data: Tokens of data sets that are not prepared.
-        untimed_runs: Those without a time estimate.
-        untimed_jobs: Measures and timings without a time estimate.
-        start_seconds: To start the jobs, where that is not in the other times.
-        disk_bytes: What missing data and runs take.
-        unsized: Missing data sets, and models on data sets, of unknown size.
-        absent: What is not here -> trainings and timings that wait for it.
-        trainings: Missing runs, those that another version made, and `to_epoch`.
-        to_epoch: Trainings of finished runs to an epoch whose weights are missing and read.
-        outdated: Step and version that made records -> how many, where it is not today's.
-        data_warnings: What to know of the prepared data sets, in sentences.
     """
 
-    experiments: tuple[ExperimentStatus, ...]
+    experiments: tuple[ExperimentStatus, ...]  # in the order of the file
     total: ExperimentStatus
-    missing_data: tuple[str, ...]
+    missing_data: tuple[str, ...]  # tokens of data sets that are not prepared
     train_seconds: float
-    untimed_runs: int
+    untimed_runs: int  # without a time estimate, as `untimed_jobs`
     measure_seconds: float
     timing_seconds: float
     untimed_jobs: tuple[MeasureJob, ...]
-    start_seconds: float
-    disk_bytes: float
-    unsized: tuple[str, ...]
-    absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)
-    trainings: int = 0
-    to_epoch: int = 0
+    start_seconds: float  # of the jobs, where that is not in the other times
+    disk_bytes: float  # what missing data and runs take
+    unsized: tuple[str, ...]  # missing data sets, and models on data sets, of unknown size
+    absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)  # and what waits for it
+    trainings: int = 0  # missing runs, those that another version made, and `to_epoch`
+    to_epoch: int = 0  # trainings of finished runs to an epoch whose weights are missing and read
+    # Step and version that made records -> how many, where it is not today's.
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
-    data_warnings: tuple[str, ...] = ()
+    data_warnings: tuple[str, ...] = ()  # sentences
 
     @property
     def complete(self) -> bool:

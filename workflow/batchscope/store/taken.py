@@ -17,25 +17,15 @@ _GPU = "gpu"
 
 @dataclass(frozen=True)
 class Taken:
-    """What the trainings, measures and timings took that exist here.
+    """What the trainings, measures and timings took that exist here."""
 
-    Attributes:
-        training: Core-seconds of the trainings, whatever ran beside them.
-        measures: Core-seconds of the measures, likewise, as far as they were noted.
-        timings: Seconds that the timings had the machine to themselves, as far as noted.
-        cores: Cores of the machine, for these; 0 where no record states them.
-        gpu: Seconds of a GPU, of all of them, as far as known.
-        run_bytes: Bytes of the runs' files, each once.
-        unknown: Trainings, measures and timings of which nobody noted a time.
-    """
-
-    training: float = 0.0
-    measures: float = 0.0
-    timings: float = 0.0
-    cores: int = 0
-    gpu: float = 0.0
-    run_bytes: int = 0
-    unknown: tuple[MeasureJob, ...] = ()
+    training: float = 0.0  # core-seconds, whatever ran beside them
+    measures: float = 0.0  # likewise, as far as they were noted
+    timings: float = 0.0  # seconds that they had the machine to themselves, as far as noted
+    cores: int = 0  # of the machine, for these; 0 where no record states them
+    gpu: float = 0.0  # seconds of a GPU, of all of them, as far as known
+    run_bytes: int = 0  # of the runs' files, each once
+    unknown: tuple[MeasureJob, ...] = ()  # trainings too; of which nobody noted a time
 
 
 def find(

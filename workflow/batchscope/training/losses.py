@@ -119,15 +119,10 @@ def _sum(losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
 
 
 def _graph(
-    compute: Callable[..., Any],
-    *signature: tf.TensorSpec,
-    attributes: dict[str, Any] | None = None,
+    compute: Callable[..., Any], *signature: tf.TensorSpec, attributes: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     return tf.function(
-        compute,
-        autograph=False,
-        input_signature=signature,
-        experimental_attributes=attributes,
+        compute, autograph=False, input_signature=signature, experimental_attributes=attributes
     )
 
 

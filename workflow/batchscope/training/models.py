@@ -36,8 +36,7 @@ def build(
 
     Args:
         token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        input_shape: Of an example: height, width, channels of an image; features of a row;
-            length of a sequence.
+        input_shape: As of a `datasets.Dataset`.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
         precision: Keras's policy for layers that state none: `float32`, or `mixed_bfloat16` or

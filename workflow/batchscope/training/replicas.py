@@ -112,20 +112,13 @@ def shard(examples: tf.Tensor, replicas: int, replica: tf.Tensor) -> tuple[tf.Te
 
 
 class _Part(NamedTuple):
-    """What one replica makes of its shard of a batch of B examples.
+    """What one replica makes of its shard of a batch of B examples."""
 
-    Attributes:
-        loss: The shard's part of the batch's mean loss with penalties, float64.
-        hits: Examples that were classified right, int64.
-        gradients: Gradient of `loss`, a tensor per trainable variable, or None where it does
-            not reach.
-        state: Per other variable None where it stays; where it is a float, its move times the
-            shard's share of the batch; otherwise its new value.
-    """
-
-    loss: tf.Tensor
-    hits: tf.Tensor
-    gradients: list[tf.Tensor | None]
+    loss: tf.Tensor  # its part of the batch's mean loss with penalties, float64
+    hits: tf.Tensor  # examples that were classified right, int64
+    gradients: list[tf.Tensor | None]  # of `loss`; None where it does not reach a variable
+    # Per other variable None where it stays; where it is a float, its move times the shard's
+    # share of the batch; otherwise its new value.
     state: list[tf.Tensor | None]
 
 
@@ -141,11 +134,8 @@ def _state_move(
 ) -> tf.Tensor | None:
     """Returns how a replica's shard moves a variable that is not trained, as `_Part` keeps it.
 
-    Args:
-        old: The variable's value.
-        given: What the model was given for it: `old`, and a replica's own seed.
-        new: What the model left in it.
-        share: The shard's share of the batch.
+    From its value `old`, what the model was given for it, which is `old` with a replica's own seed,
+    and what it left in it.
     """
     if new is given:
         return None

@@ -38,30 +38,17 @@ from batchscope.training import (
     trajectory,
 )
 from batchscope.training.resumption import Carried, Progress
-from batchscope.training.step_loop import (
-    Batches,
-    Examples,
-    Totals,
-    epoch_order,
-    steps_per_epoch,
-)
+from batchscope.training.step_loop import Batches, Examples, Totals, epoch_order, steps_per_epoch
 from batchscope.training.update_methods import Method
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How a training is cut into calls; none of it changes a number.
+    """How a training is cut into calls; none of it changes a number."""
 
-    Attributes:
-        chunk_seconds: The most seconds of steps in one call into the graph.
-        chunk_steps: The most steps in one call; None for no such limit.
-        checkpoint_seconds: Seconds between two checkpoints.
-    """
-
-    # A Python signal handler only runs between calls into the graph.
-    chunk_seconds: float = 5.0
-    chunk_steps: int | None = None
-    checkpoint_seconds: float = 30.0
+    chunk_seconds: float = 5.0  # of a call into the graph; only between two is a signal handled
+    chunk_steps: int | None = None  # the most in one call; None for no such limit
+    checkpoint_seconds: float = 30.0  # between two checkpoints
 
 
 class Training:
@@ -163,10 +150,7 @@ class Training:
         self.stopping = True
 
     def fit(self, epochs: int | None = None) -> tuple[str, str, str]:
-        """Trains to the end, from the last checkpoint where there is one.
-
-        Args:
-            epochs: Epochs after which it ends before its horizon; None for all.
+        """Trains to the end, or so many epochs, from the last checkpoint where there is one.
 
         Returns:
             Status, the reason for the end, and a sentence for people.
@@ -349,7 +333,15 @@ def train(
         UserError: If another process is training the run.
     """
     with _alone(run, results):
-        return _train(Training(run, results, model_file, limits))
+        training = Training(run, results, model_file, limits)
+        training.stop_on_signals()
+        try:
+            with training.reporter.running():
+                status, reason, message = training.fit()
+        except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+            status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
+        run_files.write(training, status, reason, message)
+    return status
 
 
 def record_kill(run: str, results: Path, message: str, model_file: str | None = None) -> str:
@@ -364,17 +356,6 @@ def record_kill(run: str, results: Path, message: str, model_file: str | None = 
 
 def _alone(run: str, results: Path) -> contextlib.AbstractContextManager[None]:
     return locks.held(records.run_folder(results, run) / "training.lock", "train this run")
-
-
-def _train(training: Training) -> str:
-    training.stop_on_signals()
-    try:
-        with training.reporter.running():
-            status, reason, message = training.fit()
-    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
-    run_files.write(training, status, reason, message)
-    return status
 
 
 def _refusal(error: Exception) -> str:
