@@ -99,11 +99,7 @@ def _as_json(value: Any) -> Any:
 
 
 def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
-    """Reads a record.
-
-    Raises:
-        UserError: If the file is missing, is no JSON object or lacks a key.
-    """
+    """Reads a record; raises `UserError` if it is missing, is no JSON object or lacks a key."""
     with damage.reading(path, "a JSON record"):
         record = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(record, dict):
@@ -154,11 +150,7 @@ def file_sha256(path: Path | str) -> str:
 
 
 def check_sha256(path: Path | str, expected: str, delete: Path | str | None = None) -> None:
-    """Checks a file against the SHA-256 (hexadecimal) that a record has of it.
-
-    Raises:
-        UserError: If it is missing or another file.
-    """
+    """Raises `UserError` where a file is missing, or not that of a SHA-256, in hexadecimal."""
     with damage.reading(path, "a file", delete):
         received = file_sha256(path)
     if received != expected:
@@ -188,11 +180,7 @@ def read_arrays(
 def map_array(
     path: Path | str, shape: tuple[int, ...], delete: Path | str | None = None
 ) -> np.ndarray:
-    """Maps an npy into memory, read-only; nothing is unpickled.
-
-    Raises:
-        UserError: If the file is missing, damaged or of another shape.
-    """
+    """Maps an npy read-only; raises `UserError` if it is missing, damaged or of another shape."""
     with damage.reading(path, f"an array of shape {shape}", delete):
         array = np.lib.format.open_memmap(path, mode="r")
         if array.shape != shape:

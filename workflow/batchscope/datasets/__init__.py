@@ -106,11 +106,7 @@ class Dataset:
 
 
 def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
-    """Returns a prepared data set, checked against its record (see `checksums`).
-
-    Raises:
-        UserError: If it was not prepared, or its files do not fit its record.
-    """
+    """Returns a prepared data set; raises `UserError` if its files do not fit its record."""
     folder = records.dataset_folder(results, token)
     record = disk.read_json(folder / "record.json", *_NEEDED)
     dataset = Dataset(folder, record)
@@ -122,12 +118,9 @@ def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
 
 
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.Look | None:
-    """Returns the shape of a data set's examples, the number of its classes, and what they are.
+    """Returns what the examples of a data set look like; raises as `load` does.
 
     Where it is not prepared yet, what its definition and its files' headers state, or None.
-
-    Raises:
-        UserError: If its prepared files do not fit its record.
     """
     if records.data_record(results, token) is None:
         return looks.known(definition)

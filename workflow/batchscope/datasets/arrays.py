@@ -19,7 +19,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import download, splits
-from batchscope.datasets.raw import Raw, Request
+from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import UserError
 
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
@@ -175,25 +175,17 @@ def _read_idx(where: str, path: Path, dimensions: int) -> np.ndarray:
 
 def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
     """Returns the arrays of an npz; raises `UserError` if it is none, or holds Python objects."""
-    try:
+    with reading(f"{where}: {path}", "an npz of plain arrays", *DAMAGED):
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("one array")
         with archive:
             _check_members(archive.zip, path.stat().st_size)
             return {key: archive[key] for key in archive.files}
-    except DAMAGED as error:
-        raise UserError(
-            f"{where}: {path}: cannot be read ({error}); an npz of plain arrays is expected."
-        ) from None
 
 
 def _check_members(archive: zipfile.ZipFile, stored: int) -> None:
-    """Refuses arrays whose header claims more than a file of so many bytes can hold.
-
-    Raises:
-        ValueError: If one does, or its header cannot be read; no room was made for it.
-    """
+    """Raises `ValueError` where a header claims more than a file of so many bytes can hold."""
     for info in archive.infolist():
         with archive.open(info) as member:
             if member.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
@@ -206,11 +198,7 @@ def _check_members(archive: zipfile.ZipFile, stored: int) -> None:
 
 
 def header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Returns shape and type of an npy, whose numbers are not read.
-
-    Raises:
-        ValueError: If its header cannot be read.
-    """
+    """Returns shape and type of an npy by its header; raises `ValueError` if that is damaged."""
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,

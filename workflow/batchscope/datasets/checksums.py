@@ -28,7 +28,6 @@ def check(folder: Path, sha256: dict[str, str], everything: bool = False) -> Non
     """Checks prepared arrays against their record.
 
     Args:
-        sha256: File -> SHA-256, as its record has them.
         everything: Whether to hash files too that have not changed since they were hashed.
 
     Raises:

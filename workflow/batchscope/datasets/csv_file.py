@@ -10,10 +10,8 @@ import numpy as np
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import download, labels
-from batchscope.datasets.raw import Raw, Request
+from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import UserError
-
-_DELIMITERS = (",", ";", "\t")
 
 
 def csv_file(request: Request) -> Raw:
@@ -30,18 +28,17 @@ def csv_file(request: Request) -> Raw:
     path = request.needed_path("a CSV file")
     download.check_local(request, path)
     where = f"{request.where}: {path}"
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            file.seek(0)
-            delimiter = max(_DELIMITERS, key=first.count)
-            lines = csv.reader(file, delimiter=delimiter, strict=True)
-            # A quoted cell may hold line breaks: a row has the number of its last line.
-            table = [(lines.line_num, row) for row in lines if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(
-            f"{where}: cannot be read ({error}); a CSV file in UTF-8 is expected."
-        ) from None
+    errors = OSError, UnicodeDecodeError, csv.Error
+    with (
+        reading(where, "a CSV file in UTF-8", *errors),
+        open(path, encoding="utf-8-sig", newline="") as file,
+    ):
+        first = file.readline()
+        file.seek(0)
+        delimiter = max(",;\t", key=first.count)
+        lines = csv.reader(file, delimiter=delimiter, strict=True)
+        # A quoted cell may hold line breaks: a row has the number of its last line.
+        table = [(lines.line_num, row) for row in lines if row]
     if len(table) < 2:
         raise UserError(f"{where}: received {len(table)} lines; a line per example is expected.")
     width = len(table[0][1])

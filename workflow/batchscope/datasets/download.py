@@ -52,11 +52,7 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
 
 
 def check_local(request: Request, path: Path) -> None:
-    """Checks the user's file against the SHA-256 of the definition, if there is one.
-
-    Raises:
-        UserError: If it differs, or the path is a folder.
-    """
+    """Raises `UserError` where a user's file is not that of the definition's SHA-256, if any."""
     if request.sha256 and path.is_dir():
         raise UserError(
             f"{request.where}.sha256: received one, but path {path} is a folder; a file is "

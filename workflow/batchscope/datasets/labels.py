@@ -52,11 +52,7 @@ def numbered(
 
 
 def check_count(where: str, labels: np.ndarray, count: int) -> None:
-    """Refuses labels that are not one per example.
-
-    Raises:
-        UserError: If their number is another, or a row of several is no one-hot row.
-    """
+    """Raises `UserError` where labels are neither one nor one one-hot row per example."""
     flat = labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] >= 1)
     if not flat or len(labels) != count:
         raise UserError(

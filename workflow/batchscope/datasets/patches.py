@@ -85,8 +85,7 @@ def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: 
     has enough of them.
 
     Args:
-        shape: Height and width of the image, in pixels.
-        size: Side of a patch, in pixels.
+        shape: Height and width of the image, in pixels; `size` is the side of a patch.
 
     Returns:
         Top and left pixel of each patch, integers of shape (count, 2).

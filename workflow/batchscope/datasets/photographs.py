@@ -21,7 +21,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import download
-from batchscope.datasets.raw import OnDisk, Raw, Request
+from batchscope.datasets.raw import OnDisk, Raw, Request, reading
 from batchscope.errors import UserError
 
 CATS_URL = (
@@ -54,14 +54,13 @@ def cats_vs_dogs(request: Request) -> Raw:
             f"{request.where}.path: {path} is a folder; the zip file is expected (or source "
             "image_folder)."
         )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            files = {name: list(_members(archive, name)) for name in CATS_CLASSES}
-            images, labels, skipped = _read(request, files)
-    except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise UserError(
-            f"{request.where}: {path}: cannot be read ({error}); a zip file is expected."
-        ) from None
+    errors = zipfile.BadZipFile, NotImplementedError
+    with (
+        reading(f"{request.where}: {path}", "a zip file", *errors),
+        zipfile.ZipFile(path) as archive,
+    ):
+        files = {name: list(_members(archive, name)) for name in CATS_CLASSES}
+        images, labels, skipped = _read(request, files)
     source = str(request.definition.get("path") or CATS_URL)
     checksums = {path.name: disk.file_sha256(path)}
     return Raw(images, labels, list(CATS_CLASSES), source, checksums, skipped=skipped)
@@ -165,9 +164,8 @@ def _check_count(request: Request, class_name: str, count: int, limit: int | Non
             "readable images."
         )
     if count == 0:
-        raise UserError(
-            f"{request.where}: {class_name} has no readable image; at least one is expected."
-        )
+        what = f"{class_name} has no readable image; at least one is expected."
+        raise UserError(f"{request.where}: {what}")
 
 
 class Unsuitable(Exception):
@@ -177,8 +175,7 @@ class Unsuitable(Exception):
 def decode(data: bytes, size: int, channels: int = 3) -> np.ndarray:
     """Returns an image file's pixels as bytes, upright, shape (size, size, channels).
 
-    Raises:
-        Unsuitable: If a channel has more than 8 bits.
+    Raises `Unsuitable` where a channel has more than 8 bits.
     """
     from PIL import Image, ImageOps
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,16 @@ import numpy as np
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
+
+
+@contextlib.contextmanager
+def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turns errors of reading a user's file into a `UserError` that says what is expected."""
+    try:
+        yield
+    except errors as error:
+        message = f"{where}: cannot be read ({error}); {expected} is expected."
+        raise UserError(message) from None
 
 
 @dataclass(frozen=True)
@@ -48,11 +60,7 @@ class Request:
         return path
 
     def needed_path(self, what: str) -> Path:
-        """Returns the user's file or folder.
-
-        Raises:
-            UserError: If none is given or it does not exist; `what` says what is expected.
-        """
+        """Returns the user's file or folder; raises `UserError` if there is no such one."""
         path = self.path()
         if path is None:
             raise UserError(f"{self.where}.path: missing; {what} is expected.")

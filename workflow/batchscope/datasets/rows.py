@@ -47,11 +47,7 @@ def _scikit_learn(request: Request, file: str, name: str) -> Raw:
 
 
 def checked(where: str, rows: np.ndarray) -> np.ndarray:
-    """Returns rows of numbers in float64, shape (n, features).
-
-    Raises:
-        UserError: If they are none, or one of them is no finite number; it names the row.
-    """
+    """Returns rows (n, features) in float64; raises `UserError`, with the row, if not finite."""
     if rows.ndim != 2 or 0 in rows.shape:
         raise UserError(f"{where}: received shape {rows.shape}; (n, features) is expected.")
     if rows.dtype.kind not in "uifb":

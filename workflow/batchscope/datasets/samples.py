@@ -29,11 +29,7 @@ class Sample(NamedTuple):
 
 
 def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
-    """Returns the first training examples of each class; none where the arrays are not there.
-
-    Raises:
-        UserError: If the arrays do not fit the record.
-    """
+    """Returns the first training examples of each class; none where the arrays are not there."""
     data = Dataset(folder, record)
     if not all((folder / f"train_{what}.npy").exists() for what in ("images", "labels")):
         return []

@@ -15,7 +15,7 @@ import numpy as np
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import download
-from batchscope.datasets.raw import Raw, Request
+from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import UserError
 from batchscope.store import records
 
@@ -57,13 +57,9 @@ def text(request: Request) -> Raw:
     path = given or built_in_text()
     download.check_local(request, path)
     where = f"{request.where}: {path}"
-    try:
-        content = path.read_bytes()
-        characters = np.frombuffer(content.decode("utf-8-sig").encode("utf-32-le"), "<u4")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{where}: cannot be read ({error}); a text in UTF-8 is expected."
-        ) from None
+    with reading(where, "a text in UTF-8", OSError, UnicodeDecodeError):
+        content = path.read_bytes().decode("utf-8-sig")
+    characters = np.frombuffer(content.encode("utf-32-le"), "<u4")
     vocabulary, tokens = np.unique(characters, return_inverse=True)
     if len(vocabulary) < 2:
         raise UserError(

@@ -12,10 +12,7 @@ from batchscope.study import plan
 
 
 def verify(study: plan.Study, results: Path | str) -> str:
-    """Checks the prepared arrays and the weights of a study's runs by their SHA-256.
-
-    Returns:
-        What was checked, in a sentence.
+    """Checks arrays and weights of a study by their SHA-256; returns what, in a sentence.
 
     Raises:
         UserError: If a file is missing or another one; it says so of every such file.

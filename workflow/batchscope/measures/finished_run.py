@@ -72,11 +72,7 @@ class FinishedRun:
         return disk.file_sha256(self._weights_file(which))
 
     def model(self, which: str) -> keras.Model:
-        """Returns its network with weights (`which` as in `weights`), in float32 in any case.
-
-        Raises:
-            UserError: If files are missing or do not fit each other.
-        """
+        """Returns its network with weights (`which` as in `weights`), in float32 in any case."""
         # Imported here: not every measure needs TensorFlow.
         from batchscope.training import models
 

@@ -59,9 +59,7 @@ def passes(examples: int, size: int, memory_mb: float) -> int:
 def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) -> np.ndarray:
     """Returns the inner products of all pairs of gradients, float64 (examples, examples).
 
-    Args:
-        gradient: Index of an example -> its gradient, float32 of shape (size,).
-        memory_mb: See `passes`, as for what it raises.
+    A gradient is float32 of shape (size,). For `memory_mb`, and for what it raises, see `passes`.
     """
     width = math.ceil(size / passes(examples, size, memory_mb))
     gram = np.zeros((examples, examples))

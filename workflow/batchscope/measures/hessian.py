@@ -100,11 +100,7 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
 
 
 def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
-    """Returns the best vector of one Lanczos cycle, of length 1.
-
-    Raises:
-        ArithmeticError: If ARPACK fails.
-    """
+    """Returns a Lanczos cycle's best vector, of length 1; an `ArithmeticError` if ARPACK fails."""
     from scipy.sparse import linalg
 
     size = len(start)
@@ -165,11 +161,7 @@ def measure(
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the curvature of a run's training loss.
-
-    Raises:
-        UserError: If the model cannot be differentiated twice.
-    """
+    """Measures a run's curvature; raises `UserError` of a model without second derivatives."""
     loss, described = sharpness.objective(run, settings)
     try:
         values, details = measure(loss.hessian_times, loss.size, settings)

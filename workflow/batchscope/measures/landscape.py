@@ -77,8 +77,7 @@ def cosine(one: Arrays, two: Arrays) -> float:
 def axis(points: int, span: float) -> np.ndarray:
     """Returns the positions along a direction, float64 of shape (points,), 0 in the middle.
 
-    Raises:
-        UserError: If the number of points is even: 0 would not be among them.
+    Raises `UserError` for an even number of points: 0 would not be among them.
     """
     if points % 2 == 0:
         raise UserError(f"landscape.points: received {points}; an odd number is expected.")

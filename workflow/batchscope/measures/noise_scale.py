@@ -92,11 +92,7 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run at the start and end of its training, or after one epoch.
-
-    Raises:
-        UserError: If the examples are too few.
-    """
+    """Measures a run at start and end, or after one epoch; raises `UserError` of few examples."""
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.training import models
 

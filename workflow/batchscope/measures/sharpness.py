@@ -139,21 +139,19 @@ def _space(
 
 def describe(maximum: Maximum, loss: float) -> dict[str, Any]:
     """Returns what says how far a value can be trusted, for the record."""
-    best = maximum.searches[maximum.best]
     starts = [
         {**asdict(search), "sharpness": sharpness(search.maximum, loss)}
         for search in maximum.searches
     ]
+    best = starts[maximum.best]
+    own = ("iterations", "evaluations", "message", "share_at_bound")
     return {
         "maximum": maximum.value,
         "best_start": maximum.best,
-        "best_start_kind": best.start,
-        "iterations": best.iterations,
-        "evaluations": best.evaluations,
-        "message": best.message,
-        "share_at_bound": best.share_at_bound,
-        "total_evaluations": sum(search.evaluations for search in maximum.searches),
-        "non_finite": sum(search.non_finite for search in maximum.searches),
+        "best_start_kind": best["start"],
+        **{key: best[key] for key in own},
+        "total_evaluations": sum(search["evaluations"] for search in starts),
+        "non_finite": sum(search["non_finite"] for search in starts),
         "starts": starts,
     }
 

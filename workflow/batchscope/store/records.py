@@ -52,11 +52,7 @@ def dataset_folder(results: Path | str, dataset: str) -> Path:
 
 
 def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
-    """Returns the record of a data set; None where it is not prepared.
-
-    Raises:
-        UserError: If the record is damaged.
-    """
+    """Returns the record of a data set; None where it is not prepared."""
     path = dataset_folder(results, dataset) / "record.json"
     return disk.read_json(path) if path.exists() else None
 
@@ -158,11 +154,9 @@ def measure_record(
     values: dict[str, float | None],
     **details: Any,
 ) -> dict[str, Any]:
-    """Returns the record of a measure.
+    """Returns the record of a measure, of which the tables read the values alone.
 
-    Args:
-        status: `finished`, or the run's own status where there is nothing to measure.
-        values: Column of the tables -> number; all that the tables read of this record.
+    The status is the run's own where there is nothing to measure.
     """
     return {
         "measure": measure,

@@ -26,11 +26,7 @@ _ROWS = 256  # images stretched at once
 def extended(
     augmentation: str, images: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the training set: with its copies, in order, behind it for `crop`, else as it is.
-
-    Args:
-        images: Shape (n, height, width, channels), any dtype.
-    """
+    """Returns the training set: with its copies, in order, behind it for `crop`, else as it is."""
     if augmentation != "crop":
         return images, labels
     return np.concatenate([images, stretched(images)]), np.concatenate([labels, labels])

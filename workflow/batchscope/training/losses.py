@@ -29,11 +29,8 @@ def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
 
 
 def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
-    """Returns images as float32 times `scale`: bytes become numbers inside the graph.
-
-    Tokens, the only examples that are int32, stay what they are.
-    """
-    if images.dtype == tf.int32:
+    """Returns images as float32 times `scale`: bytes become numbers inside the graph."""
+    if images.dtype == tf.int32:  # tokens alone
         return images
     return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
 
@@ -282,10 +279,7 @@ class Objective:
         return loss, hits / self.predictions
 
     def totals(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Returns the summed loss and the hits of each chunk, at the current weights.
-
-        For graphs of the caller's own: scalars, float64 and int64.
-        """
+        """Returns summed loss, float64, and hits, int64, of each chunk; for graphs of others."""
         sums: list[tf.Tensor] = []
         hits: list[tf.Tensor] = []
         for images, labels in self._chunks:
@@ -297,10 +291,9 @@ class Objective:
         return sums, hits
 
     def chunk_sums(self) -> tf.Tensor:
-        """Returns the summed loss of each chunk at the current weights, float64 of shape (chunks,).
+        """Returns the summed loss of each chunk, float64 of shape (chunks,); for graphs of others.
 
-        For graphs of the caller's own. Added up in this order and divided by the number of
-        examples, they are what `loss_and_accuracy` returns.
+        Added up in this order, over the number of examples, they are `loss_and_accuracy`'s loss.
         """
         return tf.stack(self.totals()[0])
 
@@ -310,10 +303,7 @@ class Objective:
         return self.loss_and_accuracy()[0]
 
     def loss_and_gradient(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns mean loss and its gradient, float64 of shape (size,), at the given weights.
-
-        The weights stay set.
-        """
+        """Returns mean loss and its gradient, float64 (size,), at weights, which stay set."""
         self.evaluations += 1
         self.set_weights(flat)
         loss, gradient = 0.0, np.zeros(self.size)

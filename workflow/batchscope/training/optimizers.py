@@ -58,10 +58,9 @@ def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
     if not horizons.falling(factors):
         return warm_up if rise else None
     fall = factors["epochs"] * steps - rise
+    decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
     if factors["schedule"] == "cosine":
         decay = keras.optimizers.schedules.CosineDecay(rate, fall)
-    else:
-        decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
     return _Then(warm_up, rise, decay) if rise else decay
 
 

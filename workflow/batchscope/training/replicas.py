@@ -122,11 +122,12 @@ class _Part(NamedTuple):
     state: list[tf.Tensor | None]
 
 
-def _seed_offset(variable: keras.Variable, replica: tf.Tensor) -> tf.Tensor | None:
-    """Returns what a replica adds to a generator's (seed, position); None for other variables."""
+def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
+    """Returns a variable's value; of a generator, (seed, position), with the replica's own seed."""
     if variable.name != "seed_generator_state":
-        return None
-    return tf.stack([tf.cast(replica * _SEED_STRIDE, variable.dtype), tf.zeros((), variable.dtype)])
+        return value
+    offset = tf.cast(replica * _SEED_STRIDE, variable.dtype)
+    return value + tf.stack([offset, tf.zeros((), variable.dtype)])
 
 
 def _state_move(
@@ -161,10 +162,9 @@ def _compute(
     present = tf.cast(size > 0, tf.float32)
     weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
     old = [tf.convert_to_tensor(variable.value) for variable in model.non_trainable_variables]
-    offsets = [_seed_offset(variable, replica) for variable in model.non_trainable_variables]
     given = [
-        value if offset is None else value + offset
-        for value, offset in zip(old, offsets, strict=True)
+        _own_seed(variable, value, replica)
+        for variable, value in zip(model.non_trainable_variables, old, strict=True)
     ]
     values = [
         *zip(model.trainable_variables, weights, strict=True),

@@ -305,11 +305,7 @@ class Training:
         return float(rate.numpy())
 
     def _pause(self) -> None:
-        """Says how far the training is, writes a checkpoint when one is due; obeys a signal.
-
-        Raises:
-            Interrupted: If a signal asked for it.
-        """
+        """Says how far it is, writes a checkpoint if one is due; a signal raises `Interrupted`."""
         self.reporter.report(self.progress.epoch, self.progress.step, self.progress.history)
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
         if due or self.stopping:
