@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
+from batchscope import datasets, disk, measures
 from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
-from measured_run import COUNTS, RUN
+from batchscope.training import losses, models
+from batchscope.training.losses import Objective
+from measured_run import COUNTS, DATASET, RUN
 
 SETTINGS = measure_settings.parse_settings("landscape", "default")
 
@@ -239,10 +242,6 @@ def test_record(results, tmp_path):
 
 
 def test_points_are_losses_of_the_moved_weights(results, tmp_path):
-    from batchscope import datasets
-    from batchscope.training import losses, models
-    from measured_run import DATASET
-
     _, arrays = measured(results, tmp_path)
     model = FinishedRun(results, RUN).model("final")
     dataset = datasets.load(results, DATASET)
@@ -333,8 +332,6 @@ def test_rows_of_anything_else_are_not_used(results, tmp_path, monkeypatch, dama
 
 
 def test_centre_is_the_loss_in_several_chunks():
-    from batchscope.training import losses, models
-
     random = np.random.default_rng(0)
     images = random.integers(0, 17, (100, 8, 8, 1), np.uint8)
     model = models.build("small_cnn", (8, 8, 1), 3, 0)
@@ -347,10 +344,6 @@ def test_centre_is_the_loss_in_several_chunks():
 
 
 def test_batch_normalisation_keeps_its_statistics(tmp_path):
-    import keras
-
-    from batchscope.training.losses import Objective
-
     keras.utils.set_random_seed(0)
     model = keras.Sequential(
         [

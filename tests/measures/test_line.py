@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from batchscope import datasets, disk, measures
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
-from batchscope.measures import evaluate, line
+from batchscope.measures import batch_norm, evaluate, line
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from batchscope.study import model_files
+from batchscope.training import models
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record
 
 NORMALISED = """
@@ -47,8 +49,6 @@ def run_name(**factors):
 
 def write_run(results, run, seed, model_file=None, status="finished", initial="one"):
     """Writes a run whose weights are its initial ones, moved by the seed's noise."""
-    from batchscope.training import models
-
     folder = records.run_folder(results, run)
     folder.mkdir(parents=True)
     write_record(results, run, status=status, weights={"initial": initial})
@@ -197,8 +197,6 @@ def normalised(tmp_path_factory):
 
 @pytest.mark.slow
 def test_ends_are_evaluations_after_the_same_estimate(normalised):
-    from batchscope.measures import batch_norm
-
     results, small, large, model_file = normalised
     record = measured(results, small, large, model_file, points=4)
     assert record["batch_norm"] == "re-estimated"
@@ -216,10 +214,6 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
 
 
 def test_one_chunk_gives_what_training_mode_gives(normalised):
-    import tensorflow as tf
-
-    from batchscope.measures import batch_norm
-
     results, small, _, model_file = normalised
     model = FinishedRun(results, small, model_file).model("final")
     images = np.asarray(datasets.load(results, DATASET).images("train"))
@@ -231,8 +225,6 @@ def test_one_chunk_gives_what_training_mode_gives(normalised):
 
 
 def test_chunks_are_averaged_by_their_size(normalised):
-    from batchscope.measures import batch_norm
-
     results, small, _, model_file = normalised
     model = FinishedRun(results, small, model_file).model("final")
     images = np.asarray(datasets.load(results, DATASET).images("train"))

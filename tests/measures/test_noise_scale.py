@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import shutil
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
-from batchscope.measures import noise_scale
+from batchscope.measures import noise_scale, sharpness
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from measured_run import COUNTS, DATASET, RUN, measured, write_dataset, write_record, write_run
@@ -147,9 +149,6 @@ def written(results, tmp_path, **settings):
 
 def single_gradients(results, which, indices):
     """Returns the gradients of single examples by a loop of Keras's own loss, float64."""
-    import keras
-    import tensorflow as tf
-
     run = FinishedRun(results, RUN)
     model = run.model(which)
     images, labels = run.data.images("train"), run.data.labels("train")
@@ -190,8 +189,6 @@ def test_micro_batches_stand_in_the_record(results, tmp_path):
     record = written(results, tmp_path, examples=50, micro_batch=8)
     assert (record["gradients"], record["micro_batch"]) == (6, 8)
     assert record["subset"]["examples"] == 50
-    from batchscope.measures import sharpness
-
     available = COUNTS["train"]
     indices = sharpness.subset(available, 48)
     means = single_gradients(results, "final", indices).reshape(6, 8, -1).mean(axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import keras
 import numpy as np
 import pytest
 from scipy import optimize
@@ -12,6 +13,7 @@ from batchscope.catalogue import measure_settings, parameters
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
+from batchscope.training.losses import Objective
 from measured_run import COUNTS, measured
 
 SETTINGS = measure_settings.parse_settings("sharpness", "default")
@@ -361,10 +363,6 @@ def test_even_chunk(examples, chunk):
 
 
 def test_keras_model_against_all_corners():
-    import keras
-
-    from batchscope.training.losses import Objective
-
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((2, 2, 1)), keras.layers.Flatten()])
     model.add(keras.layers.Dense(1, activation="sigmoid"))

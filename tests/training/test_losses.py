@@ -9,10 +9,12 @@ from batchscope.host import tensorflow_start
 
 tensorflow_start.start()
 
+from types import SimpleNamespace
+
 import keras
 import tensorflow as tf
 
-from batchscope.training import losses
+from batchscope.training import losses, trajectory
 
 SHAPE = (2, 2, 1)
 
@@ -72,10 +74,6 @@ def test_several_sets_of_examples_in_one_call_have_the_same_bits():
 
 
 def test_a_row_of_a_trajectory_is_of_the_fixed_subset_and_the_other_splits():
-    from types import SimpleNamespace
-
-    from batchscope.training import trajectory
-
     sets = {
         "train": examples(trajectory.MOST_EXAMPLES + 90, seed=1),
         "validation": examples(31, seed=2),

@@ -10,6 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from batchscope import disk
+from batchscope.catalogue import measure_settings, run_names
+from batchscope.store import records
+from batchscope.training import trajectory
 from digit_runs import (
     arrays,
     assert_same_bits,
@@ -56,8 +60,6 @@ def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
 @pytest.mark.parametrize("batch_size", [1, 7, 100, 1000, 1078])
 @pytest.mark.parametrize("every", [1, 99, 100, 269, 1078, 3000])
 def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(batch_size, every):
-    from batchscope.training import trajectory
-
     found = [
         epoch * 1078 + min(step * batch_size, 1078)
         for epoch in range(4)
@@ -71,14 +73,10 @@ def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(
 
 
 def test_without_the_factor_nothing_is_evaluated_inside_a_training():
-    from batchscope.training import trajectory
-
     assert trajectory.evaluation_steps(0, 0, 1078, 32) == []
 
 
 def test_the_subset_is_fixed_and_has_at_most_512_examples():
-    from batchscope.training import trajectory
-
     assert trajectory.fixed_subset(5).tolist() == [0, 1, 2, 3, 4]
     chosen = trajectory.fixed_subset(60000)
     assert len(np.unique(chosen)) == 512 and (np.diff(chosen) > 0).all()
@@ -89,8 +87,6 @@ def test_the_subset_is_fixed_and_has_at_most_512_examples():
 @pytest.fixture(scope="module")
 def evaluated(dropout_run, digits, tmp_path_factory) -> tuple[Path, str]:
     """The run of `dropout_run` with a trajectory: its results folder, alone in it, and its name."""
-    from batchscope.catalogue import run_names
-
     _, plain, model = dropout_run
     results = with_digits(digits, tmp_path_factory.mktemp("evaluated") / "results")
     run = run_names.run_name({**run_names.parse_run(plain), "evaluate_every": EVERY})
@@ -143,10 +139,6 @@ def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
 
 @pytest.mark.slow
 def test_the_last_row_is_what_evaluate_measures(tmp_path, digits):
-    from batchscope import disk
-    from batchscope.catalogue import measure_settings
-    from batchscope.store import records
-
     run = run_name(epochs=1, evaluate_every=10**6)
     results = with_digits(digits, tmp_path)
     train(results, run)
