@@ -135,9 +135,8 @@ def test_ends_are_what_evaluate_wrote(plain, tmp_path):
     assert record["values"] == {}
     assert record["batch_norm"] == "none"
     for position, run in ((1, small), (2, large)):
-        measures.write(
-            "evaluate", [FinishedRun(results, run)], "default", tmp_path / "evaluated.json"
-        )
+        output = tmp_path / "evaluated.json"
+        measures.write("evaluate", [FinishedRun(results, run)], "default", output)
         values = disk.read_json(tmp_path / "evaluated.json")["values"]
         for split in records.SPLITS:
             for metric in ("loss", "accuracy"):
@@ -213,10 +212,16 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
         assert record["train_loss"][position] != stored[0]
 
 
-def test_one_chunk_gives_what_training_mode_gives(normalised):
+@pytest.fixture
+def loaded(normalised):
+    """The model of the small run, and the training images."""
     results, small, _, model_file = normalised
-    model = FinishedRun(results, small, model_file).model("final")
-    images = np.asarray(datasets.load(results, DATASET).images("train"))
+    run = FinishedRun(results, small, model_file)
+    return run.model("final"), np.asarray(run.data.images("train"))
+
+
+def test_one_chunk_gives_what_training_mode_gives(loaded):
+    model, images = loaded
     estimate = batch_norm.estimator(model, images, 1 / 16)
     estimate()
     scaled = tf.constant(images / 16, tf.float32)
@@ -224,10 +229,8 @@ def test_one_chunk_gives_what_training_mode_gives(normalised):
     np.testing.assert_allclose(inference, model(scaled, training=True).numpy(), atol=1e-5)
 
 
-def test_chunks_are_averaged_by_their_size(normalised):
-    results, small, _, model_file = normalised
-    model = FinishedRun(results, small, model_file).model("final")
-    images = np.asarray(datasets.load(results, DATASET).images("train"))
+def test_chunks_are_averaged_by_their_size(loaded):
+    model, images = loaded
     first = batch_norm.layers(model)[0]
     # An overflow at one point of a line must not stay for the next.
     first.moving_mean.assign(np.full(4, np.nan))

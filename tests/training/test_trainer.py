@@ -23,16 +23,7 @@ from batchscope.store import records
 from batchscope.study import model_files
 from batchscope.training import models, optimizers, step_loop, trainer
 from costs import first
-from digit_runs import (
-    arrays,
-    door,
-    keep,
-    record,
-    run_name,
-    step,
-    train,
-    with_digits,
-)
+from digit_runs import arrays, door, keep, record, run_name, step, train, with_digits
 from project import ROOT
 
 
@@ -120,13 +111,12 @@ def test_rates_of_a_warm_up_through_a_run(dropout_run):
 
 @pytest.mark.slow
 def test_the_target_loss_stops_a_training(results):
-    run = run_name(epochs=3, optimizer="adam", learning_rate=0.001)
+    adam = {"epochs": 3, "optimizer": "adam", "learning_rate": 0.001}
+    run = run_name(**adam)
     keep(results, run, 2)
     assert train(results, run)["reached_target"] is None
     target = column(results / "runs" / run, "train_loss")[1]
-    stopped = run_name(
-        epochs=3, optimizer="adam", learning_rate=0.001, target_train_loss=target, patience=1
-    )
+    stopped = run_name(**adam, target_train_loss=target, patience=1)
     done = train(results, stopped)
     assert (done["status"], done["stop_reason"]) == ("finished", "train_loss")
     assert (done["epochs_run"], done["reached_target"]) == (2, True)
@@ -178,9 +168,8 @@ def test_patience_stops_and_the_best_weights_are_kept(results):
     # Adam at this rate soon jumps about, and never diverges: its steps are bounded.
     run = run_name(optimizer="adam", learning_rate=0.02, patience=2, epochs=60, batch_size=16)
     done = train(results, run)
-    rows = history(results / "runs" / run)
-    header, losses = rows[0], [float(row[rows[0].index("validation_loss")]) for row in rows[1:]]
-    assert header[0] == "epoch"
+    losses = column(results / "runs" / run, "validation_loss")
+    assert history(results / "runs" / run)[0][0] == "epoch"
     best = int(np.argmin(losses)) + 1
     assert done["best_epoch"] == best
     assert done["best_validation_loss"] == losses[best - 1]
@@ -246,13 +235,14 @@ def test_an_epochs_order_depends_on_seed_and_epoch_alone():
     assert not np.array_equal(order, step_loop.epoch_order(4, 5, 100))
 
 
+def logistic():
+    layers = keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")
+    return keras.Sequential([keras.Input((1, 1, 2)), *layers])
+
+
 def test_one_step_of_sgd_against_the_update_by_hand():
     """One step on two examples: the new weights are the old ones minus rate times gradient."""
-    inputs = keras.Input((1, 1, 2))
-    outputs = keras.layers.Dense(1, activation="sigmoid", name="out")(
-        keras.layers.Flatten()(inputs)
-    )
-    model = keras.Model(inputs, outputs)
+    model = logistic()
     kernel = np.array([[0.3], [-0.2]], np.float32)
     model.set_weights([kernel, np.array([0.2], np.float32)])
     images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
@@ -263,10 +253,8 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     x = images.reshape(2, 2)
     p = 1 / (1 + np.exp(-(x @ kernel[:, 0] + 0.2)))
     gradient = ((p - labels)[:, None] * x).mean(0)
-    np.testing.assert_allclose(
-        model.get_weights()[0][:, 0], kernel[:, 0] - 0.5 * gradient, rtol=1e-5
-    )
-    np.testing.assert_allclose(model.get_weights()[1], 0.2 - 0.5 * (p - labels).mean(), rtol=1e-5)
+    expected = [*(kernel[:, 0] - 0.5 * gradient), 0.2 - 0.5 * (p - labels).mean()]
+    np.testing.assert_allclose(np.append(*model.get_weights()), expected, rtol=1e-5)
     expected = -np.log(p[0]) - np.log(1 - p[1])
     assert (done, norms.shape) == (1, (0,))
     assert totals.loss == pytest.approx(expected, rel=1e-6)
@@ -275,18 +263,9 @@ def test_one_step_of_sgd_against_the_update_by_hand():
 
 def test_every_update_of_a_warm_up_against_its_rate_by_hand():
     """Three updates of the rates 0.1, 0.2 and 0.3 that lead from 0.1 to 0.4, and one of 0.4."""
-    factors = run_names.parse_run(
-        run_name(
-            batch_size=4,
-            base_batch_size=1,
-            learning_rate=0.1,
-            learning_rate_scaling="linear",
-            warmup_epochs=1,
-        )
-    )
-    inputs = keras.Input((1, 1, 2))
-    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
-    model = keras.Model(inputs, outputs)
+    scaled = {"batch_size": 4, "base_batch_size": 1, "learning_rate_scaling": "linear"}
+    factors = run_names.parse_run(run_name(learning_rate=0.1, warmup_epochs=1, **scaled))
+    model = logistic()
     w = np.array([0.3, -0.2, 0.2])
     model.set_weights([w[:2, None].astype(np.float32), w[2:].astype(np.float32)])
     x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
@@ -350,9 +329,7 @@ def test_a_loop_keeps_no_array_of_its_caller():
 
 
 def test_norms_end_with_the_update_whose_loss_is_not_finite():
-    inputs = keras.Input((1, 1, 2))
-    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
-    model = keras.Model(inputs, outputs)
+    model = logistic()
     images = np.full((6, 1, 1, 2), 0.5, np.float32)
     images[2:4] = np.nan
     optimizer = optimizers.make_optimizer(run_names.parse_run(run_name()))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_trainer import column, history
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings, run_names
@@ -33,13 +34,6 @@ def rows(folder: Path) -> list[dict[str, float]]:
     header, *lines = (folder / "trajectory.csv").read_text().splitlines()
     names = header.split(",")
     return [dict(zip(names, map(float, line.split(",")), strict=True)) for line in lines]
-
-
-def history(folder: Path) -> list[dict[str, str]]:
-    """Rows of a history without the seconds, which no two runs share."""
-    header, *lines = (folder / "history.csv").read_text().splitlines()
-    found = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]
-    return [{name: text for name, text in row.items() if name != "seconds"} for row in found]
 
 
 def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
@@ -120,7 +114,7 @@ def test_weights_after_an_epoch_are_made_again_without_evaluations(dropout_run, 
 @pytest.mark.slow
 def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
     folder = evaluated[0] / "runs" / evaluated[1]
-    found, ends = rows(folder), history(folder)
+    found = rows(folder)
     examples = len(np.load(next((evaluated[0] / "data").glob("*/train_labels.npy"))))
     expected = {*grid(EVERY, 6, examples, 100), 6 * examples}
     assert [row["examples"] for row in found] == sorted(expected)
@@ -129,8 +123,8 @@ def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
     last = found[-1]
     assert last["updates"] == record(*evaluated)["steps_run"] == 6 * steps
     # At an epoch's end a trajectory says what the history says.
-    assert last["validation_loss"] == float(ends[-1]["validation_loss"])
-    assert last["validation_accuracy"] == float(ends[-1]["validation_accuracy"])
+    for name in ("validation_loss", "validation_accuracy"):
+        assert last[name] == column(folder, name)[-1]
     assert found[0]["train_loss"] > last["train_loss"] > 0
     for split in ("validation", "test"):
         assert all(0 <= row[f"{split}_accuracy"] <= 1 for row in found)
@@ -147,11 +141,10 @@ def test_the_last_row_is_what_evaluate_measures(tmp_path, digits):
     name = measure_settings.settings_name("evaluate", settings)
     path = records.measure_path(results, run, "evaluate", name)
     words = ("--results", str(results), "--run", run, "--settings", name, "--output", str(path))
-    status, output = step("evaluate", *words)
-    assert status == 0, output
+    assert step("evaluate", *words)[0] == 0
     values = disk.read_json(path)["values"]
-    for column in ("validation_loss", "validation_accuracy", "test_loss", "test_accuracy"):
-        assert row[column] == pytest.approx(values[column], rel=1e-6), column
+    for name in ("validation_loss", "validation_accuracy", "test_loss", "test_accuracy"):
+        assert row[name] == pytest.approx(values[name], rel=1e-6), name
     # Of half of the training set.
     assert row["train_loss"] == pytest.approx(values["train_loss"], rel=0.1)
 
