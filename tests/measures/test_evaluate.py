@@ -105,25 +105,20 @@ def gaps(train_loss, test_loss):
     return evaluate.generalisation_gaps(metrics | {"test_loss": test_loss, "test_accuracy": 0.5})
 
 
-def test_gaps_by_hand():
-    assert gaps(0.5, 2.0) == {
-        "generalisation_gap": 1.5,
+@pytest.mark.parametrize(
+    ("losses", "gap", "ratio"),
+    [
+        ((0.5, 2.0), 1.5, 4.0),
+        *(((vanishing, 0.5), 0.5 - vanishing, None) for vanishing in (0.0, 1e-12, 1e-7)),
+        ((float("nan"), 0.5), None, None),
+    ],
+)
+def test_gaps_by_hand(losses, gap, ratio):
+    assert gaps(*losses) == {
+        "generalisation_gap": gap,
         "generalisation_gap_accuracy": 0.25,
-        "generalisation_gap_ratio": 4.0,
+        "generalisation_gap_ratio": ratio,
     }
-
-
-@pytest.mark.parametrize("train_loss", [0.0, 1e-12, 1e-7])
-def test_ratio_is_null_where_the_training_loss_vanishes(train_loss):
-    measured = gaps(train_loss, 0.5)
-    assert measured["generalisation_gap_ratio"] is None
-    assert measured["generalisation_gap"] == 0.5 - train_loss
-
-
-def test_gaps_without_finite_loss_are_null():
-    measured = gaps(float("nan"), 0.5)
-    assert measured["generalisation_gap"] is None
-    assert measured["generalisation_gap_ratio"] is None
 
 
 def test_every_entry_has_its_module():

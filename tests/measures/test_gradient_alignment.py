@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 
 import keras
 import numpy as np
@@ -14,9 +13,8 @@ from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import gradient_alignment, sharpness
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.store import records
 from batchscope.training.losses import Objective
-from measured_run import COUNTS, RUN, measured, write_dataset, write_record, write_run
+from measured_run import COUNTS, RUN, measured, write_dataset, write_run, write_run_of_four_epochs
 
 SETTINGS = measure_settings.parse_settings("gradient_alignment", "default")
 
@@ -180,12 +178,7 @@ written = functools.partial(measured, "gradient_alignment")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    write_dataset(folder)
-    write_run(folder)
-    run = records.run_folder(folder, RUN)
-    write_record(folder, epochs_run=4)
-    (run / "epochs").mkdir()
-    shutil.copy(run / "final.npz", run / "epochs" / "middle.npz")
+    write_run_of_four_epochs(folder, "middle", "final")
     return folder
 
 

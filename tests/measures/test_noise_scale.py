@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 
 import keras
 import numpy as np
@@ -17,7 +16,15 @@ from batchscope.errors import UserError
 from batchscope.measures import noise_scale, sharpness
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
-from measured_run import COUNTS, DATASET, RUN, measured, write_dataset, write_record, write_run
+from measured_run import (
+    COUNTS,
+    DATASET,
+    RUN,
+    measured,
+    write_dataset,
+    write_run,
+    write_run_of_four_epochs,
+)
 
 NAMES = (
     "gradient_norm_squared",
@@ -127,7 +134,7 @@ def test_gradients_that_are_not_finite():
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    write_dataset(folder)
+    write_run_of_four_epochs(folder, "2", "initial")
     # Mostly of one class: of noise alone nothing would be resolved.
     labels = np.where(np.arange(COUNTS["train"]) % 5, 0, 1).astype(np.int32)
     data = records.dataset_folder(folder, DATASET)
@@ -135,11 +142,6 @@ def results(tmp_path_factory):
     record = disk.read_json(data / "record.json")
     record["sha256"]["train_labels.npy"] = disk.file_sha256(data / "train_labels.npy")
     disk.write_json(data / "record.json", record)
-    write_run(folder)
-    run = records.run_folder(folder, RUN)
-    write_record(folder, epochs_run=4)
-    (run / "epochs").mkdir()
-    shutil.copy(run / "initial.npz", run / "epochs" / "2.npz")
     return folder
 
 

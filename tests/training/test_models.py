@@ -237,6 +237,11 @@ def build(input_shape, classes):
 """
 HEAD = "import keras\nfrom keras import layers\n"
 BODY = "def build(input_shape, classes):\n    return "
+FLAT, OUTPUT = "keras.Input(input_shape), layers.Flatten()", "own.py: gives output"
+
+
+def of(layers):
+    return f"{HEAD}{BODY}keras.Sequential([{layers}])\n"
 
 
 @pytest.mark.parametrize(
@@ -249,10 +254,6 @@ BODY = "def build(input_shape, classes):\n    return "
         ("def build():\n    pass\n", "own.py: cannot be built .*: TypeError: build"),
         (f"{HEAD}{BODY}1 / 0\n", "own.py:4: cannot be built .*: ZeroDivisionError"),
         (f"{HEAD}{BODY}None\n", "own.py: received NoneType; build must return a keras"),
-        (
-            f"{HEAD}{BODY}keras.Sequential([layers.Dense(classes)])\n",
-            r"own.py: gives output \(None, 8, 8, 3\); expected \(None, 3\)",
-        ),
         (
             f"{HEAD}class Net(keras.Model):\n    def call(self, images):\n        "
             f"return images @ 7\n{BODY}Net()\n",
@@ -267,37 +268,29 @@ BODY = "def build(input_shape, classes):\n    return "
             r"own.py: cannot be built .*: NotImplementedError: Model Net does not have a `call",
         ),
         (
-            f"{HEAD}{BODY}keras.Sequential([layers.Flatten(), layers.Dense(classes, "
-            'activation="sigmoid")])\n',
+            of('layers.Flatten(), layers.Dense(classes, activation="sigmoid")'),
             "own.py: received 3 sigmoid units; expected one sigmoid unit for two classes, else ",
         ),
         (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input((9, 8, 1)), layers.Flatten(), "
-            "layers.Dense(classes)])\n",
+            of("keras.Input((9, 8, 1)), layers.Flatten(), layers.Dense(classes)"),
             r"own.py: takes input \(None, 9, 8, 1\); expected one input \(None, 8, 8, 1\)",
         ),
+        (of("layers.Dense(classes)"), rf"{OUTPUT} \(None, 8, 8, 3\); expected \(None, 3\)"),
+        (of(f"{FLAT}, layers.Dense(7)"), rf"{OUTPUT} \(None, 7\); expected \(None, 3\)"),
+        (of(f"{FLAT}, layers.Dense(1)"), rf"{OUTPUT} \(None, 1\); expected \(None, 3\)"),
+        (of("keras.Input(input_shape), layers.Dense(classes)"), rf"{OUTPUT} \(None, 8, 8, 3\)"),
         (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Flatten(), "
-            "layers.Dense(7)])\n",
-            r"own.py: gives output \(None, 7\); expected \(None, 3\)",
-        ),
-        (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Flatten(), "
-            "layers.Dense(1)])\n",
-            r"own.py: gives output \(None, 1\); expected \(None, 3\)",
-        ),
-        (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Dense(classes)])\n",
-            r"own.py: gives output \(None, 8, 8, 3\)",
-        ),
-        (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Conv2D(3, 8), "
-            "layers.Flatten(), layers.Softmax(), layers.Rescaling(1.0)])\n",
+            of(
+                "keras.Input(input_shape), layers.Conv2D(3, 8), layers.Flatten(), "
+                "layers.Softmax(), layers.Rescaling(1.0)"
+            ),
             "own.py: received probabilities without their logits",
         ),
         (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input((8, 8, 1)), layers.AveragePooling2D((8, 8)"
-            "), layers.Flatten(), layers.Lambda(lambda x: keras.ops.repeat(x, 3, -1))])\n",
+            of(
+                "keras.Input((8, 8, 1)), layers.AveragePooling2D((8, 8)), layers.Flatten(), "
+                "layers.Lambda(lambda x: keras.ops.repeat(x, 3, -1))"
+            ),
             "own.py: has no trainable weights",
         ),
     ],

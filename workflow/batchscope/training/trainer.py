@@ -73,30 +73,21 @@ class Training:
         self.results = results
         self.folder = folder or records.run_folder(results, run)
         self.read = () if folder else job_files.noted_epochs(results, run)
-        self.factors = run_names.parse_run(run)
+        factors = self.factors = run_names.parse_run(run)
         self.limits = limits or Limits()
-        self.data = datasets.load(results, self.factors["dataset"])
-        self.model = models.build(
-            self.factors["model"],
-            self.data.input_shape,
-            self.data.classes,
-            self.factors["seed"],
-            model_file,
-            replicas.scope(self.factors),
-            self.factors["precision"],
-            kind=self.data.kind,
-        )
+        data = self.data = datasets.load(results, factors["dataset"])
+        given = factors["model"], data.input_shape, data.classes, factors["seed"], model_file
+        scope = replicas.scope(factors)
+        self.model = models.build(*given, scope, factors["precision"], kind=data.kind)
         self.initial = models.weights(self.model)
         self.images, self.labels = augmentations.extended(
-            self.factors["augmentation"], self.data.images("train"), self.data.labels("train")
+            factors["augmentation"], data.images("train"), data.labels("train")
         )
         self.examples = len(self.labels)
-        incompatible_factors.check_batch_size(
-            self.factors, self.factors["batch_size"], self.examples
-        )
-        self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
+        incompatible_factors.check_batch_size(factors, factors["batch_size"], self.examples)
+        self.steps = steps_per_epoch(self.examples, factors["batch_size"])
         self.progress = Progress()
-        self.reporter = Reporter(self.folder, self.factors["epochs"], self.steps)
+        self.reporter = Reporter(self.folder, factors["epochs"], self.steps)
         self.carried = Carried(self.initial[0])
         self.stopping = False
         self._validated = (-1, (math.nan, math.nan))  # updates, and loss and accuracy after them
@@ -108,33 +99,21 @@ class Training:
 
     def _place(self) -> None:
         """Puts the data on the device and builds the graphs: here memory may be refused."""
-        self.schedule = optimizers.schedule(self.factors, self.steps)
-        with replicas.scope(self.factors):
-            self.optimizer = optimizers.make_optimizer(self.factors, self.schedule)
-        augment = augmentations.layer(self.factors["augmentation"], self.factors["seed"])
+        factors, data = self.factors, self.data
+        self.schedule = optimizers.schedule(factors, self.steps)
+        with replicas.scope(factors):
+            self.optimizer = optimizers.make_optimizer(factors, self.schedule)
+        augment = augmentations.layer(factors["augmentation"], factors["seed"])
+        method, piece = Method.of(factors), factors["micro_batch_size"]
+        examples = Examples(self.images, self.labels, data.scale)
+        batches = Batches(factors["batch_size"], augment=augment, method=method, piece=piece)
         self.loop = replicas.make_loop(
-            self.factors,
-            self.model,
-            self.optimizer,
-            Examples(self.images, self.labels, self.data.scale),
-            Batches(
-                self.factors["batch_size"],
-                augment=augment,
-                method=Method.of(self.factors),
-                piece=self.factors["micro_batch_size"],
-            ),
-            self.factors["update_norms"],
+            factors, self.model, self.optimizer, examples, batches, factors["update_norms"]
         )
-        self.validation = losses.Objective(
-            self.model,
-            self.data.images("validation"),
-            self.data.labels("validation"),
-            self.data.scale,
-            whole=bool(self.factors["evaluate_every"]),
-        )
-        self.evaluator = None
-        if self.factors["evaluate_every"]:
-            self.evaluator = trajectory.Evaluator(self.validation, self.data)
+        evaluated = bool(factors["evaluate_every"])
+        split = data.images("validation"), data.labels("validation")
+        self.validation = losses.Objective(self.model, *split, data.scale, whole=evaluated)
+        self.evaluator = trajectory.Evaluator(self.validation, data) if evaluated else None
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
@@ -215,12 +194,8 @@ class Training:
         """Runs the rest of an epoch; returns whether every loss was finite."""
         progress = self.progress
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
-        due = trajectory.evaluation_steps(
-            self.factors["evaluate_every"],
-            progress.epoch,
-            self.examples,
-            self.factors["batch_size"],
-        )
+        every, size = self.factors["evaluate_every"], self.factors["batch_size"]
+        due = trajectory.evaluation_steps(every, progress.epoch, self.examples, size)
         while progress.step < self.steps:
             start = progress.step
             coming = due[bisect.bisect_right(due, start) :][:1]
