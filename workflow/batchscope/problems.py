@@ -91,7 +91,8 @@ def received(
     place: Place, value: Any, expected: str, known: Iterable[str] = (), why: str = ""
 ) -> Problem:
     """Returns the problem of a value that is not what is expected there."""
-    text = f"received {show(value)}{why}; {expected} {_verb(expected)} expected."
+    verb = "are" if expected.startswith(("at most", "at least", "two ")) else "is"
+    text = f"received {show(value)}{why}; {expected} {verb} expected."
     hint = (missing_blank(value) or _hint(value, known)) if isinstance(value, str) else ""
     return Problem(place, text + hint)
 
@@ -109,10 +110,6 @@ def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
         return "" if expected(path) is False else None
     except OSError as error:
         return f" ({error.strerror})"
-
-
-def _verb(expected: str) -> str:
-    return "are" if expected.startswith(("at most", "at least", "two ")) else "is"
 
 
 def missing(place: Place, expected: str) -> Problem:

@@ -120,10 +120,8 @@ def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> 
         decimals = max(0, 2 - math.floor(math.log10(largest)))
         while decimals and all(math.isclose(one, round(one, decimals - 1)) for one in values):
             decimals -= 1  # exact: 20 and 84, 0.5 and 4.0
-    short = any(
-        abs(value) < 10 ** (1 - decimals) and not math.isclose(value, round(value, decimals))
-        for value in values
-    )
+    rounding = (value for value in values if not math.isclose(value, round(value, decimals)))
+    short = any(abs(value) < 10 ** (1 - decimals) for value in rounding)
     if short or any("e" in one.value for one in estimates):
         return [one.value + unit.suffix for one in estimates]
     return [fixed(value, decimals) + unit.suffix for value in values]

@@ -34,7 +34,10 @@ def check(folder: Path, sha256: dict[str, str], everything: bool = False) -> Non
         UserError: If a file is missing or is another one.
     """
     states = _states(folder, sha256)  # before they are hashed: a change meanwhile is found later
-    known = {} if everything else _known(folder / _VERIFIED)
+    known: dict[str, Any] = {}
+    if not everything:
+        with contextlib.suppress(UserError):  # nothing is known to be verified
+            known = disk.read_json(folder / _VERIFIED)
     if states == known:
         return
     for file, state in states.items():
@@ -42,13 +45,6 @@ def check(folder: Path, sha256: dict[str, str], everything: bool = False) -> Non
             disk.check_sha256(folder / file, sha256[file], delete=folder)
     with contextlib.suppress(OSError):  # results that may only be read are hashed every time
         disk.write_json(folder / _VERIFIED, states)
-
-
-def _known(path: Path) -> dict[str, Any]:
-    try:
-        return disk.read_json(path)
-    except UserError:
-        return {}  # nothing is known to be verified
 
 
 def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:

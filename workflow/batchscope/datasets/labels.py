@@ -42,9 +42,10 @@ def numbered(
         index = np.minimum(np.searchsorted(values, other), len(values) - 1)
         unknown = np.flatnonzero(values[index] != other)
         if len(unknown):
-            row = unknown[0]
+            row, value = unknown[0], other[unknown[0]]
+            shown = repr(str(value)) if isinstance(value, str) else str(value)
             raise UserError(
-                f"{place}: received {_shown(other[row])} in row {row}, a class of no training "
+                f"{place}: received {shown} in row {row}, a class of no training "
                 "example; the classes of the training part are expected."
             )
         found[name] = index.astype(np.int32)
@@ -97,7 +98,3 @@ def _from_one_hot(where: str, labels: np.ndarray) -> np.ndarray:
             f"{where}: received row {wrong[0]}, which is not one 1 among zeros; {_EXPECTED}."
         )
     return labels.argmax(axis=1)
-
-
-def _shown(value: object) -> str:
-    return repr(str(value)) if isinstance(value, str) else str(value)

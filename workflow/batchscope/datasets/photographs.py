@@ -99,17 +99,15 @@ def image_folder(request: Request) -> Raw:
 
 def class_folders(path: Path) -> list[Path]:
     """Returns the folders of classes in a folder, in the order of their classes."""
-    folders = (entry for entry in path.iterdir() if entry.is_dir() and not _hidden(entry))
+    entries = (entry for entry in path.iterdir() if not entry.name.startswith("."))
+    folders = (entry for entry in entries if entry.is_dir())
     return sorted(folders, key=lambda entry: numeric_order(entry.name))
 
 
-def _hidden(path: Path) -> bool:
-    return path.name.startswith(".")
-
-
 def _folder_files(folder: Path) -> Iterator[File]:
-    paths = [path for path in folder.iterdir() if path.is_file() and not _hidden(path)]
-    for path in sorted(paths, key=lambda path: numeric_order(path.name)):
+    paths = (path for path in folder.iterdir() if path.is_file())
+    shown = (path for path in paths if not path.name.startswith("."))
+    for path in sorted(shown, key=lambda path: numeric_order(path.name)):
         yield f"{folder.name}/{path.name}", path.stat().st_size, path.read_bytes
 
 

@@ -102,8 +102,7 @@ def assign(
     Raises:
         UserError: If a part would stay empty, or a class would have nothing to train on.
     """
-    seed = int(split.get("seed", 0))
-    groups = [np.arange(len(labels))]
+    seed, groups = int(split.get("seed", 0)), [np.arange(len(labels))]
     if stratified:
         groups = [np.flatnonzero(labels == index) for index in range(classes)]
     parts: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
@@ -113,15 +112,14 @@ def assign(
         for part, start, count in zip(PARTS, np.cumsum([0, *counts]), counts, strict=False):
             parts[part].append(rows[start : start + count])
     result = {}
-    for index, part in enumerate(PARTS):
-        if part == "train" or part in drawn:
-            order = np.random.default_rng([seed, _ORDER + index])
-            result[part] = order.permutation(np.concatenate(parts[part]))
-            if len(result[part]) == 0:
-                raise UserError(
-                    f"{where}.split.{part}: received {split.get(part)}, which leaves none of "
-                    f"{len(labels)} examples; at least one is expected."
-                )
+    for part in ("train", *drawn):
+        order = np.random.default_rng([seed, _ORDER + PARTS.index(part)])
+        result[part] = order.permutation(np.concatenate(parts[part]))
+        if len(result[part]) == 0:
+            raise UserError(
+                f"{where}.split.{part}: received {split.get(part)}, which leaves none of "
+                f"{len(labels)} examples; at least one is expected."
+            )
     counts = np.bincount(labels[result["train"]], minlength=classes)
     if counts.min() == 0:
         raise UserError(

@@ -199,9 +199,9 @@ def _describe(weights: Arrays, settings: dict[str, Any], losses: np.ndarray) -> 
     """Returns what the record says of the grid and the directions."""
     pairs, lines = settings["pairs"], settings["lines"]
     surfaces = []
-    for pair in range(pairs):
-        first, second = (direction(weights, (DIRECTION_SEED, 2 * pair + i)) for i in (0, 1))
-        surfaces.append({"directions": [2 * pair, 2 * pair + 1], "cosine": cosine(first, second)})
+    for pair in ([2 * index, 2 * index + 1] for index in range(pairs)):
+        angle = cosine(*(direction(weights, (DIRECTION_SEED, index)) for index in pair))
+        surfaces.append({"directions": pair, "cosine": angle})
     grid = axis(settings["points"], settings["span"])
     return {
         "points": settings["points"],

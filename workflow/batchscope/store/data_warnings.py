@@ -46,6 +46,5 @@ def _lacking(record: dict[str, Any]) -> Iterator[str]:
 
 def _some(items: Sequence[str], count: int) -> str:
     """Returns the first of some items, and how many there are besides."""
-    named = items[:_NAMED]
-    more = count - len(named)
-    return wording.listed([*named, *([f"{more} more"] if more else [])])
+    more = count - len(items[:_NAMED])
+    return wording.listed([*items[:_NAMED], *([f"{more} more"] if more else [])])

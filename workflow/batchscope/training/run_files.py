@@ -29,7 +29,8 @@ def write(training: Training, status: str, reason: str, message: str) -> None:
     kept = {} if out_of_memory else training.carried.best
     final, best = (training.folder / name for name in ("final.npz", "best.npz"))
     records.write_weights(final, trainable, state)
-    if kept and not _same(kept, records.weight_members(trainable, state)):
+    members = records.weight_members(trainable, state)
+    if kept and not all(np.array_equal(kept[name], members[name]) for name in members):
         disk.write_arrays(best, kept)
     else:
         disk.link(final, best)
@@ -113,7 +114,3 @@ def _write_initial(training: Training) -> Path:
     elif disk.file_sha256(shared) == disk.file_sha256(own):
         disk.link(shared, own)
     return own
-
-
-def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(one[name], other[name]) for name in other)

@@ -20,9 +20,6 @@ from batchscope.training.update_methods import Evaluate, Method
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
-PLAIN = Method()
-
-
 @dataclass(frozen=True, eq=False)
 class Examples:
     """What is trained on."""
@@ -42,7 +39,7 @@ class Batches:
     whole: bool = False  # whether an epoch ends with its last whole batch, where it has one
     # Changes a batch of scaled images, (b, height, width, channels), before the model sees them.
     augment: keras.layers.Layer | None = None
-    method: Method = PLAIN  # how an update uses its batch
+    method: Method = Method()  # how an update uses its batch
     # Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches. A batch
     # smaller than a piece is one piece.
     piece: int = 0

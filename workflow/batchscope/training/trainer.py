@@ -222,7 +222,7 @@ class Training:
         progress = self.progress
         trainable, state = models.weights(self.model)
         loss, accuracy = self._validate()
-        if not math.isfinite(loss) or not _finite(trainable):
+        if not all(np.isfinite(value).all() for value in (loss, *trainable.values())):
             return False
         steps = (progress.epoch + 1) * self.steps
         row = {
@@ -339,7 +339,3 @@ def _better(value: float, best: float, monitor: str) -> bool:
     if math.isnan(best):
         return True
     return value > best if monitor.endswith("accuracy") else value < best
-
-
-def _finite(arrays: dict[str, np.ndarray]) -> bool:
-    return all(np.isfinite(value).all() for value in arrays.values())

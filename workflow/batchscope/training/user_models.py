@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -148,11 +148,9 @@ def error_message(error: BaseException) -> str:
 
 
 def _input_shape(model: keras.Model) -> object:
-    """Returns the input shape of a model; None of a Sequential without Input, or a subclassed."""
-    try:
+    with suppress(AttributeError, ValueError):
         return model.input_shape
-    except (AttributeError, ValueError):
-        return None
+    return None  # a Sequential without Input, or a subclassed model
 
 
 def _with_input(model: object, input_shape: Shape, dtype: str) -> object:
