@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,16 @@ def write_record(results: Path, run: str = RUN, **found: Any) -> None:
     """Writes what measures read of the record of a run, `finished` after one epoch if no other."""
     record = {"run": run, "status": "finished", "epochs_run": 1, "weights": {"initial": "one"}}
     disk.write_json(records.run_record(records.run_folder(results, run)), record | found)
+
+
+def write_run_of_four_epochs(results: Path, early: str, which: str) -> None:
+    """Writes the data set and a run that has some of its weights after an epoch, too."""
+    write_dataset(results)
+    write_run(results)
+    write_record(results, epochs_run=4)
+    folder = records.run_folder(results, RUN)
+    (folder / "epochs").mkdir()
+    shutil.copy(folder / f"{which}.npz", folder / "epochs" / f"{early}.npz")
 
 
 def write_run(results: Path, status: str = "finished", with_weights: bool = True) -> Any:

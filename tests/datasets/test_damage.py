@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,9 @@ LIBRARY = Path(__file__).resolve().parents[2] / "workflow" / "batchscope"
 GARBAGE = bytes(range(256)) * 8
 
 
-def halved(whole: bytes) -> bytes:
-    return whole[: len(whole) // 2]
-
-
 DAMAGES = {
     "empty": lambda whole: b"",
-    "truncated": halved,
+    "truncated": lambda whole: whole[: len(whole) // 2],
     "garbage": lambda whole: GARBAGE,
     "words": lambda whole: b"Not found\n",
     "page": lambda whole: b"<!DOCTYPE html>\n<html></html>\n",
@@ -138,6 +135,16 @@ def whole(tmp_path_factory):
     return results, study, run
 
 
+@contextlib.contextmanager
+def changed(path):
+    """Yields what a file holds, and gives it back afterwards."""
+    kept = path.read_bytes()
+    try:
+        yield kept
+    finally:
+        path.write_bytes(kept)
+
+
 def test_whole_files_are_read(whole):
     for _, read in FILES.values():
         read(*whole)
@@ -150,13 +157,9 @@ def test_a_damaged_file_is_named_with_what_mends_it(whole, kind, damage):
     pattern, read = FILES[kind]
     folder = records.run_folder(results, run).relative_to(results)
     (path, *_) = sorted(results.glob(pattern.format(run=folder)))
-    kept = path.read_bytes()
-    path.write_bytes(DAMAGES[damage](kept))
-    try:
-        with pytest.raises(UserError) as caught:
-            read(results, study, run)
-    finally:
-        path.write_bytes(kept)
+    with changed(path) as kept, pytest.raises(UserError) as caught:
+        path.write_bytes(DAMAGES[damage](kept))
+        read(results, study, run)
     message = str(caught.value)
     what = "an empty file" if damage == "empty" else "a damaged file ("
     assert message.startswith(f"{path}: received {what}") and "\n" not in message
@@ -174,38 +177,29 @@ def test_a_history_has_the_epochs_of_its_record_and_numbers(whole):
         (kept[:-1], "(its last line is cut)"),
         (kept.replace("\n1,", "\nx,"), "(could not convert string to float: 'x')"),
     ):
-        path.write_text(content_)
-        try:
-            with pytest.raises(UserError) as caught:
-                table("history")(results, study, run)
-        finally:
-            path.write_text(kept)
+        with changed(path), pytest.raises(UserError) as caught:
+            path.write_text(content_)
+            table("history")(results, study, run)
         assert f"{path}: received a damaged file {reason}" in str(caught.value)
 
 
 def test_a_trained_run_without_its_history_is_reported(whole):
     results, study, run = whole
     path = records.run_folder(results, run) / "history.csv"
-    kept = path.read_text()
-    path.unlink()
-    try:
-        with pytest.raises(UserError, match=r"csv: missing; delete .*record\.json and run"):
-            table("history")(results, study, run)
-    finally:
-        path.write_text(kept)
+    missing = pytest.raises(UserError, match=r"csv: missing; delete .*record\.json and run")
+    with changed(path), missing:
+        path.unlink()
+        table("history")(results, study, run)
 
 
 def test_a_bit_that_flipped_in_weights_is_found(whole):
     results, study, run = whole
     path = records.run_folder(results, run) / "final.npz"
-    kept = path.read_bytes()
-    place = kept.index(np.ones(8, np.float32).tobytes())
-    path.write_bytes(kept[:place] + b"\x01" + kept[place + 1 :])
-    try:
-        with pytest.raises(UserError, match=r"final\.npz: received a damaged file \(Bad CRC-32"):
-            displaced(results, study, run)
-    finally:
-        path.write_bytes(kept)
+    damaged = pytest.raises(UserError, match=r"final\.npz: received a damaged file \(Bad CRC-32")
+    with changed(path) as kept, damaged:
+        place = kept.index(np.ones(8, np.float32).tobytes())
+        path.write_bytes(kept[:place] + b"\x01" + kept[place + 1 :])
+        displaced(results, study, run)
 
 
 def test_a_trajectory_with_a_flipped_bit_or_cut_anywhere_is_read_or_named(whole):
@@ -219,7 +213,7 @@ def test_a_trajectory_with_a_flipped_bit_or_cut_anywhere_is_read_or_named(whole)
     ]
     cut = [kept[:at] for at in range(len(kept))]
     named = 0
-    try:
+    with changed(path):
         for content_ in (*flipped, *cut):
             path.write_bytes(content_)
             try:
@@ -229,8 +223,6 @@ def test_a_trajectory_with_a_flipped_bit_or_cut_anywhere_is_read_or_named(whole)
                 named += 1
                 assert str(error).startswith(f"{path}: received ") and "\n" not in str(error)
                 assert "Delete" in str(error) and "record.json" in str(error)
-    finally:
-        path.write_bytes(kept)
     assert named > len(cut) + len(flipped) / 3
 
 
@@ -246,14 +238,8 @@ def test_a_file_that_nobody_may_read_is_not_to_be_deleted(tmp_path, monkeypatch)
 # Modules that read files, or texts, that are not below results/: a user's, a socket's, an
 # environment's, the report's own; and two that read what `damage.reading` guards.
 OTHERS = {
-    "framework_environments.py",
-    "own_runs.py",
-    "arrays.py",
-    "csv_file.py",
-    "warm_process.py",
-    "attempts.py",
-    "check.py",
-    "checkpoint.py",
+    *("framework_environments.py", "own_runs.py", "arrays.py", "csv_file.py"),
+    *("warm_process.py", "attempts.py", "check.py", "checkpoint.py"),
 }
 GUARDED = {"disk.py", "run_series.py", "content.py"}
 READERS = {"np.load", "json.load", "json.loads", "csv.DictReader", "csv.reader", "pandas.read_csv"}

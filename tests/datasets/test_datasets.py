@@ -48,10 +48,7 @@ def test_sizes_where_parts_are_missing_or_given(split, drawn, expected):
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        (
-            {"train": 8, "validation": 2, "test": 1},
-            "received train 8, validation 2, test 1, for 10",
-        ),
+        ({"train": 8, "validation": 2, "test": 1}, "train 8, validation 2, test 1, for 10"),
         ({"validation": 9, "test": 1}, "received validation 9, test 1, for 10 examples"),
         ({"train": 0.6, "test": 0.2}, r"split.validation: received None; a positive fraction"),
         ({"train": 5, "validation": -1, "test": 1}, "split.validation: received -1"),
@@ -135,11 +132,8 @@ def test_npz_is_split_class_by_class(tmp_path):
     path = npz(tmp_path, {"images": images, "labels": np.arange(40)[:, None] % 2})
     data = prepared(tmp_path, own(path))
     assert data.scale == 1.0 and data.images("train").dtype == np.float32
-    assert data.record["class_counts"] == {
-        "train": [12, 12],
-        "validation": [4, 4],
-        "test": [4, 4],
-    }
+    counts = {"train": [12, 12], "validation": [4, 4], "test": [4, 4]}
+    assert data.record["class_counts"] == counts
     for split in records.SPLITS:  # every image still has its own label
         numbers = data.images(split)[:, 0, 0, 0] // 12
         assert (numbers % 2 == data.labels(split)).all()
@@ -213,12 +207,11 @@ def test_npz_faults_name_file_and_key(tmp_path, values, message):
 
 def test_a_file_that_is_no_npz_is_refused(tmp_path):
     (tmp_path / "own.npz").write_text("text")
-    assert "an npz of plain arrays is expected" in fault(tmp_path, own(tmp_path / "own.npz"))
     np.save(tmp_path / "own.npy", IMAGES)
-    assert "an npz of plain arrays is expected" in fault(tmp_path, own(tmp_path / "own.npy"))
-    assert (
-        fault(tmp_path, {"source": "npz"}) == "datasets.own.path: missing; an npz file is expected."
-    )
+    for name in ("own.npz", "own.npy"):
+        assert "an npz of plain arrays is expected" in fault(tmp_path, own(tmp_path / name))
+    missing = "datasets.own.path: missing; an npz file is expected."
+    assert fault(tmp_path, {"source": "npz"}) == missing
 
 
 @pytest.mark.parametrize("claimed", [None, 10**15 + 128])
@@ -239,10 +232,8 @@ def test_an_array_that_claims_more_than_its_file_holds_is_refused(claimed, tmp_p
             return infolist(archive)
 
         monkeypatch.setattr(zipfile.ZipFile, "infolist", lying)
-    message = fault(tmp_path, own(path))
-    assert (
-        "cannot be read (images.npy claims 1000000000000000 bytes and has fewer); an npz" in message
-    )
+    text = "cannot be read (images.npy claims 1000000000000000 bytes and has fewer); an npz"
+    assert text in fault(tmp_path, own(path))
 
 
 def test_an_unknown_source_lists_the_known_ones(tmp_path):
@@ -261,6 +252,12 @@ def test_an_incomplete_folder_is_overwritten_and_others_files_stay(tmp_path):
     assert (folder / "prepare.log").read_text() == "kept"
 
 
+def run(code, folder):
+    environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
+    command = [sys.executable, "-c", code, str(folder)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
 @pytest.mark.parametrize("moment", first([1, 4, 12, 13, 14]))
 def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
     # The process dies at its n-th rename, as if it had been killed there.
@@ -275,9 +272,7 @@ def test_a_crash_leaves_nothing_that_looks_prepared(tmp_path, moment):
         "os.replace = dying\n"
         "datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1])\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=environment)
-    assert done.returncode == 9
+    assert run(code, tmp_path).returncode == 9
     with pytest.raises(UserError, match="record.json: missing; run snakemake"):
         datasets.load(tmp_path, "digits-00000000")
     datasets.prepare("digits-00000000", {"source": "digits"}, tmp_path)
@@ -292,10 +287,7 @@ def test_a_full_disk_is_an_error_and_no_signal(tmp_path):
         "try: datasets.prepare('digits-00000000', {'source': 'digits'}, sys.argv[1])\n"
         "except errors.UserError as error: print(error)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(project_files.WORKFLOW)}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True
-    )
+    done = run(code, tmp_path)
     assert done.stdout.strip() == "datasets.digits: File too large.", done.stderr
     assert list((tmp_path / "data").iterdir()) == []
 

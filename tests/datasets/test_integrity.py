@@ -6,6 +6,8 @@ import email
 import io
 import json
 import os
+import shlex
+import subprocess
 import sys
 import urllib.request
 import urllib.response
@@ -88,11 +90,9 @@ def test_an_image_with_damaged_tags_is_read_as_it_lies():
 @pytest.mark.parametrize("key", ["labels", "y_test"])
 def test_labels_are_checked_before_they_are_cut_to_32_bits(tmp_path, key):
     images = np.zeros((40, 4, 4, 1), np.uint8)
-    values = {"images": images, "labels": LABELS}
+    values = {"images": images, "labels": LABELS + 2**32}
     if key == "y_test":
-        values = {"x_train": images, "y_train": LABELS, "x_test": images, "y_test": LABELS}
-    values[key] = LABELS + 2**32
-    if key == "y_test":
+        values = {"x_train": images, "y_train": LABELS, "x_test": images, key: LABELS + 2**32}
         message = fault(tmp_path, own(npz(tmp_path, values)))
         assert "y_test: received 4294967296 in row 0, a class of no training example" in message
     else:
@@ -236,9 +236,8 @@ def test_a_page_in_place_of_the_archive_is_not_kept(tmp_path, server, monkeypatc
     definition = {"source": "cats_vs_dogs", "image_size": 4, "split": THIRDS}
     message = fault(tmp_path, definition, "cats")
     assert message.startswith(f"datasets.cats: {url}/cats.html: received SHA-256 ")
-    assert f"; {photographs.CATS_SHA256} is expected. The server sent 37 bytes of text/html; " in (
-        message
-    )
+    text = f"; {photographs.CATS_SHA256} is expected. The server sent 37 bytes of text/html; "
+    assert text in message
     assert list((tmp_path / "results" / "downloads").iterdir()) == []
 
 
@@ -349,9 +348,6 @@ def test_the_report_shows_them(tmp_path):
 
 def test_the_job_shows_them_on_the_terminal(tmp_path):
     """Its log holds nothing else, and the rule shows it when it is done."""
-    import shlex
-    import subprocess
-
     rule = (Path(__file__).parents[2] / "workflow" / "rules" / "data.smk").read_text()
     shell = "".join(
         json.loads(line) for line in rule.partition("shell:")[2].splitlines() if line.strip()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -11,9 +9,7 @@ from PIL import Image
 from batchscope import datasets
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import looks
-
-SPLIT = {"train": 0.6, "validation": 0.2, "test": 0.2, "seed": 0}
-DATA = os.environ.get("BATCHSCOPE_DATA")
+from prepared_data import DATA, SPLIT, real
 
 
 def folder(path):
@@ -68,7 +64,7 @@ def test_a_look_is_what_preparing_finds(make, definition, expected, tmp_path):
     assert (data.input_shape, data.classes) == expected
 
 
-@pytest.mark.skipif(not DATA, reason="BATCHSCOPE_DATA does not name a folder with mnist/")
+@real
 def test_the_look_of_mnist(tmp_path):
     definition = dataset_definitions.resolve({"source": "mnist"})
     own = dataset_definitions.resolve({"source": "mnist", "path": f"{DATA}/mnist"})

@@ -133,35 +133,25 @@ def test_image_folder(tmp_path):
     (folder / "a" / "notes.txt").write_text("no image")
     (folder / "a" / ".hidden").write_text("not looked at")
     (folder / ".git").mkdir()
-    definition = {
-        "source": "image_folder",
-        "path": str(folder),
-        "image_size": 4,
-        "channels": 1,
-        "split": THIRDS,
-    }
+    source = {"source": "image_folder", "path": str(folder), "image_size": 4, "channels": 1}
+    definition = {**source, "split": THIRDS}
     data = prepared(tmp_path, definition)
     assert data.record["class_names"] == ["a", "b"] and data.input_shape == (4, 4, 1)
-    assert data.record["skipped"] == [
-        {"file": "a/notes.txt", "reason": "cannot identify image file"}
-    ]
+    skipped = {"file": "a/notes.txt", "reason": "cannot identify image file"}
+    assert data.record["skipped"] == [skipped]
     assert {int(image.max()) for image in data.images("train")} <= set(range(60))
     bright = [int(image.max()) >= 50 for image in data.images("train")]
     assert bright == [label == 0 for label in data.labels("train")]
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "has 0 folder(s)" in fault(tmp_path, definition | {"path": str(empty)})
-    assert "is a file; a folder is expected" in fault(
-        tmp_path, definition | {"path": str(folder / "a" / "notes.txt")}
-    )
+    file = definition | {"path": str(folder / "a" / "notes.txt")}
+    assert "is a file; a folder is expected" in fault(tmp_path, file)
 
 
 def test_numeric_order():
-    names = ["10.jpg", "9.jpg", "a2", "a10", "a", "1.jpg"]
-    assert sorted(names, key=photographs.numeric_order) == [
-        *["1.jpg", "9.jpg", "10.jpg"],
-        *["a", "a2", "a10"],
-    ]
+    ordered = ["1.jpg", "9.jpg", "10.jpg", "a", "a2", "a10"]
+    assert sorted(ordered[::-1], key=photographs.numeric_order) == ordered
 
 
 @real
@@ -170,11 +160,8 @@ def test_the_real_cats_and_dogs(tmp_path):
     path = max((Path(DATA) / "cats_vs_dogs").glob("*.zip"), key=lambda path: path.stat().st_size)
     split = {"train": 600, "validation": 200, "test": 200, "seed": 0}
     data = prepared(tmp_path, cats(path, image_size=32, per_class=1000, split=split))
-    assert data.record["class_counts"] == {
-        "train": [600, 600],
-        "validation": [200, 200],
-        "test": [200, 200],
-    }
+    counts = {"train": [600, 600], "validation": [200, 200], "test": [200, 200]}
+    assert data.record["class_counts"] == counts
     assert [entry["file"] for entry in data.record["skipped"]] == ["Cat/666.jpg"]
     means = data.images("train").mean((0, 1, 2))
     assert ((means > 100) & (means < 140)).all()

@@ -19,60 +19,42 @@ MINUS = "\N{MINUS SIGN}"
 LIKELY = re.compile(r"""["'](s| and | or )["']|\.(upper|lower)\(""")
 
 
+ONE_VALUE = {
+    wording.shortest: [
+        *((256, "256"), (np.float64(0.1), "0.1"), (np.int64(256), "256"), (1e-5, "1e-5")),
+        (20.0, "20"),
+    ],
+    wording.number: [
+        *((0.00012345, "0.000123"), (1234.5, "1230"), (-0.25, f"{MINUS}0.25"), (-9.5e-17, "0")),
+    ],
+    wording.cell: [
+        *((1234.5, "1234"), (0.0, "0"), (40.0, "40"), (0.0871234, "0.08712"), (1.2e-5, "1.2e-5")),
+        *((123456.7, "123457"), (-3.14159, f"{MINUS}3.142"), (-12.0, f"{MINUS}12")),
+        *((9.516e-17, "0"), (2.5e12, "2.5e12"), (NAN, wording.ABSENT)),
+    ],
+    wording.tick: [
+        *((0.05, "0.05"), (20.0, "20"), (0, "0"), (2e-6, "2e-6"), (3e7, "30000000"), (-0.0, "0")),
+        (-2e-6, f"{MINUS}2e-6"),
+    ],
+    wording.grouped: [(12345.6, "12,346"), (1.2345, "1.23")],
+    wording.percent: [
+        *((0.98765, "98.8 %"), (-0.0004, "0.0 %"), (0.0714, "7.1 %"), (0.99949, "99.9 %")),
+        *((0.99951, "100 %"), (math.nan, "nan %"), (-1.1764, f"{MINUS}118 %")),
+    ],
+    wording.points: [(0.0123, "1.2 points")],
+    wording.duration: [(0, "0 s"), (89, "89 s"), (600, "10 min"), (36000, "10.0 h")],
+    wording.size: [
+        *((0, "0 bytes"), (1500, "1.5 kB"), (115_000, "115 kB"), (2.5e9, "2.5 GB")),
+        (3.2e12, "3200 GB"),
+    ],
+    wording.capital: [("a run", "A run"), ("", "")],
+    wording.lower: [("Test loss", "test loss"), ("SAM sharpness", "SAM sharpness")],
+}
+
+
 @pytest.mark.parametrize(
     ("write", "value", "text"),
-    [
-        (wording.shortest, 256, "256"),
-        (wording.shortest, np.float64(0.1), "0.1"),
-        (wording.shortest, np.int64(256), "256"),
-        (wording.shortest, 1e-5, "1e-5"),
-        (wording.shortest, 20.0, "20"),
-        (wording.number, 0.00012345, "0.000123"),
-        (wording.number, 1234.5, "1230"),
-        (wording.cell, 1234.5, "1234"),
-        (wording.cell, 0.0, "0"),
-        (wording.cell, 40.0, "40"),
-        (wording.cell, 0.0871234, "0.08712"),
-        (wording.cell, 1.2e-5, "1.2e-5"),
-        (wording.cell, 123456.7, "123457"),
-        (wording.cell, -3.14159, f"{MINUS}3.142"),
-        (wording.cell, -12.0, f"{MINUS}12"),
-        (wording.cell, 9.516e-17, "0"),
-        (wording.number, -0.25, f"{MINUS}0.25"),
-        (wording.number, -9.5e-17, "0"),
-        (wording.cell, 2.5e12, "2.5e12"),
-        (wording.cell, NAN, wording.ABSENT),
-        (wording.tick, 0.05, "0.05"),
-        (wording.tick, 20.0, "20"),
-        (wording.tick, 0, "0"),
-        (wording.tick, 2e-6, "2e-6"),
-        (wording.tick, 3e7, "30000000"),
-        (wording.grouped, 12345.6, "12,346"),
-        (wording.grouped, 1.2345, "1.23"),
-        (wording.tick, -0.0, "0"),
-        (wording.tick, -2e-6, f"{MINUS}2e-6"),
-        (wording.percent, 0.98765, "98.8 %"),
-        (wording.percent, -0.0004, "0.0 %"),
-        (wording.points, 0.0123, "1.2 points"),
-        (wording.duration, 0, "0 s"),
-        (wording.duration, 89, "89 s"),
-        (wording.duration, 600, "10 min"),
-        (wording.duration, 36000, "10.0 h"),
-        (wording.size, 0, "0 bytes"),
-        (wording.size, 1500, "1.5 kB"),
-        (wording.size, 115_000, "115 kB"),
-        (wording.size, 2.5e9, "2.5 GB"),
-        (wording.size, 3.2e12, "3200 GB"),
-        (wording.percent, 0.0714, "7.1 %"),
-        (wording.percent, 0.99949, "99.9 %"),
-        (wording.percent, 0.99951, "100 %"),
-        (wording.percent, math.nan, "nan %"),
-        (wording.percent, -1.1764, f"{MINUS}118 %"),
-        (wording.capital, "a run", "A run"),
-        (wording.capital, "", ""),
-        (wording.lower, "Test loss", "test loss"),
-        (wording.lower, "SAM sharpness", "SAM sharpness"),
-    ],
+    [(write, *pair) for write, pairs in ONE_VALUE.items() for pair in pairs],
 )
 def test_one_value(write, value, text):
     assert write(value) == text

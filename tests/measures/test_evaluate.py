@@ -6,11 +6,11 @@ import keras
 import numpy as np
 import pytest
 
-from batchscope import datasets, disk, measures
+import measured_run
+from batchscope import datasets, measures
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import evaluate
-from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record, write_run
 
@@ -25,9 +25,7 @@ def results(tmp_path_factory):
 
 def test_same_numbers_as_keras(results, tmp_path):
     folder, model = results
-    output = tmp_path / "out.json"
-    measures.write("evaluate", [FinishedRun(folder, RUN)], "default", output)
-    record = disk.read_json(output)
+    record = measured_run.measured("evaluate", folder, tmp_path)
     values = record["values"]
     assert tuple(values) == MEASURES["evaluate"].columns_for(record["settings"])
     assert record["counts"] == COUNTS
@@ -47,14 +45,9 @@ def test_same_numbers_as_keras(results, tmp_path):
 
 
 def test_chunks_dropout_and_penalty():
-    model = keras.Sequential(
-        [
-            keras.Input((4,)),
-            keras.layers.Dense(5, activation="relu", kernel_regularizer="l2"),
-            keras.layers.Dropout(0.5),
-            keras.layers.Dense(1, activation="sigmoid"),
-        ]
-    )
+    hidden = keras.layers.Dense(5, activation="relu", kernel_regularizer="l2")
+    last = keras.layers.Dense(1, activation="sigmoid")
+    model = keras.Sequential([keras.Input((4,)), hidden, keras.layers.Dropout(0.5), last])
     random = np.random.default_rng(0)
     images = random.standard_normal((1300, 4)).astype(np.float32)
     labels = random.integers(0, 2, 1300).astype(np.int32)
@@ -77,27 +70,25 @@ def long_run(tmp_path):
     return tmp_path
 
 
-def measured(results, settings):
-    output = results / "out.json"
-    measures.write("evaluate", [FinishedRun(results, RUN)], settings, output)
-    return disk.read_json(output)
+def measured(results, **settings):
+    return measured_run.measured("evaluate", results, results, settings)
 
 
 @pytest.mark.slow
 def test_weights_after_an_epoch(long_run):
-    final, early = measured(long_run, "default"), measured(long_run, "at=2")
+    final, early = measured(long_run), measured(long_run, epoch=2)
     assert early["values"] == final["values"]  # the fixture's weights are the same
     assert (early["settings"]["epoch"], early["status"]) == (2, "finished")
     folder = records.run_folder(long_run, RUN)
     initial = records.read_weights(folder / "initial.npz")
     records.write_weights(folder / "epochs" / "2.npz", *initial)
-    early = measured(long_run, "w=best+at=2")
-    assert early["values"] == measured(long_run, "w=best")["values"] != final["values"]
-    assert measured(long_run, "at=9")["values"] == final["values"]  # the last one's are final.npz
+    early = measured(long_run, weights="best", epoch=2)
+    assert early["values"] == measured(long_run, weights="best")["values"] != final["values"]
+    assert measured(long_run, epoch=9)["values"] == final["values"]  # the last one's are final.npz
 
 
 def test_an_epoch_that_a_training_never_reached_is_no_failure(long_run):
-    record = measured(long_run, "at=16")
+    record = measured(long_run, epoch=16)
     assert record["status"] == "finished"
     assert tuple(record["values"]) == tuple(MEASURES["evaluate"].columns)
     assert set(record["values"].values()) == {None}
@@ -106,7 +97,7 @@ def test_an_epoch_that_a_training_never_reached_is_no_failure(long_run):
 
 def test_an_epoch_without_weights_is_refused(long_run):
     with pytest.raises(UserError, match="3.npz: missing; run snakemake to make it"):
-        measured(long_run, "at=3")
+        measured(long_run, epoch=3)
 
 
 def gaps(train_loss, test_loss):
@@ -114,25 +105,20 @@ def gaps(train_loss, test_loss):
     return evaluate.generalisation_gaps(metrics | {"test_loss": test_loss, "test_accuracy": 0.5})
 
 
-def test_gaps_by_hand():
-    assert gaps(0.5, 2.0) == {
-        "generalisation_gap": 1.5,
+@pytest.mark.parametrize(
+    ("losses", "gap", "ratio"),
+    [
+        ((0.5, 2.0), 1.5, 4.0),
+        *(((vanishing, 0.5), 0.5 - vanishing, None) for vanishing in (0.0, 1e-12, 1e-7)),
+        ((float("nan"), 0.5), None, None),
+    ],
+)
+def test_gaps_by_hand(losses, gap, ratio):
+    assert gaps(*losses) == {
+        "generalisation_gap": gap,
         "generalisation_gap_accuracy": 0.25,
-        "generalisation_gap_ratio": 4.0,
+        "generalisation_gap_ratio": ratio,
     }
-
-
-@pytest.mark.parametrize("train_loss", [0.0, 1e-12, 1e-7])
-def test_ratio_is_null_where_the_training_loss_vanishes(train_loss):
-    measured = gaps(train_loss, 0.5)
-    assert measured["generalisation_gap_ratio"] is None
-    assert measured["generalisation_gap"] == 0.5 - train_loss
-
-
-def test_gaps_without_finite_loss_are_null():
-    measured = gaps(float("nan"), 0.5)
-    assert measured["generalisation_gap"] is None
-    assert measured["generalisation_gap_ratio"] is None
 
 
 def test_every_entry_has_its_module():

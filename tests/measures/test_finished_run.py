@@ -9,12 +9,11 @@ from batchscope.catalogue import run_names
 from batchscope.errors import UserError
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
+from batchscope.training import models
 from measured_run import COUNTS, RUN, write_dataset, write_run
 
 
 def test_what_a_run_is_made_of(results):
-    from batchscope.training import models
-
     run = FinishedRun(results, RUN)
     assert run.factors == run_names.parse_run(RUN)
     assert run.folder == results / "runs" / RUN

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
-import shutil
 
+import keras
 import numpy as np
 import pytest
 
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
-from batchscope.measures import gradient_alignment
+from batchscope.measures import gradient_alignment, sharpness
 from batchscope.measures.finished_run import FinishedRun
-from batchscope.store import records
-from measured_run import COUNTS, RUN, measured, write_dataset, write_record, write_run
+from batchscope.training.losses import Objective
+from measured_run import COUNTS, RUN, measured, write_dataset, write_run, write_run_of_four_epochs
 
 SETTINGS = measure_settings.parse_settings("gradient_alignment", "default")
 
@@ -155,10 +155,6 @@ def test_too_little_memory_is_refused():
 
 
 def test_logistic_regression_by_hand():
-    import keras
-
-    from batchscope.training.losses import Objective
-
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((2, 2, 1)), keras.layers.Flatten()])
     model.add(keras.layers.Dense(1, activation="sigmoid"))
@@ -182,12 +178,7 @@ written = functools.partial(measured, "gradient_alignment")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    write_dataset(folder)
-    write_run(folder)
-    run = records.run_folder(folder, RUN)
-    write_record(folder, epochs_run=4)
-    (run / "epochs").mkdir()
-    shutil.copy(run / "final.npz", run / "epochs" / "middle.npz")
+    write_run_of_four_epochs(folder, "middle", "final")
     return folder
 
 
@@ -214,8 +205,6 @@ def test_record(results, tmp_path):
 
 @pytest.mark.slow
 def test_single_norm_is_that_of_the_gradients(results, tmp_path):
-    from batchscope.measures import sharpness
-
     record = written(results, tmp_path, {"examples": 8, "draws": 2})
     loss, _ = sharpness.objective(FinishedRun(results, RUN), {"examples": 8})
     _, mean = loss.loss_and_gradient(loss.weights())

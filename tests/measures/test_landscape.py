@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 
-from batchscope import disk, measures
+import measured_run
+from batchscope import datasets, disk
 from batchscope.catalogue import measure_settings
 from batchscope.errors import UserError
 from batchscope.measures import landscape
 from batchscope.measures.finished_run import FinishedRun
-from measured_run import COUNTS, RUN
+from batchscope.training import losses, models
+from batchscope.training.losses import Objective
+from measured_run import COUNTS, DATASET, RUN
 
 SETTINGS = measure_settings.parse_settings("landscape", "default")
 
@@ -146,12 +150,8 @@ def test_bowl_is_its_formula(pairs, lines):
     def formula(step):
         return 0.5 + gradient @ step + 0.5 * step @ hessian @ step
 
-    expected = [
-        "axis",
-        *(f"surface:{i}" for i in range(pairs)),
-        *(f"line:{i}" for i in range(lines)),
-    ]
-    assert list(arrays) == expected
+    surfaces, names = (f"surface:{i}" for i in range(pairs)), (f"line:{i}" for i in range(lines))
+    assert list(arrays) == ["axis", *surfaces, *names]
     assert np.array_equal(arrays["axis"], grid)
     for pair in range(pairs):
         for row, b in enumerate(grid):
@@ -171,10 +171,8 @@ def test_bowl_is_its_formula(pairs, lines):
     r = grid[4]
     assert details["rise_distance"] == r
     rises = [0.5 * r**2 * d[line] @ hessian @ d[line] for line in range(lines)]
-    if lines:
-        assert values["landscape_rise"] == pytest.approx(np.mean(rises), rel=1e-9)
-    else:
-        assert values["landscape_rise"] is None
+    mean = pytest.approx(np.mean(rises), rel=1e-9) if lines else None
+    assert values["landscape_rise"] == mean
 
 
 def test_nothing_is_computed_twice():
@@ -206,15 +204,13 @@ def test_losses_that_are_not_finite_are_kept():
     np.testing.assert_array_equal(arrays["line:1"], [np.inf, 0.0, np.nan])
 
 
-NAME = measure_settings.settings_name(
-    "landscape", {"points": 5, "pairs": 1, "lines": 3, "span": 0.5}
-)
+SMALL = {"points": 5, "pairs": 1, "lines": 3, "span": 0.5}
+NAME = "surfaces"
 
 
-def measured(results, folder, settings=NAME):
-    output = folder / f"{settings}.json"
-    measures.write("landscape", [FinishedRun(results, RUN)], settings, output)
-    return disk.read_json(output), disk.read_arrays(folder / f"{settings}.npz")
+def measured(results, folder, settings=SMALL):
+    record = measured_run.measured("landscape", results, folder, settings, f"{NAME}.json")
+    return record, disk.read_arrays(folder / f"{NAME}.npz")
 
 
 def test_record(results, tmp_path):
@@ -239,10 +235,6 @@ def test_record(results, tmp_path):
 
 
 def test_points_are_losses_of_the_moved_weights(results, tmp_path):
-    from batchscope import datasets
-    from batchscope.training import losses, models
-    from measured_run import DATASET
-
     _, arrays = measured(results, tmp_path)
     model = FinishedRun(results, RUN).model("final")
     dataset = datasets.load(results, DATASET)
@@ -262,12 +254,9 @@ def test_points_are_losses_of_the_moved_weights(results, tmp_path):
 
 
 def test_centre_is_the_evaluated_loss(results, tmp_path):
-    name = measure_settings.settings_name(
-        "landscape", {"points": 3, "pairs": 0, "lines": 1, "examples": 0}
-    )
-    _, arrays = measured(results, tmp_path, name)
-    measures.write("evaluate", [FinishedRun(results, RUN)], "default", tmp_path / "evaluated.json")
-    expected = disk.read_json(tmp_path / "evaluated.json")["values"]["train_loss"]
+    centre = {"points": 3, "pairs": 0, "lines": 1, "examples": 0}
+    _, arrays = measured(results, tmp_path, centre)
+    expected = measured_run.measured("evaluate", results, tmp_path)["values"]["train_loss"]
     assert arrays["line:0"][1] == pytest.approx(expected, rel=1e-6)
 
 
@@ -333,8 +322,6 @@ def test_rows_of_anything_else_are_not_used(results, tmp_path, monkeypatch, dama
 
 
 def test_centre_is_the_loss_in_several_chunks():
-    from batchscope.training import losses, models
-
     random = np.random.default_rng(0)
     images = random.integers(0, 17, (100, 8, 8, 1), np.uint8)
     model = models.build("small_cnn", (8, 8, 1), 3, 0)
@@ -347,20 +334,10 @@ def test_centre_is_the_loss_in_several_chunks():
 
 
 def test_batch_normalisation_keeps_its_statistics(tmp_path):
-    import keras
-
-    from batchscope.training.losses import Objective
-
     keras.utils.set_random_seed(0)
-    model = keras.Sequential(
-        [
-            keras.Input((4, 4, 1)),
-            keras.layers.Flatten(),
-            keras.layers.Dense(6),
-            keras.layers.BatchNormalization(),
-            keras.layers.Dense(3),
-        ]
-    )
+    hidden = keras.layers.Dense(6), keras.layers.BatchNormalization()
+    ends = keras.layers.Flatten(), keras.layers.Dense(3)
+    model = keras.Sequential([keras.Input((4, 4, 1)), ends[0], *hidden, ends[1]])
     random = np.random.default_rng(0)
     images = random.integers(0, 255, (50, 4, 4, 1), np.uint8)
     objective = Objective(model, images, random.integers(0, 3, 50), 1 / 255)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from batchscope import datasets, disk, measures
 from batchscope.catalogue import measure_settings, run_names
 from batchscope.errors import UserError
-from batchscope.measures import evaluate, line
+from batchscope.measures import batch_norm, evaluate, line
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
 from batchscope.study import model_files
+from batchscope.training import models
 from measured_run import COUNTS, DATASET, RUN, write_dataset, write_record
 
 NORMALISED = """
@@ -47,8 +49,6 @@ def run_name(**factors):
 
 def write_run(results, run, seed, model_file=None, status="finished", initial="one"):
     """Writes a run whose weights are its initial ones, moved by the seed's noise."""
-    from batchscope.training import models
-
     folder = records.run_folder(results, run)
     folder.mkdir(parents=True)
     write_record(results, run, status=status, weights={"initial": initial})
@@ -135,9 +135,8 @@ def test_ends_are_what_evaluate_wrote(plain, tmp_path):
     assert record["values"] == {}
     assert record["batch_norm"] == "none"
     for position, run in ((1, small), (2, large)):
-        measures.write(
-            "evaluate", [FinishedRun(results, run)], "default", tmp_path / "evaluated.json"
-        )
+        output = tmp_path / "evaluated.json"
+        measures.write("evaluate", [FinishedRun(results, run)], "default", output)
         values = disk.read_json(tmp_path / "evaluated.json")["values"]
         for split in records.SPLITS:
             for metric in ("loss", "accuracy"):
@@ -197,8 +196,6 @@ def normalised(tmp_path_factory):
 
 @pytest.mark.slow
 def test_ends_are_evaluations_after_the_same_estimate(normalised):
-    from batchscope.measures import batch_norm
-
     results, small, large, model_file = normalised
     record = measured(results, small, large, model_file, points=4)
     assert record["batch_norm"] == "re-estimated"
@@ -215,14 +212,16 @@ def test_ends_are_evaluations_after_the_same_estimate(normalised):
         assert record["train_loss"][position] != stored[0]
 
 
-def test_one_chunk_gives_what_training_mode_gives(normalised):
-    import tensorflow as tf
-
-    from batchscope.measures import batch_norm
-
+@pytest.fixture
+def loaded(normalised):
+    """The model of the small run, and the training images."""
     results, small, _, model_file = normalised
-    model = FinishedRun(results, small, model_file).model("final")
-    images = np.asarray(datasets.load(results, DATASET).images("train"))
+    run = FinishedRun(results, small, model_file)
+    return run.model("final"), np.asarray(run.data.images("train"))
+
+
+def test_one_chunk_gives_what_training_mode_gives(loaded):
+    model, images = loaded
     estimate = batch_norm.estimator(model, images, 1 / 16)
     estimate()
     scaled = tf.constant(images / 16, tf.float32)
@@ -230,12 +229,8 @@ def test_one_chunk_gives_what_training_mode_gives(normalised):
     np.testing.assert_allclose(inference, model(scaled, training=True).numpy(), atol=1e-5)
 
 
-def test_chunks_are_averaged_by_their_size(normalised):
-    from batchscope.measures import batch_norm
-
-    results, small, _, model_file = normalised
-    model = FinishedRun(results, small, model_file).model("final")
-    images = np.asarray(datasets.load(results, DATASET).images("train"))
+def test_chunks_are_averaged_by_their_size(loaded):
+    model, images = loaded
     first = batch_norm.layers(model)[0]
     # An overflow at one point of a line must not stay for the next.
     first.moving_mean.assign(np.full(4, np.nan))

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
-import shutil
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from batchscope import disk
 from batchscope.catalogue import measure_settings
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
-from batchscope.measures import noise_scale
+from batchscope.measures import noise_scale, sharpness
 from batchscope.measures.finished_run import FinishedRun
 from batchscope.store import records
-from measured_run import COUNTS, DATASET, RUN, measured, write_dataset, write_record, write_run
+from measured_run import (
+    COUNTS,
+    DATASET,
+    RUN,
+    measured,
+    write_dataset,
+    write_run,
+    write_run_of_four_epochs,
+)
 
 NAMES = (
     "gradient_norm_squared",
@@ -125,7 +134,7 @@ def test_gradients_that_are_not_finite():
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    write_dataset(folder)
+    write_run_of_four_epochs(folder, "2", "initial")
     # Mostly of one class: of noise alone nothing would be resolved.
     labels = np.where(np.arange(COUNTS["train"]) % 5, 0, 1).astype(np.int32)
     data = records.dataset_folder(folder, DATASET)
@@ -133,11 +142,6 @@ def results(tmp_path_factory):
     record = disk.read_json(data / "record.json")
     record["sha256"]["train_labels.npy"] = disk.file_sha256(data / "train_labels.npy")
     disk.write_json(data / "record.json", record)
-    write_run(folder)
-    run = records.run_folder(folder, RUN)
-    write_record(folder, epochs_run=4)
-    (run / "epochs").mkdir()
-    shutil.copy(run / "initial.npz", run / "epochs" / "2.npz")
     return folder
 
 
@@ -147,9 +151,6 @@ def written(results, tmp_path, **settings):
 
 def single_gradients(results, which, indices):
     """Returns the gradients of single examples by a loop of Keras's own loss, float64."""
-    import keras
-    import tensorflow as tf
-
     run = FinishedRun(results, RUN)
     model = run.model(which)
     images, labels = run.data.images("train"), run.data.labels("train")
@@ -190,8 +191,6 @@ def test_micro_batches_stand_in_the_record(results, tmp_path):
     record = written(results, tmp_path, examples=50, micro_batch=8)
     assert (record["gradients"], record["micro_batch"]) == (6, 8)
     assert record["subset"]["examples"] == 50
-    from batchscope.measures import sharpness
-
     available = COUNTS["train"]
     indices = sharpness.subset(available, 48)
     means = single_gradients(results, "final", indices).reshape(6, 8, -1).mean(axis=1)

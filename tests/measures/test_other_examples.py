@@ -103,16 +103,10 @@ def test_a_table_has_tokens_where_examples_are_sequences(trained):
     definition = {key: value for key, value in record["definition"].items() if value is not None}
     factors = run_names.parse_run(run_name(token))
     given = ("model", "learning_rate", "optimizer", "epochs", "update_norms", "evaluate_every")
-    study = planner.make(
-        {
-            "study": "s",
-            "datasets": {name: definition},
-            "defaults": {"dataset": name, **{key: factors[key] for key in given}},
-            "experiments": {
-                "e": {"vary": {"batch_size": [16, 32]}, "seeds": [0], "measure": ["evaluate"]}
-            },
-        }
-    )
+    defaults = {"dataset": name, **{key: factors[key] for key in given}}
+    experiment = {"vary": {"batch_size": [16, 32]}, "seeds": [0], "measure": ["evaluate"]}
+    raw = {"study": "s", "datasets": {name: definition}, "defaults": defaults}
+    study = planner.make(raw | {"experiments": {"e": experiment}})
     found = run_table.collect(results, study, "e")
     assert found["status"].tolist() == ["finished"] * 2
     tokens = found["tokens_per_update"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import keras
 import numpy as np
 import pytest
 from scipy import optimize
@@ -12,6 +13,7 @@ from batchscope.catalogue import measure_settings, parameters
 from batchscope.catalogue.measures import MEASURES
 from batchscope.errors import UserError
 from batchscope.measures import maximiser, sharpness, subspace
+from batchscope.training.losses import Objective
 from measured_run import COUNTS, measured
 
 SETTINGS = measure_settings.parse_settings("sharpness", "default")
@@ -287,11 +289,8 @@ def test_regenerated_blocks_give_the_same_as_memory():
     )
     y = np.linspace(-1, 1, p)
     np.testing.assert_allclose(narrow.times(y), whole.times(y), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(
-        *(narrow.transposed_times(vector), whole.transposed_times(vector)),
-        rtol=0,
-        atol=1e-6 * np.linalg.norm(vector),
-    )
+    products = (space.transposed_times(vector) for space in (narrow, whole))
+    np.testing.assert_allclose(*products, rtol=0, atol=1e-6 * np.linalg.norm(vector))
 
 
 @pytest.mark.slow
@@ -361,10 +360,6 @@ def test_even_chunk(examples, chunk):
 
 
 def test_keras_model_against_all_corners():
-    import keras
-
-    from batchscope.training.losses import Objective
-
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((2, 2, 1)), keras.layers.Flatten()])
     model.add(keras.layers.Dense(1, activation="sigmoid"))
@@ -395,9 +390,8 @@ def test_record(results, tmp_path, settings):
     for name, value in record["values"].items():
         search = record["searches"][name]
         assert value == search["sharpness"]
-        assert value == pytest.approx(
-            sharpness.sharpness(search["maximum"], record["loss"]), rel=1e-12
-        )
+        found = sharpness.sharpness(search["maximum"], record["loss"])
+        assert value == pytest.approx(found, rel=1e-12)
         assert len(search["starts"]) == settings["starts"]
         for start in search["starts"]:
             assert start["evaluations"] >= 1

@@ -56,14 +56,9 @@ def test_other_variables_are_refused():
         distances.distances(arrays(a__kernel=[1.0]), arrays(a__kernel=[1.0, 2.0]))
 
 
-def run_with(tmp_path):
+def test_record_ignores_moving_statistics(tmp_path):
     folder = records.run_folder(tmp_path, RUN)
     write_record(tmp_path)
-    return folder
-
-
-def test_record_ignores_moving_statistics(tmp_path):
-    folder = run_with(tmp_path)
     still = arrays(n__moving_mean=[0.0])
     records.write_weights(folder / "initial.npz", arrays(n__gamma=[2.0]), still)
     moved = arrays(n__moving_mean=[9.0])
@@ -80,7 +75,7 @@ def test_record_ignores_moving_statistics(tmp_path):
 
 
 def test_missing_weights_are_named(tmp_path):
-    run_with(tmp_path)
+    write_record(tmp_path)
     with pytest.raises(UserError, match=r"initial\.npz: missing"):
         measured("weight_distance", tmp_path, tmp_path)
 

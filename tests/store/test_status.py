@@ -1,6 +1,8 @@
 """What exists, what is missing, and what the rest takes."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -28,10 +30,24 @@ experiments:
 """
 
 
+STATUSES = ("finished", "diverged", "out_of_memory", "missing", "no_gpu", "no_cores")
+NONE = dict.fromkeys(STATUSES, 0)
+
+
+def planned(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    return config.study(tmp_path / "config.yaml")
+
+
 @pytest.fixture
 def study(tmp_path):
-    (tmp_path / "config.yaml").write_text(CONFIG)
-    return config.study(tmp_path / "config.yaml")
+    return planned(tmp_path, CONFIG)
+
+
+def described(study, results):
+    """Returns where a study stands, and what is said of it."""
+    found = status.overview(study, results)
+    return found, status.describe(study, found, "c.yaml", 2)
 
 
 def finish(results, run, seconds, word="finished", weights=1000):
@@ -46,14 +62,7 @@ def finish(results, run, seconds, word="finished", weights=1000):
 def test_of_an_empty_folder(study, tmp_path):
     found = status.overview(study, tmp_path / "nothing")
     assert found.total.runs == 7
-    assert found.total.statuses == {
-        "finished": 0,
-        "diverged": 0,
-        "out_of_memory": 0,
-        "missing": 7,
-        "no_gpu": 0,
-        "no_cores": 0,
-    }
+    assert found.total.statuses == {**NONE, "missing": 7}
     assert [row.missing_measures for row in found.experiments] == [
         {"evaluate": 6, "time_epoch": 6},
         {"evaluate": 3},
@@ -76,14 +85,7 @@ def test_of_a_study_half_done(study, tmp_path):
     disk.write_json(records.measure_path(tmp_path, runs[0], "evaluate", "default"), {})
     disk.write_json(records.dataset_folder(tmp_path, "digits-065f9c58") / "record.json", {})
     found = status.overview(study, tmp_path)
-    assert found.total.statuses == {
-        "finished": 2,
-        "diverged": 1,
-        "out_of_memory": 0,
-        "missing": 4,
-        "no_gpu": 0,
-        "no_cores": 0,
-    }
+    assert found.total.statuses == {**NONE, "finished": 2, "diverged": 1, "missing": 4}
     assert found.total.missing_measures["evaluate"] == 6
     assert found.missing_data == () and found.untimed_runs == 0
     assert found.train_seconds == pytest.approx(4 * 12.0)  # as batch 16; above it: the same
@@ -91,19 +93,13 @@ def test_of_a_study_half_done(study, tmp_path):
     assert found.unsized == ()
 
 
-def planned(tmp_path, text):
-    (tmp_path / "config.yaml").write_text(text)
-    return config.study(tmp_path / "config.yaml")
-
-
 def test_the_size_of_a_users_model_is_not_known(tmp_path):
     (tmp_path / "own.py").write_text("def build(input_shape, classes): ...\n")
     text = CONFIG.replace("model: small_cnn", "model: own")
     study = planned(tmp_path, f"{text}\nmodels: {{own: {tmp_path / 'own.py'}}}")
-    found = status.overview(study, tmp_path / "results")
+    found, text = described(study, tmp_path / "results")
     (model,) = study.models
     assert found.unsized == (f"{model} on digits-065f9c58",)
-    text = status.describe(study, found, "c.yaml", 2)
     assert f"and what is not known yet: {model} on digits-065f9c58." in text
 
 
@@ -127,12 +123,11 @@ def test_runs_without_the_weights_that_are_read_now_are_trained_again(tmp_path):
     records.measure_path(tmp_path, runs[1], "evaluate", "at=4").unlink()
     job_files.snapshot_path(tmp_path, runs[1], 4).parent.mkdir()
     job_files.snapshot_path(tmp_path, runs[1], 4).touch()  # kept by its training
-    found = status.overview(study, tmp_path)
+    found, text = described(study, tmp_path)
     assert not found.complete and found.total.statuses["missing"] == 0
     assert (found.to_epoch, found.trainings) == (1, 1)
     assert found.train_seconds == pytest.approx(1.0)  # one epoch of eight that took 8 s
     assert found.disk_bytes == 1000
-    text = status.describe(study, found, "c.yaml", 2)
     assert "measured now: trained 1 time again, to that epoch." in text
 
 
@@ -151,15 +146,9 @@ def test_an_update_of_several_gradients_predicts_nothing_of_plain_ones(study, tm
 
 
 def test_a_complete_study(study, tmp_path):
-    disk.write_json(records.dataset_folder(tmp_path, "digits-065f9c58") / "record.json", {})
-    for run in study.runs:
-        finish(tmp_path, run, 1.0)
-    for experiment in study.experiments.values():
-        for path in job_files.measure_files(study, experiment, tmp_path):
-            disk.write_json(path, {})
-    found = status.overview(study, tmp_path)
+    complete(study, tmp_path, None)  # as before records held one
+    found, text = described(study, tmp_path)
     assert found.complete and found.disk_bytes == 0
-    text = status.describe(study, found, "c.yaml", 2)
     assert "all exist" in text and "Time left" not in text
 
 
@@ -170,22 +159,20 @@ def complete(study, results, train, evaluate=None):
         finish(results, run, 8.0)
         path = records.run_folder(results, run) / "record.json"
         disk.write_json(path, {**disk.read_json(path), "version": train})
-    for experiment in study.experiments.values():
-        for path, measure in job_files.measure_files(study, experiment, results).items():
-            version = {"version": evaluate} if evaluate and measure == "evaluate" else {}
-            disk.write_json(path, version)
+    for path, job in job_files.every_job(study, results).items():
+        version = {"version": evaluate} if evaluate and job.measure == "evaluate" else {}
+        disk.write_json(path, version)
 
 
 def test_runs_of_another_version_are_reported_and_counted_in_time(study, tmp_path):
     complete(study, tmp_path, "train-v1")
-    found = status.overview(study, tmp_path)
+    found, text = described(study, tmp_path)
     assert not found.complete and found.outdated == {("train", "train-v1"): 7}
     assert found.total.statuses["finished"] == 7
     assert (found.trainings, found.untimed_runs) == (7, 0)
     assert found.train_seconds == pytest.approx(7 * 8.0)
     # Their seven evaluations follow; times of an epoch read no run.
     assert found.start_seconds == pytest.approx((7 + 7) * status.FORK_SECONDS)
-    text = status.describe(study, found, "c.yaml", 2)
     today = VERSIONS["train"]
     assert f"7 runs were made by another version (train-v1; now {today})." in text
     assert "Snakemake makes these again" in text and "all exist" not in text
@@ -193,14 +180,13 @@ def test_runs_of_another_version_are_reported_and_counted_in_time(study, tmp_pat
 
 def test_measures_of_another_version_are_reported_where_they_hold_one(study, tmp_path):
     complete(study, tmp_path, VERSIONS["train"], "evaluate-v0")
-    found = status.overview(study, tmp_path)
+    found, text = described(study, tmp_path)
     assert found.outdated == {("evaluate", "evaluate-v0"): 7} and found.trainings == 0
     assert found.start_seconds == pytest.approx(7 * status.FORK_SECONDS)
-    text = status.describe(study, found, "c.yaml", 2)
     assert "7 records of evaluate were made by another version (evaluate-v0; now " in text
     complete(study, tmp_path, VERSIONS["train"], VERSIONS["evaluate"])
-    found = status.overview(study, tmp_path)
-    assert found.complete and "another version" not in status.describe(study, found, "c", 2)
+    found, text = described(study, tmp_path)
+    assert found.complete and "another version" not in text
 
 
 def test_a_run_of_another_version_that_needs_what_is_not_here_stays(study, tmp_path, monkeypatch):
@@ -229,9 +215,7 @@ def test_a_sweep_starts_by_itself_and_the_rest_is_forked(study, tmp_path):
     found = status.overview(study, tmp_path)
     # Trainings, evaluations, times of epochs.
     assert found.start_seconds == pytest.approx((7 + 7 + 6) * status.FORK_SECONDS)
-    path = tmp_path / "sweep.yaml"
-    path.write_text(SWEEP)
-    found = status.overview(config.study(path), tmp_path)
+    found = status.overview(planned(tmp_path, SWEEP), tmp_path)
     assert found.start_seconds == pytest.approx(status.START_SECONDS)
     assert status.FORK_SECONDS < 1 < status.START_SECONDS
 
@@ -257,16 +241,14 @@ def test_measures_and_timings_take_what_finished_ones_of_their_kind_took(study, 
     measured(tmp_path, study, runs[0], "evaluate", 2.0)
     measured(tmp_path, study, runs[1], "evaluate", 4.0)
     measured(tmp_path, study, runs[2], "evaluate", 0.1, "diverged")  # measured nothing
-    found = status.overview(study, tmp_path)
+    found, text = described(study, tmp_path)
     assert found.measure_seconds == pytest.approx(4 * 3.0)  # of seven runs
     assert found.timing_seconds == 0 and len(found.untimed_jobs) == 6
-    text = status.describe(study, found, "c", 2)
     assert "about 12 s of measures, unknown for 6 timings (none of that kind" in text
     assert "together" not in text
     measured(tmp_path, study, runs[0], "time_epoch", 5.0)
-    found = status.overview(study, tmp_path)
+    found, text = described(study, tmp_path)
     assert found.timing_seconds == pytest.approx(5 * 5.0) and found.untimed_jobs == ()
-    text = status.describe(study, found, "c", 2)
     assert "about 25 s of timings, alone on the machine" in text
     # Measures on both cores, timings one after the other; starts are in what was noted.
     assert "about 0 s to start jobs; together 31 s on 2 cores" in text
@@ -315,9 +297,6 @@ def test_records_of_another_version_predict_nothing(study, tmp_path):
 
 def test_plan_imports_the_standard_library_only():
     """The Snakefile pays for it in every dry run."""
-    import subprocess
-    import sys
-
     code = (
         "import sys; from batchscope.study import planner;"
         "loaded = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names);"

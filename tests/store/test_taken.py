@@ -32,7 +32,7 @@ def written(tmp_path, **factors):
         folder.mkdir(parents=True)
         (folder / "final.npz").write_bytes(bytes(1000))
         os.link(folder / "final.npz", folder / "best.npz")
-    every = taken._every(study, tmp_path)
+    every = list(job_files.every_job(study, tmp_path).values())
     for job in every:
         disk.write_json(job.path, {})
     return study, trained, every

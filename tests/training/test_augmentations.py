@@ -1,9 +1,14 @@
 """What augmentation does to images: its sizes, its generators, and a resumed training's bits."""
 
+import shutil
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from batchscope.catalogue import run_names
+from batchscope.training import augmentations, models
+from batchscope.training.trainer import Interrupted, Limits, Training
 from costs import first
 from measured_run import DATASET
 
@@ -19,10 +24,6 @@ def photographs(count=5, size=40, dtype=np.uint8):
 
 def test_the_copy_is_the_upper_left_four_fifths_of_the_image():
     """As the document makes it with Pillow: resize((250, 250)), crop((0, 0, 200, 200))."""
-    from PIL import Image
-
-    from batchscope.training import augmentations
-
     images = photographs(size=200)
     found = augmentations.stretched(images)
     assert (found.shape, found.dtype) == (images.shape, images.dtype)
@@ -35,8 +36,6 @@ def test_the_copy_is_the_upper_left_four_fifths_of_the_image():
 
 
 def test_floats_stay_floats():
-    from batchscope.training import augmentations
-
     images = photographs(dtype=np.float32)
     found = augmentations.stretched(images)
     assert found.dtype == np.float32
@@ -44,8 +43,6 @@ def test_floats_stay_floats():
 
 
 def test_crop_doubles_the_set_and_nothing_else_does():
-    from batchscope.training import augmentations
-
     images, labels = photographs(), np.arange(5)
     both, twice = augmentations.extended("crop", images, labels)
     np.testing.assert_array_equal(both[:5], images)
@@ -59,8 +56,6 @@ def test_crop_doubles_the_set_and_nothing_else_does():
 
 @pytest.mark.slow
 def test_random_changes_are_new_each_time_and_fixed_by_the_seed():
-    from batchscope.training import augmentations
-
     images = photographs(dtype=np.float32)
 
     def twice(seed):
@@ -78,8 +73,6 @@ def test_random_changes_are_new_each_time_and_fixed_by_the_seed():
 
 
 def test_the_generators_are_variables_that_a_checkpoint_can_keep():
-    from batchscope.training import augmentations
-
     layer = augmentations.layer("random", 0)
     layer(photographs(dtype=np.float32), training=True)
     assert len(layer.variables) >= 5
@@ -87,8 +80,6 @@ def test_the_generators_are_variables_that_a_checkpoint_can_keep():
 
 
 def training(results, augmentation, **limits):
-    from batchscope.training.trainer import Limits, Training
-
     factors = {"dataset": DATASET, "model": "small_cnn", "batch_size": 8, "learning_rate": 0.1}
     factors |= {"optimizer": "sgd", "epochs": 2, "seed": 0, "augmentation": augmentation}
     return Training(run_names.run_name(factors), results, limits=Limits(**limits))
@@ -106,11 +97,6 @@ def test_an_epoch_has_the_updates_of_its_examples(results, augmentation):
 
 @pytest.mark.slow
 def test_an_augmented_training_that_is_killed_goes_on_with_the_same_bits(results, tmp_path):
-    import shutil
-
-    from batchscope.training import models
-    from batchscope.training.trainer import Interrupted
-
     whole = training(results, "random")
     whole.fit()
     copy = tmp_path / "results"

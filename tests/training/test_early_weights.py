@@ -10,7 +10,9 @@ import pytest
 
 from batchscope import disk
 from batchscope.store import job_files, records
+from batchscope.study import planner
 from digit_runs import arrays, keep, record, run_name, step, train
+from small_study import config
 
 pytestmark = pytest.mark.slow
 
@@ -129,9 +131,6 @@ def test_a_run_that_never_came_there_has_no_weights(tmp_path, changes, epoch):
 
 
 def test_what_is_noted_for_the_trainings(tmp_path):
-    from batchscope.study import planner
-    from small_study import config
-
     experiment = {"measure": ["evaluate", "gradient_alignment"], "at_epochs": [1, 2, 4]}
     raw = config(experiment=experiment, defaults={"epochs": 4})
     raw["experiments"]["b"] = {"vary": {"batch_size": [64]}, "seeds": 1, "measure": ["evaluate"]}

@@ -9,10 +9,12 @@ from batchscope.host import tensorflow_start
 
 tensorflow_start.start()
 
+from types import SimpleNamespace
+
 import keras
 import tensorflow as tf
 
-from batchscope.training import losses
+from batchscope.training import losses, trajectory
 
 SHAPE = (2, 2, 1)
 
@@ -72,10 +74,6 @@ def test_several_sets_of_examples_in_one_call_have_the_same_bits():
 
 
 def test_a_row_of_a_trajectory_is_of_the_fixed_subset_and_the_other_splits():
-    from types import SimpleNamespace
-
-    from batchscope.training import trajectory
-
     sets = {
         "train": examples(trajectory.MOST_EXAMPLES + 90, seed=1),
         "validation": examples(31, seed=2),
@@ -128,16 +126,10 @@ def test_logistic_regression_by_hand():
 
 def convolutional():
     keras.utils.set_random_seed(4)
-    return keras.Sequential(
-        [
-            keras.Input(SHAPE),
-            keras.layers.Conv2D(3, 2, activation="tanh"),
-            keras.layers.BatchNormalization(),
-            keras.layers.Flatten(),
-            keras.layers.Dropout(0.5),
-            keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2"),
-        ]
-    )
+    first = keras.layers.Conv2D(3, 2, activation="tanh"), keras.layers.BatchNormalization()
+    last = keras.layers.Dense(3, activation="softmax", kernel_regularizer="l2")
+    rest = keras.layers.Flatten(), keras.layers.Dropout(0.5), last
+    return keras.Sequential([keras.Input(SHAPE), *first, *rest])
 
 
 @pytest.mark.parametrize("batch_statistics", [False, True])
@@ -201,13 +193,8 @@ def test_a_flat_vector_goes_round():
 def test_penalties_are_part_of_the_loss_once():
     images, labels = examples()
     plain = losses.Objective(softmax_regression(), images, labels, 1 / 16, chunk=5)
-    penalised = losses.Objective(
-        softmax_regression(kernel_regularizer=keras.regularizers.L2(0.3)),
-        images,
-        labels,
-        1 / 16,
-        chunk=5,
-    )
+    model = softmax_regression(kernel_regularizer=keras.regularizers.L2(0.3))
+    penalised = losses.Objective(model, images, labels, 1 / 16, chunk=5)
     weights = np.random.default_rng(2).standard_normal(15).astype(np.float32).astype(np.float64)
     loss, gradient = plain.loss_and_gradient(weights)
     more, steeper = penalised.loss_and_gradient(weights)
@@ -244,26 +231,14 @@ def saturated(last, classes):
     return model
 
 
-def dense(units, activation):
-    return lambda x: keras.layers.Dense(units, activation=activation)(x)
-
-
-def apart(units, layer):
-    return lambda x: layer(keras.layers.Dense(units)(x))
-
-
-def nested(units, activation):
-    inner = keras.layers.Dense(units, activation=activation)
-    return lambda x: keras.Sequential([keras.Input((1,)), inner])(x)
-
-
 def ends(units, activation, layer):
     """Returns the ways in which a model may end in an activation, or in the numbers before it."""
+    dense = keras.layers.Dense
     return {
-        "activation": dense(units, activation),
-        "logits": dense(units, None),
-        "apart": apart(units, layer),
-        "nested": nested(units, activation),
+        "activation": lambda x: dense(units, activation)(x),
+        "logits": lambda x: dense(units)(x),
+        "apart": lambda x: layer(dense(units)(x)),
+        "nested": lambda x: keras.Sequential([keras.Input((1,)), dense(units, activation)])(x),
     }
 
 

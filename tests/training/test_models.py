@@ -21,6 +21,12 @@ import tensorflow as tf
 from batchscope.training import losses, models
 
 
+def assert_same(weights, others):
+    for arrays, again in zip(weights, others, strict=True):
+        assert list(arrays) == list(again)
+        assert all((arrays[path] == again[path]).all() for path in arrays)
+
+
 def conv(size, into, out):
     return size * size * into * out + out
 
@@ -31,8 +37,7 @@ def dense(into, out):
 
 def small(height, width, channels, classes):
     flat = -(-height // 4) * -(-width // 4) * 16
-    layers = conv(3, channels, 8) + conv(3, 8, 16) + dense(flat, 64) + dense(64, classes)
-    return layers
+    return conv(3, channels, 8) + conv(3, 8, 16) + dense(flat, 64) + dense(64, classes)
 
 
 def campbell(classes):
@@ -86,12 +91,8 @@ def test_parameter_counts(network):
     assert count == expected == by_hand
     outputs = model(np.zeros((2, *shape), np.float32))
     assert outputs.shape[-1] in ((1, 2) if classes == 2 else (classes,))
-    assert f"{expected:,}" in models.BUILDERS[name].__doc__ or shape not in (
-        (8, 8, 1),
-        (28, 28, 1),
-        (128, 128, 3),
-        (256, 256, 3),
-    )
+    of_documents = ((8, 8, 1), (28, 28, 1), (128, 128, 3), (256, 256, 3))
+    assert f"{expected:,}" in models.BUILDERS[name].__doc__ or shape not in of_documents
 
 
 def test_the_document_of_lheureux_has_forty_million_parameters():
@@ -123,10 +124,8 @@ def test_campbell_draws_every_kernel_and_bias_from_a_normal():
         if values.size > 1000:
             assert abs(values.std() - 0.05) < 0.002 and abs(values.mean()) < 0.002
     kinds = [type(layer).__name__ for layer in model.layers[1:]]
-    assert kinds == [
-        *["Conv2D", "MaxPooling2D"] * 2,
-        *["Flatten", "Dropout", "Dense", "Dropout", "Dense"],
-    ]
+    ends = ["Flatten", "Dropout", "Dense", "Dropout", "Dense"]
+    assert kinds == ["Conv2D", "MaxPooling2D"] * 2 + ends
 
 
 def test_the_generators_of_dropout_are_no_weights():
@@ -149,9 +148,7 @@ def test_the_seed_fixes_weights_and_paths_whatever_was_built_before():
     models.build("small_cnn", (28, 28, 1), 10, seed=1)
     again = models.weights(models.build("campbell_cnn", (28, 28, 1), 10, seed=5))
     other = models.weights(models.build("campbell_cnn", (28, 28, 1), 10, seed=6))
-    for old, new in zip(first, again, strict=True):
-        assert list(old) == list(new)
-        assert all((old[path] == new[path]).all() for path in old)
+    assert_same(first, again)
     assert all((first[0][path] != other[0][path]).any() for path in first[0])
 
 
@@ -240,6 +237,11 @@ def build(input_shape, classes):
 """
 HEAD = "import keras\nfrom keras import layers\n"
 BODY = "def build(input_shape, classes):\n    return "
+FLAT, OUTPUT = "keras.Input(input_shape), layers.Flatten()", "own.py: gives output"
+
+
+def of(layers):
+    return f"{HEAD}{BODY}keras.Sequential([{layers}])\n"
 
 
 @pytest.mark.parametrize(
@@ -252,10 +254,6 @@ BODY = "def build(input_shape, classes):\n    return "
         ("def build():\n    pass\n", "own.py: cannot be built .*: TypeError: build"),
         (f"{HEAD}{BODY}1 / 0\n", "own.py:4: cannot be built .*: ZeroDivisionError"),
         (f"{HEAD}{BODY}None\n", "own.py: received NoneType; build must return a keras"),
-        (
-            f"{HEAD}{BODY}keras.Sequential([layers.Dense(classes)])\n",
-            r"own.py: gives output \(None, 8, 8, 3\); expected \(None, 3\)",
-        ),
         (
             f"{HEAD}class Net(keras.Model):\n    def call(self, images):\n        "
             f"return images @ 7\n{BODY}Net()\n",
@@ -270,37 +268,29 @@ BODY = "def build(input_shape, classes):\n    return "
             r"own.py: cannot be built .*: NotImplementedError: Model Net does not have a `call",
         ),
         (
-            f"{HEAD}{BODY}keras.Sequential([layers.Flatten(), layers.Dense(classes, "
-            'activation="sigmoid")])\n',
+            of('layers.Flatten(), layers.Dense(classes, activation="sigmoid")'),
             "own.py: received 3 sigmoid units; expected one sigmoid unit for two classes, else ",
         ),
         (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input((9, 8, 1)), layers.Flatten(), "
-            "layers.Dense(classes)])\n",
+            of("keras.Input((9, 8, 1)), layers.Flatten(), layers.Dense(classes)"),
             r"own.py: takes input \(None, 9, 8, 1\); expected one input \(None, 8, 8, 1\)",
         ),
+        (of("layers.Dense(classes)"), rf"{OUTPUT} \(None, 8, 8, 3\); expected \(None, 3\)"),
+        (of(f"{FLAT}, layers.Dense(7)"), rf"{OUTPUT} \(None, 7\); expected \(None, 3\)"),
+        (of(f"{FLAT}, layers.Dense(1)"), rf"{OUTPUT} \(None, 1\); expected \(None, 3\)"),
+        (of("keras.Input(input_shape), layers.Dense(classes)"), rf"{OUTPUT} \(None, 8, 8, 3\)"),
         (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Flatten(), "
-            "layers.Dense(7)])\n",
-            r"own.py: gives output \(None, 7\); expected \(None, 3\)",
-        ),
-        (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Flatten(), "
-            "layers.Dense(1)])\n",
-            r"own.py: gives output \(None, 1\); expected \(None, 3\)",
-        ),
-        (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Dense(classes)])\n",
-            r"own.py: gives output \(None, 8, 8, 3\)",
-        ),
-        (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input(input_shape), layers.Conv2D(3, 8), "
-            "layers.Flatten(), layers.Softmax(), layers.Rescaling(1.0)])\n",
+            of(
+                "keras.Input(input_shape), layers.Conv2D(3, 8), layers.Flatten(), "
+                "layers.Softmax(), layers.Rescaling(1.0)"
+            ),
             "own.py: received probabilities without their logits",
         ),
         (
-            f"{HEAD}{BODY}keras.Sequential([keras.Input((8, 8, 1)), layers.AveragePooling2D((8, 8)"
-            "), layers.Flatten(), layers.Lambda(lambda x: keras.ops.repeat(x, 3, -1))])\n",
+            of(
+                "keras.Input((8, 8, 1)), layers.AveragePooling2D((8, 8)), layers.Flatten(), "
+                "layers.Lambda(lambda x: keras.ops.repeat(x, 3, -1))"
+            ),
             "own.py: has no trainable weights",
         ),
     ],
@@ -332,10 +322,7 @@ def test_a_model_without_an_input_is_called_on_one_of_the_datas_shape(tmp_path, 
     trainable, state = models.weights(first)
     kernel = next(key for key in trainable if key.endswith("kernel"))
     assert trainable[kernel].shape == (64, 3)
-    again = models.weights(models.build(token, (8, 8, 1), 3, 0, path))
-    for arrays, others in zip((trainable, state), again, strict=True):
-        assert list(arrays) == list(others)
-        assert all((arrays[key] == others[key]).all() for key in arrays)
+    assert_same((trainable, state), models.weights(models.build(token, (8, 8, 1), 3, 0, path)))
     images = np.random.default_rng(0).random((5, 8, 8, 1), np.float32)
     outputs = first(images)
     assert np.allclose(keras.ops.softmax(losses.logits(outputs)), outputs)
@@ -359,17 +346,17 @@ def test_every_variable_is_made_in_the_given_scope(tmp_path, text):
     assert len(made) == len(model.variables) > 0
 
 
-def test_units_that_start_alike_are_known_as_sigmoids(tmp_path):
-    """Two sigmoids of 0 sum to 1, as a softmax does."""
-    last = 'Dense(classes, activation="sigmoid", kernel_initializer="zeros"'
+@pytest.mark.parametrize(
+    ("last", "message"),
+    [
+        # Two sigmoids of 0 sum to 1, as a softmax does.
+        ('Dense(classes, activation="sigmoid", kernel_initializer="zeros"', "2 sigmoid units"),
+        ('Dense(1, activation="softmax"', "a softmax over one unit"),
+    ],
+)
+def test_units_that_are_not_those_of_two_classes_are_refused(tmp_path, last, message):
     path, token = own(tmp_path, OWN.replace('Dense(classes, activation="softmax"', last))
-    with pytest.raises(UserError, match="own.py: received 2 sigmoid units"):
-        models.build(token, (8, 8, 1), 2, 0, path)
-
-
-def test_a_softmax_over_one_unit_is_refused(tmp_path):
-    path, token = own(tmp_path, OWN.replace("Dense(classes", "Dense(1"))
-    with pytest.raises(UserError, match="own.py: received a softmax over one unit"):
+    with pytest.raises(UserError, match=f"own.py: received {message}"):
         models.build(token, (8, 8, 1), 2, 0, path)
 
 

@@ -18,19 +18,17 @@ def images_and_labels():
     return random.integers(0, 17, (40, 8, 8, 1), np.uint8), random.integers(0, 10, 40)
 
 
+def updated(model, optimizer, steps, piece=0):
+    examples = step_loop.Examples(*images_and_labels(), 1 / 16)
+    loop = step_loop.StepLoop(model, optimizer, examples, step_loop.Batches(10, piece=piece))
+    return loop.run(np.arange(40, dtype=np.int32), 0, steps, step_loop.Totals())[1]
+
+
 def trained(precision, piece=0, steps=8):
     factors = run_names.parse_run(run_name(precision=precision, momentum=0.9))
     model = models.build("small_cnn", (8, 8, 1), 10, 3, precision=precision)
     optimizer = optimizers.make_optimizer(factors)
-    images, labels = images_and_labels()
-    loop = step_loop.StepLoop(
-        model,
-        optimizer,
-        step_loop.Examples(images, labels, 1 / 16),
-        step_loop.Batches(10, piece=piece),
-    )
-    totals = loop.run(np.arange(40, dtype=np.int32), 0, steps, step_loop.Totals())[1]
-    return model, optimizer, totals
+    return model, optimizer, updated(model, optimizer, steps, piece)
 
 
 @pytest.mark.parametrize("precision", first(MIXED))
@@ -41,8 +39,7 @@ def test_layers_compute_in_half_the_width_and_weights_keep_theirs(precision):
     assert keras.config.dtype_policy().name == "float32"  # of what is built next
     same = models.build("small_cnn", (8, 8, 1), 10, 3)
     fresh = models.build("small_cnn", (8, 8, 1), 10, 3, precision=precision)
-    for one, other in zip(same.get_weights(), fresh.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert all(map(np.array_equal, same.get_weights(), fresh.get_weights()))
 
 
 @pytest.mark.parametrize("precision", MIXED)
@@ -74,17 +71,9 @@ def test_the_loss_is_of_float32_logits(precision):
 
 
 def test_penalties_of_any_width_are_added_in_float32():
-    model = keras.Sequential(
-        [
-            keras.Input((3,)),
-            keras.layers.Dense(
-                2,
-                dtype="mixed_float16",
-                kernel_regularizer="l2",
-                activity_regularizer=keras.regularizers.L1(0.5),
-            ),
-        ]
-    )
+    penalties = {"kernel_regularizer": "l2", "activity_regularizer": keras.regularizers.L1(0.5)}
+    layer = keras.layers.Dense(2, dtype="mixed_float16", **penalties)
+    model = keras.Sequential([keras.Input((3,)), layer])
     model(tf.ones((4, 3)))
     assert len(model.losses) == 2
     assert {each.dtype for each in losses.penalties(model)} == {tf.float32}
@@ -96,15 +85,9 @@ def test_an_update_whose_gradient_overflows_is_left_out_and_the_scale_halved():
     assert float(optimizer.dynamic_scale.numpy()) == 2.0**15
     before = [value.copy() for value in model.get_weights()]
     optimizer.dynamic_scale.assign(2.0**40)
-    images, labels = images_and_labels()
-    loop = step_loop.StepLoop(
-        model, optimizer, step_loop.Examples(images, labels, 1 / 16), step_loop.Batches(10)
-    )
-    order = np.arange(40, dtype=np.int32)
-    loop.run(order, 0, 1, step_loop.Totals())
+    updated(model, optimizer, steps=1)
     assert float(optimizer.dynamic_scale.numpy()) == 2.0**39
-    for one, other in zip(before, model.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert all(map(np.array_equal, before, model.get_weights()))
 
 
 def test_small_gradients_survive_float16():

@@ -13,6 +13,7 @@ import sys
 import pytest
 
 from batchscope import project_files
+from batchscope.catalogue import run_names
 from digit_runs import arrays, door, record, run_name, train, with_digits
 
 pytestmark = pytest.mark.slow
@@ -316,8 +317,6 @@ def test_a_training_is_the_same_and_its_record_names_the_devices(results):
 
 
 def test_a_timing_marks_logical_devices(results):
-    from batchscope.catalogue import run_names
-
     timing = run_names.timing_name(run_names.parse_run(run_name(replicas=2)))
     output = results / "time.json"
     words = ("--timing", timing, "--output", str(output), "--settings", "bl=3+bsec=0.05")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchscope import disk
-from batchscope.training import trainer
+from batchscope.training import run_files, trainer
 from digit_runs import run_name, with_digits
 
 ADAM = {"optimizer": "adamw", "learning_rate": 0.001}
@@ -80,7 +80,7 @@ def test_killed_and_started_again_ends_with_the_same_bits(name, results, tmp_pat
 def test_the_record_holds_the_constants_that_were_used(results, tmp_path):
     run = run_name(**{"batch_size": 1024, "epochs": 1, **FACTORS["constants"]})
     training = trained(results, tmp_path / "run", run)
-    training.write("finished", "epochs", "")
+    run_files.write(training, "finished", "epochs", "")
     record = disk.read_json(tmp_path / "run" / "record.json")
     found = record["optimizer_constants"]
     assert found["beta_2"] == pytest.approx(0.99**32)

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from test_trainer import history
 
-from digit_runs import (
-    assert_same_bits,
-    door,
-    train,
-    wait_for_checkpoints,
-    with_digits,
-)
+from digit_runs import assert_same_bits, door, train, wait_for_checkpoints, with_digits
 from project import ROOT
+
+pytestmark = pytest.mark.slow
+
+
+def assert_same_training(one: Path, other: Path) -> None:
+    assert_same_bits(one, other)
+    assert history(one) == history(other)
 
 
 @pytest.fixture
@@ -28,40 +29,19 @@ def again(dropout_run, digits, tmp_path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
-def test_same_seed_gives_the_same_bits(dropout_run, again):
+@pytest.mark.parametrize("cut", [(), ("--chunk-steps", "3", "--checkpoint-seconds", "0")])
+def test_same_seed_gives_the_same_bits_wherever_the_chunks_are_cut(dropout_run, again, cut):
     results, run, model = dropout_run
-    train(again, run, "--model-file", model)
-    assert_same_bits(results / "runs" / run, again / "runs" / run)
-    assert history(results / "runs" / run) == history(again / "runs" / run)
+    train(again, run, "--model-file", model, *cut)
+    assert_same_training(results / "runs" / run, again / "runs" / run)
 
 
-@pytest.mark.slow
-def test_where_the_chunks_are_cut_does_not_change_a_bit(dropout_run, again):
-    results, run, model = dropout_run
-    train(again, run, "--model-file", model, "--chunk-steps", "3", "--checkpoint-seconds", "0")
-    assert_same_bits(results / "runs" / run, again / "runs" / run)
-    assert history(results / "runs" / run) == history(again / "runs" / run)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again, kill):
     results, run, model = dropout_run
     folder = again / "runs" / run
-    arguments = (
-        "train",
-        "--results",
-        str(again),
-        "--run",
-        run,
-        "--model-file",
-        model,
-        "--chunk-steps",
-        "2",
-        "--checkpoint-seconds",
-        "0",
-    )
+    arguments = ("train", "--results", str(again), "--run", run, "--model-file", model)
+    arguments += ("--chunk-steps", "2", "--checkpoint-seconds", "0")
     kills = 0
     for checkpoints in (1, 5, 12):  # further into the training each time
         process = door(*arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -76,8 +56,7 @@ def test_killed_at_several_points_ends_with_the_same_bits(dropout_run, again, ki
     assert kills == 3
     done = train(again, run, *arguments[5:])
     assert done["resumed"] == 3
-    assert_same_bits(results / "runs" / run, folder)
-    assert history(results / "runs" / run) == history(folder)
+    assert_same_training(results / "runs" / run, folder)
     assert not (folder / "checkpoint.npz").exists()
     assert not (folder / "progress.json").exists()
 
@@ -115,7 +94,6 @@ PAUSE_IN_THE_FIRST_EPOCH = ("Training", "_pause", "4")  # every 1 or 2 steps; an
 WRITING_THE_HISTORY = ("disk", "write_rows", "1")  # after the weights, before the record
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "checkpoint_seconds", "left", "resumed"),
     [
@@ -137,12 +115,10 @@ def test_killed_before_the_first_checkpoint_or_while_the_results_are_written(
     found = {path.name for path in folder.glob("*")}
     assert found - {"initial.npz", "updates.npz", "training.lock"} == left
     assert train(again, run, "--model-file", model)["resumed"] == resumed
-    assert_same_bits(results / "runs" / run, folder)
-    assert history(results / "runs" / run) == history(folder)
+    assert_same_training(results / "runs" / run, folder)
     assert not (folder / "checkpoint.npz").exists()
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_something_else_is_ignored(dropout_run, again):
     results, run, model = dropout_run
     folder = again / "runs" / run

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
 import signal
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from batchscope import disk
+from batchscope.catalogue import run_factors, run_names
+from batchscope.host import locks
+from batchscope.store import records
+from batchscope.study import model_files
+from batchscope.training import models, optimizers, step_loop, trainer
 from costs import first
-from digit_runs import (
-    arrays,
-    door,
-    keep,
-    record,
-    run_name,
-    step,
-    train,
-    with_digits,
-)
+from digit_runs import arrays, door, keep, record, run_name, step, train, with_digits
 from project import ROOT
 
 
@@ -62,8 +63,6 @@ def test_another_seed_gives_other_weights(results):
 
 @pytest.mark.slow
 def test_two_processes_do_not_train_one_run(results):
-    from batchscope.host import locks
-
     run = run_name(epochs=1, seed=8)
     folder = results / "runs" / run
     with locks.held(folder / "training.lock", "train this run"):
@@ -112,13 +111,12 @@ def test_rates_of_a_warm_up_through_a_run(dropout_run):
 
 @pytest.mark.slow
 def test_the_target_loss_stops_a_training(results):
-    run = run_name(epochs=3, optimizer="adam", learning_rate=0.001)
+    adam = {"epochs": 3, "optimizer": "adam", "learning_rate": 0.001}
+    run = run_name(**adam)
     keep(results, run, 2)
     assert train(results, run)["reached_target"] is None
     target = column(results / "runs" / run, "train_loss")[1]
-    stopped = run_name(
-        epochs=3, optimizer="adam", learning_rate=0.001, target_train_loss=target, patience=1
-    )
+    stopped = run_name(**adam, target_train_loss=target, patience=1)
     done = train(results, stopped)
     assert (done["status"], done["stop_reason"]) == ("finished", "train_loss")
     assert (done["epochs_run"], done["reached_target"]) == (2, True)
@@ -147,8 +145,6 @@ def test_the_target_loss_stops_a_training(results):
     ],
 )
 def test_a_target_loss_is_reached_by_the_epoch_and_by_its_last_weights(mean, at_the_end, reached):
-    from batchscope.training import trainer
-
     trained = trainer.Training.__new__(trainer.Training)
     trained.factors = {"target_train_loss": 0.5}
     trained.progress = trainer.Progress(epoch=7, history=[{"train_loss": mean}])
@@ -172,9 +168,8 @@ def test_patience_stops_and_the_best_weights_are_kept(results):
     # Adam at this rate soon jumps about, and never diverges: its steps are bounded.
     run = run_name(optimizer="adam", learning_rate=0.02, patience=2, epochs=60, batch_size=16)
     done = train(results, run)
-    rows = history(results / "runs" / run)
-    header, losses = rows[0], [float(row[rows[0].index("validation_loss")]) for row in rows[1:]]
-    assert header[0] == "epoch"
+    losses = column(results / "runs" / run, "validation_loss")
+    assert history(results / "runs" / run)[0][0] == "epoch"
     best = int(np.argmin(losses)) + 1
     assert done["best_epoch"] == best
     assert done["best_validation_loss"] == losses[best - 1]
@@ -208,9 +203,6 @@ def test_a_batch_above_the_training_set_is_refused(results):
 
 @pytest.mark.parametrize(("scaling", "expected"), [("none", 0.05), ("linear", 0.2), ("sqrt", 0.1)])
 def test_learning_rate_scaling(scaling, expected):
-    from batchscope.catalogue import run_names
-    from batchscope.training import optimizers
-
     factors = run_names.parse_run(
         run_name(batch_size=128, base_batch_size=32, learning_rate_scaling=scaling)
     )
@@ -218,11 +210,6 @@ def test_learning_rate_scaling(scaling, expected):
 
 
 def test_every_optimizer_is_a_plain_keras_one_and_none_is_left_out():
-    import keras
-
-    from batchscope.catalogue import run_factors, run_names
-    from batchscope.training import optimizers
-
     known = {
         value.__name__.lower()
         for value in vars(keras.optimizers).values()
@@ -241,8 +228,6 @@ def test_every_optimizer_is_a_plain_keras_one_and_none_is_left_out():
 
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone():
-    from batchscope.training import step_loop
-
     order = step_loop.epoch_order(3, 5, 100)
     assert sorted(order) == list(range(100))
     assert np.array_equal(order, step_loop.epoch_order(3, 5, 100))
@@ -250,17 +235,14 @@ def test_an_epochs_order_depends_on_seed_and_epoch_alone():
     assert not np.array_equal(order, step_loop.epoch_order(4, 5, 100))
 
 
+def logistic():
+    layers = keras.layers.Flatten(), keras.layers.Dense(1, activation="sigmoid")
+    return keras.Sequential([keras.Input((1, 1, 2)), *layers])
+
+
 def test_one_step_of_sgd_against_the_update_by_hand():
     """One step on two examples: the new weights are the old ones minus rate times gradient."""
-    import keras
-
-    from batchscope.training import step_loop
-
-    inputs = keras.Input((1, 1, 2))
-    outputs = keras.layers.Dense(1, activation="sigmoid", name="out")(
-        keras.layers.Flatten()(inputs)
-    )
-    model = keras.Model(inputs, outputs)
+    model = logistic()
     kernel = np.array([[0.3], [-0.2]], np.float32)
     model.set_weights([kernel, np.array([0.2], np.float32)])
     images = np.array([[[[1.0, 2.0]]], [[[-1.0, 0.5]]]], np.float32)
@@ -271,10 +253,8 @@ def test_one_step_of_sgd_against_the_update_by_hand():
     x = images.reshape(2, 2)
     p = 1 / (1 + np.exp(-(x @ kernel[:, 0] + 0.2)))
     gradient = ((p - labels)[:, None] * x).mean(0)
-    np.testing.assert_allclose(
-        model.get_weights()[0][:, 0], kernel[:, 0] - 0.5 * gradient, rtol=1e-5
-    )
-    np.testing.assert_allclose(model.get_weights()[1], 0.2 - 0.5 * (p - labels).mean(), rtol=1e-5)
+    expected = [*(kernel[:, 0] - 0.5 * gradient), 0.2 - 0.5 * (p - labels).mean()]
+    np.testing.assert_allclose(np.append(*model.get_weights()), expected, rtol=1e-5)
     expected = -np.log(p[0]) - np.log(1 - p[1])
     assert (done, norms.shape) == (1, (0,))
     assert totals.loss == pytest.approx(expected, rel=1e-6)
@@ -283,23 +263,9 @@ def test_one_step_of_sgd_against_the_update_by_hand():
 
 def test_every_update_of_a_warm_up_against_its_rate_by_hand():
     """Three updates of the rates 0.1, 0.2 and 0.3 that lead from 0.1 to 0.4, and one of 0.4."""
-    import keras
-
-    from batchscope.catalogue import run_names
-    from batchscope.training import optimizers, step_loop
-
-    factors = run_names.parse_run(
-        run_name(
-            batch_size=4,
-            base_batch_size=1,
-            learning_rate=0.1,
-            learning_rate_scaling="linear",
-            warmup_epochs=1,
-        )
-    )
-    inputs = keras.Input((1, 1, 2))
-    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
-    model = keras.Model(inputs, outputs)
+    scaled = {"batch_size": 4, "base_batch_size": 1, "learning_rate_scaling": "linear"}
+    factors = run_names.parse_run(run_name(learning_rate=0.1, warmup_epochs=1, **scaled))
+    model = logistic()
     w = np.array([0.3, -0.2, 0.2])
     model.set_weights([w[:2, None].astype(np.float32), w[2:].astype(np.float32)])
     x, labels = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 1.0]]), np.array([1, 0, 0])
@@ -323,9 +289,6 @@ def test_every_update_of_a_warm_up_against_its_rate_by_hand():
 
 @pytest.mark.parametrize("optimizer", first(["sgd", "adam"]))
 def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer):
-    from batchscope.catalogue import run_names
-    from batchscope.training import models, optimizers, step_loop
-
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (44, 8, 8, 1), np.uint8)
     labels = random.integers(0, 3, 44)
@@ -355,13 +318,6 @@ def test_norms_are_those_of_the_weights_differences_and_change_no_bit(optimizer)
 
 def test_a_loop_keeps_no_array_of_its_caller():
     """Else the memory that a batch takes would be measured with the caller's copy."""
-    import gc
-    import weakref
-
-    import keras
-
-    from batchscope.training import models, step_loop
-
     images = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), np.uint8)
     given, kept = step_loop.Examples(images, np.zeros(8, int), 1 / 255), weakref.ref(images)
     model = models.build("small_cnn", (8, 8, 1), 3, 0)
@@ -373,14 +329,7 @@ def test_a_loop_keeps_no_array_of_its_caller():
 
 
 def test_norms_end_with_the_update_whose_loss_is_not_finite():
-    import keras
-
-    from batchscope.catalogue import run_names
-    from batchscope.training import optimizers, step_loop
-
-    inputs = keras.Input((1, 1, 2))
-    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(inputs))
-    model = keras.Model(inputs, outputs)
+    model = logistic()
     images = np.full((6, 1, 1, 2), 0.5, np.float32)
     images[2:4] = np.nan
     optimizer = optimizers.make_optimizer(run_names.parse_run(run_name()))
@@ -392,10 +341,6 @@ def test_norms_end_with_the_update_whose_loss_is_not_finite():
 
 
 def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
-    import tensorflow as tf
-
-    from batchscope.training import step_loop, trainer
-
     def refuse(self, *arguments):
         message = "Graph execution error:\n\nOOM when allocating tensor\nmore"
         raise tf.errors.ResourceExhaustedError(None, None, message)
@@ -415,11 +360,6 @@ def test_running_out_of_memory_is_recorded(monkeypatch, results, tmp_path):
 
 
 def test_layers_of_a_users_model_lie_beside_its_initial_weights(results):
-    from batchscope import disk
-    from batchscope.store import records
-    from batchscope.study import model_files
-    from batchscope.training import trainer
-
     model = str(ROOT / "tests" / "data" / "noisy_model.py")
     run = run_name(model=model_files.token("noisy", model), epochs=1)
     assert trainer.train(run, results, model) == "finished"
@@ -434,8 +374,6 @@ def test_layers_of_a_users_model_lie_beside_its_initial_weights(results):
 @pytest.mark.slow
 def test_an_allocators_refusal_is_recorded(results):
     """4 GB of activations under a limit of 9 GB of addresses, half of which TensorFlow has."""
-    from batchscope.study import model_files
-
     model = ROOT / "tests" / "data" / "wide_model.py"
     token = model_files.token("wide", str(model))
     run = run_name(model=token, batch_size=500, epochs=1)

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_trainer import column, history
 
+from batchscope import disk
+from batchscope.catalogue import measure_settings, run_names
+from batchscope.store import records
+from batchscope.training import trajectory
 from digit_runs import (
     arrays,
     assert_same_bits,
@@ -31,13 +36,6 @@ def rows(folder: Path) -> list[dict[str, float]]:
     return [dict(zip(names, map(float, line.split(",")), strict=True)) for line in lines]
 
 
-def history(folder: Path) -> list[dict[str, str]]:
-    """Rows of a history without the seconds, which no two runs share."""
-    header, *lines = (folder / "history.csv").read_text().splitlines()
-    found = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]
-    return [{name: text for name, text in row.items() if name != "seconds"} for row in found]
-
-
 def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
     """Examples used at the evaluations of a training, counted one update after the other."""
     found, used, k = [], 0, 1
@@ -56,8 +54,6 @@ def grid(every: int, epochs: int, examples: int, batch_size: int) -> list[int]:
 @pytest.mark.parametrize("batch_size", [1, 7, 100, 1000, 1078])
 @pytest.mark.parametrize("every", [1, 99, 100, 269, 1078, 3000])
 def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(batch_size, every):
-    from batchscope.training import trajectory
-
     found = [
         epoch * 1078 + min(step * batch_size, 1078)
         for epoch in range(4)
@@ -71,14 +67,10 @@ def test_an_evaluation_follows_the_first_update_by_which_its_examples_were_used(
 
 
 def test_without_the_factor_nothing_is_evaluated_inside_a_training():
-    from batchscope.training import trajectory
-
     assert trajectory.evaluation_steps(0, 0, 1078, 32) == []
 
 
 def test_the_subset_is_fixed_and_has_at_most_512_examples():
-    from batchscope.training import trajectory
-
     assert trajectory.fixed_subset(5).tolist() == [0, 1, 2, 3, 4]
     chosen = trajectory.fixed_subset(60000)
     assert len(np.unique(chosen)) == 512 and (np.diff(chosen) > 0).all()
@@ -89,8 +81,6 @@ def test_the_subset_is_fixed_and_has_at_most_512_examples():
 @pytest.fixture(scope="module")
 def evaluated(dropout_run, digits, tmp_path_factory) -> tuple[Path, str]:
     """The run of `dropout_run` with a trajectory: its results folder, alone in it, and its name."""
-    from batchscope.catalogue import run_names
-
     _, plain, model = dropout_run
     results = with_digits(digits, tmp_path_factory.mktemp("evaluated") / "results")
     run = run_names.run_name({**run_names.parse_run(plain), "evaluate_every": EVERY})
@@ -124,7 +114,7 @@ def test_weights_after_an_epoch_are_made_again_without_evaluations(dropout_run, 
 @pytest.mark.slow
 def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
     folder = evaluated[0] / "runs" / evaluated[1]
-    found, ends = rows(folder), history(folder)
+    found = rows(folder)
     examples = len(np.load(next((evaluated[0] / "data").glob("*/train_labels.npy"))))
     expected = {*grid(EVERY, 6, examples, 100), 6 * examples}
     assert [row["examples"] for row in found] == sorted(expected)
@@ -133,8 +123,8 @@ def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
     last = found[-1]
     assert last["updates"] == record(*evaluated)["steps_run"] == 6 * steps
     # At an epoch's end a trajectory says what the history says.
-    assert last["validation_loss"] == float(ends[-1]["validation_loss"])
-    assert last["validation_accuracy"] == float(ends[-1]["validation_accuracy"])
+    for name in ("validation_loss", "validation_accuracy"):
+        assert last[name] == column(folder, name)[-1]
     assert found[0]["train_loss"] > last["train_loss"] > 0
     for split in ("validation", "test"):
         assert all(0 <= row[f"{split}_accuracy"] <= 1 for row in found)
@@ -143,10 +133,6 @@ def test_rows_stand_on_the_grid_and_at_the_end(evaluated):
 
 @pytest.mark.slow
 def test_the_last_row_is_what_evaluate_measures(tmp_path, digits):
-    from batchscope import disk
-    from batchscope.catalogue import measure_settings
-    from batchscope.store import records
-
     run = run_name(epochs=1, evaluate_every=10**6)
     results = with_digits(digits, tmp_path)
     train(results, run)
@@ -155,11 +141,10 @@ def test_the_last_row_is_what_evaluate_measures(tmp_path, digits):
     name = measure_settings.settings_name("evaluate", settings)
     path = records.measure_path(results, run, "evaluate", name)
     words = ("--results", str(results), "--run", run, "--settings", name, "--output", str(path))
-    status, output = step("evaluate", *words)
-    assert status == 0, output
+    assert step("evaluate", *words)[0] == 0
     values = disk.read_json(path)["values"]
-    for column in ("validation_loss", "validation_accuracy", "test_loss", "test_accuracy"):
-        assert row[column] == pytest.approx(values[column], rel=1e-6), column
+    for name in ("validation_loss", "validation_accuracy", "test_loss", "test_accuracy"):
+        assert row[name] == pytest.approx(values[name], rel=1e-6), name
     # Of half of the training set.
     assert row["train_loss"] == pytest.approx(values["train_loss"], rel=0.1)
 

@@ -17,10 +17,9 @@ _OF_CONTENT = (None, errno.EINVAL)
 def fault(
     path: Path | str, received: str, expected: str, delete: Path | str | None = None
 ) -> UserError:
-    """Returns the error of a file that is not what was written there.
+    """Returns the error of a file that is not what was written there, such as `an empty file`.
 
     Args:
-        received: What it is, such as `an empty file`.
         delete: What to delete so that Snakemake makes it again, where it is not the file itself.
     """
     return UserError(
@@ -31,11 +30,7 @@ def fault(
 
 @contextlib.contextmanager
 def reading(path: Path | str, expected: str, delete: Path | str | None = None) -> Iterator[None]:
-    """Turns whatever reading a file raises into one `UserError` that says how to go on.
-
-    Args:
-        delete: See `fault`.
-    """
+    """Turns whatever reading a file raises into one `UserError`; `delete` as in `fault`."""
     try:
         yield
     except (UserError, MemoryError):

@@ -1,4 +1,7 @@
-"""Files: atomic writes, JSON, CSV, npz, links; every reader says what to do with a damaged one."""
+"""Files: atomic writes, JSON, CSV, npz, links; every reader says what to do with a damaged one.
+
+A reader's `delete` is what to delete so that its file is made again, where it is not the file.
+"""
 
 from __future__ import annotations
 
@@ -80,8 +83,7 @@ def write_text(path: Path | str, text: str) -> None:
 
 def write_json(path: Path | str, record: dict[str, Any]) -> None:
     """Writes a record atomically, as strict JSON: NaN and infinities become null."""
-    text = json.dumps(_as_json(record), indent=1, allow_nan=False)
-    write_text(path, text + "\n")
+    write_text(path, json.dumps(_as_json(record), indent=1, allow_nan=False) + "\n")
 
 
 def _as_json(value: Any) -> Any:
@@ -89,21 +91,15 @@ def _as_json(value: Any) -> Any:
         return {str(key): _as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(item) for item in value]
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return _as_json(value.tolist())
-    if isinstance(value, np.generic):
-        return _as_json(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
 def read_json(path: Path | str, *keys: str) -> dict[str, Any]:
-    """Reads a record.
-
-    Raises:
-        UserError: If the file is missing, is no JSON object or lacks a key.
-    """
+    """Reads a record; raises `UserError` if it is missing, is no JSON object or lacks a key."""
     with damage.reading(path, "a JSON record"):
         record = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(record, dict):
@@ -128,14 +124,7 @@ def write_rows(path: Path | str, columns: tuple[str, ...], rows: list[dict[str, 
 
 
 def read_csv(path: Path | str, *columns: str, delete: Path | str | None = None) -> str:
-    """Reads a table as text.
-
-    Args:
-        delete: What to delete so that it is made again, where it is not the file itself.
-
-    Raises:
-        UserError: If the file is missing, lacks a column, or was cut.
-    """
+    """Reads a table as text; raises `UserError` if it is missing, lacks a column, or was cut."""
     with damage.reading(path, "a CSV table", delete):
         text = Path(path).read_text(encoding="utf-8")
         _check_names(next(csv.reader(io.StringIO(text))), columns)
@@ -161,15 +150,7 @@ def file_sha256(path: Path | str) -> str:
 
 
 def check_sha256(path: Path | str, expected: str, delete: Path | str | None = None) -> None:
-    """Checks a file's bytes against the SHA-256 that a record has of it.
-
-    Args:
-        expected: The SHA-256, in hexadecimal.
-        delete: What to delete so that it is made again, where it is not the file itself.
-
-    Raises:
-        UserError: If it is missing or another file.
-    """
+    """Raises `UserError` where a file is missing, or not that of a SHA-256, in hexadecimal."""
     with damage.reading(path, "a file", delete):
         received = file_sha256(path)
     if received != expected:
@@ -185,14 +166,7 @@ def write_arrays(path: Path | str, members: dict[str, np.ndarray]) -> None:
 def read_arrays(
     path: Path | str, *members: str, delete: Path | str | None = None
 ) -> dict[str, np.ndarray]:
-    """Reads an npz; nothing is unpickled.
-
-    Args:
-        delete: What to delete so that it is made again, where it is not the file itself.
-
-    Raises:
-        UserError: If the file is missing or damaged.
-    """
+    """Reads an npz, unpickling nothing; raises `UserError` if it is missing or damaged."""
     with damage.reading(path, "an npz of plain arrays", delete):
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):  # NumPy would take it for a pickle
@@ -206,16 +180,7 @@ def read_arrays(
 def map_array(
     path: Path | str, shape: tuple[int, ...], delete: Path | str | None = None
 ) -> np.ndarray:
-    """Maps an npy into memory, read-only; nothing is unpickled.
-
-    Args:
-        path: The file.
-        shape: Its shape.
-        delete: What to delete so that it is made again, where it is not the file itself.
-
-    Raises:
-        UserError: If the file is missing, damaged or of another shape.
-    """
+    """Maps an npy read-only; raises `UserError` if it is missing, damaged or of another shape."""
     with damage.reading(path, f"an array of shape {shape}", delete):
         array = np.lib.format.open_memmap(path, mode="r")
         if array.shape != shape:

@@ -6,11 +6,7 @@ class UserError(Exception):
 
 
 class ConfigError(UserError):
-    """Every problem found in a configuration, one line each.
-
-    Args:
-        problems: Lines of the form ``where: what was received; what is expected.``
-    """
+    """Every problem of a configuration, one line each: ``where: received X; Y is expected.``"""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = list(problems)

@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
-    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import (  # noqa: F401
-        XLine,
-        XPlane,
-        XSpace,
-    )
+    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XLine, XPlane, XSpace  # noqa: F401
 
 # Attributes of Snakemake's `workflow` that its documentation does not name -> what for.
 SNAKEMAKE = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from batchscope import wording
 
-Place = tuple[str | int, ...]
+Place = tuple[str | int, ...]  # keys and positions from the root of the configuration
 
 _SHOWN = 60  # characters of a received value
 
@@ -24,12 +24,7 @@ MOST_LISTED = 20  # known names beside the one that was probably meant
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem.
-
-    Attributes:
-        place: Keys and positions from the root of the configuration.
-        text: What was received, what is expected, the nearest fix.
-    """
+    """What was received at a place, what is expected, and the nearest fix."""
 
     place: Place
     text: str
@@ -96,28 +91,25 @@ def received(
     place: Place, value: Any, expected: str, known: Iterable[str] = (), why: str = ""
 ) -> Problem:
     """Returns the problem of a value that is not what is expected there."""
-    text = f"received {show(value)}{why}; {expected} {_verb(expected)} expected."
+    verb = "are" if expected.startswith(("at most", "at least", "two ")) else "is"
+    text = f"received {show(value)}{why}; {expected} {verb} expected."
     hint = (missing_blank(value) or _hint(value, known)) if isinstance(value, str) else ""
     return Problem(place, text + hint)
 
 
 def unmet(path: Path, expected: Callable[[Path], Any]) -> str | None:
-    """Returns None where a path is what is expected; else what there is to say of it, or "".
+    """Returns None where a path is what is expected; else "", or what the system says of it.
 
     Args:
-        expected: Such as `Path.is_file`, or what reads it.
+        expected: Such as `Path.is_file`, or what reads the path.
 
     Returns:
-        What the system says, as ` (Permission denied)`, where it does not let anyone look.
+        Such as ` (Permission denied)`, where the system does not let anyone look.
     """
     try:
         return "" if expected(path) is False else None
     except OSError as error:
         return f" ({error.strerror})"
-
-
-def _verb(expected: str) -> str:
-    return "are" if expected.startswith(("at most", "at least", "two ")) else "is"
 
 
 def missing(place: Place, expected: str) -> Problem:
@@ -128,11 +120,9 @@ def missing(place: Place, expected: str) -> Problem:
 def unknown(
     place: Place, noun: str, known: Iterable[str], aliases: Mapping[str, str] | None = None
 ) -> Problem:
-    """Returns the problem of a key that is none of the known ones.
+    """Returns the problem of a key, the last of `place`, that is none of the known ones.
 
     Args:
-        place: Where it stands, itself the last.
-        known: The known ones.
         aliases: Other names of known ones, as in paths -> the known one.
     """
     known, key = sorted(known), str(place[-1])
@@ -171,7 +161,6 @@ class Findings:
     Attributes:
         problems: In the order of their finding; see `merged`.
         warnings: Lines on what does not stop a study, each once.
-        structure: As given, as a set.
     """
 
     def __init__(self, structure: list[Place], replaced: list[Place]) -> None:

@@ -29,8 +29,7 @@ def templates() -> list[str]:
 def code_of(room: str) -> list[str]:
     """Returns a room's modules and all that they import from the library, wherever they do.
 
-    Returns:
-        Paths relative to the working directory, sorted.
+    The paths are relative to the working directory, and sorted.
     """
     found: set[Path] = set()
     queue = list((LIBRARY / room).rglob("*.py"))

@@ -84,9 +84,7 @@ def estimate(
     that would be, each number has two significant digits. Without an interval the value has three.
 
     Args:
-        value: A finite number.
-        low: The interval's lower end; None or NaN where there is none.
-        high: Its upper end.
+        value: A finite number; the ends `low` and `high` are None or NaN where there are none.
         unit: What all are multiplied by; its suffix is not written.
     """
     ends = [math.nan if end is None else end for end in (low, high)]
@@ -116,7 +114,6 @@ def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> 
 
     Args:
         numbers: Value, lower and upper end of each; ends are NaN where there are none.
-        unit: Their unit.
     """
     estimates = [estimate(*one, unit=unit) for one in numbers]
     values = [unit.times * value for value, _, _ in numbers]
@@ -128,10 +125,8 @@ def alike(numbers: Sequence[tuple[float, float, float]], unit: Unit = PLAIN) -> 
         decimals = max(0, 2 - math.floor(math.log10(largest)))
         while decimals and all(math.isclose(one, round(one, decimals - 1)) for one in values):
             decimals -= 1  # exact: 20 and 84, 0.5 and 4.0
-    short = any(
-        abs(value) < 10 ** (1 - decimals) and not math.isclose(value, round(value, decimals))
-        for value in values
-    )
+    rounding = (value for value in values if not math.isclose(value, round(value, decimals)))
+    short = any(abs(value) < 10 ** (1 - decimals) for value in rounding)
     if short or any("e" in one.value for one in estimates):
         return [one.value + unit.suffix for one in estimates]
     return [fixed(value, decimals) + unit.suffix for value in values]
@@ -148,10 +143,7 @@ def estimated(
     """Returns `1.30 s (95 % interval 1.20 to 1.40)`, or the value alone where there is no interval.
 
     Args:
-        value: A finite number.
-        low: The interval's lower end; NaN where there is none.
-        high: Its upper end.
-        unit: Its unit, written once after the value.
+        low: The interval's lower end; NaN, as `high`, where there is none.
         of: What follows value and unit, before the interval.
         level: The interval's coverage in percent.
     """
@@ -161,11 +153,7 @@ def estimated(
 
 
 def cost(value: float, low: float, high: float) -> str:
-    """Returns a time in ms with its interval, or that it is none: `30 [0, 63] ms`.
-
-    Args:
-        value: A time in s, not below 0, as the ends.
-    """
+    """Returns a time, given in s and not below 0, in ms: `30 [0, 63] ms`; or that it is none."""
     if value > 0:
         return f"{bracketed(*(1000 * end for end in (value, low, high)))} ms"
     most = f" (at most {number(1000 * high)} ms)" if high > 0 else ""
@@ -196,12 +184,11 @@ def short_exponent(text: str) -> str:
 
 
 def _minus(text: str) -> str:
-    """Returns the text of a number with a minus sign; a power keeps the sign that one types."""
+    # A power keeps the sign that one types.
     return f"{MINUS}{text[1:]}" if text.startswith("-") else text
 
 
 def _something(value: float) -> float:
-    """Returns a number, or zero for what is nothing but rounding."""
     return 0.0 if abs(value) < _NOTHING else value
 
 
@@ -222,12 +209,10 @@ def plural(noun: str) -> str:
 
 
 def count(number: int, noun: str, several: str = "") -> str:
-    """Returns a number with its noun: `1 run`, `2 runs`.
+    """Returns a number with its noun, `1 run` or `2 runs`, and what else agrees with it.
 
     Args:
-        number: How many.
-        noun: One of them, with what else of the sentence agrees with the number.
-        several: The same of several; the noun's plural by default.
+        several: The words for several; the noun's plural by default.
     """
     return f"{number} {noun if number == 1 else several or plural(noun)}"
 

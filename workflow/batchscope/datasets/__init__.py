@@ -1,23 +1,9 @@
 """Data sets on disk: read or download them, check, split and load them.
 
 `prepare` makes one folder per data set, whose name carries the digest of its definition, and
-`load` maps its arrays into memory. A definition is a map with these keys:
-
-- `source`: one of `SOURCES`, such as `digits`, `image_folder`, `npz` or `csv`;
-- `path`: the user's file or folder, relative to where snakemake runs; what has a public
-  source is downloaded without it;
-- `sha256`: the expected SHA-256 of that file, or of the download;
-- `image_size`: photographs are stretched to this square, in pixels (`patches`: cut to it);
-- `channels`: 3 (RGB) or 1 (grey);
-- `per_class`: the first so many readable photographs of each class, in numeric file order
-  (`mnist`: training images, in the file's order; `patches`: so many patches of each photograph);
-- `scale`: an image's numbers are multiplied by it before the network sees them;
-- `kind`: of an npz, what its arrays are: `images`, `rows` of numbers or `tokens`;
-- `length`: of a text, the characters of a window;
-- `label`, `ignore`: of a CSV file, the column of the classes, and those that are left out;
-- `split`: `train`, `validation`, `test` and `seed` (see `batchscope.datasets.splits`).
-
-What a definition leaves out has the default of `batchscope.catalogue.dataset_definitions`.
+`load` maps its arrays into memory. The keys of a definition are those of a data set in
+`workflow/schemas/config.schema.yaml`; its `source` is one of `SOURCES`. What it leaves out has the
+default of `batchscope.catalogue.dataset_definitions`.
 """
 
 from __future__ import annotations
@@ -120,11 +106,7 @@ class Dataset:
 
 
 def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
-    """Returns a prepared data set, checked against its record (see `checksums`).
-
-    Raises:
-        UserError: If it was not prepared, or its files do not fit its record.
-    """
+    """Returns a prepared data set; raises `UserError` if its files do not fit its record."""
     folder = records.dataset_folder(results, token)
     record = disk.read_json(folder / "record.json", *_NEEDED)
     dataset = Dataset(folder, record)
@@ -136,14 +118,11 @@ def load(results: Path | str, token: str, verify: bool = False) -> Dataset:
 
 
 def look(results: Path | str, token: str, definition: dict[str, Any]) -> looks.Look | None:
-    """Returns the shape of a data set's examples, the number of its classes, and what they are.
+    """Returns what the examples of a data set look like; raises as `load` does.
 
     Where it is not prepared yet, what its definition and its files' headers state, or None.
-
-    Raises:
-        UserError: If its prepared files do not fit its record.
     """
-    if not (records.dataset_folder(results, token) / "record.json").exists():
+    if records.data_record(results, token) is None:
         return looks.known(definition)
     dataset = load(results, token)
     found = looks.Look(dataset.input_shape, dataset.classes, dataset.kind)
@@ -159,8 +138,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
     folder with a record is whole, whatever dies before.
 
     Args:
-        token: Name of the folder under `results/data`.
-        results: The results folder. Downloads are kept in its `downloads`.
+        token: Name of the folder under `results/data`; downloads are kept in `results/downloads`.
 
     Returns:
         What people should know of it, in sentences.
@@ -168,8 +146,7 @@ def prepare(token: str, definition: dict[str, Any], results: Path | str) -> list
     Raises:
         UserError: If the source cannot be had or does not hold what it should.
     """
-    name = run_names.split_token(token)[0]
-    where = f"datasets.{name}"
+    where = f"datasets.{run_names.split_token(token)[0]}"
     if definition.get("source") not in SOURCES:
         known = ", ".join(SOURCES)
         raise UserError(
@@ -217,15 +194,11 @@ def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
         np.zeros(len(raw.labels), np.int32) if sequences else raw.labels,
         1 if sequences else len(raw.class_names),
         request.split,
-        raw.drawn,
+        [part for part in splits.PARTS[1:] if part not in raw.given],
         raw.stratified and not sequences,
     )
-    chosen = {
-        split: (raw.images, raw.labels, drawn[split])
-        if split in drawn
-        else (*raw.given[split], None)
-        for split in records.SPLITS
-    }
+    chosen = {part: (raw.images, raw.labels, picked) for part, picked in drawn.items()}
+    chosen |= {part: (*arrays, None) for part, arrays in raw.given.items()}
     standard = {}
     if raw.kind == dataset_definitions.ROWS:
         mean, deviation = rows.moments(raw.images[drawn["train"]])
@@ -234,9 +207,12 @@ def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
             split: (rows.standardised(examples, mean, deviation), labels, picked)
             for split, (examples, labels, picked) in chosen.items()
         }
-    scale = request.scale(1 / 255 if raw.images.dtype == np.uint8 else 1.0, raw.scale)
+    scale = request.definition.get("scale")
+    if scale is None:
+        scale = raw.scale or (1 / 255 if raw.images.dtype == np.uint8 else 1.0)
     counts, class_counts, total = {}, {}, 0
-    for split, (images, labels, picked) in chosen.items():
+    for split in records.SPLITS:
+        images, labels, picked = chosen[split]
         labels = labels if picked is None else labels[picked]
         counts[split] = len(labels)
         if not sequences:
@@ -244,7 +220,7 @@ def _write_splits(request: Request, raw: Raw) -> dict[str, Any]:
         np.save(request.scratch / f"{split}_labels.npy", labels.astype(np.int32))
         total += _write_images(request.scratch / f"{split}_images.npy", images, picked)
     return {
-        "scale": scale,
+        "scale": float(scale),
         "classes": len(raw.class_names),
         "class_names": list(raw.class_names),
         "input_shape": list(raw.images.shape[1:]),
@@ -267,24 +243,18 @@ def _write_images(path: Path, images: Images, rows: np.ndarray | None) -> int:
     Plain writes, not a map of the file: a full disk is then an error, not a signal.
     """
     rows = np.arange(len(images)) if rows is None else rows
-    header = {
-        "descr": np.lib.format.dtype_to_descr(images.dtype),
-        "fortran_order": False,
-        "shape": (len(rows), *images.shape[1:]),
-    }
-    total = 0
+    descr, shape = np.lib.format.dtype_to_descr(images.dtype), (len(rows), *images.shape[1:])
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        for start in range(0, len(rows), _ROWS):
-            total += file.write(np.ascontiguousarray(images[rows[start : start + _ROWS]]).data)
-    return total
+        parts = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+        return sum(file.write(np.ascontiguousarray(images[part]).data) for part in parts)
 
 
 def _publish(scratch: Path, folder: Path, record: dict[str, Any]) -> bool:
     """Moves the arrays to their folder; returns whether others were there before."""
     files = [f"{split}_{what}.npy" for split in records.SPLITS for what in ("images", "labels")]
-    sha256 = {file: disk.file_sha256(scratch / file) for file in files}
-    record["sha256"] = sha256
+    sha256 = record["sha256"] = {file: disk.file_sha256(scratch / file) for file in files}
     folder.mkdir(exist_ok=True)
     before = [file for file in files if (folder / file).exists()]
     others = any(disk.file_sha256(folder / file) != sha256[file] for file in before)

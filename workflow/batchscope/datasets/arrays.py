@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.metadata
 import importlib.util
+import itertools
 import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import download, splits
-from batchscope.datasets.raw import Raw, Request
+from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import UserError
 
 MNIST_URL = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz"
@@ -38,13 +41,8 @@ def digits(request: Request) -> Raw:
         UserError: If scikit-learn is not installed, or without its data.
     """
     path = scikit_learn_data() / "data" / "digits.csv.gz"
-    try:
+    with reading_scikit_learn(request.where, "digits"):
         table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
-    except DAMAGED as error:
-        raise UserError(
-            f"{request.where}: scikit-learn's digits cannot be read ({error}); install the "
-            "project's dependencies again."
-        ) from None
     return Raw(
         table[:, :-1].reshape(-1, 8, 8, 1),
         table[:, -1].astype(np.int32),
@@ -60,6 +58,18 @@ def scikit_learn_data() -> Path:
     spec = importlib.util.find_spec("sklearn")
     folder = Path(spec.origin or "").parent if spec else Path()
     return folder / "datasets"
+
+
+@contextlib.contextmanager
+def reading_scikit_learn(where: str, what: str) -> Iterator[None]:
+    """Says what to do where data that come with scikit-learn cannot be read."""
+    try:
+        yield
+    except DAMAGED as error:
+        raise UserError(
+            f"{where}: scikit-learn's {what} cannot be read ({error}); install the project's "
+            "dependencies again."
+        ) from None
 
 
 def mnist(request: Request) -> Raw:
@@ -81,7 +91,7 @@ def mnist(request: Request) -> Raw:
         check_images(f"{request.where}: {path}: {name}", images)
         _check_labels(f"{request.where}: {path}: {name}", labels, len(images))
     (images, labels), (test_images, test_labels) = sets["train"], sets["test"]
-    classes = _classes(f"{request.where}: {path}: train", labels, [test_labels])
+    classes = _classes(f"{request.where}: {path}: train", labels, test_labels)
     rows = _first_of_each_class(request, labels, classes)
     test = (stored(test_images, str(path)), test_labels.astype(np.int32))
     from_test = request.split.get("validation_from") == "test"
@@ -89,7 +99,7 @@ def mnist(request: Request) -> Raw:
         stored(images[rows], str(path)),
         labels[rows].astype(np.int32),
         [str(index) for index in range(classes)],
-        _source(request, MNIST_URL),
+        str(request.definition.get("path") or MNIST_URL),
         checksums,
         given=splits.divided(request.where, *test, request.split) if from_test else {"test": test},
         stratified=False,
@@ -97,11 +107,7 @@ def mnist(request: Request) -> Raw:
 
 
 def _first_of_each_class(request: Request, labels: np.ndarray, classes: int) -> np.ndarray | slice:
-    """Returns which examples the definition's `per_class` keeps, in the order that they have.
-
-    Raises:
-        UserError: If a class has fewer.
-    """
+    """Returns which examples the definition's `per_class` keeps, in the order that they have."""
     wanted = request.definition.get("per_class")
     if wanted is None:
         return slice(None)
@@ -113,10 +119,6 @@ def _first_of_each_class(request: Request, labels: np.ndarray, classes: int) -> 
                 "training images."
             )
     return np.sort(np.concatenate(kept))
-
-
-def _source(request: Request, url: str) -> str:
-    return str(request.definition.get("path") or url)
 
 
 def _mnist_npz(where: str, path: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -144,11 +146,10 @@ def _idx_folder(where: str, folder: Path) -> tuple[dict[str, Any], dict[str, str
 
 
 def _idx_path(where: str, folder: Path, stem: str, dimensions: int) -> Path:
-    for dot in ("-", "."):
-        for ending in ("", ".gz"):
-            path = folder / f"{stem}{dot}idx{dimensions}-ubyte{ending}"
-            if path.is_file():
-                return path
+    for dot, ending in itertools.product("-.", ("", ".gz")):
+        path = folder / f"{stem}{dot}idx{dimensions}-ubyte{ending}"
+        if path.is_file():
+            return path
     raise UserError(
         f"{where}.path: {folder} has no {stem}-idx{dimensions}-ubyte (or .gz); MNIST's four idx "
         "files are expected."
@@ -173,58 +174,44 @@ def _read_idx(where: str, path: Path, dimensions: int) -> np.ndarray:
 
 
 def read_npz(where: str, path: Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of an npz file.
-
-    Raises:
-        UserError: If it is none, is damaged or holds Python objects.
-    """
-    try:
+    """Returns the arrays of an npz; raises `UserError` if it is none, or holds Python objects."""
+    with reading(f"{where}: {path}", "an npz of plain arrays", *DAMAGED):
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("one array")
         with archive:
             _check_members(archive.zip, path.stat().st_size)
             return {key: archive[key] for key in archive.files}
-    except DAMAGED as error:
-        raise UserError(
-            f"{where}: {path}: cannot be read ({error}); an npz of plain arrays is expected."
-        ) from None
 
 
 def _check_members(archive: zipfile.ZipFile, stored: int) -> None:
-    """Refuses arrays whose header claims more than their file can hold, before room is made.
-
-    Args:
-        archive: The opened file.
-        stored: Its size in bytes.
-
-    Raises:
-        ValueError: If one does, or its header cannot be read.
-    """
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
+    """Raises `ValueError` where a header claims more than a file of so many bytes can hold."""
     for info in archive.infolist():
         with archive.open(info) as member:
             if member.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
                 continue  # no array
             member.seek(0)
-            version = np.lib.format.read_magic(member)
-            if version not in read:
-                raise ValueError(f"{info.filename} has version {version} of the format")
-            shape, _, dtype = read[version](member)
+            shape, dtype = header(member, info.filename)
         size = math.prod(shape) * dtype.itemsize
         if not dtype.hasobject and size > min(info.file_size, _MOST_RATIO * stored):
             raise ValueError(f"{info.filename} claims {size} bytes and has fewer")
 
 
-def check_images(where: str, images: np.ndarray) -> None:
-    """Refuses what is no array of images.
+def header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Returns shape and type of an npy by its header; raises `ValueError` if that is damaged."""
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    version = np.lib.format.read_magic(file)
+    if version not in read:
+        raise ValueError(f"{name} has version {version} of the format")
+    shape, _, dtype = read[version](file)
+    return shape, dtype
 
-    Raises:
-        UserError: If shape, type or a number is none of an image's.
-    """
+
+def check_images(where: str, images: np.ndarray) -> None:
+    """Raises a `UserError` where shape, type or a number is none of an image's."""
     if images.ndim not in (3, 4) or 0 in images.shape:
         raise UserError(
             f"{where}: received shape {images.shape}; (n, height, width[, channels]) is expected."
@@ -246,7 +233,7 @@ def _check_labels(where: str, labels: np.ndarray, count: int) -> None:
         raise UserError(f"{where}: received label {labels.min()}; 0 or more is expected.")
 
 
-def _classes(where: str, labels: np.ndarray, others: list[np.ndarray]) -> int:
+def _classes(where: str, labels: np.ndarray, tested: np.ndarray) -> int:
     """Returns the number of classes of the training labels, which must be 0, 1, 2 and so on."""
     present = np.unique(labels)
     if len(present) < 2:
@@ -257,12 +244,11 @@ def _classes(where: str, labels: np.ndarray, others: list[np.ndarray]) -> int:
             f"{where}: received labels {present[0]} to {present[-1]} without {absent}; every "
             "class from 0 on is expected."
         )
-    for other in others:
-        if other.max() > present[-1]:
-            raise UserError(
-                f"{where}: received labels 0 to {present[-1]}, but {other.max()} in another "
-                "split; the classes of the training set are expected."
-            )
+    if tested.max() > present[-1]:
+        raise UserError(
+            f"{where}: received labels 0 to {present[-1]}, but {tested.max()} in another split; "
+            "the classes of the training set are expected."
+        )
     return len(present)
 
 

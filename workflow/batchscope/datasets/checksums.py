@@ -28,14 +28,16 @@ def check(folder: Path, sha256: dict[str, str], everything: bool = False) -> Non
     """Checks prepared arrays against their record.
 
     Args:
-        sha256: File -> SHA-256, as its record has them.
         everything: Whether to hash files too that have not changed since they were hashed.
 
     Raises:
         UserError: If a file is missing or is another one.
     """
     states = _states(folder, sha256)  # before they are hashed: a change meanwhile is found later
-    known = {} if everything else _known(folder / _VERIFIED)
+    known: dict[str, Any] = {}
+    if not everything:
+        with contextlib.suppress(UserError):  # nothing is known to be verified
+            known = disk.read_json(folder / _VERIFIED)
     if states == known:
         return
     for file, state in states.items():
@@ -45,19 +47,11 @@ def check(folder: Path, sha256: dict[str, str], everything: bool = False) -> Non
         disk.write_json(folder / _VERIFIED, states)
 
 
-def _known(path: Path) -> dict[str, Any]:
-    try:
-        return disk.read_json(path)
-    except UserError:
-        return {}  # nothing is known to be verified
-
-
 def _states(folder: Path, sha256: dict[str, str]) -> dict[str, list[Any]]:
-    return {file: [expected, *_state(folder / file)] for file, expected in sha256.items()}
-
-
-def _state(path: Path) -> tuple[int, int, int]:
-    """Returns a file's bytes, and when its content and its inode changed, in nanoseconds."""
-    with damage.reading(path, "a prepared array", delete=path.parent):
-        found = path.stat()
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    """Returns file -> SHA-256, bytes, and when its content and its inode changed, in ns."""
+    states = {}
+    for file, expected in sha256.items():
+        with damage.reading(folder / file, "a prepared array", delete=folder):
+            found = (folder / file).stat()
+        states[file] = [expected, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    return states

@@ -10,11 +10,8 @@ import numpy as np
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import download, labels
-from batchscope.datasets.raw import Raw, Request
+from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import UserError
-
-_DELIMITERS = (",", ";", "\t")
-_ENCODING = "utf-8-sig"
 
 
 def csv_file(request: Request) -> Raw:
@@ -31,18 +28,17 @@ def csv_file(request: Request) -> Raw:
     path = request.needed_path("a CSV file")
     download.check_local(request, path)
     where = f"{request.where}: {path}"
-    try:
-        with open(path, encoding=_ENCODING, newline="") as file:
-            first = file.readline()
-            file.seek(0)
-            delimiter = max(_DELIMITERS, key=first.count)
-            lines = csv.reader(file, delimiter=delimiter, strict=True)
-            # A quoted cell may hold line breaks: a row has the number of its last line.
-            table = [(lines.line_num, row) for row in lines if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(
-            f"{where}: cannot be read ({error}); a CSV file in UTF-8 is expected."
-        ) from None
+    errors = OSError, UnicodeDecodeError, csv.Error
+    with (
+        reading(where, "a CSV file in UTF-8", *errors),
+        open(path, encoding="utf-8-sig", newline="") as file,
+    ):
+        first = file.readline()
+        file.seek(0)
+        delimiter = max(",;\t", key=first.count)
+        lines = csv.reader(file, delimiter=delimiter, strict=True)
+        # A quoted cell may hold line breaks: a row has the number of its last line.
+        table = [(lines.line_num, row) for row in lines if row]
     if len(table) < 2:
         raise UserError(f"{where}: received {len(table)} lines; a line per example is expected.")
     width = len(table[0][1])
@@ -53,7 +49,10 @@ def csv_file(request: Request) -> Raw:
                 "in the first line."
             )
     names = [cell.strip() for cell in table[0][1]]
-    label, ignored = _columns(request, names)
+    wanted = request.definition.get("label")
+    label = width - 1 if wanted is None else _column(request, "label", wanted, names)
+    left_out = request.definition.get("ignore") or []
+    ignored = {_column(request, "ignore", name, names) for name in left_out}
     features = [index for index in range(width) if index != label and index not in ignored]
     if not features:
         raise UserError(f"{where}: received no column of numbers; at least one is expected.")
@@ -72,14 +71,6 @@ def csv_file(request: Request) -> Raw:
     for target, (line, row) in zip(rows, table, strict=True):
         target[:] = [_finite(where, line, names[index], row[index]) for index in features]
     return _raw(request, path, rows, [(line, row[label].strip()) for line, row in table])
-
-
-def _columns(request: Request, names: list[str]) -> tuple[int, set[int]]:
-    """Returns the label's column, and those that are left out."""
-    wanted = request.definition.get("label")
-    label = len(names) - 1 if wanted is None else _column(request, "label", wanted, names)
-    ignored = request.definition.get("ignore") or []
-    return label, {_column(request, "ignore", name, names) for name in ignored}
 
 
 def _column(request: Request, key: str, wanted: str | int, names: list[str]) -> int:
@@ -116,17 +107,18 @@ def _raw(request: Request, path: Path, rows: np.ndarray, given: list[tuple[int, 
     for line, label in given:
         if not label:
             raise UserError(f"{where}: received no label in line {line}; a class is expected.")
-    words = np.array([label for _, label in given])
+    found = np.array([label for _, label in given])
     numbers = [_number(label) for _, label in given]
     # Classes 1 to 10 are in the order of numbers, not of words.
-    all_numbers = all(number is not None and np.isfinite(number) for number in numbers)
-    found = np.array(numbers, np.float64) if all_numbers else words
-    if all_numbers and (found != np.floor(found)).any():
-        line, label = given[int(np.flatnonzero(found != np.floor(found))[0])]
-        raise UserError(
-            f"{where}: received the label {label} in line {line}; a class is expected: a word or "
-            "a whole number."
-        )
+    if all(number is not None and np.isfinite(number) for number in numbers):
+        found = np.array(numbers, np.float64)
+        broken = np.flatnonzero(found != np.floor(found))
+        if len(broken):
+            line, label = given[broken[0]]
+            raise UserError(
+                f"{where}: received the label {label} in line {line}; a class is expected: a word "
+                "or a whole number."
+            )
     classes, _, class_names = labels.numbered((f"{where}: label", found), {})
     return Raw(
         rows,

@@ -28,10 +28,8 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
     """Returns the user's own file or folder, else the download of a public one.
 
     Args:
-        request: What is asked for; its `sha256` is checked against a file of the user's, and
-            against a download in place of the published one.
-        url: The public file.
-        sha256: Its published SHA-256.
+        request: Its `sha256` is that of the user's file, or of a download in place of `sha256`.
+        sha256: The published one of the public file.
 
     Raises:
         UserError: If the file is missing, cannot be downloaded or is not the expected one.
@@ -54,11 +52,7 @@ def local_or_downloaded(request: Request, url: str, sha256: str) -> Path:
 
 
 def check_local(request: Request, path: Path) -> None:
-    """Checks the user's file against the SHA-256 of the definition, if there is one.
-
-    Raises:
-        UserError: If it differs, or the path is a folder.
-    """
+    """Raises `UserError` where a user's file is not that of the definition's SHA-256, if any."""
     if request.sha256 and path.is_dir():
         raise UserError(
             f"{request.where}.sha256: received one, but path {path} is a folder; a file is "
@@ -68,10 +62,7 @@ def check_local(request: Request, path: Path) -> None:
 
 
 def _check(where: str, path: Path, sha256: str | None, hint: str = "") -> None:
-    if sha256 is None:
-        return
-    received = disk.file_sha256(path)
-    if received != sha256:
+    if sha256 and (received := disk.file_sha256(path)) != sha256:
         raise UserError(f"{where}: received SHA-256 {received}; {sha256} is expected.{hint}")
 
 

@@ -17,7 +17,7 @@ def numbered(
     Args:
         labels: Place in the file, for errors, and the labels of the training part: shape (n,),
             (n, 1), or (n, classes) where each row has one 1 and else zeros.
-        others: The same of each other part, whose classes must be those of the training part.
+        others: The same of each other part.
 
     Returns:
         Classes, int32 of shape (n,); those of the others; the name of each class.
@@ -42,9 +42,10 @@ def numbered(
         index = np.minimum(np.searchsorted(values, other), len(values) - 1)
         unknown = np.flatnonzero(values[index] != other)
         if len(unknown):
-            row = unknown[0]
+            row, value = unknown[0], other[unknown[0]]
+            shown = repr(str(value)) if isinstance(value, str) else str(value)
             raise UserError(
-                f"{place}: received {_shown(other[row])} in row {row}, a class of no training "
+                f"{place}: received {shown} in row {row}, a class of no training "
                 "example; the classes of the training part are expected."
             )
         found[name] = index.astype(np.int32)
@@ -52,11 +53,7 @@ def numbered(
 
 
 def check_count(where: str, labels: np.ndarray, count: int) -> None:
-    """Refuses labels that are not one per example.
-
-    Raises:
-        UserError: If their number is another, or a row of several is no one-hot row.
-    """
+    """Raises `UserError` where labels are neither one nor one one-hot row per example."""
     flat = labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] >= 1)
     if not flat or len(labels) != count:
         raise UserError(
@@ -101,7 +98,3 @@ def _from_one_hot(where: str, labels: np.ndarray) -> np.ndarray:
             f"{where}: received row {wrong[0]}, which is not one 1 among zeros; {_EXPECTED}."
         )
     return labels.argmax(axis=1)
-
-
-def _shown(value: object) -> str:
-    return repr(str(value)) if isinstance(value, str) else str(value)

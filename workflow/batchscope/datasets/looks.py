@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,31 +14,21 @@ from batchscope.errors import UserError
 
 
 class Look(NamedTuple):
-    """What a model is built for.
+    """What a model is built for."""
 
-    Attributes:
-        input_shape: Height, width, channels; features; or length of a sequence.
-        classes: Number of classes.
-        kind: What the examples are, of `dataset_definitions.KINDS`.
-        largest: Largest token of sequences with one class each, which `classes` do not give.
-    """
-
-    input_shape: tuple[int, ...]
+    input_shape: tuple[int, ...]  # height, width, channels; features; or length of a sequence
     classes: int
-    kind: str = dataset_definitions.IMAGES
-    largest: int = 1
+    kind: str = dataset_definitions.IMAGES  # of `dataset_definitions.KINDS`
+    largest: int = 1  # token of sequences with one class each, which `classes` do not give
 
 
 def known(definition: dict[str, Any]) -> Look | None:
-    """Returns the shape of an example, the number of classes and what the examples are.
-
-    No example is read, but for tokens, which are the classes.
+    """Returns what is known without reading an example, but for tokens, which are the classes.
 
     None where only its preparation finds it, or finds an error.
     """
-    ways = {"image_folder": _image_folder, "npz": _npz, "csv": _unknown, "text": _text}
-    find = ways.get(definition["source"], _constant)
-    return find(definition)
+    ways = {"image_folder": _image_folder, "npz": _npz, "csv": lambda _: None, "text": _text}
+    return ways.get(definition["source"], _constant)(definition)
 
 
 def _constant(definition: dict[str, Any]) -> Look | None:
@@ -57,10 +47,6 @@ def _text(definition: dict[str, Any]) -> Look | None:
     return Look((definition["length"],), len(set(characters)), dataset_definitions.TOKENS)
 
 
-def _unknown(definition: dict[str, Any]) -> None:
-    return None
-
-
 def _image_folder(definition: dict[str, Any]) -> Look | None:
     try:
         folders = photographs.class_folders(dataset_definitions.expanded(definition["path"]))
@@ -76,19 +62,17 @@ def _npz(definition: dict[str, Any]) -> Look | None:
     try:
         if kind == dataset_definitions.TOKENS:
             parts = own_arrays.sequences("npz", arrays.read_npz("npz", path))
-            tokens_in, _ = parts["train"]
-            classes = tokens.count(parts)
-            return Look(tokens_in.shape[1:], classes, kind)
+            return Look(parts["train"][0].shape[1:], tokens.count(parts), kind)
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             key = next((key for key in npz_header.EXAMPLES if f"{key}.npy" in names), "")
             with archive.open(f"{npz_header.label_key(key)}.npy") as file:
                 labels = np.lib.format.read_array(file, allow_pickle=False)
-            with archive.open(f"{key}.npy") as file:
-                shape = _shape(file)
             largest = 1
-            if kind == dataset_definitions.SEQUENCES:
-                with archive.open(f"{key}.npy") as file:
+            with archive.open(f"{key}.npy") as file:
+                shape, _ = arrays.header(file, key)
+                if kind == dataset_definitions.SEQUENCES:
+                    file.seek(0)
                     largest = int(np.lib.format.read_array(file, allow_pickle=False).max())
         classes = len(own_labels.numbered(("labels", labels), {})[2])
     except (*arrays.DAMAGED, UserError):
@@ -98,11 +82,3 @@ def _npz(definition: dict[str, Any]) -> Look | None:
     if kind != dataset_definitions.IMAGES or len(shape) not in (3, 4):
         return None
     return Look((*shape[1:], 1)[:3], classes)
-
-
-def _shape(file: IO[bytes]) -> tuple[int, ...]:
-    """Returns the shape of an array in a file, whose numbers are not read."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)[0]
-    return np.lib.format.read_array_header_2_0(file)[0]

@@ -66,26 +66,20 @@ def npz(request: Request) -> Raw:
 
 
 def sequences(where: str, found: dict[str, np.ndarray]) -> dict[str, tokens.Pair]:
-    """Returns the tokens and labels of each part of a file of sequences.
-
-    Raises:
-        UserError: If an array is missing or is not what it should be.
-    """
-    return tokens.pairs(
-        {
-            name: (f"{where}: {key}", found[key], f"{where}: {labels}", found.get(labels))
-            for name, (key, labels) in _keys(where, found).items()
-        }
-    )
+    """Returns the tokens and labels of each part of a file of sequences; see `tokens.pairs`."""
+    given = {
+        name: (f"{where}: {key}", found[key], f"{where}: {labels}", found.get(labels))
+        for name, (key, labels) in _keys(where, found).items()
+    }
+    return tokens.pairs(given)
 
 
 def _keys(where: str, found: dict[str, np.ndarray]) -> dict[str, tuple[str, str]]:
     """Returns the names of each part's examples and labels."""
     pairs = {}
     for name, (keys, labels) in _KEYS.items():
-        for key in keys:
-            if key in found:
-                pairs.setdefault(name, (key, labels))
+        if key := next((key for key in keys if key in found), None):
+            pairs[name] = key, labels
     if "both" in pairs and "train" in pairs:
         raise UserError(f"{where}: received {pairs['both'][0]} and x_train; expected one of them.")
     if "both" in pairs:

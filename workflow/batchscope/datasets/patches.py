@@ -12,7 +12,7 @@ import importlib.metadata
 import numpy as np
 
 from batchscope import disk, wording
-from batchscope.datasets.arrays import scikit_learn_data
+from batchscope.datasets.arrays import reading_scikit_learn, scikit_learn_data
 from batchscope.datasets.raw import OnDisk, Raw, Request
 from batchscope.errors import UserError
 
@@ -62,15 +62,9 @@ def _photographs(where: str) -> tuple[list[np.ndarray], dict[str, str]]:
     photographs, checksums = [], {}
     for name in PHOTOGRAPHS:
         path = scikit_learn_data() / "images" / f"{name}.jpg"
-        try:
-            with Image.open(path) as image:
-                photographs.append(np.asarray(image.convert("RGB")))
+        with reading_scikit_learn(where, path.name), Image.open(path) as image:
+            photographs.append(np.asarray(image.convert("RGB")))
             checksums[path.name] = disk.file_sha256(path)
-        except OSError as error:
-            raise UserError(
-                f"{where}: scikit-learn's {path.name} cannot be read ({error}); install the "
-                "project's dependencies again."
-            ) from None
     return photographs, checksums
 
 
@@ -91,9 +85,7 @@ def corners(rng: np.random.Generator, shape: tuple[int, int], size: int, count: 
     has enough of them.
 
     Args:
-        rng: What the positions are drawn with.
-        shape: Height and width of the image, in pixels.
-        size: Height and width of a patch, in pixels.
+        shape: Height and width of the image, in pixels; `size` is the side of a patch.
 
     Returns:
         Top and left pixel of each patch, integers of shape (count, 2).

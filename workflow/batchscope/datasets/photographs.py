@@ -9,6 +9,7 @@ since bytes would hold little of it.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import warnings
@@ -20,7 +21,7 @@ import numpy as np
 
 from batchscope import disk
 from batchscope.datasets import download
-from batchscope.datasets.raw import OnDisk, Raw, Request
+from batchscope.datasets.raw import OnDisk, Raw, Request, reading
 from batchscope.errors import UserError
 
 CATS_URL = (
@@ -35,8 +36,8 @@ CATS_CLASSES = ("Cat", "Dog")
 _CATS_MEMBER = re.compile(r"(?:.*/)?PetImages/(Cat|Dog)/([^/]+\.jpg)", re.IGNORECASE)
 _LARGEST = 100 * 2**20  # bytes of one image file
 
-# One image file: its name in the record, and how to read its bytes.
-File = tuple[str, Callable[[], bytes]]
+# One image file: its name in the record, its bytes, and how to read them.
+File = tuple[str, int, Callable[[], bytes]]
 
 
 def numeric_order(name: str) -> list[tuple[int, int | str]]:
@@ -53,14 +54,13 @@ def cats_vs_dogs(request: Request) -> Raw:
             f"{request.where}.path: {path} is a folder; the zip file is expected (or source "
             "image_folder)."
         )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            files = {name: list(_members(archive, name)) for name in CATS_CLASSES}
-            images, labels, skipped = _read(request, files)
-    except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise UserError(
-            f"{request.where}: {path}: cannot be read ({error}); a zip file is expected."
-        ) from None
+    errors = zipfile.BadZipFile, NotImplementedError
+    with (
+        reading(f"{request.where}: {path}", "a zip file", *errors),
+        zipfile.ZipFile(path) as archive,
+    ):
+        files = {name: list(_members(archive, name)) for name in CATS_CLASSES}
+        images, labels, skipped = _read(request, files)
     source = str(request.definition.get("path") or CATS_URL)
     checksums = {path.name: disk.file_sha256(path)}
     return Raw(images, labels, list(CATS_CLASSES), source, checksums, skipped=skipped)
@@ -73,13 +73,8 @@ def _members(archive: zipfile.ZipFile, class_name: str) -> Iterator[File]:
         if match and match[1].lower() == class_name.lower():
             found[match[2]] = info
     for name in sorted(found, key=numeric_order):
-        yield f"{class_name}/{name}", lambda info=found[name]: _member_bytes(archive, info)
-
-
-def _member_bytes(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    if info.file_size > _LARGEST:
-        raise ValueError(f"larger than {_LARGEST >> 20} MB")
-    return archive.read(info)
+        info = found[name]
+        yield f"{class_name}/{name}", info.file_size, functools.partial(archive.read, info)
 
 
 def image_folder(request: Request) -> Raw:
@@ -104,24 +99,16 @@ def image_folder(request: Request) -> Raw:
 
 def class_folders(path: Path) -> list[Path]:
     """Returns the folders of classes in a folder, in the order of their classes."""
-    folders = (entry for entry in path.iterdir() if entry.is_dir() and not _hidden(entry))
+    entries = (entry for entry in path.iterdir() if not entry.name.startswith("."))
+    folders = (entry for entry in entries if entry.is_dir())
     return sorted(folders, key=lambda entry: numeric_order(entry.name))
 
 
-def _hidden(path: Path) -> bool:
-    return path.name.startswith(".")
-
-
 def _folder_files(folder: Path) -> Iterator[File]:
-    paths = [path for path in folder.iterdir() if path.is_file() and not _hidden(path)]
-    for path in sorted(paths, key=lambda path: numeric_order(path.name)):
-        yield f"{folder.name}/{path.name}", lambda path=path: _file_bytes(path)
-
-
-def _file_bytes(path: Path) -> bytes:
-    if path.stat().st_size > _LARGEST:
-        raise ValueError(f"larger than {_LARGEST >> 20} MB")
-    return path.read_bytes()
+    paths = (path for path in folder.iterdir() if path.is_file())
+    shown = (path for path in paths if not path.name.startswith("."))
+    for path in sorted(shown, key=lambda path: numeric_order(path.name)):
+        yield f"{folder.name}/{path.name}", path.stat().st_size, path.read_bytes
 
 
 def _read(
@@ -129,8 +116,7 @@ def _read(
 ) -> tuple[OnDisk, np.ndarray, list[dict[str, str]]]:
     """Reads the first readable images of each class into one array on disk.
 
-    Returns:
-        Images of shape (n, size, size, channels), labels of shape (n,), and what was skipped.
+    Returns images of shape (n, size, size, channels), labels of shape (n,), and what was skipped.
     """
     size, channels = _size(request), int(request.definition.get("channels") or 3)
     limit = request.definition.get("per_class")
@@ -140,10 +126,12 @@ def _read(
     with open(path, "wb") as pool:
         for class_name, found in files.items():
             counts.append(0)
-            for name, read in found:
+            for name, length, read in found:
                 if counts[-1] == limit:
                     break
                 try:
+                    if length > _LARGEST:
+                        raise ValueError(f"larger than {_LARGEST >> 20} MB")
                     pixels = decode(read(), size, channels)
                 except Unsuitable as error:
                     raise UserError(f"{request.where}: {name}: {error}") from None
@@ -174,9 +162,8 @@ def _check_count(request: Request, class_name: str, count: int, limit: int | Non
             "readable images."
         )
     if count == 0:
-        raise UserError(
-            f"{request.where}: {class_name} has no readable image; at least one is expected."
-        )
+        what = f"{class_name} has no readable image; at least one is expected."
+        raise UserError(f"{request.where}: {what}")
 
 
 class Unsuitable(Exception):
@@ -186,12 +173,7 @@ class Unsuitable(Exception):
 def decode(data: bytes, size: int, channels: int = 3) -> np.ndarray:
     """Returns an image file's pixels as bytes, upright, shape (size, size, channels).
 
-    Args:
-        size: Height and width to stretch to, in pixels.
-        channels: 3 for RGB, 1 for grey.
-
-    Raises:
-        Unsuitable: If a channel has more than 8 bits.
+    Raises `Unsuitable` where a channel has more than 8 bits.
     """
     from PIL import Image, ImageOps
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,20 +14,23 @@ from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
 
 
+@contextlib.contextmanager
+def reading(where: str, expected: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turns errors of reading a user's file into a `UserError` that says what is expected."""
+    try:
+        yield
+    except errors as error:
+        message = f"{where}: cannot be read ({error}); {expected} is expected."
+        raise UserError(message) from None
+
+
 @dataclass(frozen=True)
 class Request:
-    """A data set to be read.
+    """A data set to be read."""
 
-    Attributes:
-        where: Place in the configuration, for errors: `datasets.digits`.
-        definition: See `batchscope.datasets`.
-        scratch: Folder for files that are needed until the data set is written.
-        downloads: Folder where downloads are kept.
-    """
-
-    where: str
-    definition: dict[str, Any]
-    scratch: Path
+    where: str  # place in the configuration, for errors: `datasets.digits`
+    definition: dict[str, Any]  # see `batchscope.datasets`
+    scratch: Path  # folder for files that are needed until the data set is written
     downloads: Path
 
     @property
@@ -45,11 +50,7 @@ class Request:
         return str(text).lower() if text else None
 
     def path(self) -> Path | None:
-        """Returns the user's file or folder, or None.
-
-        Raises:
-            UserError: If it does not exist.
-        """
+        """Returns the user's file or folder, or None; raises `UserError` if it does not exist."""
         text = self.definition.get("path")
         if not text:
             return None
@@ -59,39 +60,24 @@ class Request:
         return path
 
     def needed_path(self, what: str) -> Path:
-        """Returns the user's file or folder.
-
-        Raises:
-            UserError: If none is given or it does not exist; `what` says what is expected.
-        """
+        """Returns the user's file or folder; raises `UserError` if there is no such one."""
         path = self.path()
         if path is None:
             raise UserError(f"{self.where}.path: missing; {what} is expected.")
         return path
 
-    def scale(self, usual: float, of_source: float | None) -> float:
-        """Returns the factor of the definition, else the source's, else the usual one."""
-        value = self.definition.get("scale")
-        if value is not None:
-            return float(value)
-        return usual if of_source is None else of_source
-
 
 @dataclass(frozen=True)
 class OnDisk:
-    """Images of one size in a file without a header, read by row numbers.
+    """Images of bytes in a file without a header, read by row numbers.
 
     The file is mapped for one read at a time, so that a data set larger than the memory never
     fills it.
-
-    Attributes:
-        shape: Number, height, width, channels.
-        dtype: Type of a number in the file.
     """
 
     path: Path
-    shape: tuple[int, int, int, int]
-    dtype: np.dtype = np.dtype(np.uint8)
+    shape: tuple[int, int, int, int]  # number, height, width, channels
+    dtype = np.dtype(np.uint8)
 
     def __len__(self) -> int:
         """Returns the number of images."""
@@ -114,27 +100,16 @@ class Raw:
             float32; rows of numbers of shape (n, features), float64 and not yet standardised; or
             tokens of shape (n, length), int32.
         labels: Their classes, integers of shape (n,); of tokens one for each position, (n, length).
-        source: Where they come from, for people.
-        source_sha256: SHA-256 of each file that was read, by its name.
-        given: Splits that the source itself fixes: name -> (images, labels).
-        scale: Factor for the images, where it is not the usual one.
-        stratified: Whether the split is drawn class by class.
-        skipped: Files that could not be read: maps of `file` and `reason`.
-        kind: What the examples are, of `dataset_definitions.KINDS`.
     """
 
     images: Images
     labels: np.ndarray
     class_names: list[str]
-    source: str
-    source_sha256: dict[str, str] = field(default_factory=dict)
+    source: str  # where they come from, for people
+    source_sha256: dict[str, str] = field(default_factory=dict)  # of each file that was read
+    # Splits that the source itself fixes: images and labels.
     given: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    scale: float | None = None
-    stratified: bool = True
-    skipped: list[dict[str, str]] = field(default_factory=list)
-    kind: str = dataset_definitions.IMAGES
-
-    @property
-    def drawn(self) -> tuple[str, ...]:
-        """The splits, besides train, that are drawn from `images`."""
-        return tuple(split for split in ("validation", "test") if split not in self.given)
+    scale: float | None = None  # of the images, where it is not the usual one
+    stratified: bool = True  # whether the split is drawn class by class
+    skipped: list[dict[str, str]] = field(default_factory=list)  # `file` and `reason` of each
+    kind: str = dataset_definitions.IMAGES  # one of `dataset_definitions.KINDS`

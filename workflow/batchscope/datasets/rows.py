@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-from pathlib import Path
 
 import numpy as np
 
@@ -19,9 +18,6 @@ def breast_cancer(request: Request) -> Raw:
 
     Source: W. H. Wolberg, O. L. Mangasarian, W. N. Street, "Breast cancer Wisconsin (diagnostic)",
     UCI; the classes are `malignant` and `benign`.
-
-    Raises:
-        UserError: If scikit-learn is not installed, or without its data.
     """
     return _scikit_learn(request, "breast_cancer.csv", "breast_cancer")
 
@@ -30,9 +26,6 @@ def wine(request: Request) -> Raw:
     """Returns the 178 wines of 13 measured features that come with scikit-learn.
 
     Source: S. Aeberhard, M. Forina, "Wine recognition data", UCI; the classes are three growers.
-
-    Raises:
-        UserError: If scikit-learn is not installed, or without its data.
     """
     return _scikit_learn(request, "wine_data.csv", "wine")
 
@@ -40,31 +33,21 @@ def wine(request: Request) -> Raw:
 def _scikit_learn(request: Request, file: str, name: str) -> Raw:
     # As `load_breast_cancer` reads it, whose import takes seconds: rows, features, classes first.
     path = arrays.scikit_learn_data() / "data" / file
-    try:
-        with open(path, encoding="utf-8") as text:
-            class_names = text.readline().strip().split(",")[2:]
-            table = np.loadtxt(text, delimiter=",")
-    except arrays.DAMAGED as error:
-        raise UserError(
-            f"{request.where}: scikit-learn's {name} cannot be read ({error}); install the "
-            "project's dependencies again."
-        ) from None
+    with arrays.reading_scikit_learn(request.where, name), open(path, encoding="utf-8") as text:
+        class_names = text.readline().strip().split(",")[2:]
+        table = np.loadtxt(text, delimiter=",")
     return Raw(
         table[:, :-1],
         table[:, -1].astype(np.int32),
         class_names,
         f"scikit-learn {importlib.metadata.version('scikit-learn')}, {name}",
-        {Path(path).name: disk.file_sha256(path)},
+        {path.name: disk.file_sha256(path)},
         kind=dataset_definitions.ROWS,
     )
 
 
 def checked(where: str, rows: np.ndarray) -> np.ndarray:
-    """Returns rows of numbers in float64, shape (n, features).
-
-    Raises:
-        UserError: If they are none, or one of them is no finite number; it names the row.
-    """
+    """Returns rows (n, features) in float64; raises `UserError`, with the row, if not finite."""
     if rows.ndim != 2 or 0 in rows.shape:
         raise UserError(f"{where}: received shape {rows.shape}; (n, features) is expected.")
     if rows.dtype.kind not in "uifb":
@@ -80,22 +63,15 @@ def checked(where: str, rows: np.ndarray) -> np.ndarray:
 
 
 def moments(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean and standard deviation of each feature, float64 of shape (features,).
-
-    Args:
-        rows: The rows that are trained on, shape (n, features).
-    """
+    """Returns mean and standard deviation of each feature of rows, shape (n, features)."""
     return rows.mean(axis=0), rows.std(axis=0)
 
 
 def standardised(rows: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """Returns rows less the mean over the standard deviation, float32; a constant feature is 0.
 
-    Args:
-        rows: Shape (n, features).
-        mean: Of each feature over the training part alone: nothing of the other parts is known
-            when a model is trained.
-        deviation: Its standard deviation there.
+    Mean and standard deviation are those of the training part alone: nothing of the other parts is
+    known when a model is trained.
     """
     # A constant's deviation may be a rounding; what differs from it elsewhere says nothing.
     constant = deviation <= 1e-12 * np.abs(mean)

@@ -20,31 +20,16 @@ _LOSSLESS = 40  # pixels up to which every pixel is kept
 
 
 class Sample(NamedTuple):
-    """One training example.
+    """One training example."""
 
-    Attributes:
-        label: Its class; empty where each token of a sequence has one.
-        image: As WebP; empty of what is no image.
-        text: Of what is no image: a row's first features, or the tokens of a sequence.
-        small: Whether the image is shown by its pixels.
-    """
-
-    label: str
-    image: bytes = b""
-    text: str = ""
-    small: bool = False
+    label: str  # its class; empty where each token of a sequence has one
+    image: bytes = b""  # as WebP; empty of what is no image
+    text: str = ""  # of what is no image: a row's first features, or the tokens of a sequence
+    small: bool = False  # whether the image is shown by its pixels
 
 
 def few(folder: Path, record: dict[str, Any]) -> list[Sample]:
-    """Returns the first training examples of each class; none where the arrays are not there.
-
-    Args:
-        folder: Of the prepared data set.
-        record: Its record.
-
-    Raises:
-        UserError: If the arrays do not fit the record.
-    """
+    """Returns the first training examples of each class; none where the arrays are not there."""
     data = Dataset(folder, record)
     if not all((folder / f"train_{what}.npy").exists() for what in ("images", "labels")):
         return []
@@ -77,10 +62,7 @@ def _row(values: np.ndarray) -> str:
 def _webp(stored: np.ndarray, scale: float, lossless: bool) -> bytes:
     """Returns an image as WebP, its longer side at most `_SIDE` pixels.
 
-    Args:
-        stored: Height, width and channels; one that is neither grey nor colours as its first.
-        scale: Factor that makes it 0 to 1.
-        lossless: Whether to keep every pixel.
+    Of what is neither grey nor in three colours, the first channel; `scale` makes it 0 to 1.
     """
     from PIL import Image
 

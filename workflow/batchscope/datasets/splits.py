@@ -8,18 +8,20 @@ order, so that classes do not follow one another.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from batchscope.catalogue import dataset_definitions
 from batchscope.errors import UserError
+from batchscope.store import records
 
-PARTS = ("train", "validation", "test")
+PARTS = records.SPLITS
 _ORDER = 10**6  # follows the seed of the final order of train; no class has this index
 
 
-def sizes(where: str, members: int, split: dict[str, Any], drawn: tuple[str, ...]) -> list[int]:
+def sizes(where: str, members: int, split: dict[str, Any], drawn: Collection[str]) -> list[int]:
     """Returns how many of a group's members go to train, validation and test.
 
     A part that is not drawn, because the source itself fixes it, gets none. Its fraction goes
@@ -36,13 +38,10 @@ def sizes(where: str, members: int, split: dict[str, Any], drawn: tuple[str, ...
     numbers = {part: _number(where, split, part) for part in drawn}
     fractions = all(number < 1 for number in numbers.values())
     rest = (1 if fractions else members) - sum(numbers.values())
-    if split.get("train") is None:
-        train = rest
-    else:
-        train = _number(where, split, "train")
-        if fractions:
-            fixed = [split.get(part) or 0 for part in PARTS[1:] if part not in drawn]
-            train = min(train + sum(fixed), rest)
+    train = rest if split.get("train") is None else _number(where, split, "train")
+    if fractions:
+        fixed = [split.get(part) or 0 for part in PARTS[1:] if part not in drawn]
+        train = min(train + sum(fixed), rest)
     parts = {"validation": 0, "test": 0, **numbers, "train": train}
     counts = [int(count) for count in dataset_definitions.split_counts(parts, members)]
     if sum(counts) > members or counts[0] < 1:
@@ -69,8 +68,6 @@ def divided(
     """Returns validation and test, divided from the examples that a source gives as its test set.
 
     Args:
-        images: The source's test set, shape (n, height, width, channels).
-        labels: Its classes, shape (n,).
         split: `validation`, how many are drawn to validate with, and `seed`.
 
     Raises:
@@ -93,7 +90,7 @@ def assign(
     labels: np.ndarray,
     classes: int,
     split: dict[str, Any],
-    drawn: tuple[str, ...],
+    drawn: Collection[str],
     stratified: bool,
 ) -> dict[str, np.ndarray]:
     """Returns the row numbers of train and of each drawn part, in their final order.
@@ -105,8 +102,7 @@ def assign(
     Raises:
         UserError: If a part would stay empty, or a class would have nothing to train on.
     """
-    seed = int(split.get("seed", 0))
-    groups = [np.arange(len(labels))]
+    seed, groups = int(split.get("seed", 0)), [np.arange(len(labels))]
     if stratified:
         groups = [np.flatnonzero(labels == index) for index in range(classes)]
     parts: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
@@ -116,15 +112,14 @@ def assign(
         for part, start, count in zip(PARTS, np.cumsum([0, *counts]), counts, strict=False):
             parts[part].append(rows[start : start + count])
     result = {}
-    for index, part in enumerate(PARTS):
-        if part == "train" or part in drawn:
-            order = np.random.default_rng([seed, _ORDER + index])
-            result[part] = order.permutation(np.concatenate(parts[part]))
-            if len(result[part]) == 0:
-                raise UserError(
-                    f"{where}.split.{part}: received {split.get(part)}, which leaves none of "
-                    f"{len(labels)} examples; at least one is expected."
-                )
+    for part in ("train", *drawn):
+        order = np.random.default_rng([seed, _ORDER + PARTS.index(part)])
+        result[part] = order.permutation(np.concatenate(parts[part]))
+        if len(result[part]) == 0:
+            raise UserError(
+                f"{where}.split.{part}: received {split.get(part)}, which leaves none of "
+                f"{len(labels)} examples; at least one is expected."
+            )
     counts = np.bincount(labels[result["train"]], minlength=classes)
     if counts.min() == 0:
         raise UserError(

@@ -15,8 +15,9 @@ import numpy as np
 from batchscope import disk
 from batchscope.catalogue import dataset_definitions
 from batchscope.datasets import download
-from batchscope.datasets.raw import Raw, Request
+from batchscope.datasets.raw import Raw, Request, reading
 from batchscope.errors import UserError
+from batchscope.store import records
 
 # Largest number of a token: beyond it float32 no longer distinguishes neighbours.
 LARGEST = 2**24 - 1
@@ -56,13 +57,9 @@ def text(request: Request) -> Raw:
     path = given or built_in_text()
     download.check_local(request, path)
     where = f"{request.where}: {path}"
-    try:
-        content = path.read_bytes()
-        characters = np.frombuffer(content.decode("utf-8-sig").encode("utf-32-le"), "<u4")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{where}: cannot be read ({error}); a text in UTF-8 is expected."
-        ) from None
+    with reading(where, "a text in UTF-8", OSError, UnicodeDecodeError):
+        content = path.read_bytes().decode("utf-8-sig")
+    characters = np.frombuffer(content.encode("utf-32-le"), "<u4")
     vocabulary, tokens = np.unique(characters, return_inverse=True)
     if len(vocabulary) < 2:
         raise UserError(
@@ -71,7 +68,7 @@ def text(request: Request) -> Raw:
     length, split = request.definition["length"], request.split
     sizes = dataset_definitions.split_counts(split, len(tokens))
     parts, start = {}, 0
-    for part, size in zip(("train", "validation", "test"), sizes, strict=True):
+    for part, size in zip(records.SPLITS, sizes, strict=True):
         parts[part] = windows(tokens[start : start + size], length)
         start += size
         if not len(parts[part][0]):
@@ -91,14 +88,9 @@ def text(request: Request) -> Raw:
 
 
 def windows(tokens: np.ndarray, length: int) -> Pair:
-    """Returns windows that do not overlap, and for each position the token that follows it.
+    """Returns windows of tokens that do not overlap, and for each position the token after it.
 
-    Args:
-        tokens: Shape (n,).
-        length: Tokens of a window.
-
-    Returns:
-        Two arrays, int32 of shape ((n - 1) // length, length).
+    Both are int32 of shape ((n - 1) // length, length).
     """
     count = max(0, (len(tokens) - 1) // length)
     used = tokens[: count * length + 1].astype(np.int32)
@@ -106,13 +98,7 @@ def windows(tokens: np.ndarray, length: int) -> Pair:
 
 
 def from_arrays(request: Request, path: Path, parts: dict[str, Pair]) -> Raw:
-    """Returns the user's sequences as a data set.
-
-    Args:
-        request: What is asked for.
-        path: The file.
-        parts: Tokens and labels of each part, as `pairs` returns them.
-    """
+    """Returns the user's sequences, as `pairs` returns their parts, as a data set."""
     classes = count(parts)
     ready = {
         part: (tokens.astype(np.int32), labels.astype(np.int32))
@@ -180,11 +166,7 @@ def pairs(given: dict[str, tuple[str, np.ndarray, str, np.ndarray | None]]) -> d
 
 
 def checked(where: str, tokens: np.ndarray) -> None:
-    """Refuses what is no array of tokens.
-
-    Raises:
-        UserError: If shape or type are another, or a number is no token's; it names the row.
-    """
+    """Raises a `UserError` where shape, type or a number, named by its row, is none of tokens."""
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise UserError(f"{where}: received shape {tokens.shape}; (n, length) is expected.")
     if tokens.dtype.kind not in "ui":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from batchscope import datasets, disk
@@ -12,16 +12,20 @@ from batchscope.study import plan
 
 
 def verify(study: plan.Study, results: Path | str) -> str:
-    """Checks the prepared arrays and the weights of a study's runs by their SHA-256.
-
-    Returns:
-        What was checked, in a sentence.
+    """Checks arrays and weights of a study by their SHA-256; returns what, in a sentence.
 
     Raises:
         UserError: If a file is missing or another one; it says so of every such file.
     """
-    results, problems = Path(results), []
-    data, runs = list(_data(study, results)), list(_weights(study, results))
+    folders = [records.dataset_folder(results, token) for token in study.datasets]
+    data = [
+        partial(datasets.load, results, folder.name, verify=True)
+        for folder in folders
+        if (folder / "record.json").exists()
+    ]
+    made = [records.run_record(records.run_folder(results, run)) for run in study.runs]
+    runs = [partial(_check_weights, record) for record in made if record.exists()]
+    problems = []
     for check in (*data, *runs):
         try:
             check()
@@ -33,20 +37,6 @@ def verify(study: plan.Study, results: Path | str) -> str:
     return f"Verified by SHA-256: {counts}."
 
 
-def _data(study: plan.Study, results: Path) -> Iterator[Callable[[], object]]:
-    for token in study.datasets:
-        if (records.dataset_folder(results, token) / "record.json").exists():
-            yield lambda token=token: datasets.load(results, token, verify=True)
-
-
-def _weights(study: plan.Study, results: Path) -> Iterator[Callable[[], object]]:
-    for run in study.runs:
-        folder = records.run_folder(results, run)
-        if records.run_record(folder).exists():
-            yield lambda folder=folder: _check_weights(folder)
-
-
-def _check_weights(folder: Path) -> None:
-    record = records.run_record(folder)
+def _check_weights(record: Path) -> None:
     for name, sha256 in disk.read_json(record, "weights")["weights"].items():
-        disk.check_sha256(folder / f"{name}.npz", sha256, delete=record)
+        disk.check_sha256(record.with_name(f"{name}.npz"), sha256, delete=record)

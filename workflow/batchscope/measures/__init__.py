@@ -6,12 +6,14 @@ module, of the same name, has the function::
     measure_run(run: FinishedRun, settings: dict) -> Measured
 
 or, of two runs, `measure_run(run, other, settings)`. It gets every setting by full name, is asked
-of runs that finished, and writes nothing: `write` does.
+of runs that finished, and writes nothing: `write` does. A `UserError` says where a run's weights or
+data are missing.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,25 +31,28 @@ from batchscope.store import records
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measure found.
+    """What a measure found."""
 
-    Attributes:
-        values: Column of runs.csv -> number; what is left out, or None, has no value.
-        details: What else the record holds.
-        arrays: Arrays of the npz beside the record, of a measure that writes one.
-    """
-
+    # Column of runs.csv -> number; what is left out, or None, has no value.
     values: dict[str, float | None] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)  # what else the record holds
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # of a measure that writes an npz
+
+
+def finite(values: dict[str, float]) -> dict[str, float | None]:
+    """Returns values with None for what is not finite."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def stopped_before(run: FinishedRun, epoch: int) -> Measured | None:
+    """Returns what is found of a run after an epoch that its training never reached; else None."""
+    epochs_run = run.record["epochs_run"]
+    message = f"The training stopped after epoch {epochs_run}."
+    return Measured(details={"message": message}) if epoch > epochs_run else None
 
 
 def module(measure: str) -> ModuleType:
-    """Imports and returns the module of a measure: some need TensorFlow, some do not.
-
-    Raises:
-        ValueError: If there is no such measure.
-    """
+    """Imports and returns the module of a measure; raises `ValueError` if there is none."""
     if measure not in MEASURES:
         raise ValueError(f"Expected one of {', '.join(MEASURES)}. Received: {measure!r}")
     return importlib.import_module(f"{__name__}.{measure}")

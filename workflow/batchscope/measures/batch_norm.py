@@ -38,8 +38,7 @@ def estimator(
     Args:
         model: A built classifier, the caller's own: its dropout is switched off for good and
             its momenta are lost.
-        images: Examples, shape (n, *input_shape), any dtype.
-        scale: Factor that turns the images into what the model was trained on.
+        images: Examples, shape (n, *input_shape), any dtype; times `scale` as trained on.
         chunk: Examples per forward pass; by the images' size where None.
     """
     found = layers(model)

@@ -25,8 +25,7 @@ def path(norms: np.ndarray, distance: float) -> dict[str, float | None]:
     path_length L = sum of u_k, straightness D / L, in [0, 1] up to the rounding of the norms.
 
     Args:
-        norms: Norm of every update, shape (updates,), at least one.
-        distance: D, of the weights after the last update from those before the first.
+        norms: u_k, shape (updates,), at least one.
 
     Returns:
         The measure's columns; straightness is None where the weights never moved.
@@ -46,15 +45,8 @@ def logs(values: dict[str, float | None], distance: float) -> dict[str, float | 
 
     log D = log(updates) + log(mean update) + log(straightness), since the first two make up
     log L. A difference of log D between two runs is thus the sum of three differences: whether
-    one made fewer updates, smaller ones, or strayed more.
-
-    Args:
-        values: What `path` returns.
-        distance: D, as given to `path`.
-
-    Returns:
-        Natural logarithms `distance`, `updates`, `mean_update` and `straightness`; None where
-        there is none.
+    one made fewer updates, smaller ones, or strayed more. Logarithms are natural, and None where
+    there is none; `values` are those of `path`.
     """
     parts = {
         "distance": distance,
@@ -77,9 +69,6 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
     Norms beyond the outermost edges, 1e-8 and 1e3, count in the outermost bins. Updates that
     changed nothing have no logarithm and are in no bin.
 
-    Args:
-        norms: Norm of every update, shape (updates,).
-
     Returns:
         `edges` of the occupied range, in rising order, and `counts` between them, one fewer.
     """
@@ -95,11 +84,7 @@ def histogram(norms: np.ndarray) -> dict[str, list]:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the way of a run's weights.
-
-    Raises:
-        UserError: If the run's weights or the norms of its updates are missing.
-    """
+    """Measures the way of a run's weights; raises `UserError` without norms of its updates."""
     delete = records.run_record(run.folder)
     arrays = disk.read_arrays(run.folder / "updates.npz", "update_norms", delete=delete)
     norms = arrays["update_norms"].astype(np.float64)

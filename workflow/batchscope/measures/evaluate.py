@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from batchscope.catalogue import kept_epochs
-from batchscope.measures import FinishedRun, Measured
+from batchscope.measures import FinishedRun, Measured, finite, stopped_before
 from batchscope.store import records
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ def generalisation_gaps(metrics: dict[str, float]) -> dict[str, float | None]:
       that rounding.
 
     All grow with the gap. None stands for what is not finite.
-
-    Args:
-        metrics: `train_loss`, `train_accuracy`, `test_loss`, `test_accuracy`.
     """
     train, test = metrics["train_loss"], metrics["test_loss"]
     gaps = {
@@ -41,18 +38,15 @@ def generalisation_gaps(metrics: dict[str, float]) -> dict[str, float | None]:
         "generalisation_gap_accuracy": metrics["train_accuracy"] - metrics["test_accuracy"],
         "generalisation_gap_ratio": test / train if train >= SMALLEST_LOSS else math.nan,
     }
-    return {key: value if math.isfinite(value) else None for key, value in gaps.items()}
+    return finite(gaps)
 
 
 def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
     """Returns a function (images, labels) -> mean loss and accuracy, dropout off.
 
     The images are read in chunks, so that an array on disk need not fit into memory. Penalties
-    that the layers add are part of the loss, as in training.
-
-    Args:
-        scale: Factor that turns the images into what the model was trained on.
-        dtype: Type of the images.
+    that the layers add are part of the loss, as in training. The images, of `dtype`, times `scale`
+    are what the model was trained on.
     """
     import tensorflow as tf
 
@@ -92,26 +86,16 @@ def evaluator(model: keras.Model, scale: float, dtype: np.dtype) -> Evaluator:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Evaluates a run, by its last weights or those of an epoch.
-
-    Returns:
-        Without values, and with a message, where the training stopped before the epoch.
-
-    Raises:
-        UserError: If the run's weights after that epoch or its data are missing.
-    """
+    """Evaluates a run, by its last weights or those of an epoch."""
     which, epoch = settings["weights"], settings["epoch"]
     if epoch:
-        epochs_run = run.record["epochs_run"]
-        if epoch > epochs_run:
-            message = f"The training stopped after epoch {epochs_run}."
-            return Measured(details={"message": message})
-        which = kept_epochs.weights_name(epoch, epochs_run)
+        if never_came := stopped_before(run, epoch):
+            return never_came
+        which = kept_epochs.weights_name(epoch, run.record["epochs_run"])
     evaluate = evaluator(run.model(which), run.data.scale, run.data.images("train").dtype)
     metrics: dict[str, float] = {}
-    counts = {}
     for split in records.SPLITS:
-        images, labels = run.data.images(split), run.data.labels(split)
-        metrics[f"{split}_loss"], metrics[f"{split}_accuracy"] = evaluate(images, labels)
-        counts[split] = len(labels)
+        found = evaluate(run.data.images(split), run.data.labels(split))
+        metrics[f"{split}_loss"], metrics[f"{split}_accuracy"] = found
+    counts = {split: len(run.data.labels(split)) for split in records.SPLITS}
     return Measured({**metrics, **generalisation_gaps(metrics)}, {"counts": counts})

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class FinishedRun:
     """A run whose training is over, whatever its status; each part is read when it is asked for.
 
+    A `UserError` says where a file is missing, is damaged or does not fit its record.
+
     Attributes:
         model_file: The user's model file, where the model is not built in.
         scratch: File in which a measure may keep what it has finished, to go on from there when
@@ -39,11 +41,7 @@ class FinishedRun:
 
     @cached_property
     def factors(self) -> dict[str, Any]:
-        """Every factor, by full name.
-
-        Raises:
-            ValueError: If the name is no run's.
-        """
+        """Every factor, by full name; raises `ValueError` if the name is no run's."""
         return run_names.parse_run(self.name)
 
     @cached_property
@@ -53,20 +51,12 @@ class FinishedRun:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """What its training wrote of it: `status`, `epochs_run`, `weights` (SHA-256) and more.
-
-        Raises:
-            UserError: If the record is missing or damaged.
-        """
+        """What its training wrote of it: `status`, `epochs_run`, `weights` (SHA-256) and more."""
         return disk.read_json(records.run_record(self.folder), "status", "epochs_run", "weights")
 
     @cached_property
     def data(self) -> datasets.Dataset:
-        """Its data set.
-
-        Raises:
-            UserError: If it was not prepared, or its files do not fit its record.
-        """
+        """Its data set; raises as `datasets.load` does."""
         return datasets.load(self.results, self.factors["dataset"])
 
     def weights(self, which: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -74,9 +64,6 @@ class FinishedRun:
 
         Args:
             which: `initial`, `final`, `best`, or `epochs/3` for the weights after epoch 3.
-
-        Raises:
-            UserError: If the file is missing or damaged.
         """
         return records.read_weights(self._weights_file(which))
 
@@ -85,22 +72,13 @@ class FinishedRun:
         return disk.file_sha256(self._weights_file(which))
 
     def model(self, which: str) -> keras.Model:
-        """Returns its network with its weights, in float32 whatever precision it was trained in.
-
-        Args:
-            which: As in `weights`.
-
-        Raises:
-            UserError: If files are missing or do not fit each other.
-        """
+        """Returns its network with weights (`which` as in `weights`), in float32 in any case."""
         # Imported here: not every measure needs TensorFlow.
         from batchscope.training import models
 
-        shape, classes = self.data.input_shape, self.data.classes
-        seed, kind = int(self.factors["seed"]), self.data.kind
-        model = models.build(
-            self.factors["model"], shape, classes, seed, self.model_file, kind=kind
-        )
+        token, seed = self.factors["model"], int(self.factors["seed"])
+        look = self.data.input_shape, self.data.classes
+        model = models.build(token, *look, seed, self.model_file, kind=self.data.kind)
         try:
             models.set_weights(model, *self.weights(which))
         except UserError as error:

@@ -28,23 +28,20 @@ import numpy as np
 from batchscope.catalogue import kept_epochs
 from batchscope.errors import UserError
 from batchscope.measures import FinishedRun, Measured, sharpness
+from batchscope.measures.subspace import MEGABYTE, TILE
 
 DRAW_SEED = 0  # the same for every run and place: the same batches
 SIGN_SEED = 1
 SIGN_DRAWS = 4  # random signs per random order
-MEGABYTE = 10**6
 MOST_PASSES = 32  # times that all gradients are computed again to keep to the memory
-_TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
 
 Gradient = Callable[[int], np.ndarray]
 
 
 def passes(examples: int, size: int, memory_mb: float) -> int:
-    """Returns how often all gradients are computed, a share of their weights kept each time.
+    """Returns how often all gradients, of shape (size,), are computed.
 
-    Args:
-        size: Weights in each.
-        memory_mb: Limit on what is kept, float32, in MB (10^6 bytes).
+    Each time a share of their weights is kept, float32, in `memory_mb` MB (10^6 bytes).
 
     Raises:
         UserError: If the limit asks for more than `MOST_PASSES`.
@@ -62,12 +59,7 @@ def passes(examples: int, size: int, memory_mb: float) -> int:
 def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) -> np.ndarray:
     """Returns the inner products of all pairs of gradients, float64 (examples, examples).
 
-    Args:
-        gradient: Index of an example -> its gradient, float32 of shape (size,).
-        memory_mb: Limit on the gradients kept, in MB.
-
-    Raises:
-        UserError: If the gradients do not fit.
+    A gradient is float32 of shape (size,). For `memory_mb`, and for what it raises, see `passes`.
     """
     width = math.ceil(size / passes(examples, size, memory_mb))
     gram = np.zeros((examples, examples))
@@ -76,8 +68,8 @@ def gram_matrix(gradient: Gradient, examples: int, size: int, memory_mb: float) 
         stop = min(start + width, size)
         for index in range(examples):
             rows[index, : stop - start] = gradient(index)[start:stop]
-        for tile in range(0, stop - start, _TILE):
-            part = rows[:, tile : min(tile + _TILE, stop - start)].astype(np.float64)
+        for tile in range(0, stop - start, TILE):
+            part = rows[:, tile : min(tile + TILE, stop - start)].astype(np.float64)
             gram += part @ part.T
     return gram
 
@@ -104,7 +96,6 @@ def batch_norms(gram: np.ndarray, draws: int) -> dict[str, list[float]]:
 
     Args:
         gram: Inner products of all pairs, shape (n, n).
-        draws: Random orders.
 
     Returns:
         `batch_sizes` 1, 2, 4, ... up to n; `norm`, their mean norms over batches and draws;
@@ -151,11 +142,7 @@ def _mean_norm(gram: np.ndarray, size: int) -> float:
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures a run at the start, middle and end of its training.
 
-    Returns:
-        Mean cosines (None where there are no weights to measure, or no direction) and ratios.
-
-    Raises:
-        UserError: If the run's weights or its data are missing, or the gradients do not fit.
+    Without a middle, or a direction, a mean cosine is None. It raises what `passes` does.
     """
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.training import models
@@ -163,17 +150,17 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     epochs_run = run.record["epochs_run"]
     loss, described = sharpness.objective(run, settings, chunk=1)
     needed = passes(loss.examples, loss.size, settings["memory_mb"])
-    middle = kept_epochs.middle(epochs_run)
-    epochs = {"start": 0, "middle": middle, "end": epochs_run}
     values: dict[str, float | None] = {}
     places = []
-    for place, epoch in epochs.items():
+    for place, epoch, name in (
+        ("start", 0, "initial"),
+        ("middle", kept_epochs.middle(epochs_run), f"epochs/{kept_epochs.MIDDLE}"),
+        ("end", epochs_run, "final"),
+    ):
         if epoch is None:
             continue
-        early = f"epochs/{kept_epochs.MIDDLE}"
-        name = {"start": "initial", "middle": early, "end": "final"}[place]
         models.set_weights(loss.model, *run.weights(name))
-        gram = gram_matrix(*(loss.chunk_gradient, loss.examples, loss.size, settings["memory_mb"]))
+        gram = gram_matrix(loss.chunk_gradient, loss.examples, loss.size, settings["memory_mb"])
         values[f"gradient_cosine_{place}"] = mean_cosine(gram)
         places.append({"place": place, "epoch": epoch, **batch_norms(gram, settings["draws"])})
     details = {

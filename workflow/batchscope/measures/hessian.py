@@ -40,18 +40,11 @@ Times = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Eigenvalue:
-    """What the search for an eigenvalue found.
+    """What the search for an eigenvalue found."""
 
-    Attributes:
-        value: The estimate lambda = v . H v of the best vector v, of length 1; None if there
-            is none.
-        error: ||H v - lambda v||: an eigenvalue lies no further from lambda than that.
-        converged: Whether the error is below `TOLERANCE` times |lambda|.
-    """
-
-    value: float | None
-    error: float | None
-    converged: bool
+    value: float | None  # lambda = v . H v of the best vector v, of length 1
+    error: float | None  # ||H v - lambda v||, from lambda to an eigenvalue at most
+    converged: bool  # whether the error is below `TOLERANCE` times |lambda|
     products: int
     message: str
 
@@ -107,11 +100,7 @@ def top_eigenvalue(times: Times, size: int, iterations: int) -> Eigenvalue:
 
 
 def _cycle(times: Times, start: np.ndarray, basis: int) -> np.ndarray:
-    """Returns the best vector of one Lanczos cycle, of length 1.
-
-    Raises:
-        ArithmeticError: If ARPACK fails.
-    """
+    """Returns a Lanczos cycle's best vector, of length 1; an `ArithmeticError` if ARPACK fails."""
     from scipy.sparse import linalg
 
     size = len(start)
@@ -147,11 +136,7 @@ def trace(times: Times, size: int, probes: int) -> tuple[float, float]:
 def measure(
     times: Times, size: int, settings: dict[str, Any]
 ) -> tuple[dict[str, float | None], dict[str, Any]]:
-    """Measures eigenvalue and trace of a symmetric matrix.
-
-    Args:
-        times: v -> H v, both float64 of shape (size,).
-        settings: `iterations`, `probes`.
+    """Measures eigenvalue and trace of a symmetric matrix, v -> H v, both of shape (size,).
 
     Returns:
         Column -> value (None where a product with H is not finite), and the details.
@@ -176,12 +161,7 @@ def measure(
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the curvature of a run's training loss.
-
-    Raises:
-        UserError: If the run's weights or its data are missing, or the model cannot be
-            differentiated twice.
-    """
+    """Measures a run's curvature; raises `UserError` of a model without second derivatives."""
     loss, described = sharpness.objective(run, settings)
     try:
         values, details = measure(loss.hessian_times, loss.size, settings)

@@ -13,6 +13,7 @@ section 4.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -46,10 +47,7 @@ def direction(weights: Arrays, seed: int | Sequence[int]) -> Arrays:
 
     A filter is all that makes one feature map or one neuron's input: the last axis counts the
     filters. Tensors of one dimension or less (biases, scales and shifts of normalisations) get 0.
-
-    Args:
-        weights: Variable's path (`conv_1/kernel`) -> array.
-        seed: Fixes the draw, together with the shapes: a number, or several.
+    The seed and the shapes fix the draw.
     """
     random = np.random.default_rng(seed)
     return {key: _filters(array, random) for key, array in weights.items()}
@@ -79,8 +77,7 @@ def cosine(one: Arrays, two: Arrays) -> float:
 def axis(points: int, span: float) -> np.ndarray:
     """Returns the positions along a direction, float64 of shape (points,), 0 in the middle.
 
-    Raises:
-        UserError: If the number of points is even: 0 would not be among them.
+    Raises `UserError` for an even number of points: 0 would not be among them.
     """
     if points % 2 == 0:
         raise UserError(f"landscape.points: received {points}; an odd number is expected.")
@@ -89,11 +86,7 @@ def axis(points: int, span: float) -> np.ndarray:
 
 
 def rise(losses: np.ndarray) -> float:
-    """Returns (f(-r) + f(r)) / 2 - f(0), r the point of the axis nearest half its span.
-
-    Args:
-        losses: f along a line, shape (points,).
-    """
+    """Returns (f(-r) + f(r)) / 2 - f(0), r the point of the line's axis nearest half its span."""
     middle, r = len(losses) // 2, _rise_offset(len(losses))
     with np.errstate(invalid="ignore"):  # a loss may be infinite
         return float((losses[middle - r] + losses[middle + r]) / 2 - losses[middle])
@@ -124,11 +117,7 @@ def rows(settings: dict[str, Any]) -> list[Row]:
 
 
 def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
-    """Returns the arrays of the npz: `axis`, `surface:0` ..., `line:0` ...
-
-    Args:
-        losses: Loss of every row, shape (rows, points), in the order of `rows`.
-    """
+    """Returns the arrays of the npz, `axis`, `surface:0` ..., `line:0` ..., by the rows' losses."""
     points, pairs = settings["points"], settings["pairs"]
     surfaces = losses[: pairs * points].reshape(pairs, points, points)
     found = {"axis": axis(points, settings["span"])}
@@ -144,11 +133,9 @@ def members(losses: np.ndarray, settings: dict[str, Any]) -> Arrays:
 
 
 class Kept:
-    """Finished rows on disk, from which a killed job goes on.
+    """Finished rows on disk, from which a killed job goes on, where there is a `path`.
 
-    Args:
-        path: The file; None to keep nothing.
-        key: What the rows belong to; rows of anything else are not used.
+    Rows of anything else than `key` are not used.
     """
 
     def __init__(self, path: Path | None, key: str) -> None:
@@ -157,17 +144,13 @@ class Kept:
 
     def load(self, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         """Returns losses, shape (rows, points), and which rows are done, shape (rows,)."""
-        nothing = np.full(shape, np.nan), np.zeros(shape[0], bool)
-        if self.path is None or not self.path.exists():
-            return nothing
-        try:
-            arrays = disk.read_arrays(self.path, "key", "losses", "done")
-        except UserError:
-            return nothing
-        key, losses, done = str(arrays["key"]), arrays["losses"], arrays["done"]
-        if key != self.key or losses.shape != shape or done.shape != shape[:1]:
-            return nothing
-        return losses, done
+        with contextlib.suppress(UserError):
+            arrays = disk.read_arrays(self.path, "key", "losses", "done") if self.path else {}
+            losses, done = arrays.get("losses"), arrays.get("done")
+            fit = np.shape(losses) == shape and np.shape(done) == shape[:1]
+            if fit and str(arrays["key"]) == self.key:
+                return losses, done
+        return np.full(shape, np.nan), np.zeros(shape[0], bool)
 
     def save(self, losses: np.ndarray, done: np.ndarray) -> None:
         """Writes the rows atomically, unless that was done a moment ago."""
@@ -180,17 +163,12 @@ class Kept:
 def measure(
     plane: Plane, weights: Arrays, settings: dict[str, Any], kept: Kept | None = None
 ) -> tuple[dict[str, float | None], dict[str, Any], Arrays]:
-    """Computes every surface and line of the settings.
+    """Computes every surface and line of the settings around the minimiser `weights`.
 
-    Args:
-        plane: Two directions -> a function (a, b) -> the loss.
-        weights: The minimiser: variable's path -> array.
-        settings: `points`, `span`, `pairs`, `lines`.
-        kept: Where finished rows are kept; nowhere where None.
+    Finished rows are `kept`, and those that already are not computed again.
 
     Returns:
-        Column -> value (None where there is no line or its loss is not finite), the details of
-        the record, and the arrays of the npz.
+        As `Measured`: None where there is no line or its loss is not finite.
 
     Raises:
         UserError: If there is nothing to compute, or 0 would not be on the grid.
@@ -213,20 +191,17 @@ def measure(
     arrays = members(losses, settings)
     rises = [rise(arrays[f"line:{line}"]) for line in range(settings["lines"])]
     mean = math.fsum(rises) / len(rises) if rises and np.isfinite(rises).all() else None
-    return (
-        {"landscape_rise": mean},
-        {**_describe(weights, settings, losses), "rises": rises},
-        arrays,
-    )
+    details = {**_describe(weights, settings, losses), "rises": rises}
+    return {"landscape_rise": mean}, details, arrays
 
 
 def _describe(weights: Arrays, settings: dict[str, Any], losses: np.ndarray) -> dict[str, Any]:
     """Returns what the record says of the grid and the directions."""
     pairs, lines = settings["pairs"], settings["lines"]
     surfaces = []
-    for pair in range(pairs):
-        first, second = (direction(weights, (DIRECTION_SEED, 2 * pair + i)) for i in (0, 1))
-        surfaces.append({"directions": [2 * pair, 2 * pair + 1], "cosine": cosine(first, second)})
+    for pair in ([2 * index, 2 * index + 1] for index in range(pairs)):
+        angle = cosine(*(direction(weights, (DIRECTION_SEED, index)) for index in pair))
+        surfaces.append({"directions": pair, "cosine": angle})
     grid = axis(settings["points"], settings["span"])
     return {
         "points": settings["points"],
@@ -277,14 +252,7 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
     """Measures the landscape around a run's weights.
 
     Finished rows are kept in the run's scratch file: a job that was killed goes on from there, to
-    the same numbers.
-
-    Returns:
-        What `measure` returns, with the loss at the weights, the subset, the chunk size and the
-        statistics of batch normalisation among the details.
-
-    Raises:
-        UserError: If the run's weights or its data are missing, or a setting makes no grid.
+    the same numbers. It raises what `axis` and `measure` do.
     """
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.measures import batch_norm

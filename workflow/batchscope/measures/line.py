@@ -40,10 +40,6 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
 
     At 0 and 1 the arrays are the runs' own, bit by bit.
 
-    Args:
-        small: Variable's path (`conv_1/kernel`) -> array.
-        alpha: Position on the line.
-
     Raises:
         ValueError: If the two do not hold the same variables of the same shapes.
     """
@@ -52,27 +48,18 @@ def between(small: Arrays, large: Arrays, alpha: float) -> Arrays:
         raise ValueError("Expected two sets of weights of one model.")
     if alpha in (0.0, 1.0):
         return dict(large if alpha else small)
-    return {
-        key: ((1.0 - alpha) * small[key].astype(np.float64) + alpha * large[key]).astype(
-            small[key].dtype
-        )
-        for key in small
+    exact = {
+        key: (1.0 - alpha) * array.astype(np.float64) + alpha * large[key]
+        for key, array in small.items()
     }
+    return {key: array.astype(small[key].dtype) for key, array in exact.items()}
 
 
 def measure_run(run: FinishedRun, other: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Evaluates the line between two runs.
-
-    Args:
-        run: The small run, at position 0.
-        other: The large run, at position 1.
-
-    Returns:
-        Alphas, losses, accuracies and subsets, as details.
+    """Evaluates the line from `run`, at position 0, to `other`, at position 1.
 
     Raises:
-        UserError: If the runs' weights or their data are missing, if the runs are of different
-            models or data, or start from different weights.
+        UserError: If the runs are of different models or data, or start from different weights.
     """
     _check(run, other)
     # Imported here: the pure functions above need no TensorFlow.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,15 +35,12 @@ class NotFinite(ArithmeticError):
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where L-BFGS-B stopped.
-
-    Attributes:
-        evaluations: Function evaluations, as SciPy counts them.
-    """
+    """Where L-BFGS-B stopped."""
 
     iterations: int
-    evaluations: int
+    evaluations: int  # of the function, as SciPy counts them
     message: str
+    finite: bool = True  # whether all values that it met are
 
 
 def minimise_in_box(
@@ -51,18 +48,16 @@ def minimise_in_box(
     start: np.ndarray,
     width: np.ndarray,
     iterations: int,
-    iterated: Callable[[int], None] = lambda iteration: None,
 ) -> Minimum:
     """Runs L-BFGS-B on `-width <= y <= width` without any tolerance on value or gradient.
 
     The same numbers as ``scipy.optimize.minimize(method="L-BFGS-B", jac=True)`` with
-    ``maxiter=iterations, ftol=0, gtol=0``. The function sees every point.
+    ``maxiter=iterations, ftol=0, gtol=0``. The function sees every point; where it raises
+    `NotFinite`, the search ends.
 
     Args:
         function: Point, shape (n,), -> value and gradient, float64 of shape (n,).
         width: Half the box's edges, shape (n,), all positive.
-        iterations: Most iterations.
-        iterated: Called with their number after each iteration.
     """
     n, m = len(start), CORRECTIONS
     point = np.clip(start, -width, width)
@@ -88,12 +83,14 @@ def minimise_in_box(
         if task[0] == 3:  # wants value and gradient at the point
             if seen is None or not np.array_equal(point, seen):  # a line search may stand still
                 seen = point.copy()
-                value, slope = function(seen)
                 evaluations += 1
+                try:
+                    value, slope = function(seen)
+                except NotFinite as stopped:
+                    return Minimum(done, evaluations, str(stopped), finite=False)
             gradient = slope.copy()  # the compiled step may write into it
         elif task[0] == 1:  # a new iterate
             done += 1
-            iterated(done)
             if done >= iterations:
                 task[:] = 5, 504
         else:
@@ -103,82 +100,25 @@ def minimise_in_box(
 
 @dataclass(frozen=True)
 class Search:
-    """What one start led to.
+    """What one start led to."""
 
-    Attributes:
-        start: `zero`, `gradient_sign`, `random_corner` or `random_interior`.
-        maximum: Largest finite value met, from this start alone.
-        iterations: Iterations of L-BFGS-B.
-        evaluations: Function evaluations, as SciPy counts them.
-        message: The optimiser's closing message, or what ended the search.
-        share_at_bound: Share of the coordinates of the largest point that lie at the bound.
-        objective_scale: Factor on the function during the search (see `maximise`).
-        non_finite: Evaluations without a finite value; the first one ends the search.
-    """
-
-    start: str
-    maximum: float
+    start: str  # `zero`, `gradient_sign`, `random_corner` or `random_interior`
+    maximum: float  # largest finite value met, from this start alone
     iterations: int
-    evaluations: int
-    message: str
-    share_at_bound: float
-    objective_scale: float
-    non_finite: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the attributes, for a record."""
-        return asdict(self)
+    evaluations: int  # of the function, as SciPy counts them
+    message: str  # the optimiser's closing one, or what ended the search
+    share_at_bound: float  # of the coordinates of the largest point
+    objective_scale: float  # factor on the function during the search (see `maximise`)
+    non_finite: int  # evaluations without a finite value; the first one ends the search
 
 
 @dataclass(frozen=True)
 class Maximum:
-    """The largest value that any start led to: a lower bound of the true maximum.
+    """The largest value that any start led to: a lower bound of the true maximum."""
 
-    Attributes:
-        value: The largest value; at least the one at y = 0.
-        point: Where it is, shape (n,), inside the box.
-        best: Index of the search that found it, the first of equals.
-        searches: One per start.
-    """
-
-    value: float
-    point: np.ndarray
-    best: int
+    value: float  # at least the one at y = 0
+    best: int  # index of the search that found it, the first of equals
     searches: tuple[Search, ...]
-
-
-class _Climb:
-    """The negated, scaled function of one search, with the largest point that it met.
-
-    Args:
-        first: Value and gradient there, which are not computed again.
-    """
-
-    def __init__(
-        self,
-        function: LossAndGradient,
-        start: np.ndarray,
-        first: tuple[float, np.ndarray],
-        scale: float,
-    ) -> None:
-        self.function = function
-        self.first: tuple[float, np.ndarray] | None = first
-        self.scale = scale
-        self.evaluations = 0
-        self.largest = -np.inf
-        self.point = start
-
-    def __call__(self, point: np.ndarray) -> tuple[float, np.ndarray]:
-        self.evaluations += 1
-        value, gradient = self.first or self.function(point)
-        self.first = None
-        if not np.isfinite(value):
-            raise NotFinite("THE LOSS")
-        if value > self.largest:
-            self.largest, self.point = value, point
-        if not np.isfinite(gradient.sum()):
-            raise NotFinite("THE GRADIENT")
-        return -self.scale * value, -self.scale * gradient
 
 
 def maximise(
@@ -197,10 +137,8 @@ def maximise(
     ends there, and what it found before counts.
 
     Args:
-        function: y -> value and gradient, both of float64 precision.
         at_zero: Value and gradient at y = 0, both finite; they are not computed again.
         width: Half the box's edges, shape (n,), all positive.
-        iterations: Most iterations of L-BFGS-B per start.
         seed: Of the random starts; start k is the same whatever `starts` and `width` are, but
             for the scale of the box.
 
@@ -209,14 +147,12 @@ def maximise(
     """
     if not (np.isfinite(at_zero[0]) and np.isfinite(at_zero[1]).all()):
         raise NotFinite("THE LOSS OR ITS GRADIENT AT THE WEIGHTS")
-    largest, point, best, searches = -np.inf, np.zeros_like(width), 0, []
+    searches = []
     for index in range(starts):
         kind, direction = _start(index, at_zero[1], seed)
-        search, where = _search(function, at_zero, width, kind, direction, iterations)
-        searches.append(search)
-        if search.maximum > largest:
-            largest, point, best = search.maximum, where, index
-    return Maximum(largest, point, best, tuple(searches))
+        searches.append(_search(function, at_zero, width, kind, direction, iterations))
+    best = max(range(starts), key=lambda index: searches[index].maximum)
+    return Maximum(searches[best].maximum, best, tuple(searches))
 
 
 def _start(index: int, gradient: np.ndarray, seed: int) -> tuple[str, np.ndarray]:
@@ -238,27 +174,29 @@ def _search(
     kind: str,
     direction: np.ndarray,
     iterations: int,
-) -> tuple[Search, np.ndarray]:
+) -> Search:
     start = direction * width
-    first = at_zero if kind == "zero" else function(start)
+    known = first = at_zero if kind == "zero" else function(start)
     scale = 1.0 if kind == "zero" else _scale(width, first[1])
-    climb = _Climb(function, start, first, scale)
-    done, message = 0, ""
+    largest, where = -np.inf, start
 
-    def count(iteration: int) -> None:
-        nonlocal done
-        done = iteration
+    def climb(point: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal known, largest, where
+        value, gradient = known or function(point)
+        known = None  # the start's own, not computed again
+        if not np.isfinite(value):
+            raise NotFinite("THE LOSS")
+        if value > largest:
+            largest, where = value, point
+        if not np.isfinite(gradient.sum()):
+            raise NotFinite("THE GRADIENT")
+        return -scale * value, -scale * gradient
 
-    try:
-        message = minimise_in_box(climb, start, width, iterations, count).message
-        failed = 0
-    except NotFinite as error:
-        message, failed = str(error), 1
+    found = minimise_in_box(climb, start, width, iterations)
     # L-BFGS-B sets coordinates to the bound itself; the margin is for the line search.
-    share = float(np.mean(np.abs(climb.point) >= width * (1 - 1e-9)))
-    evaluations = climb.evaluations
-    search = Search(kind, climb.largest, done, evaluations, message, share, scale, failed)
-    return search, climb.point
+    share = float(np.mean(np.abs(where) >= width * (1 - 1e-9)))
+    met = found.iterations, found.evaluations, found.message
+    return Search(kind, largest, *met, share, scale, int(not found.finite))
 
 
 def _scale(width: np.ndarray, gradient: np.ndarray) -> float:

@@ -28,36 +28,24 @@ import numpy as np
 from batchscope.catalogue import kept_epochs
 from batchscope.catalogue.measures.noise_scale import FEWEST_UNITS
 from batchscope.errors import UserError
-from batchscope.measures import FinishedRun, Measured, sharpness
+from batchscope.measures import FinishedRun, Measured, finite, sharpness, stopped_before
 
 Gradient = Callable[[int], np.ndarray]
 
 
 class NoiseScale(NamedTuple):
-    """An estimate; NaN where gradients are not finite.
+    """An estimate; NaN where gradients are not finite."""
 
-    Attributes:
-        norm_squared: |G|^2, unbiased, of any sign.
-        variance: tr Sigma of single examples, at least 0.
-        scale: Their ratio in examples; NaN where |G|^2 is not above zero.
-        error: Its standard error in examples; NaN where it or one that leaves out an example is.
-    """
-
-    norm_squared: float
-    variance: float
-    scale: float
-    error: float
+    norm_squared: float  # |G|^2, unbiased, of any sign
+    variance: float  # tr Sigma of single examples, at least 0
+    scale: float  # their ratio in examples; NaN where |G|^2 is not above zero
+    error: float  # its standard error; NaN where it or one that leaves out an example is
 
 
 def products(gradient: Gradient, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns |g_i|^2 and g_i . S of gradients that are computed twice and not kept.
+    """Returns |g_i|^2 and g_i . S, float64 of shape (count,), of gradients of shape (size,).
 
-    Args:
-        gradient: Index -> gradient, of shape (size,); the same whenever it is asked for.
-        size: Weights in each.
-
-    Returns:
-        Two arrays, float64 of shape (count,).
+    Each gradient is computed twice, the same both times, and not kept.
     """
     total, squared, along = np.zeros(size), np.empty(count), np.empty(count)
     for index in range(count):
@@ -104,22 +92,13 @@ def _jackknife_error(squared: np.ndarray, along: np.ndarray) -> float:
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run at the start and end of its training, or after one epoch.
-
-    Returns:
-        Without values, and with a message, where the training stopped before the epoch.
-
-    Raises:
-        UserError: If the run's weights or its data are missing, or the examples are too few.
-    """
+    """Measures a run at start and end, or after one epoch; raises `UserError` of few examples."""
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.training import models
 
-    epoch, epochs_run = settings["epoch"], run.record["epochs_run"]
-    if epoch > epochs_run:
-        message = f"The training stopped after epoch {epochs_run}."
-        return Measured(details={"message": message})
-    micro_batch = settings["micro_batch"]
+    epoch, micro_batch = settings["epoch"], settings["micro_batch"]
+    if never_came := stopped_before(run, epoch):
+        return never_came
     loss, described = sharpness.objective(run, settings, chunk=micro_batch)
     count = loss.examples // micro_batch  # a last, smaller micro-batch is left out
     if count < FEWEST_UNITS:
@@ -130,19 +109,18 @@ def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
         )
     places = {"_start": "initial", "": "final"}
     if epoch:
-        places = {"": kept_epochs.weights_name(epoch, epochs_run)}
+        places = {"": kept_epochs.weights_name(epoch, run.record["epochs_run"])}
     values: dict[str, float | None] = {}
     for suffix, weights in places.items():
         models.set_weights(loss.model, *run.weights(weights))
         found = estimate(*products(loss.chunk_gradient, count, loss.size), micro_batch)
         columns = {
-            "gradient_noise_scale": found.scale,
-            "gradient_noise_scale_error": found.error,
-            "gradient_norm_squared": found.norm_squared,
-            "gradient_variance": found.variance,
+            f"gradient_noise_scale{suffix}": found.scale,
+            f"gradient_noise_scale_error{suffix}": found.error,
+            f"gradient_norm_squared{suffix}": found.norm_squared,
+            f"gradient_variance{suffix}": found.variance,
         }
-        for name, value in columns.items():
-            values[name + suffix] = value if math.isfinite(value) else None
+        values |= finite(columns)
     details = {
         "gradients": count,
         "micro_batch": micro_batch,

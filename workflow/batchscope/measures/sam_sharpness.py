@@ -12,14 +12,13 @@ Source: Foret et al. 2021 (arXiv 2010.01412), equation 2, with p = 2.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from batchscope.catalogue import parameters
-from batchscope.measures import FinishedRun, Measured, sharpness
+from batchscope.measures import FinishedRun, Measured, finite, sharpness
 from batchscope.measures.maximiser import LossAndGradient
 
 
@@ -37,9 +36,7 @@ def measure(
     """Measures the rise of the loss for each length of the step.
 
     Args:
-        loss_and_gradient: Weights, float64 of shape (n,), -> mean loss and its gradient,
-            shape (n,).
-        loss: Weights -> the same mean loss.
+        loss: Weights -> the mean loss that `loss_and_gradient` gives too.
         x: The weights, float64 of shape (n,).
         rhos: Lengths of the step, Euclidean.
 
@@ -51,21 +48,13 @@ def measure(
     # Not the gradient's own loss: two graphs may round differently, and small rises count.
     at_x = loss(x)
     norm = float(np.linalg.norm(gradient))
-    values: dict[str, float | None] = {}
-    for rho in rhos:
-        rise = loss(x + (rho / norm) * gradient) - at_x if norm else 0.0
-        values[column(rho)] = rise if math.isfinite(rise) else None
-    return values, {"loss": at_x, "gradient_norm": norm, "parameters": len(x)}
+    rises = {column(rho): loss(x + (rho / norm) * gradient) - at_x if norm else 0.0 for rho in rhos}
+    return finite(rises), {"loss": at_x, "gradient_norm": norm, "parameters": len(x)}
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures a run's sharpness along the gradient.
-
-    Raises:
-        UserError: If the run's weights or its data are missing.
-    """
+    """Measures a run's sharpness along the gradient."""
     found, described = sharpness.objective(run, settings)
-    values, details = measure(
-        *(found.loss_and_gradient, found.loss, found.weights(), settings["rhos"])
-    )
+    weights = found.weights()
+    values, details = measure(found.loss_and_gradient, found.loss, weights, settings["rhos"])
     return Measured(values, {**details, **described})

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,10 +49,8 @@ def column(space: str, epsilon: float) -> str:
 def subset(available: int, examples: int) -> np.ndarray:
     """Returns the indices of the training examples behind the loss, int64.
 
-    The first `examples` of one fixed permutation, so that smaller subsets lie in larger ones.
-
-    Args:
-        examples: How many; 0, or more than there are, for all.
+    The first `examples` of one fixed permutation, so that smaller subsets lie in larger ones; 0, or
+    more than there are, for all.
     """
     order = np.random.default_rng(SUBSET_SEED).permutation(available).astype(np.int64)
     return order[: examples or available]
@@ -60,12 +59,8 @@ def subset(available: int, examples: int) -> np.ndarray:
 def describe_subset(indices: np.ndarray, available: int) -> dict[str, Any]:
     """Returns what identifies a subset: count, seed, and the digest of the indices."""
     digest = hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
-    return {
-        "examples": len(indices),
-        "available": available,
-        "seed": SUBSET_SEED,
-        "sha256": digest,
-    }
+    counts = {"examples": len(indices), "available": available}
+    return {**counts, "seed": SUBSET_SEED, "sha256": digest}
 
 
 def measure(
@@ -74,10 +69,8 @@ def measure(
     """Measures sharpness in every space and box of the settings.
 
     Args:
-        loss_and_gradient: Weights, float64 of shape (n,), -> mean loss and its gradient,
-            shape (n,).
+        loss_and_gradient: Weights, float64 of shape (n,), -> mean loss and its gradient.
         x: The minimiser, float64 of shape (n,), exactly representable by the model.
-        settings: `epsilons`, `spaces`, `iterations`, `starts`, `dimensions`, `memory_mb`.
 
     Returns:
         Column -> sharpness (None where the loss at x is not finite), and the details that say
@@ -103,21 +96,15 @@ def measure(
         for epsilon in settings["epsilons"]:
             name = column(space, epsilon)
             width = epsilon * (np.abs(coordinates) + 1.0)
+            search = searches[name] = {"space": space, "epsilon": epsilon}
+            limits = settings["iterations"], settings["starts"], START_SEED
             try:
-                maximum = maximise(
-                    *(function, at_zero, width),
-                    *(settings["iterations"], settings["starts"], START_SEED),
-                )
+                maximum = maximise(function, at_zero, width, *limits)
             except NotFinite as error:
-                searches[name] = {"space": space, "epsilon": epsilon, "message": str(error)}
+                search["message"] = str(error)
                 continue
             values[name] = sharpness(maximum.value, at_x[0])
-            searches[name] = {
-                "space": space,
-                "epsilon": epsilon,
-                "sharpness": values[name],
-                **describe(maximum, at_x[0]),
-            }
+            search |= {"sharpness": values[name], **describe(maximum, at_x[0])}
     return values, details
 
 
@@ -152,34 +139,25 @@ def _space(
 
 def describe(maximum: Maximum, loss: float) -> dict[str, Any]:
     """Returns what says how far a value can be trusted, for the record."""
-    best = maximum.searches[maximum.best]
     starts = [
-        {**search.as_dict(), "sharpness": sharpness(search.maximum, loss)}
+        {**asdict(search), "sharpness": sharpness(search.maximum, loss)}
         for search in maximum.searches
     ]
+    best = starts[maximum.best]
+    own = ("iterations", "evaluations", "message", "share_at_bound")
     return {
         "maximum": maximum.value,
         "best_start": maximum.best,
-        "best_start_kind": best.start,
-        "iterations": best.iterations,
-        "evaluations": best.evaluations,
-        "message": best.message,
-        "share_at_bound": best.share_at_bound,
-        "total_evaluations": sum(search.evaluations for search in maximum.searches),
-        "non_finite": sum(search.non_finite for search in maximum.searches),
+        "best_start_kind": best["start"],
+        **{key: best[key] for key in own},
+        "total_evaluations": sum(search["evaluations"] for search in starts),
+        "non_finite": sum(search["non_finite"] for search in starts),
         "starts": starts,
     }
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures the sharpness of a run.
-
-    Returns:
-        What `measure` returns, with the subset and the chunk size among the details.
-
-    Raises:
-        UserError: If the run's weights or its data are missing, or the subspace does not fit.
-    """
+    """Measures the sharpness of a run; raises `UserError` if the subspace does not fit."""
     loss, described = objective(run, settings)
     values, details = measure(loss.loss_and_gradient, loss.weights(), settings)
     return Measured(values, {**details, **described})
@@ -196,9 +174,6 @@ def objective(
 
     Returns:
         The loss at the run's weights, and what the record says of it: subset and chunk size.
-
-    Raises:
-        UserError: If the run's weights or its data are missing.
     """
     # Imported here: the pure functions above need no TensorFlow.
     from batchscope.training import losses

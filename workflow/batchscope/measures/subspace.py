@@ -10,7 +10,7 @@ from batchscope.errors import UserError
 
 MEGABYTE = 10**6
 LARGEST_CONDITION = 1e10  # of the Gram matrix: beyond it the box has under 6 sure digits
-_TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
+TILE = 1 << 14  # weights per step of the products in float64: they stay in the cache
 
 Column = Callable[[int], np.ndarray]
 
@@ -35,7 +35,6 @@ class Subspace:
     Args:
         size: Rows n, the number of weights.
         dimensions: Columns p.
-        seed: Of the columns.
         memory_mb: Limit on the columns held at any time, in MB (10^6 bytes).
         column: Index -> column, float32 of shape (n,); normal columns of `seed` by default.
 
@@ -73,8 +72,8 @@ class Subspace:
 
     def _make(self, start: int, stop: int) -> np.ndarray:
         block = np.empty((stop - start, self.size), np.float32)
-        for row, index in enumerate(range(start, stop)):
-            block[row] = self._column(index)
+        for index in range(start, stop):
+            block[index - start] = self._column(index)
         return block
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
@@ -134,5 +133,5 @@ class Subspace:
         return gram, projection
 
     def _tiles(self) -> Iterator[slice]:
-        for start in range(0, self.size, _TILE):
-            yield slice(start, start + _TILE)
+        for start in range(0, self.size, TILE):
+            yield slice(start, start + TILE)

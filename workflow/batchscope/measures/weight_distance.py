@@ -9,11 +9,7 @@ from batchscope.training import distances
 
 
 def measure_run(run: FinishedRun, settings: dict[str, Any]) -> Measured:
-    """Measures how far a run moved its weights.
-
-    Raises:
-        UserError: If the run's weights are missing.
-    """
+    """Measures how far a run moved its weights."""
     # Moving statistics are no parameters: only trainable weights count.
     initial, _ = run.weights("initial")
     trained, _ = run.weights(settings["weights"])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from batchscope import disk, wording
+from batchscope import wording
 from batchscope.catalogue import run_names
 from batchscope.store import records
 
@@ -14,13 +14,9 @@ _NAMED = 3  # files or classes named in a warning; all are counted
 
 
 def read(results: Path | str, token: str) -> list[str]:
-    """Returns the warnings about a prepared data set; none where none is prepared.
-
-    Raises:
-        UserError: If its record is damaged.
-    """
-    path = records.dataset_folder(results, token) / "record.json"
-    return list(warnings(token, disk.read_json(path))) if path.exists() else []
+    """Returns the warnings about a prepared data set; none where none is prepared."""
+    record = records.data_record(results, token)
+    return [] if record is None else list(warnings(token, record))
 
 
 def warnings(token: str, record: dict[str, Any]) -> Iterator[str]:
@@ -50,6 +46,5 @@ def _lacking(record: dict[str, Any]) -> Iterator[str]:
 
 def _some(items: Sequence[str], count: int) -> str:
     """Returns the first of some items, and how many there are besides."""
-    named = items[:_NAMED]
-    more = count - len(named)
-    return wording.listed([*named, *([f"{more} more"] if more else [])])
+    more = count - len(items[:_NAMED])
+    return wording.listed([*items[:_NAMED], *([f"{more} more"] if more else [])])

@@ -39,16 +39,15 @@ class History:
         self._times: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         self._bytes: dict[tuple[str, str], int] = {}
         read: Counter[tuple[str, str]] = Counter()
-        for name in _run_names(results):
+        for name in sorted(path.name for path in (results / "runs").glob("*")):
             own = tuple(name.split("+")[:2])
             if own in subjects and read[own] < _SAMPLES:
                 read[own] += self._learn(results, name)
 
     def _learn(self, results: Path, name: str) -> bool:
         folder = records.run_folder(results, name)
-        if not (folder / "record.json").exists():
-            return False
-        record = disk.read_json(folder / "record.json")
+        path = records.run_record(folder)
+        record = disk.read_json(path) if path.exists() else {}
         if record.get("status") != records.FINISHED:
             return False
         try:
@@ -84,10 +83,9 @@ class History:
 
     def _look(self, dataset: str, definition: dict[str, Any]) -> tuple[tuple[int, ...], int] | None:
         """Returns the shape of a data set's examples and its classes; None where unknown."""
-        path = records.dataset_folder(self._results, dataset) / "record.json"
-        if not path.exists():
+        record = records.data_record(self._results, dataset)
+        if record is None:
             return dataset_definitions.examples(definition)
-        record = disk.read_json(path)
         known = "input_shape" in record and "classes" in record
         return (tuple(record["input_shape"]), record["classes"]) if known else None
 
@@ -111,7 +109,7 @@ def note(results: Path, measure: str, name: str, output: Path, seconds: float) -
 
     Args:
         name: What it is of, as for `kind`.
-        output: Its record; of a run that did not finish nothing was measured, or noted.
+        output: Its record; nothing is noted of a run that did not finish.
     """
     if disk.read_json(output).get("status") != records.FINISHED:
         return
@@ -138,21 +136,11 @@ class MeasureHistory:
         return statistics.fmean(times) if times else None
 
 
-def _run_names(results: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(results / "runs"))
-    except FileNotFoundError:
-        return []
-
-
 def epoch_seconds(known: dict[int, float], batch_size: int) -> float:
     """Returns the seconds of an epoch at a batch size, from those at others.
 
     Between two known batch sizes it is interpolated on logarithmic axes. Below the smallest
-    the number of steps decides, above the largest the number of images.
-
-    Args:
-        known: Batch size -> seconds per epoch; at least one.
+    the number of steps decides, above the largest the number of images. At least one is `known`.
     """
     low = max((batch for batch in known if batch <= batch_size), default=None)
     high = min((batch for batch in known if batch >= batch_size), default=None)

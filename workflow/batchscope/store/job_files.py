@@ -19,17 +19,19 @@ from batchscope.host.absence import Absence
 from batchscope.store import estimates, records
 from batchscope.study import plan
 
+_NOTED = "epochs_read.json"
+
 
 def run_status(results: Path | str, run: plan.Run) -> str:
-    """Returns a run's status; without a record `missing`, or what its machine, this one, lacks.
-
-    Raises:
-        UserError: If its record is damaged.
-    """
-    path = records.run_folder(results, run.name) / "record.json"
+    """Returns a run's status; without a record `missing`, or what its machine, this one, lacks."""
+    path = _run_record(results, run.name)
     if not path.exists():
         return unrecorded(run.factors)
     return disk.read_json(path, "status")["status"]
+
+
+def _run_record(results: Path | str, run: str) -> Path:
+    return records.run_record(records.run_folder(results, run))
 
 
 def unrecorded(factors: dict[str, Any]) -> str:
@@ -40,21 +42,13 @@ def unrecorded(factors: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """One file that a measure writes; or a training, its record.
-
-    Attributes:
-        measure: The measure, or `train`.
-        runs: The run it is of, or both; of a time, one of the runs that share it; of a sweep
-            none.
-        sweep: What a timing is of.
-        repeat: Which of a timing's jobs of the same configuration it is, from 1 on.
-    """
+    """One file that a measure writes; or a training, its record."""
 
     path: Path
-    measure: str
-    runs: tuple[str, ...] = ()
-    sweep: sweep_names.Sweep | None = None
-    repeat: int = 1
+    measure: str  # or `train`
+    runs: tuple[str, ...] = ()  # of a time, one of those that share it; of a sweep none
+    sweep: sweep_names.Sweep | None = None  # what a timing is of
+    repeat: int = 1  # which of a timing's jobs of the same configuration it is
 
     @property
     def noun(self) -> str:
@@ -72,14 +66,13 @@ class MeasureJob:
 
 def training_job(results: Path | str, run: str) -> MeasureJob:
     """Returns the job that trains a run."""
-    return MeasureJob(records.run_folder(results, run) / "record.json", "train", (run,))
+    return MeasureJob(_run_record(results, run), "train", (run,))
 
 
 def log_path(results: Path | str, output: Path | str) -> Path:
     """Returns the log of the job that writes a record, of data, a training, a measure or a timing.
 
-    Args:
-        results: The results folder; `logs` lies beside it.
+    The folder `logs` lies beside the results.
     """
     kind, *folders, file = Path(output).relative_to(results).parts
     if file == "record.json":
@@ -108,6 +101,13 @@ def measure_jobs(
             yield job
 
 
+def every_job(study: plan.Study, results: Path | str) -> dict[Path, MeasureJob]:
+    """Returns every file that a study's measures and timings can write here, with its job."""
+    experiments = study.experiments.values()
+    jobs = chain.from_iterable(measure_jobs(study, one, results) for one in experiments)
+    return {job.path: job for job in jobs}
+
+
 def lacking(study: plan.Study, job: MeasureJob, results: Path | str) -> Absence | None:
     """Returns what is not here and a file needs; None if it can be made, or nothing is missing.
 
@@ -117,18 +117,12 @@ def lacking(study: plan.Study, job: MeasureJob, results: Path | str) -> Absence 
     if job.sweep:
         factors.append(job.sweep.factors)
     found = next(filter(None, map(absence.of, factors)), None)
-    if (
-        found
-        and job.measure in MEASURES
-        and not MEASURES[job.measure].data
-        and _trained(results, job)
-    ):
-        return None
-    return found
+    weights_alone = job.measure in MEASURES and not MEASURES[job.measure].data
+    return None if weights_alone and _trained(results, job) else found
 
 
 def _trained(results: Path | str, job: MeasureJob) -> bool:
-    return all((records.run_folder(results, run) / "record.json").exists() for run in job.runs)
+    return all(_run_record(results, run).exists() for run in job.runs)
 
 
 def left_out(
@@ -178,9 +172,6 @@ def time_path(
 
     The n-th seed's is the n-th of its configuration: times of several seeds are independent, and
     those of one seed at several batch sizes were taken in the same turn.
-
-    Args:
-        place: Where the machine's results lie.
     """
     trainings = experiment.trainings
     repeat = trainings.seeds.index(factors["seed"]) + 1
@@ -222,11 +213,9 @@ def absent(study: plan.Study, results: Path | str) -> dict[Absence, list[Measure
 
 
 def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
-    """Returns the name of a measure's settings for the weights after an epoch.
+    """Returns the name of the settings of a measure for the weights after an epoch.
 
-    Args:
-        measure: A measure at epochs.
-        settings: Its settings otherwise; which `weights` it reads then plays no part.
+    Which `weights` it reads otherwise plays no part then.
     """
     others = {name: value for name, value in settings.items() if name != "weights"}
     return measure_settings.settings_name(measure, {**others, "epoch": epoch})
@@ -234,17 +223,11 @@ def at_epoch(measure: str, settings: dict[str, Any], epoch: int) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a machine's results lie.
+    """Where a machine's results lie."""
 
-    Attributes:
-        machine: Its name in this study.
-        results: The folder of its results.
-        recorded: What it calls itself in there.
-    """
-
-    machine: str
+    machine: str  # its name in this study
     results: Path
-    recorded: str
+    recorded: str  # what it calls itself in there
 
 
 def places(study: plan.Study, results: Path | str) -> Iterator[Place]:
@@ -259,10 +242,8 @@ def timing_jobs(
 ) -> Iterator[MeasureJob]:
     """Yields every file that an experiment's timings write, whatever the machine lacks."""
     for measure, values in experiment.times.timings.items():
-        found = (
-            job for sweep in experiment.times.sweeps for job in sweep_names.jobs(measure, sweep)
-        )
-        jobs = {job.name: job for job in found}
+        found = (sweep_names.jobs(measure, sweep) for sweep in experiment.times.sweeps)
+        jobs = {job.name: job for job in chain.from_iterable(found)}
         for repeat in range(1, values[REPEATS.name] + 1):
             settings = measure_settings.job_settings(measure, values, repeat)
             for name, sweep in jobs.items():
@@ -273,7 +254,7 @@ def timing_jobs(
 def measure_files(
     study: plan.Study, experiment: plan.Experiment, results: Path | str
 ) -> dict[Path, str]:
-    """Returns every file that an experiment's measures write, with its measure."""
+    """Returns every file that an experiment's measures write here, with its measure."""
     return {job.path: job.measure for job in measure_jobs(study, experiment, results)}
 
 
@@ -312,21 +293,16 @@ def note_epochs(study: plan.Study, results: Path | str) -> None:
     No part of a training's command or input: what a finished run is measured for later would
     train it again.
     """
-    every = (measure_jobs(study, one, results) for one in study.experiments.values())
-    read = epochs_read(study, chain.from_iterable(every))
-    path = _noted(results)
+    read = epochs_read(study, every_job(study, results).values())
+    path = Path(results) / _NOTED
     if read or path.exists():
         disk.write_json(path, {run: list(epochs) for run, epochs in read.items()})
 
 
 def noted_epochs(results: Path | str, run: str) -> tuple[int | str, ...]:
     """Returns the epochs of a run that `note_epochs` noted."""
-    path = _noted(results)
+    path = Path(results) / _NOTED
     return tuple(disk.read_json(path).get(run, ())) if path.exists() else ()
-
-
-def _noted(results: Path | str) -> Path:
-    return Path(results) / "epochs_read.json"
 
 
 def snapshot_path(results: Path | str, run: str, epoch: int | str) -> Path:
@@ -342,7 +318,7 @@ def snapshot_epoch(results: Path | str, run: str, epoch: int | str) -> int | Non
     Raises:
         UserError: If its record is missing or damaged.
     """
-    path = records.run_folder(results, run) / "record.json"
+    path = _run_record(results, run)
     record = disk.read_json(path, "status")
     if record["status"] != records.FINISHED:
         return None
@@ -357,7 +333,7 @@ def trained_again(
     """Returns recorded runs and the epochs that they are trained again to, for missing measures."""
     found: dict[tuple[str, int], None] = {}
     for run, epochs in epochs_read(study, missing).items():
-        if (records.run_folder(results, run) / "record.json").exists():
+        if _run_record(results, run).exists():
             for epoch in epochs:
                 number = snapshot_epoch(results, run, epoch)
                 kept = {snapshot_path(results, run, each) for each in (epoch, number)}

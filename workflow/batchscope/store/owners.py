@@ -20,9 +20,6 @@ def check(folder: Path | str, study: str, config_path: Path | str) -> None:
 
     A file that was moved, or that names another study by now, keeps none.
 
-    Args:
-        folder: Where the tables of the study lie, or will.
-
     Raises:
         ConfigError: If they are.
         UserError: If the folder's record of it is damaged.
@@ -44,14 +41,7 @@ def check(folder: Path | str, study: str, config_path: Path | str) -> None:
 
 
 def claim(folder: Path | str, study: str, config_path: Path | str) -> None:
-    """Records that a folder's tables are made from a file.
-
-    Args:
-        folder: Where the tables of the study lie.
-
-    Raises:
-        ConfigError: If they are those of another file that names the study too.
-    """
+    """Records that a folder's tables are made from a file; raises as `check` does."""
     check(folder, study, config_path)
     # Relative, so that a project may move with its results.
     path = os.path.relpath(Path(config_path).resolve(), Path(folder).resolve())

@@ -51,28 +51,22 @@ def dataset_folder(results: Path | str, dataset: str) -> Path:
     return Path(results) / "data" / dataset
 
 
-def training_images(results: Path | str, dataset: str) -> int | None:
-    """Returns the training examples of a prepared data set; None where none is prepared.
-
-    Raises:
-        UserError: If its record is damaged.
-    """
+def data_record(results: Path | str, dataset: str) -> dict[str, Any] | None:
+    """Returns the record of a data set; None where it is not prepared."""
     path = dataset_folder(results, dataset) / "record.json"
-    if not path.exists():
-        return None
-    counts = disk.read_json(path).get("counts")
+    return disk.read_json(path) if path.exists() else None
+
+
+def training_images(results: Path | str, dataset: str) -> int | None:
+    """Returns the training examples of a prepared data set; None where none is prepared."""
+    counts = (data_record(results, dataset) or {}).get("counts")
     train = counts.get("train") if isinstance(counts, dict) else None
     return train if isinstance(train, int) else None
 
 
 def sequence_length(results: Path | str, dataset: str) -> int | None:
-    """Returns the tokens of an example of a prepared data set; None where it has no sequences.
-
-    Raises:
-        UserError: If its record is damaged.
-    """
-    path = dataset_folder(results, dataset) / "record.json"
-    record = disk.read_json(path) if path.exists() else {}
+    """Returns the tokens of an example of a prepared data set; None where it has no sequences."""
+    record = data_record(results, dataset) or {}
     return record["input_shape"][0] if record.get("kind") in dataset_definitions.OF_TOKENS else None
 
 
@@ -92,9 +86,9 @@ def layers_path(results: Path | str, model: str, input_shape: Iterable[int], cla
 
 
 def run_record(folder: Path | str) -> Path:
-    """Returns the record in a run's folder.
+    """Returns the record in a run's folder: what to delete, whatever is damaged there.
 
-    Snakemake misses no other file there: whatever is damaged, the record is what to delete.
+    Snakemake misses no other file of a run.
     """
     return Path(folder) / "record.json"
 
@@ -119,11 +113,10 @@ def timing_path(
 def write_weights(
     path: Path | str, trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> None:
-    """Writes a model's weights atomically as an npz without pickles.
+    """Writes a model's weights atomically as an npz, variable's path (`conv_1/kernel`) -> array.
 
     Args:
-        trainable: Variable's path (`conv_1/kernel`) -> array, in the model's order.
-        state: The same for what is no parameter (moving statistics), in the model's order.
+        state: What is no parameter, such as moving statistics.
     """
     disk.write_arrays(path, weight_members(trainable, state))
 
@@ -132,18 +125,12 @@ def weight_members(
     trainable: dict[str, np.ndarray], state: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Returns weights under the names that they have in a file: `trainable:...`, `state:...`."""
-    return {
-        **{f"trainable:{name}": value for name, value in trainable.items()},
-        **{f"state:{name}": value for name, value in state.items()},
-    }
+    groups = {"trainable": trainable, "state": state}
+    return {f"{key}:{name}": value for key, of in groups.items() for name, value in of.items()}
 
 
 def read_weights(path: Path | str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Reads what `write_weights` wrote of a run: trainable weights and state, in the model's order.
-
-    Raises:
-        UserError: If the file is missing or damaged.
-    """
+    """Reads what `write_weights` wrote of a run; raises as `disk.read_arrays` does."""
     folder = Path(path).parent
     # Weights after an epoch are made by themselves, all others with their run.
     delete = None if folder.name == "epochs" else run_record(folder)
@@ -167,11 +154,9 @@ def measure_record(
     values: dict[str, float | None],
     **details: Any,
 ) -> dict[str, Any]:
-    """Returns the record of a measure.
+    """Returns the record of a measure, of which the tables read the values alone.
 
-    Args:
-        status: `finished`, or the run's own status where there is nothing to measure.
-        values: Column of the tables -> number; all that the tables read of this record.
+    The status is the run's own where there is nothing to measure.
     """
     return {
         "measure": measure,

@@ -36,58 +36,39 @@ _STATUSES = (
 
 @dataclass(frozen=True)
 class ExperimentStatus:
-    """Where one experiment stands.
-
-    Attributes:
-        statuses: Status word -> runs; all of these words are there.
-        missing_measures: Measure -> files that are missing.
-    """
+    """Where one experiment stands."""
 
     name: str
     runs: int
-    statuses: dict[str, int]
-    missing_measures: dict[str, int]
+    statuses: dict[str, int]  # word -> runs; every word of `_STATUSES` is there
+    missing_measures: dict[str, int]  # measure -> files
 
 
 @dataclass(frozen=True)
 class Overview:
     """Where a study stands; a run that two experiments share counts once here.
 
-    Attributes:
-        experiments: One per experiment, in the order of the file.
-        total: The same for the whole study.
-        missing_data: Tokens of data sets that are not prepared.
-        train_seconds: Seconds of one core that the trainings take, as far as known.
-        untimed_runs: Those without a time estimate.
-        measure_seconds: Seconds of one core that the missing measures take, as far as known.
-        timing_seconds: Seconds of the whole machine that the missing timings take, likewise.
-        untimed_jobs: Measures and timings without a time estimate.
-        start_seconds: Seconds of one core to start the jobs, where that is not in the others.
-        disk_bytes: Bytes that missing data and runs take, as far as known.
-        unsized: Missing data sets, and models on data sets, of unknown size.
-        absent: What is not here -> trainings and timings that wait for it.
-        trainings: Missing runs, those that another version made, and `to_epoch`.
-        to_epoch: Trainings of finished runs to an epoch whose weights are missing and read.
-        outdated: Step and version that made records -> how many, where it is not today's.
-        data_warnings: What to know of the prepared data sets, in sentences.
+    Times are seconds of one core, or for timings of the whole machine, and with the bytes they are
+    sums of what is known.
     """
 
-    experiments: tuple[ExperimentStatus, ...]
+    experiments: tuple[ExperimentStatus, ...]  # in the order of the file
     total: ExperimentStatus
-    missing_data: tuple[str, ...]
+    missing_data: tuple[str, ...]  # tokens of data sets that are not prepared
     train_seconds: float
-    untimed_runs: int
+    untimed_runs: int  # without a time estimate, as `untimed_jobs`
     measure_seconds: float
     timing_seconds: float
     untimed_jobs: tuple[MeasureJob, ...]
-    start_seconds: float
-    disk_bytes: float
-    unsized: tuple[str, ...]
-    absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)
-    trainings: int = 0
-    to_epoch: int = 0
+    start_seconds: float  # of the jobs, where that is not in the other times
+    disk_bytes: float  # what missing data and runs take
+    unsized: tuple[str, ...]  # missing data sets, and models on data sets, of unknown size
+    absent: dict[Absence, list[MeasureJob]] = field(default_factory=dict)  # and what waits for it
+    trainings: int = 0  # missing runs, those that another version made, and `to_epoch`
+    to_epoch: int = 0  # trainings of finished runs to an epoch whose weights are missing and read
+    # Step and version that made records -> how many, where it is not today's.
     outdated: Counter[tuple[str, str]] = field(default_factory=Counter)
-    data_warnings: tuple[str, ...] = ()
+    data_warnings: tuple[str, ...] = ()  # sentences
 
     @property
     def complete(self) -> bool:
@@ -104,11 +85,7 @@ class Overview:
 
 
 def overview(study: plan.Study, results: Path | str) -> Overview:
-    """Returns where a study stands.
-
-    Raises:
-        UserError: If a record is damaged.
-    """
+    """Returns where a study stands; raises `UserError` if a record is damaged."""
     results = Path(results)
     statuses = {name: job_files.run_status(results, run) for name, run in study.runs.items()}
     files = {
@@ -229,13 +206,11 @@ def _measured_again(
     present: dict[Path, bool],
 ) -> list[MeasureJob]:
     """Returns the measures that are there and made again: by version, or with their run."""
-    found = []
-    for job in every if old else ():
-        # The time of an epoch reads no run.
-        follows = job.measure not in TIMINGS and not runs.isdisjoint(job.runs)
-        if present[job.path] and (job.path in old or follows):
-            found.append(job)
-    return found
+
+    def follows(job: MeasureJob) -> bool:  # the time of an epoch reads no run
+        return job.measure not in TIMINGS and not runs.isdisjoint(job.runs)
+
+    return [job for job in every if present[job.path] and (job.path in old or follows(job))]
 
 
 def _experiment(
@@ -304,16 +279,11 @@ def _table(rows: list[ExperimentStatus]) -> list[str]:
         counts = [str(row.statuses[word]) for word in shown]
         cells.append([row.name, str(row.runs), *counts, ", ".join(gaps) or "none"])
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    return [
-        "  ".join(
-            [
-                line[0].ljust(widths[0]),
-                *(cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:], strict=True)),
-                line[-1],
-            ]
-        )
-        for line in cells
-    ]
+    lines = []
+    for name, *counts, gaps in cells:
+        aligned = (cell.rjust(width) for cell, width in zip(counts, widths[1:], strict=True))
+        lines.append("  ".join([name.ljust(widths[0]), *aligned, gaps]))
+    return lines
 
 
 def _time_line(found: Overview, cores: int) -> str:
@@ -349,10 +319,9 @@ def _outdated_lines(found: Overview) -> list[str]:
     """Returns a line for each step whose version was raised, and what comes of it."""
     lines = []
     for (step, version), count in found.outdated.items():
-        one, several = (
-            ("run", "runs") if step == "train" else (f"record of {step}", f"records of {step}")
-        )
-        what = wording.count(count, f"{one} was", f"{several} were")
+        of = "" if step == "train" else f" of {step}"
+        noun = "record" if of else "run"
+        what = wording.count(count, f"{noun}{of} was", f"{noun}s{of} were")
         lines.append(f"{what} made by another version ({version}; now {VERSIONS[step]}).")
     if lines:
         lines.append(
@@ -363,10 +332,8 @@ def _outdated_lines(found: Overview) -> list[str]:
 
 
 def _disk_line(found: Overview) -> str:
-    text = f"Disk needed: about {wording.size(found.disk_bytes, 2)}"
-    if not found.unsized:
-        return f"{text}."
-    return f"{text}, and what is not known yet: {', '.join(found.unsized)}."
+    unknown = f", and what is not known yet: {', '.join(found.unsized)}" if found.unsized else ""
+    return f"Disk needed: about {wording.size(found.disk_bytes, 2)}{unknown}."
 
 
 def absence_lines(absent: dict[Absence, list[MeasureJob]]) -> list[str]:

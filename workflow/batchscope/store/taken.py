@@ -17,25 +17,15 @@ _GPU = "gpu"
 
 @dataclass(frozen=True)
 class Taken:
-    """What the trainings, measures and timings took that exist here.
+    """What the trainings, measures and timings took that exist here."""
 
-    Attributes:
-        training: Core-seconds of the trainings, whatever ran beside them.
-        measures: Core-seconds of the measures, likewise, as far as they were noted.
-        timings: Seconds that the timings had the machine to themselves, as far as noted.
-        cores: Cores of the machine, for these; 0 where no record states them.
-        gpu: Seconds of a GPU, of all of them, as far as known.
-        run_bytes: Bytes of the runs' files, each once.
-        unknown: Trainings, measures and timings of which nobody noted a time.
-    """
-
-    training: float = 0.0
-    measures: float = 0.0
-    timings: float = 0.0
-    cores: int = 0
-    gpu: float = 0.0
-    run_bytes: int = 0
-    unknown: tuple[MeasureJob, ...] = ()
+    training: float = 0.0  # core-seconds, whatever ran beside them
+    measures: float = 0.0  # likewise, as far as they were noted
+    timings: float = 0.0  # seconds that they had the machine to themselves, as far as noted
+    cores: int = 0  # of the machine, for these; 0 where no record states them
+    gpu: float = 0.0  # seconds of a GPU, of all of them, as far as known
+    run_bytes: int = 0  # of the runs' files, each once
+    unknown: tuple[MeasureJob, ...] = ()  # trainings too; of which nobody noted a time
 
 
 def find(
@@ -50,8 +40,6 @@ def find(
     studies share; all that was made elsewhere, or before times were noted, is unknown.
 
     Args:
-        study: The plan.
-        results: Folder of the results.
         trained: Run -> record of its training, where there is one.
         timed: Records of the timings on this machine.
     """
@@ -66,7 +54,7 @@ def find(
         sums["training"] += seconds * factors["threads"]
         sums[_GPU] += seconds * _gpus(factors)
     history = estimates.MeasureHistory(results)
-    for job in _every(study, results):
+    for job in job_files.every_job(study, results).values():
         if not job.path.exists():
             continue
         seconds = history.seconds(job.kind)
@@ -78,25 +66,10 @@ def find(
         # A measure reads one GPU, whichever number its run was trained on.
         gpus = _gpus(factors) if job.noun == "timing" else factors["device"] == _GPU
         sums[_GPU] += seconds * gpus
-    return Taken(
-        sums["training"],
-        sums["measure"],
-        sums["timing"],
-        _cores([*trained.values(), *timed]),
-        sums[_GPU],
-        _bytes(records.run_folder(results, run) for run in study.runs),
-        tuple(unknown),
-    )
-
-
-def _every(study: plan.Study, results: Path) -> list[MeasureJob]:
-    """Returns the measures and timings that can be made here, each once."""
-    every = {
-        job.path: job
-        for experiment in study.experiments.values()
-        for job in job_files.measure_jobs(study, experiment, results)
-    }
-    return list(every.values())
+    cores = _cores([*trained.values(), *timed])
+    run_bytes = _bytes(records.run_folder(results, run) for run in study.runs)
+    times = (sums[noun] for noun in ("training", "measure", "timing"))
+    return Taken(*times, cores, sums[_GPU], run_bytes, tuple(unknown))
 
 
 def _gpus(factors: dict[str, Any]) -> int:

@@ -37,7 +37,6 @@ def in_pieces(
         evaluation: From examples and their share of the batch to what computes their mean loss,
             their hits, and the gradient of the loss times the share.
         batch: The batch's examples, int32 of shape (b,).
-        piece: Examples of a piece.
         variables: What the gradients are with respect to.
     """
 

@@ -26,15 +26,7 @@ _ROWS = 256  # images stretched at once
 def extended(
     augmentation: str, images: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the training set: with its copies behind it for `crop`, else as it is.
-
-    Args:
-        images: Shape (n, height, width, channels), any dtype.
-        labels: Shape (n,).
-
-    Returns:
-        Images and labels of n examples, or of 2 n, whose second half are the copies in order.
-    """
+    """Returns the training set: with its copies, in order, behind it for `crop`, else as it is."""
     if augmentation != "crop":
         return images, labels
     return np.concatenate([images, stretched(images)]), np.concatenate([labels, labels])
@@ -43,11 +35,7 @@ def extended(
 def stretched(images: np.ndarray) -> np.ndarray:
     """Returns the upper left corner of images that were made 1.25 times as large (bicubic).
 
-    Args:
-        images: Shape (n, height, width, channels); bytes are rounded and stay bytes.
-
-    Returns:
-        The same shape and dtype.
+    Shape, (n, height, width, channels), and dtype stay the same: bytes are rounded.
     """
     height, width = images.shape[1:3]
     larger = round(STRETCH * height), round(STRETCH * width)
@@ -64,8 +52,7 @@ def stretched(images: np.ndarray) -> np.ndarray:
 def layer(augmentation: str, seed: int) -> keras.layers.Pipeline | None:
     """Returns what changes a batch of images at random; None where nothing does.
 
-    Args:
-        seed: Fixes the changes; the layers' generators are among its variables.
+    The seed fixes the changes; the layers' generators are among its variables.
     """
     if augmentation != "random":
         return None

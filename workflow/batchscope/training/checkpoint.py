@@ -53,11 +53,10 @@ def load(
         return None
     if progress.pop("key", None) != key:
         return None
-    values = [members.get(f"variable:{i}") for i in range(len(variables))]
-    for value, variable in zip(values, variables, strict=True):
-        if value is None or value.shape != tuple(variable.shape):
-            return None
-    for value, variable in zip(values, variables, strict=True):
+    pairs = [(members.get(f"variable:{i}"), variable) for i, variable in enumerate(variables)]
+    if any(value is None or value.shape != tuple(variable.shape) for value, variable in pairs):
+        return None
+    for value, variable in pairs:
         variable.assign(value)
     groups: dict[str, dict[str, np.ndarray]] = {}
     for member, array in members.items():

@@ -29,11 +29,8 @@ def write(
     """Writes the weights of a run after an epoch, for what declares them as its input.
 
     What the training kept stays as it is; what it did not keep is trained again, to that epoch.
-    Of a run that did not finish, or was over by then, the file holds no weights.
-
-    Args:
-        epoch: The epoch, or `middle`.
-        model_file: The user's model file, where the run's model is one.
+    Of a run that did not finish, or was over by then, the file holds no weights. The epoch may be
+    `middle`.
 
     Raises:
         UserError: If the run's record or data are missing, or it trains otherwise here.
@@ -43,22 +40,15 @@ def write(
     number = job_files.snapshot_epoch(results, run, epoch)
     if number is None:
         records.write_weights(path, {}, {})
+    elif not path.exists() and (kept := job_files.snapshot_path(results, run, number)).exists():
+        disk.copy(kept, path)
     elif not path.exists():
-        kept = job_files.snapshot_path(results, run, number)
-        if kept.exists():
-            disk.copy(kept, path)
-        else:
-            _train_again(run, number, results, model_file, limits, path)
+        _train_again(run, number, results, model_file, limits, path)
     os.utime(path)  # newer than the run's record, of which it is made
 
 
 def _train_again(
-    run: str,
-    epoch: int,
-    results: Path,
-    model_file: str | None,
-    limits: Limits | None,
-    path: Path,
+    run: str, epoch: int, results: Path, model_file: str | None, limits: Limits | None, path: Path
 ) -> None:
     # Started and imported here: most weights are there, and need no TensorFlow.
     from batchscope.host import tensorflow_start

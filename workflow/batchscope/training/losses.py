@@ -29,11 +29,8 @@ def chunk_size(input_shape: tuple[int, ...], dtype: Any = np.uint8) -> int:
 
 
 def scaled(images: tf.Tensor, scale: float) -> tf.Tensor:
-    """Returns images as float32 times `scale`: bytes become numbers inside the graph.
-
-    Tokens, the only examples that are int32, stay what they are.
-    """
-    if images.dtype == tf.int32:
+    """Returns images as float32 times `scale`: bytes become numbers inside the graph."""
+    if images.dtype == tf.int32:  # tokens alone
         return images
     return tf.cast(images, tf.float32) * tf.constant(scale, tf.float32)
 
@@ -119,15 +116,10 @@ def _sum(losses: tf.Tensor, penalties: tf.Tensor) -> tf.Tensor:
 
 
 def _graph(
-    compute: Callable[..., Any],
-    *signature: tf.TensorSpec,
-    attributes: dict[str, Any] | None = None,
+    compute: Callable[..., Any], *signature: tf.TensorSpec, attributes: dict[str, Any] | None = None
 ) -> Callable[..., Any]:
     return tf.function(
-        compute,
-        autograph=False,
-        input_signature=signature,
-        experimental_attributes=attributes,
+        compute, autograph=False, input_signature=signature, experimental_attributes=attributes
     )
 
 
@@ -151,9 +143,8 @@ class Objective:
     model's layers add (`model.losses`) are part of f.
 
     Args:
-        images: Examples, shape (n, *input_shape), any dtype.
+        images: Examples, shape (n, *input_shape), any dtype; times `scale` as trained on.
         labels: Integer classes, shape (n,), or (n, length) where each position has one.
-        scale: Factor that turns the images into what the model was trained on.
         chunk: Examples per forward pass; by the examples' size where None.
         batch_statistics: Normalise by the statistics of each chunk in place of the moving
             ones. The model's dropout layers are switched off for good, and its moving
@@ -196,12 +187,7 @@ class Objective:
         self._assign = _graph(self._assign_in_graph, vector)
 
     def place(self, images: np.ndarray, labels: np.ndarray) -> None:
-        """Puts the examples on the device, once: every later call only computes.
-
-        Args:
-            images: Examples of the same shape and dtype, shape (n, *input_shape).
-            labels: Their classes, of the same shape.
-        """
+        """Puts examples of the same shape and dtype on the device; later calls only compute."""
         self.examples = len(images)
         self.predictions = np.size(labels)
         self.evaluations = 0  # of loss and gradient
@@ -293,10 +279,7 @@ class Objective:
         return loss, hits / self.predictions
 
     def totals(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Returns the summed loss and the hits of each chunk, at the current weights.
-
-        For graphs of the caller's own: scalars, float64 and int64.
-        """
+        """Returns summed loss, float64, and hits, int64, of each chunk; for graphs of others."""
         sums: list[tf.Tensor] = []
         hits: list[tf.Tensor] = []
         for images, labels in self._chunks:
@@ -308,10 +291,9 @@ class Objective:
         return sums, hits
 
     def chunk_sums(self) -> tf.Tensor:
-        """Returns the summed loss of each chunk at the current weights, float64 of shape (chunks,).
+        """Returns the summed loss of each chunk, float64 of shape (chunks,); for graphs of others.
 
-        For graphs of the caller's own. Added up in this order and divided by the number of
-        examples, they are what `loss_and_accuracy` returns.
+        Added up in this order, over the number of examples, they are `loss_and_accuracy`'s loss.
         """
         return tf.stack(self.totals()[0])
 
@@ -321,10 +303,7 @@ class Objective:
         return self.loss_and_accuracy()[0]
 
     def loss_and_gradient(self, flat: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns mean loss and its gradient, float64 of shape (size,), at the given weights.
-
-        The weights stay set.
-        """
+        """Returns mean loss and its gradient, float64 (size,), at weights, which stay set."""
         self.evaluations += 1
         self.set_weights(flat)
         loss, gradient = 0.0, np.zeros(self.size)
@@ -335,12 +314,9 @@ class Objective:
         return loss / self.examples, gradient / self.examples
 
     def chunk_gradient(self, index: int) -> np.ndarray:
-        """Returns the gradient of one chunk's mean loss at the current weights.
+        """Returns the gradient of one chunk's mean loss at the current weights, float32 (size,).
 
-        With `chunk=1`, the gradient of example `index`.
-
-        Returns:
-            float32, shape (size,); penalties are part of it, as of the mean over all chunks.
+        With `chunk=1`, that of example `index`. Penalties are part of it, as of the mean over all.
         """
         images, labels = self._chunks[index]
         gradient = self._sum_and_gradient(images, labels)[1].numpy()
@@ -350,13 +326,8 @@ class Objective:
         """Returns H v, H the Hessian of the mean loss at the current weights.
 
         By differentiating twice in reverse (Pearlmutter 1994). Where the loss has a kink
-        (ReLU, a maximum), H is that of the smooth piece that the weights lie on.
-
-        Args:
-            direction: v, float64 of shape (size,); rounded to float32.
-
-        Returns:
-            float64, shape (size,).
+        (ReLU, a maximum), H is that of the smooth piece that the weights lie on. Both vectors are
+        float64 of shape (size,), v rounded to float32.
 
         Raises:
             LookupError: If an operation of the model has no second derivative in TensorFlow.

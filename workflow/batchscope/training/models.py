@@ -36,8 +36,7 @@ def build(
 
     Args:
         token: A built-in's name, or `name-1f0a93c2` for a user's file.
-        input_shape: Of an example: height, width, channels of an image; features of a row;
-            length of a sequence.
+        input_shape: As of a `datasets.Dataset`.
         model_file: The user's file; it defines `build(input_shape, classes) -> keras.Model`.
         scope: Where variables are to be made. Keras forgets it when it is entered any earlier.
         precision: Keras's policy for layers that state none: `float32`, or `mixed_bfloat16` or
@@ -54,7 +53,19 @@ def build(
     keras.utils.set_random_seed(seed)
     shape = tuple(int(size) for size in input_shape)
     with _policy(precision):
-        return _build(name, digest, shape, classes, model_file, scope, kind, largest)
+        if digest is not None:
+            return user_models.build(name, digest, model_file, shape, classes, scope, kind, largest)
+        if name not in BUILDERS:
+            known = ", ".join(BUILDERS)
+            raise UserError(f"model: received {name!r}; expected one of {known}, or a file.")
+        try:
+            with scope or nullcontext():
+                return BUILDERS[name](shape, classes)
+        except Exception as error:  # Keras raises nearly anything for images that are too small
+            what = user_models.error_message(error)
+            raise UserError(
+                f"model {name}: cannot be built for examples {shape}: {what}"
+            ) from error
 
 
 @contextmanager
@@ -65,29 +76,6 @@ def _policy(precision: str) -> Iterator[None]:
         yield
     finally:
         keras.config.set_dtype_policy(before)
-
-
-def _build(
-    name: str,
-    digest: str | None,
-    shape: Shape,
-    classes: int,
-    model_file: Path | str | None,
-    scope: AbstractContextManager | None,
-    kind: str,
-    largest: int,
-) -> keras.Model:
-    if digest is not None:
-        return user_models.build(name, digest, model_file, shape, classes, scope, kind, largest)
-    if name not in BUILDERS:
-        known = ", ".join(BUILDERS)
-        raise UserError(f"model: received {name!r}; expected one of {known}, or a file.")
-    try:
-        with scope or nullcontext():
-            return BUILDERS[name](shape, classes)
-    except Exception as error:  # Keras raises nearly anything for images that are too small
-        what = user_models.error_message(error)
-        raise UserError(f"model {name}: cannot be built for examples {shape}: {what}") from error
 
 
 def layers(model: keras.Model) -> list[weight_counts.Summary]:
@@ -134,23 +122,16 @@ def _arrays(model: keras.Model, variables: list) -> Arrays:
 
 
 def set_weights(model: keras.Model, trainable: Arrays, state: Arrays) -> None:
-    """Sets every weight of a model.
-
-    Raises:
-        UserError: If names or shapes are not the model's.
-    """
-    for variables, arrays in (
-        (model.trainable_weights, trainable),
-        (model.non_trainable_weights, state),
-    ):
+    """Sets every weight of a model; raises `UserError` if names or shapes are not the model's."""
+    groups = (model.trainable_weights, trainable), (model.non_trainable_weights, state)
+    for variables, arrays in groups:
         have = {_key(model, variable): tuple(variable.shape) for variable in variables}
         received = {path: tuple(array.shape) for path, array in arrays.items()}
-        if have != received:
-            wrong = [path for path in {**have, **received} if have.get(path) != received.get(path)]
-            path = wrong[0]
-            raise UserError(
-                f"weights of {model.name}: received {received.get(path)} for {path}; "
-                f"expected {have.get(path)}; the run belongs to another network."
-            )
+        for path in {**have, **received}:
+            if have.get(path) != received.get(path):
+                raise UserError(
+                    f"weights of {model.name}: received {received.get(path)} for {path}; "
+                    f"expected {have.get(path)}; the run belongs to another network."
+                )
         for variable in variables:
             variable.assign(arrays[_key(model, variable)])

@@ -14,7 +14,7 @@ from keras import layers
 Shape = tuple[int, ...]
 
 
-def _chain(name: str, input_shape: Shape, parts: list[layers.Layer]) -> keras.Model:
+def _chain(name: str, input_shape: Shape, *parts: layers.Layer) -> keras.Model:
     # Functional on purpose: a Sequential puts its own name before those of its variables.
     inputs = outputs = keras.Input(input_shape, name="images")
     for part in parts:
@@ -40,13 +40,11 @@ def small_cnn(input_shape: Shape, classes: int) -> keras.Model:
     return _chain(
         "small_cnn",
         input_shape,
-        [
-            layers.Conv2D(8, 3, 2, padding="same", activation="relu", name="conv_1"),
-            layers.Conv2D(16, 3, 2, padding="same", activation="relu", name="conv_2"),
-            layers.Flatten(name="flatten"),
-            layers.Dense(64, activation="relu", name="dense_1"),
-            layers.Dense(classes, activation="softmax", name="output"),
-        ],
+        layers.Conv2D(8, 3, 2, padding="same", activation="relu", name="conv_1"),
+        layers.Conv2D(16, 3, 2, padding="same", activation="relu", name="conv_2"),
+        layers.Flatten(name="flatten"),
+        layers.Dense(64, activation="relu", name="dense_1"),
+        layers.Dense(classes, activation="softmax", name="output"),
     )
 
 
@@ -72,17 +70,15 @@ def campbell_cnn(input_shape: Shape, classes: int) -> keras.Model:
     return _chain(
         "campbell_cnn",
         input_shape,
-        [
-            layers.Conv2D(16, 4, activation="relu", name="conv_1", **normal()),
-            layers.MaxPooling2D(2, name="pool_1"),
-            layers.Conv2D(32, 4, activation="relu", name="conv_2", **normal()),
-            layers.MaxPooling2D(2, name="pool_2"),
-            layers.Flatten(name="flatten"),
-            layers.Dropout(0.25, name="dropout_1"),
-            layers.Dense(500, activation="relu", name="dense_1", **normal()),
-            layers.Dropout(0.5, name="dropout_2"),
-            layers.Dense(classes, activation="softmax", name="output", **normal()),
-        ],
+        layers.Conv2D(16, 4, activation="relu", name="conv_1", **normal()),
+        layers.MaxPooling2D(2, name="pool_1"),
+        layers.Conv2D(32, 4, activation="relu", name="conv_2", **normal()),
+        layers.MaxPooling2D(2, name="pool_2"),
+        layers.Flatten(name="flatten"),
+        layers.Dropout(0.25, name="dropout_1"),
+        layers.Dense(500, activation="relu", name="dense_1", **normal()),
+        layers.Dropout(0.5, name="dropout_2"),
+        layers.Dense(classes, activation="softmax", name="output", **normal()),
     )
 
 
@@ -108,7 +104,7 @@ def chang_vgg(input_shape: Shape, classes: int) -> keras.Model:
         layers.Dense(256, activation="relu", name="dense_2"),
         _sigmoid_or_softmax(classes),
     ]
-    return _chain("chang_vgg", input_shape, parts)
+    return _chain("chang_vgg", input_shape, *parts)
 
 
 def lheureux_cnn(input_shape: Shape, classes: int) -> keras.Model:
@@ -125,13 +121,11 @@ def lheureux_cnn(input_shape: Shape, classes: int) -> keras.Model:
     return _chain(
         "lheureux_cnn",
         input_shape,
-        [
-            layers.Conv2D(32, 3, padding="same", name="conv_1", **he),
-            layers.MaxPooling2D(2, name="pool_1"),
-            layers.Flatten(name="flatten"),
-            layers.Dense(128, name="dense_1", **he),
-            _sigmoid_or_softmax(classes),
-        ],
+        layers.Conv2D(32, 3, padding="same", name="conv_1", **he),
+        layers.MaxPooling2D(2, name="pool_1"),
+        layers.Flatten(name="flatten"),
+        layers.Dense(128, name="dense_1", **he),
+        _sigmoid_or_softmax(classes),
     )
 
 
@@ -162,7 +156,7 @@ def benchmark_cnn(input_shape: Shape, classes: int) -> keras.Model:
         layers.Dense(64, activation="tanh", name="dense_2"),
         layers.Dense(classes, activation="softmax", name="output"),
     ]
-    return _chain("benchmark_cnn", input_shape, parts)
+    return _chain("benchmark_cnn", input_shape, *parts)
 
 
 def keskar_f1(input_shape: Shape, classes: int) -> keras.Model:
@@ -194,7 +188,7 @@ def _f1(name: str, input_shape: Shape, classes: int, normalised: bool) -> keras.
             parts.append(layers.BatchNormalization(name=f"norm_{index}"))
         parts.append(layers.Activation("relu", name=f"relu_{index}"))
     parts.append(layers.Dense(classes, activation="softmax", name="output"))
-    return _chain(name, input_shape, parts)
+    return _chain(name, input_shape, *parts)
 
 
 def tutorial_cnn(input_shape: Shape, classes: int) -> keras.Model:
@@ -210,12 +204,10 @@ def tutorial_cnn(input_shape: Shape, classes: int) -> keras.Model:
     return _chain(
         "tutorial_cnn",
         input_shape,
-        [
-            layers.Conv2D(32, 3, activation="relu", name="conv_1"),
-            layers.MaxPooling2D(2, name="pool_1"),
-            layers.Flatten(name="flatten"),
-            layers.Dense(classes, activation="softmax", name="output"),
-        ],
+        layers.Conv2D(32, 3, activation="relu", name="conv_1"),
+        layers.MaxPooling2D(2, name="pool_1"),
+        layers.Flatten(name="flatten"),
+        layers.Dense(classes, activation="softmax", name="output"),
     )
 
 
@@ -232,12 +224,10 @@ def mlp(input_shape: Shape, classes: int) -> keras.Model:
     return _chain(
         "mlp",
         input_shape,
-        [
-            layers.Flatten(name="flatten"),
-            layers.Dense(128, activation="relu", name="dense_1"),
-            layers.Dense(128, activation="relu", name="dense_2"),
-            layers.Dense(classes, activation="softmax", name="output"),
-        ],
+        layers.Flatten(name="flatten"),
+        layers.Dense(128, activation="relu", name="dense_1"),
+        layers.Dense(128, activation="relu", name="dense_2"),
+        layers.Dense(classes, activation="softmax", name="output"),
     )
 
 

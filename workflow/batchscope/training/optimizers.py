@@ -58,10 +58,9 @@ def schedule(factors: dict[str, Any], steps: int) -> Schedule | None:
     if not horizons.falling(factors):
         return warm_up if rise else None
     fall = factors["epochs"] * steps - rise
+    decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
     if factors["schedule"] == "cosine":
         decay = keras.optimizers.schedules.CosineDecay(rate, fall)
-    else:
-        decay = keras.optimizers.schedules.PolynomialDecay(rate, fall, 0.0, power=1.0)
     return _Then(warm_up, rise, decay) if rise else decay
 
 
@@ -85,21 +84,12 @@ class _Then(Schedule):
 def make_optimizer(
     factors: dict[str, Any], schedule: Schedule | None = None
 ) -> keras.optimizers.Optimizer:
-    """Returns the Keras optimizer of a run.
-
-    Args:
-        schedule: The rate of every update; None for the effective rate throughout.
-    """
-    options: dict[str, Any] = {"learning_rate": schedule or effective_learning_rate(factors)}
-    if factors["momentum"]:
-        options["momentum"] = factors["momentum"]
-    if factors["nesterov"]:
-        options["nesterov"] = True
-    options |= _constants(factors)
-    made = _lean(_OPTIMIZERS[factors["optimizer"]])(**options)
-    if factors["precision"] == "mixed_float16":
-        return keras.optimizers.LossScaleOptimizer(made)
-    return made
+    """Returns the Keras optimizer of a run; without a schedule its rate is the effective one."""
+    options = {name: factors[name] for name in ("momentum", "nesterov") if factors[name]}
+    options["learning_rate"] = schedule or effective_learning_rate(factors)
+    made = _lean(_OPTIMIZERS[factors["optimizer"]])(**options, **_constants(factors))
+    scaled = factors["precision"] == "mixed_float16"
+    return keras.optimizers.LossScaleOptimizer(made) if scaled else made
 
 
 def _lean(kind: type[keras.optimizers.Optimizer]) -> type[keras.optimizers.Optimizer]:
@@ -170,9 +160,8 @@ def _constants(factors: dict[str, Any]) -> dict[str, float]:
         ruled.add("weight_decay")
     given = {name for name in optimizer_constants.NAMES if factors[name] != DEFAULT}
     effective = optimizer_constants.effective(factors)
-    constants = {
-        name: effective[name] for name in optimizer_constants.NAMES if name in given | ruled
-    }
+    wanted = given | ruled
+    constants = {name: effective[name] for name in optimizer_constants.NAMES if name in wanted}
     if constants.get("weight_decay") == 0 and factors["optimizer"] != "adamw":
         del constants["weight_decay"]  # a decay of nothing would be computed at every step
     return constants

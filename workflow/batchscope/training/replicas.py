@@ -112,28 +112,22 @@ def shard(examples: tf.Tensor, replicas: int, replica: tf.Tensor) -> tuple[tf.Te
 
 
 class _Part(NamedTuple):
-    """What one replica makes of its shard of a batch of B examples.
+    """What one replica makes of its shard of a batch of B examples."""
 
-    Attributes:
-        loss: The shard's part of the batch's mean loss with penalties, float64.
-        hits: Examples that were classified right, int64.
-        gradients: Gradient of `loss`, a tensor per trainable variable, or None where it does
-            not reach.
-        state: Per other variable None where it stays; where it is a float, its move times the
-            shard's share of the batch; otherwise its new value.
-    """
-
-    loss: tf.Tensor
-    hits: tf.Tensor
-    gradients: list[tf.Tensor | None]
+    loss: tf.Tensor  # its part of the batch's mean loss with penalties, float64
+    hits: tf.Tensor  # examples that were classified right, int64
+    gradients: list[tf.Tensor | None]  # of `loss`; None where it does not reach a variable
+    # Per other variable None where it stays; where it is a float, its move times the shard's
+    # share of the batch; otherwise its new value.
     state: list[tf.Tensor | None]
 
 
-def _seed_offset(variable: keras.Variable, replica: tf.Tensor) -> tf.Tensor | None:
-    """Returns what a replica adds to a generator's (seed, position); None for other variables."""
+def _own_seed(variable: keras.Variable, value: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
+    """Returns a variable's value; of a generator, (seed, position), with the replica's own seed."""
     if variable.name != "seed_generator_state":
-        return None
-    return tf.stack([tf.cast(replica * _SEED_STRIDE, variable.dtype), tf.zeros((), variable.dtype)])
+        return value
+    offset = tf.cast(replica * _SEED_STRIDE, variable.dtype)
+    return value + tf.stack([offset, tf.zeros((), variable.dtype)])
 
 
 def _state_move(
@@ -141,11 +135,8 @@ def _state_move(
 ) -> tf.Tensor | None:
     """Returns how a replica's shard moves a variable that is not trained, as `_Part` keeps it.
 
-    Args:
-        old: The variable's value.
-        given: What the model was given for it: `old`, and a replica's own seed.
-        new: What the model left in it.
-        share: The shard's share of the batch.
+    From its value `old`, what the model was given for it, which is `old` with a replica's own seed,
+    and what it left in it.
     """
     if new is given:
         return None
@@ -162,21 +153,18 @@ def _compute(
     batch: tf.Tensor,
     replica: tf.Tensor,
 ) -> _Part:
-    """Runs the model forward and back on a replica's shard; sets no variable.
+    """Runs the model forward and back on a replica's shard of `size` examples; sets no variable.
 
     Args:
         images: The shard's examples as the model takes them; any one example if it is empty.
-        size: Examples of the shard, maybe 0.
-        replica: The replica's number, from 0.
     """
     share = tf.cast(size, tf.float32) / tf.cast(batch, tf.float32)
     present = tf.cast(size > 0, tf.float32)
     weights = [tf.convert_to_tensor(variable.value) for variable in model.trainable_variables]
     old = [tf.convert_to_tensor(variable.value) for variable in model.non_trainable_variables]
-    offsets = [_seed_offset(variable, replica) for variable in model.non_trainable_variables]
     given = [
-        value if offset is None else value + offset
-        for value, offset in zip(old, offsets, strict=True)
+        _own_seed(variable, value, replica)
+        for variable, value in zip(model.non_trainable_variables, old, strict=True)
     ]
     values = [
         *zip(model.trainable_variables, weights, strict=True),
@@ -205,15 +193,8 @@ def _compute(
 class ReplicaLoop(StepLoop):
     """The updates of one epoch, every batch divided among the current strategy's replicas.
 
-    To be made inside `scope`. The whole loop is one graph, as `StepLoop`'s: a call runs many
-    updates on all devices.
-
-    Args:
-        model: As `StepLoop` takes it, made inside `scope` too.
-        optimizer: As `StepLoop` takes it, made inside `scope` too.
-        examples: As `StepLoop` takes them; every GPU gets a copy.
-        batches: As `StepLoop` takes them.
-        update_norms: As `StepLoop` takes it.
+    To be made inside `scope`, as its model and optimizer. The whole loop is one graph, as
+    `StepLoop`'s: a call runs many updates on all devices. Every GPU gets a copy of the examples.
     """
 
     def _make_update(
@@ -283,11 +264,9 @@ def _move(
 ) -> None:
     """Sets the variables that are not trained to what the replicas made of them together."""
     for variable, value in zip(variables, state, strict=True):
-        if value is None:
-            continue
-        if tf.as_dtype(variable.dtype).is_floating:
+        if value is not None and tf.as_dtype(variable.dtype).is_floating:
             variable.value.assign_add(_sum(strategy, value))
-        else:
+        elif value is not None:
             variable.value.assign(_first(strategy, value))
 
 
@@ -303,11 +282,7 @@ def make_loop(
 
     Args:
         factors: Factors of a run or a timing; `replicas` and `device` are read.
-        model: As `StepLoop` takes it; made inside `scope(factors)`, like the optimizer.
-        optimizer: As `StepLoop` takes it.
-        examples: As `StepLoop` takes them.
-        batches: As `StepLoop` takes them.
-        update_norms: As `StepLoop` takes it.
+        model: Made inside `scope(factors)`, like the optimizer.
 
     Raises:
         ValueError: If a batch that is divided is to be augmented, cut into pieces, or used more

@@ -15,48 +15,29 @@ from batchscope.training import checkpoint, models
 
 @dataclass
 class Progress:
-    """Where a training stands; all of it goes into the checkpoint as text.
-
-    Attributes:
-        step: Steps done of the epoch after them.
-        loss: Sum of the losses over those steps' examples.
-        hits: Correct ones among those examples.
-        epoch_seconds: Seconds that those steps took.
-        contended_seconds: Seconds that all steps took, while other jobs shared the machine.
-        best_epoch: Epoch of the best weights; 0 before there is one.
-        best_value: The monitored value there.
-        resumed: Times that the training went on from a checkpoint.
-        history: One row per completed epoch.
-        trajectory: One row per evaluation that `evaluate_every` asked for.
-    """
+    """Where a training stands; all of it goes into the checkpoint as text."""
 
     epoch: int = 0
-    step: int = 0
-    loss: float = 0.0
-    hits: int = 0
-    epoch_seconds: float = 0.0
-    contended_seconds: float = 0.0
-    best_epoch: int = 0
-    best_value: float = math.nan
-    resumed: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
-    trajectory: list[dict[str, Any]] = field(default_factory=list)
+    step: int = 0  # done of the epoch after those
+    loss: float = 0.0  # sum over those steps' examples
+    hits: int = 0  # correct ones among those examples
+    epoch_seconds: float = 0.0  # that those steps took
+    contended_seconds: float = 0.0  # that all steps took, while other jobs shared the machine
+    best_epoch: int = 0  # 0 before there is one
+    best_value: float = math.nan  # what is monitored, there
+    resumed: int = 0  # times that the training went on from a checkpoint
+    history: list[dict[str, Any]] = field(default_factory=list)  # a row per completed epoch
+    trajectory: list[dict[str, Any]] = field(default_factory=list)  # a row per evaluation
 
 
 class Carried:
-    """The arrays that a training carries along beside its variables.
-
-    Attributes:
-        best: Weights of the best epoch, by their names in a file; empty before there is one.
-        epoch_start: Trainable weights at the start of the epoch.
-        norms: Norms of the updates, float32, call by call.
-    """
+    """The arrays that a training carries along beside its variables."""
 
     def __init__(self, initial: dict[str, np.ndarray]) -> None:
         self._initial = initial
-        self.best: dict[str, np.ndarray] = {}
-        self.epoch_start = initial
-        self.norms: list[np.ndarray] = []
+        self.best: dict[str, np.ndarray] = {}  # weights of the best epoch, by their names in a file
+        self.epoch_start = initial  # trainable weights at the start of the epoch
+        self.norms: list[np.ndarray] = []  # of the updates, float32, call by call
 
     def update_norms(self) -> np.ndarray:
         """Returns the norm of every update so far, float32; empty where they are not kept."""
@@ -78,8 +59,7 @@ class Carried:
     ) -> Progress | None:
         """Takes up a checkpoint, and sets the variables to its own.
 
-        Returns:
-            How far the training came; None where there is no such checkpoint.
+        Returns how far the training came; None where there is no such checkpoint.
         """
         loaded = checkpoint.load(path, key, variables)
         if loaded is None:
@@ -87,15 +67,7 @@ class Carried:
         progress, groups = Progress(**loaded[0]), loaded[1]
         self.best = groups.get("best", {})
         self.norms = list(groups.get("updates", {}).values())
-        self.epoch_start = groups.get("epoch_start") or self._known_epoch_start(progress, model)
+        self.epoch_start = groups.get("epoch_start", self._initial)
+        if progress.step == 0:
+            self.epoch_start = models.weights(model)[0]
         return progress
-
-    def _known_epoch_start(self, progress: Progress, model: keras.Model) -> dict[str, np.ndarray]:
-        """Returns the weights at the epoch's start where a checkpoint need not repeat them."""
-        return models.weights(model)[0] if progress.step == 0 else self._initial
-
-
-def load_progress(path: Path, key: str) -> Progress | None:
-    """Returns how far a checkpoint came, without its weights; None where there is none."""
-    loaded = checkpoint.load(path, key, [])
-    return None if loaded is None else Progress(**loaded[0])

@@ -23,22 +23,18 @@ if TYPE_CHECKING:
 
 def write(training: Training, status: str, reason: str, message: str) -> None:
     """Writes weights, history and record of a run that is over; the record last."""
-    empty: dict[str, np.ndarray] = {}
     out_of_memory = status == records.OUT_OF_MEMORY
-    trainable, state = (empty, empty) if out_of_memory else models.weights(training.model)
-    final = training.folder / "final.npz"
-    best = training.folder / "best.npz"
+    trainable, state = ({}, {}) if out_of_memory else models.weights(training.model)
+    norms = np.empty(0, np.float32) if out_of_memory else training.carried.update_norms()
+    kept = {} if out_of_memory else training.carried.best
+    final, best = (training.folder / name for name in ("final.npz", "best.npz"))
     records.write_weights(final, trainable, state)
-    if (
-        training.carried.best
-        and not out_of_memory
-        and not _same(training.carried.best, records.weight_members(trainable, state))
-    ):
-        disk.write_arrays(best, training.carried.best)
+    members = records.weight_members(trainable, state)
+    if kept and not all(np.array_equal(kept[name], members[name]) for name in members):
+        disk.write_arrays(best, kept)
     else:
         disk.link(final, best)
     initial = _write_initial(training)
-    norms = np.empty(0, np.float32) if out_of_memory else training.carried.update_norms()
     disk.write_arrays(training.folder / "updates.npz", {"update_norms": norms})
     keep_wanted(training, over=True)
     _name_middle(training)
@@ -50,7 +46,7 @@ def write(training: Training, status: str, reason: str, message: str) -> None:
     validation_losses = [row["validation_loss"] for row in progress.history]
     has_target = bool(training.factors["target_train_loss"])
     disk.write_json(
-        training.folder / "record.json",
+        records.run_record(training.folder),
         {
             "run": training.run,
             "version": VERSIONS["train"],
@@ -72,11 +68,7 @@ def write(training: Training, status: str, reason: str, message: str) -> None:
             "threads": training.factors["threads"],
             "device": training.factors["device"],
             **replicas.describe(training.factors),
-            "weights": {
-                "initial": disk.file_sha256(initial),
-                "final": disk.file_sha256(final),
-                "best": disk.file_sha256(best),
-            },
+            "weights": {path.stem: disk.file_sha256(path) for path in (initial, final, best)},
             "versions": description.versions(),
             "machine": description.describe(),
             "finished_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -122,7 +114,3 @@ def _write_initial(training: Training) -> Path:
     elif disk.file_sha256(shared) == disk.file_sha256(own):
         disk.link(shared, own)
     return own
-
-
-def _same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(one[name], other[name]) for name in other)

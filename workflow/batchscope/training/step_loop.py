@@ -20,43 +20,28 @@ from batchscope.training.update_methods import Evaluate, Method
 Update = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
 
 
-PLAIN = Method()
-
-
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What is trained on.
+    """What is trained on."""
 
-    Attributes:
-        images: Shape (n, *input_shape), any dtype; tokens are int32.
-        labels: Integer classes, shape (n,), or (n, length) where each position has one.
-        scale: Factor that turns the images into what the model is trained on.
-    """
-
-    images: np.ndarray | tf.Tensor
-    labels: np.ndarray
-    scale: float
+    images: np.ndarray | tf.Tensor  # shape (n, *input_shape), any dtype; tokens are int32
+    labels: np.ndarray  # classes, shape (n,), or (n, length) where each position has one
+    scale: float  # factor that turns the images into what the model is trained on
 
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """How an epoch is cut into batches, and how an update uses one.
+    """How an epoch is cut into batches, and how an update uses one."""
 
-    Attributes:
-        size: Examples per update, on all replicas together; an int32 variable may be given
-            another value between calls into the graph, and nothing is traced again.
-        whole: Whether an epoch ends with its last whole batch, where it has one.
-        augment: Changes a batch of scaled images, shape (b, height, width, channels), before the
-            model sees them; None for no change.
-        method: How an update uses its batch.
-        piece: Examples of a piece of a batch, whose gradients are accumulated; 0 for whole
-            batches. A smaller batch than a piece is one piece.
-    """
-
+    # Examples per update, on all replicas together; an int32 variable may be given another value
+    # between calls into the graph, and nothing is traced again.
     size: int | tf.Variable
-    whole: bool = False
+    whole: bool = False  # whether an epoch ends with its last whole batch, where it has one
+    # Changes a batch of scaled images, (b, height, width, channels), before the model sees them.
     augment: keras.layers.Layer | None = None
-    method: Method = PLAIN
+    method: Method = Method()  # how an update uses its batch
+    # Examples of a piece of a batch, whose gradients are accumulated; 0 for whole batches. A batch
+    # smaller than a piece is one piece.
     piece: int = 0
 
 

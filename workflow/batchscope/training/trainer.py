@@ -28,6 +28,7 @@ from batchscope.store import job_files, records
 from batchscope.store.progress import Reporter
 from batchscope.training import (
     augmentations,
+    checkpoint,
     distances,
     losses,
     models,
@@ -36,41 +37,24 @@ from batchscope.training import (
     run_files,
     trajectory,
 )
-from batchscope.training.resumption import Carried, Progress, load_progress
-from batchscope.training.step_loop import (
-    Batches,
-    Examples,
-    Totals,
-    epoch_order,
-    steps_per_epoch,
-)
+from batchscope.training.resumption import Carried, Progress
+from batchscope.training.step_loop import Batches, Examples, Totals, epoch_order, steps_per_epoch
 from batchscope.training.update_methods import Method
-
-# A Python signal handler only runs between calls into the graph.
-CHUNK_SECONDS = 5.0
-CHECKPOINT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How a training is cut into calls; none of it changes a number.
+    """How a training is cut into calls; none of it changes a number."""
 
-    Attributes:
-        chunk_seconds: The most seconds of steps in one call into the graph.
-        chunk_steps: The most steps in one call; None for no such limit.
-        checkpoint_seconds: Seconds between two checkpoints.
-    """
-
-    chunk_seconds: float = CHUNK_SECONDS
-    chunk_steps: int | None = None
-    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    chunk_seconds: float = 5.0  # of a call into the graph; only between two is a signal handled
+    chunk_steps: int | None = None  # the most in one call; None for no such limit
+    checkpoint_seconds: float = 30.0  # between two checkpoints
 
 
 class Training:
     """A run's model, optimizer, data and progress.
 
     Args:
-        model_file: The user's own model file, where the run's model is one.
         folder: Where its files lie; the run's own folder if left out.
 
     Raises:
@@ -89,83 +73,51 @@ class Training:
         self.results = results
         self.folder = folder or records.run_folder(results, run)
         self.read = () if folder else job_files.noted_epochs(results, run)
-        self.factors = run_names.parse_run(run)
+        factors = self.factors = run_names.parse_run(run)
         self.limits = limits or Limits()
-        self.data = datasets.load(results, self.factors["dataset"])
-        self.model = models.build(
-            self.factors["model"],
-            self.data.input_shape,
-            self.data.classes,
-            self.factors["seed"],
-            model_file,
-            replicas.scope(self.factors),
-            self.factors["precision"],
-            kind=self.data.kind,
-        )
+        data = self.data = datasets.load(results, factors["dataset"])
+        given = factors["model"], data.input_shape, data.classes, factors["seed"], model_file
+        scope = replicas.scope(factors)
+        self.model = models.build(*given, scope, factors["precision"], kind=data.kind)
         self.initial = models.weights(self.model)
         self.images, self.labels = augmentations.extended(
-            self.factors["augmentation"], self.data.images("train"), self.data.labels("train")
+            factors["augmentation"], data.images("train"), data.labels("train")
         )
         self.examples = len(self.labels)
-        incompatible_factors.check_batch_size(
-            self.factors, self.factors["batch_size"], self.examples
-        )
-        self.steps = steps_per_epoch(self.examples, self.factors["batch_size"])
+        incompatible_factors.check_batch_size(factors, factors["batch_size"], self.examples)
+        self.steps = steps_per_epoch(self.examples, factors["batch_size"])
         self.progress = Progress()
-        self.reporter = Reporter(self.folder, self.factors["epochs"], self.steps)
+        self.reporter = Reporter(self.folder, factors["epochs"], self.steps)
         self.carried = Carried(self.initial[0])
         self.stopping = False
         self._validated = (-1, (math.nan, math.nan))  # updates, and loss and accuracy after them
         self._chunk = 1  # steps per call, until it is known how long they take
+        self.checkpoint = self.folder / "checkpoint.npz"
+        self.epochs = self.folder / "epochs"  # weights after epochs before the last
+        self._key = f"{VERSIONS['train']} {run}"
         self._checkpointed = time.monotonic()
 
     def _place(self) -> None:
         """Puts the data on the device and builds the graphs: here memory may be refused."""
-        self.schedule = optimizers.schedule(self.factors, self.steps)
-        with replicas.scope(self.factors):
-            self.optimizer = optimizers.make_optimizer(self.factors, self.schedule)
-        augment = augmentations.layer(self.factors["augmentation"], self.factors["seed"])
+        factors, data = self.factors, self.data
+        self.schedule = optimizers.schedule(factors, self.steps)
+        with replicas.scope(factors):
+            self.optimizer = optimizers.make_optimizer(factors, self.schedule)
+        augment = augmentations.layer(factors["augmentation"], factors["seed"])
+        method, piece = Method.of(factors), factors["micro_batch_size"]
+        examples = Examples(self.images, self.labels, data.scale)
+        batches = Batches(factors["batch_size"], augment=augment, method=method, piece=piece)
         self.loop = replicas.make_loop(
-            self.factors,
-            self.model,
-            self.optimizer,
-            Examples(self.images, self.labels, self.data.scale),
-            Batches(
-                self.factors["batch_size"],
-                augment=augment,
-                method=Method.of(self.factors),
-                piece=self.factors["micro_batch_size"],
-            ),
-            self.factors["update_norms"],
+            factors, self.model, self.optimizer, examples, batches, factors["update_norms"]
         )
-        self.validation = losses.Objective(
-            self.model,
-            self.data.images("validation"),
-            self.data.labels("validation"),
-            self.data.scale,
-            whole=bool(self.factors["evaluate_every"]),
-        )
-        self.evaluator = None
-        if self.factors["evaluate_every"]:
-            self.evaluator = trajectory.Evaluator(self.validation, self.data)
+        evaluated = bool(factors["evaluate_every"])
+        split = data.images("validation"), data.labels("validation")
+        self.validation = losses.Objective(self.model, *split, data.scale, whole=evaluated)
+        self.evaluator = trajectory.Evaluator(self.validation, data) if evaluated else None
         # `model.variables` has the generators of dropout, which `model.weights` leaves out.
         self.variables = [*self.model.variables, *self.optimizer.variables]
         self.variables += augment.variables if augment else []
         self.loop.compile()
-
-    @property
-    def checkpoint(self) -> Path:
-        """The file of its checkpoint."""
-        return self.folder / "checkpoint.npz"
-
-    @property
-    def epochs(self) -> Path:
-        """The folder of weights after epochs before the last."""
-        return self.folder / "epochs"
-
-    @property
-    def _key(self) -> str:
-        return f"{VERSIONS['train']} {self.run}"
 
     def stop_on_signals(self) -> None:
         """Lets SIGTERM and SIGINT stop the training at its next checkpoint."""
@@ -177,10 +129,7 @@ class Training:
         self.stopping = True
 
     def fit(self, epochs: int | None = None) -> tuple[str, str, str]:
-        """Trains to the end, from the last checkpoint where there is one.
-
-        Args:
-            epochs: Epochs after which it ends before its horizon; None for all.
+        """Trains to the end, or so many epochs, from the last checkpoint where there is one.
 
         Returns:
             Status, the reason for the end, and a sentence for people.
@@ -238,18 +187,15 @@ class Training:
 
     def resume_progress(self) -> None:
         """Takes up how far the last checkpoint came, without its weights."""
-        self.progress = load_progress(self.checkpoint, self._key) or self.progress
+        if loaded := checkpoint.load(self.checkpoint, self._key, []):
+            self.progress = Progress(**loaded[0])
 
     def _train_epoch(self) -> bool:
         """Runs the rest of an epoch; returns whether every loss was finite."""
         progress = self.progress
         order = epoch_order(self.factors["seed"], progress.epoch, self.examples)
-        due = trajectory.evaluation_steps(
-            self.factors["evaluate_every"],
-            progress.epoch,
-            self.examples,
-            self.factors["batch_size"],
-        )
+        every, size = self.factors["evaluate_every"], self.factors["batch_size"]
+        due = trajectory.evaluation_steps(every, progress.epoch, self.examples, size)
         while progress.step < self.steps:
             start = progress.step
             coming = due[bisect.bisect_right(due, start) :][:1]
@@ -276,7 +222,7 @@ class Training:
         progress = self.progress
         trainable, state = models.weights(self.model)
         loss, accuracy = self._validate()
-        if not math.isfinite(loss) or not _finite(trainable):
+        if not all(np.isfinite(value).all() for value in (loss, *trainable.values())):
             return False
         steps = (progress.epoch + 1) * self.steps
         row = {
@@ -295,9 +241,9 @@ class Training:
         progress.history.append(row)
         progress.epoch += 1
         progress.step, progress.loss, progress.hits, progress.epoch_seconds = 0, 0.0, 0, 0.0
-        if _better(row[self.factors["monitor"]], progress.best_value, self.factors["monitor"]):
-            progress.best_value = row[self.factors["monitor"]]
-            progress.best_epoch = progress.epoch
+        monitor = self.factors["monitor"]
+        if _better(row[monitor], progress.best_value, monitor):
+            progress.best_value, progress.best_epoch = row[monitor], progress.epoch
             self.carried.best = records.weight_members(trainable, state)
         if progress.epoch in run_files.keep_wanted(self, over=False):
             path = self.epochs / f"{progress.epoch}.npz"
@@ -306,7 +252,6 @@ class Training:
 
     @property
     def _updates(self) -> int:
-        """Updates made so far."""
         return self.progress.epoch * self.steps + self.progress.step
 
     def _validate(self) -> tuple[float, float]:
@@ -335,11 +280,7 @@ class Training:
         return float(rate.numpy())
 
     def _pause(self) -> None:
-        """Says how far the training is, writes a checkpoint when one is due; obeys a signal.
-
-        Raises:
-            Interrupted: If a signal asked for it.
-        """
+        """Says how far it is, writes a checkpoint if one is due; a signal raises `Interrupted`."""
         self.reporter.report(self.progress.epoch, self.progress.step, self.progress.history)
         due = time.monotonic() - self._checkpointed >= self.limits.checkpoint_seconds
         if due or self.stopping:
@@ -347,10 +288,6 @@ class Training:
             self._checkpointed = time.monotonic()
         if self.stopping:
             raise Interrupted
-
-    def write(self, status: str, reason: str, message: str) -> None:
-        """Writes weights, history and record of a run that is over; the record last."""
-        run_files.write(self, status, reason, message)
 
 
 def train(
@@ -367,37 +304,29 @@ def train(
         UserError: If another process is training the run.
     """
     with _alone(run, results):
-        return _train(Training(run, results, model_file, limits))
+        training = Training(run, results, model_file, limits)
+        training.stop_on_signals()
+        try:
+            with training.reporter.running():
+                status, reason, message = training.fit()
+        except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+            status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
+        run_files.write(training, status, reason, message)
+    return status
 
 
 def record_kill(run: str, results: Path, message: str, model_file: str | None = None) -> str:
-    """Records a run whose training the kernel killed for memory; returns its status.
-
-    Args:
-        model_file: The user's own model file, where the run's model is one.
-    """
+    """Records a run whose training the kernel killed for memory; returns its status."""
     with _alone(run, results):
         training = Training(run, results, model_file)
         with training.reporter.running():  # takes over what the killed one reported of its progress
             training.resume_progress()
-            training.write(records.OUT_OF_MEMORY, "out_of_memory", message)
+            run_files.write(training, records.OUT_OF_MEMORY, "out_of_memory", message)
     return records.OUT_OF_MEMORY
 
 
 def _alone(run: str, results: Path) -> contextlib.AbstractContextManager[None]:
-    """Lets one process at a time into a run's folder."""
     return locks.held(records.run_folder(results, run) / "training.lock", "train this run")
-
-
-def _train(training: Training) -> str:
-    training.stop_on_signals()
-    try:
-        with training.reporter.running():
-            status, reason, message = training.fit()
-    except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        status, reason, message = records.OUT_OF_MEMORY, "out_of_memory", _refusal(error)
-    training.write(status, reason, message)
-    return status
 
 
 def _refusal(error: Exception) -> str:
@@ -410,7 +339,3 @@ def _better(value: float, best: float, monitor: str) -> bool:
     if math.isnan(best):
         return True
     return value > best if monitor.endswith("accuracy") else value < best
-
-
-def _finite(arrays: dict[str, np.ndarray]) -> bool:
-    return all(np.isfinite(value).all() for value in arrays.values())

@@ -34,19 +34,12 @@ Evaluate = Callable[[], tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]]
 
 @dataclass(frozen=True)
 class Method:
-    """A method and its parameters, as the factors give them.
+    """A method and its parameters, as the factors give them."""
 
-    Attributes:
-        name: `plain`, `conservative` or `robust`.
-        gamma: Weight of the distance that `conservative` adds.
-        inner_steps: Steps that `conservative` takes on a batch.
-        rho: Length of the step against which `robust` is robust.
-    """
-
-    name: str = "plain"
-    gamma: float = 1.0
-    inner_steps: int = 5
-    rho: float = 0.05
+    name: str = "plain"  # or `conservative`, or `robust`
+    gamma: float = 1.0  # weight of the distance that `conservative` adds
+    inner_steps: int = 5  # that `conservative` takes on a batch
+    rho: float = 0.05  # length of the step against which `robust` is robust
 
     @classmethod
     def of(cls, factors: dict[str, Any]) -> Method:
@@ -60,14 +53,9 @@ class Method:
     def apply(
         self, evaluate: Evaluate, optimizer: keras.optimizers.Optimizer, model: keras.Model
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Updates the weights once with a batch; inside a graph.
+        """Updates the weights once with a batch, by a built optimizer; inside a graph.
 
-        Args:
-            evaluate: Computes loss, hits and gradient of the batch at the current weights.
-            optimizer: Takes the steps; built for the model's trainable variables.
-
-        Returns:
-            What `evaluate` returned of loss and hits at the weights before the update.
+        Returns what `evaluate` returned of loss and hits at the weights before the update.
         """
         return _METHODS[self.name](self, evaluate, optimizer, model)
 
@@ -134,8 +122,7 @@ def _copies(variables: list[keras.Variable]) -> list[tf.Tensor]:
 def _one_function(model: keras.Model) -> Iterator[Callable[[], Any]]:
     """Keeps a batch's loss one function, however often it is computed inside the block.
 
-    Yields:
-        What is to surround every computation but the first.
+    Yields what is to surround every computation but the first.
     """
     # Of batch normalisation the moving statistics; of dropout the states of its generators.
     state = model.non_trainable_variables

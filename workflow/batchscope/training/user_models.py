@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -38,14 +38,7 @@ def build(
 ) -> keras.Model:
     """Returns the model of a user's file; a functional one of what has no input of its own.
 
-    Args:
-        model_file: The file; it defines `build(input_shape, classes) -> keras.Model`.
-        input_shape: Of an example: height, width, channels of an image; features of a row;
-            length of a sequence.
-        scope: Where variables are to be made.
-        kind: What the examples are, of `dataset_definitions.KINDS`; of tokens each position is
-            predicted.
-        largest: Largest token that it must take.
+    The arguments are those of `models.build`.
 
     Raises:
         UserError: If the file is not there, is not the one that was planned with, fails, or its
@@ -84,13 +77,10 @@ class _LocalModules(importlib.abc.MetaPathFinder):
     """Finds the modules that belong to a model file, and no others of its folder.
 
     What the digest does not cover cannot be imported.
-
-    Args:
-        files: Dotted name -> file, or folder.
     """
 
     def __init__(self, files: dict[str, Path]) -> None:
-        self.files = files
+        self.files = files  # dotted name -> file, or folder
 
     def find_spec(
         self, fullname: str, path: object = None, target: object = None
@@ -158,11 +148,9 @@ def error_message(error: BaseException) -> str:
 
 
 def _input_shape(model: keras.Model) -> object:
-    """Returns the input shape of a model; None of a Sequential without Input, or a subclassed."""
-    try:
+    with suppress(AttributeError, ValueError):
         return model.input_shape
-    except (AttributeError, ValueError):
-        return None
+    return None  # a Sequential without Input, or a subclassed model
 
 
 def _with_input(model: object, input_shape: Shape, dtype: str) -> object:
@@ -229,11 +217,8 @@ def _wrong_outputs(model: keras.Model, images: tf.Tensor) -> str | None:
     outputs = model(images, training=False)
     sums = np.asarray(tf.cast(outputs, tf.float32)).sum(axis=-1)
     rounding = 1e-5 if outputs.dtype.size >= 4 else 0.05
-    if (
-        several
-        and private_interfaces.kept_logits(outputs) is None
-        and np.allclose(sums, 1, atol=rounding)
-    ):
+    lost = several and private_interfaces.kept_logits(outputs) is None
+    if lost and np.allclose(sums, 1, atol=rounding):
         return (
             "received probabilities without their logits; expected a last layer with "
             'activation="softmax" or no activation.'
