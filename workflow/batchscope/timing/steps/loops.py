@@ -39,14 +39,7 @@ from batchscope import private_interfaces
 from batchscope.timing.largest.fates import NotFinite
 from batchscope.timing.steps import lead_in, pipelines
 from batchscope.training import losses
-from batchscope.training.step_loop import (
-    PLAIN,
-    Batches,
-    Examples,
-    StepLoop,
-    Totals,
-    steps_per_epoch,
-)
+from batchscope.training.step_loop import Batches, Examples, StepLoop, Totals, steps_per_epoch
 
 LOOPS = ("graph", "eager", "function", "fit", "fit_steps")
 # Steps per call of `fit_steps`; large enough that a call's own cost hardly counts.
@@ -393,7 +386,7 @@ def make(
         )
     if loop == "graph":
         return GraphRunner(model, optimizer, examples, batches)
-    if batches.method != PLAIN or batches.augment:
+    if batches.method.name != "plain" or batches.augment:
         raise ValueError(f"Expected method plain and no augmentation with loop {loop}.")
     stream = pipelines.examples(
         pipeline, examples.images, examples.labels, examples.scale, source.folder
